@@ -50,7 +50,8 @@ def thresholds(problem: Problem) -> Counts:
         return np.where(problem.allowed, np.maximum(0, records), 0)
 
     # The real-valued level is near the threshold, so that the search around it is short.
-    guess = np.rint(np.ldexp(water_level(grid, problem.values, total), bits)).astype(np.int64)
+    level = np.ldexp(water_level(grid, problem.values, total), bits)
+    guess = np.rint(level).astype(np.int64)
     low, high, width = guess - 1, guess + 1, 1
     while (short := grid.sum(below(high), view) < total.counts).any():
         high = high + width * short
@@ -62,19 +63,21 @@ def thresholds(problem: Problem) -> Counts:
     while (high - low > 1).any():
         middle = (low + high) // 2
         enough = grid.sum(below(middle), view) >= total.counts
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        low = np.where(enough, low, middle)
+        high = np.where(enough, middle, high)
     # The two thresholds are one unit apart, so that all records between them cost the same: any of
     # them may fill what is left.
     sure = below(low)
     tied = np.flatnonzero(below(high) > sure)
     group = grid.labels(view)[tied]
     left = (total.counts - grid.sum(sure, view)).ravel()
-    sure.ravel()[tied[_rank(group) < left[group]]] += 1
+    taken = tied[_rank(group) < left[group]]
+    sure.ravel()[taken] += 1
     return sure
 
 
 def _rank(group: Index) -> Index:
-    """Return how many earlier entries are in the same group as each entry.
+    """Return the number of earlier entries in the same group, for each entry.
 
     >>> _rank(np.array([4, 2, 4, 4]))
     array([0, 0, 1, 2])
@@ -82,7 +85,8 @@ def _rank(group: Index) -> Index:
     order = np.argsort(group, kind="stable")
     ordered = group[order]
     rank = np.empty_like(order)
-    rank[order] = np.arange(len(group)) - np.searchsorted(ordered, ordered)
+    group_start = np.searchsorted(ordered, ordered)
+    rank[order] = np.arange(len(group)) - group_start
     return rank
 
 
@@ -115,38 +119,35 @@ class Flow:
         is still a sum of a row's and a column's part and changes no cycle. Any multipliers do, so
         huge ones are cut to fit a word.
         """
-        grid, half, largest = problem.grid, 1 << problem.bits, 2.0**WORD_BITS
+        grid, half = problem.grid, 1 << problem.bits
+        largest = 2.0**WORD_BITS
         first = half - 2 * problem.units
         for view, level in zip(problem.views, levels, strict=True):
-            taken = np.clip(np.ldexp(level, problem.bits + 1), -largest, largest)
+            doubled = np.ldexp(level, problem.bits + 1)
+            taken = np.clip(doubled, -largest, largest)
             first -= grid.spread(np.rint(taken).astype(np.int64), view)
         open_cells = problem.allowed.ravel()
         shared = meet(rows.view, columns.view)
-        shorter = np.minimum(grid.below(shared, rows.view), grid.below(shared, columns.view))
+        # A cycle stays in one cell of the shared margin and alternates between rows and columns.
+        rows_below = grid.below(shared, rows.view)
+        shorter = np.minimum(rows_below, grid.below(shared, columns.view))
         return cls(
-            first.ravel()[open_cells],
-            2 * half,
-            grid.labels(rows.view)[open_cells],
-            grid.labels(columns.view)[open_cells],
-            rows.counts.ravel(),
-            columns.counts.ravel(),
-            2 * int(shorter.max()),
+            first=first.ravel()[open_cells],
+            unit=2 * half,
+            row=grid.labels(rows.view)[open_cells],
+            column=grid.labels(columns.view)[open_cells],
+            rows=rows.counts.ravel(),
+            columns=columns.counts.ravel(),
+            longest=2 * int(shorter.max()),
         )
 
     def part(self, cells: Index) -> "Flow":
         """Return the flow through some cells that no cycle leaves."""
-        (rows, row), (columns, column) = (
-            np.unique(label[cells], return_inverse=True) for label in (self.row, self.column)
-        )
-        return Flow(
-            self.first[cells],
-            self.unit,
-            row,
-            column,
-            self.rows[rows],
-            self.columns[columns],
-            self.longest,
-        )
+        rows, row = np.unique(self.row[cells], return_inverse=True)
+        columns, column = np.unique(self.column[cells], return_inverse=True)
+        first = self.first[cells]
+        supply, demand = self.rows[rows], self.columns[columns]
+        return Flow(first, self.unit, row, column, supply, demand, self.longest)
 
     @property
     def dearest(self) -> int:
@@ -164,7 +165,9 @@ class Flow:
         """
         up = self.first + self.unit * table
         down = self.unit - up
-        gain_per_arc = -min(0, int(up.min(initial=0)), int(down[table > 0].min(initial=0)))
+        cheapest_up = int(up.min(initial=0))
+        cheapest_down = int(down[table > 0].min(initial=0))
+        gain_per_arc = -min(0, cheapest_up, cheapest_down)
         # A cycle that gains has an arc of negative cost. Without one the table is optimal.
         if gain_per_arc == 0:
             return table, 0, True
@@ -174,15 +177,20 @@ class Flow:
         arcs, low = self._steps(table, reach)
         answer = self._solve(low, arcs, min(safe, limit))
         assert answer is not None, "the table that was given is feasible"
-        moved = np.flatnonzero(answer - table)
-        cost = self.first[moved] + (self.unit // 2) * (answer[moved] + table[moved] - 1)
+        change = answer - table
+        moved = np.flatnonzero(change)
+        # the mean cost of the records between the two counts
+        ends = answer[moved] + table[moved] - 1
+        cost = self.first[moved] + (self.unit // 2) * ends
         # Python's integers, since these products may not fit a word.
-        gain = -sum(map(operator.mul, (answer - table)[moved].tolist(), cost.tolist()))
+        products = map(operator.mul, change[moved].tolist(), cost.tolist())
+        gain = -sum(products)
         return (answer, gain, True) if gain > 0 else (table, 0, safe <= limit)
 
     def anywhere(self, lifted: Floats) -> Counts:
         """Return a table that meets the sums, cheap if not cheapest."""
-        centre = np.clip(np.rint(lifted), 0, self._most()).astype(np.int64)
+        nearest = np.clip(np.rint(lifted), 0, self._most())
+        centre = nearest.astype(np.int64)
         arcs, low = self._steps(centre, FARTHEST)
         answer = self._solve(low, arcs, self.dearest)
         if answer is None:
@@ -195,9 +203,12 @@ class Flow:
         """
         lowest = np.maximum(np.ceil(lifted - 1.5), 0.0)
         low = lowest.astype(np.int64)
-        size = np.maximum(np.floor(lifted + 0.5) + 1.0, lowest).astype(np.int64) - low
+        highest = np.maximum(np.floor(lifted + 0.5) + 1.0, lowest)
+        size = highest.astype(np.int64) - low
+        # an arc for each record: its cell, and its number in the cell
         cell = np.repeat(np.arange(size.size), size)
-        step = np.arange(cell.size) - np.repeat(size.cumsum() - size, size)
+        first_arc = np.repeat(size.cumsum() - size, size)
+        step = np.arange(cell.size) - first_arc
         cost = self.first[cell] + self.unit * (low[cell] + step)
         return self._solve(low, (cell, np.ones_like(cell), cost), self.dearest)
 
@@ -215,10 +226,11 @@ class Flow:
             reach = min(2 * reach, FARTHEST)
 
     def _steps(self, table: Counts, reach: int) -> tuple[Arcs, Counts]:
-        """Return arcs of 1, 2, 4, … records up and down from `table`, and the table with all of the
-        latter taken.
+        """Return arcs of 1, 2, 4, … records up and down from `table`, and the table from which all
+        records of the arcs down are taken.
         """
-        most, low, high, parts = self._most(), table, table, []
+        most, parts = self._most(), []
+        low = high = table
         for power in range(reach):
             if power and (low == 0).all() and (high == most).all():
                 break
@@ -227,11 +239,13 @@ class Flow:
             for start, end in ((high, longer), (lower, low)):
                 cell = np.flatnonzero(end > start)
                 size = (end - start)[cell]
-                parts.append(
-                    (cell, size, self.first[cell] + (self.unit // 2) * (2 * start[cell] + size - 1))
-                )
+                ends = 2 * start[cell] + size - 1
+                cost = self.first[cell] + (self.unit // 2) * ends
+                parts.append((cell, size, cost))
             low, high = lower, longer
-        cells, sizes, costs = (np.concatenate(part) for part in zip(*parts, strict=True))
+        cells = np.concatenate([cell for cell, _, _ in parts])
+        sizes = np.concatenate([size for _, size, _ in parts])
+        costs = np.concatenate([cost for _, _, cost in parts])
         return (cells, sizes, costs), low
 
     def _most(self) -> Counts:
@@ -240,11 +254,12 @@ class Flow:
     def _solve(self, low: Counts, arcs: Arcs, cap: int) -> Counts | None:
         """Return the cheapest table that adds records along `arcs` to `low` and meets the sums."""
         cells, sizes, costs = arcs
-        tails, heads = self.row[cells], self.rows.size + self.column[cells]
+        # Nodes: the rows first, then the columns.
+        tails = self.row[cells].astype(np.int32)
+        heads = (self.rows.size + self.column[cells]).astype(np.int32)
+        capped = np.clip(costs, -cap, cap)
         solver = _solver()()
-        index = solver.add_arcs_with_capacity_and_unit_cost(
-            tails.astype(np.int32), heads.astype(np.int32), sizes, np.clip(costs, -cap, cap)
-        )
+        index = solver.add_arcs_with_capacity_and_unit_cost(tails, heads, sizes, capped)
         rows, columns = self.rows.copy(), self.columns.copy()
         np.subtract.at(rows, self.row, low)
         np.subtract.at(columns, self.column, low)
@@ -276,11 +291,13 @@ def transport(
     start = approach(problem, progress) if start is None else start
     flow = Flow.of(problem, start.levels, *problem.totals)
     lifted = problem.lifted(start.levels)[problem.allowed]
-    counts, proved, done = np.zeros(lifted.shape, dtype=np.int64), True, 0
+    counts = np.zeros(lifted.shape, dtype=np.int64)
+    proved, done = True, 0
     for cells in _groups(problem):
         progress("fitting whole numbers", done, len(lifted))
         done += len(cells)
-        counts[cells], sure = flow.part(cells).optimum(lifted[cells])
+        part = flow.part(cells)
+        counts[cells], sure = part.optimum(lifted[cells])
         proved &= sure
     return problem.filled(counts), proved
 
@@ -296,7 +313,9 @@ def _groups(problem: Problem) -> Iterator[Index]:
         return
     order = np.argsort(labels, kind="stable")
     starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
-    firsts = starts[np.flatnonzero(np.diff(starts // CELLS_AT_ONCE, prepend=-1))]
+    # A batch ends with the group that crosses a multiple of CELLS_AT_ONCE.
+    batches = np.diff(starts // CELLS_AT_ONCE, prepend=-1)
+    firsts = starts[np.flatnonzero(batches)]
     yield from np.split(order, firsts[1:])
 
 
@@ -322,21 +341,19 @@ def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Cou
     for step, view in enumerate(order[1:], start=2):
         progress("nesting flows", step - 1, len(order))
         both = join(fitted.view, view)
+        pair = (fitted, by_view[view])
         try:
             # The last flow fills the cells themselves, and is fitted to the noisy values. Those
             # before it only fix joint counts, which follow the real-valued fit.
             if step == len(order):
-                return transport(
-                    pose(grid, problem.noisy, (fitted, by_view[view]), problem.allowed),
-                    progress=progress,
-                )[0]
+                last = pose(grid, problem.noisy, pair, problem.allowed)
+                counts, _ = transport(last, progress=progress)
+                return counts
             possible = grid.sum(problem.allowed.astype(np.int64), both) > 0
-            seen = [
-                Totals(trimmed_view(total.view, both), total.counts)
-                for total in (fitted, by_view[view])
-            ]
+            seen = [Totals(trimmed_view(total.view, both), total.counts) for total in pair]
             joint = pose(grid.coarsened(both), grid.sum(target, both), seen, possible)
-            fitted = Totals(both, transport(joint, progress=progress)[0])
+            joint_counts, _ = transport(joint, progress=progress)
+            fitted = Totals(both, joint_counts)
         except Infeasible:
             return None
     return None
@@ -361,7 +378,8 @@ def improve(
     grid = problem.grid
     moves: list[tuple[Totals, View]] = []
     for total in problem.totals:
-        other_views = join(*(other.view for other in problem.totals if other is not total))
+        other_margins = [other.view for other in problem.totals if other is not total]
+        other_views = join(*other_margins)
         # Where the other margins together name every cell, nothing is left to move.
         if other_views != grid.full:
             moves.append((total, other_views))
@@ -370,9 +388,8 @@ def improve(
         total, other_views = moves[turn % len(moves)]
         turn += 1
         progress("improving the table", turn, None)
-        flow = Flow.of(
-            problem, start.levels, Totals(other_views, grid.sum(counts, other_views)), total
-        )
+        fixed = Totals(other_views, grid.sum(counts, other_views))
+        flow = Flow.of(problem, start.levels, fixed, total)
         better, gain, _ = flow.improved(counts[problem.allowed], 1)
         counts = problem.filled(better)
         idle = 0 if gain else idle + 1

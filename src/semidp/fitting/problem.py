@@ -72,22 +72,28 @@ class Problem:
     @cached_property
     def values(self) -> Floats:
         """The noisy values, with minus infinity in the cells that must stay zero."""
-        return np.where(self.allowed, self.noisy.astype(np.float64), -np.inf)
+        noisy = self.noisy.astype(np.float64)
+        return np.where(self.allowed, noisy, -np.inf)
 
     @cached_property
     def bits(self) -> int:
         """The number of binary digits after the point that integer costs keep."""
-        if self.noisy.dtype.kind == "i" or bool((self.noisy == np.floor(self.noisy)).all()):
+        if self.noisy.dtype.kind == "i":
             return 0
-        largest = max(float(np.abs(self.noisy).max()), float(self.totals[0].counts.sum()), 1.0)
-        return max(0, min(FRACTION_BITS, WORD_BITS - math.frexp(largest)[1]))
+        if bool((self.noisy == np.floor(self.noisy)).all()):
+            return 0
+        largest_value = float(np.abs(self.noisy).max())
+        records = float(self.totals[0].counts.sum())
+        _, exponent = math.frexp(max(largest_value, records, 1.0))
+        return max(0, min(FRACTION_BITS, WORD_BITS - exponent))
 
     @cached_property
     def units(self) -> Counts:
         """The noisy values as whole multiples of 2^-bits."""
         if self.noisy.dtype.kind == "i":
             return self.noisy.astype(np.int64)
-        return np.rint(np.ldexp(self.noisy, self.bits)).astype(np.int64)
+        scaled = np.ldexp(self.noisy, self.bits)
+        return np.rint(scaled).astype(np.int64)
 
     @cached_property
     def matrix(self) -> Any:
@@ -99,16 +105,16 @@ class Problem:
     @property
     def wanted(self) -> Floats:
         """The positive totals, a row of `matrix` each."""
-        return np.concatenate([total.counts[total.counts > 0] for total in self.totals]).astype(
-            np.float64
-        )
+        positive = [total.counts[total.counts > 0] for total in self.totals]
+        return np.concatenate(positive).astype(np.float64)
 
     @property
     def coarse(self) -> bool:
         """Whether the totals are few: then a pass through the cells costs more than anything done
         for each total.
         """
-        return self.noisy.size >= CELLS_A_TOTAL * sum(total.counts.size for total in self.totals)
+        margin_cells = sum(total.counts.size for total in self.totals)
+        return self.noisy.size >= CELLS_A_TOTAL * margin_cells
 
     @property
     def in_doubt(self) -> bool:
@@ -124,16 +130,18 @@ class Problem:
         """
         shape = self.grid.shape
         inner = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        # the first feature whose leaves hold few enough cells each
         axis = next(axis for axis, cells in enumerate(inner) if cells <= CELLS_IN_CACHE)
         leaves = max(1, CELLS_IN_CACHE // inner[axis])
-        whole = tuple((0, size) for size in shape)
+        after = tuple((0, size) for size in shape[axis + 1 :])
         blocks = []
         for before in np.ndindex(*shape[:axis]):
             # One leaf of each feature before the axis, a few along it, and all of those after it.
             single = [(leaf, leaf + 1) for leaf in before]
             for begin in range(0, shape[axis], leaves):
                 end = min(begin + leaves, shape[axis])
-                blocks.append(Block(self.grid, (*single, (begin, end), *whole[axis + 1 :])))
+                ranges = (*single, (begin, end), *after)
+                blocks.append(Block(self.grid, ranges))
         return blocks
 
     def each_slab(self, work: "Callable[[Block], Result]") -> "Iterator[tuple[Block, Result]]":
@@ -160,7 +168,11 @@ class Problem:
         """Take the margins of a table, given slab by slab, off sums, in an order that no number of
         cores changes.
         """
-        for block, parts in self.each_slab(lambda block: block.margins(table(block), views)):
+
+        def margins(block: Block) -> list[NDArray[Any]]:
+            return block.margins(table(block), views)
+
+        for block, parts in self.each_slab(margins):
             for view, total, part in zip(views, sums, parts, strict=True):
                 total[block.at(view)] -= part
 
@@ -188,9 +200,7 @@ class Problem:
         share: float = 1.0,
         whole: bool = False,
     ) -> Floats:
-        """Return max(0, y + Aᵀθ) in all cells or in a block, rounded where whole numbers are
-        wanted.
-        """
+        """Return max(0, y + Aᵀθ) in all cells or in a block, to the nearest integers if `whole`."""
         lifted = self.lifted(levels, block, share)
         if whole:
             np.rint(lifted, out=lifted)
@@ -204,7 +214,8 @@ class Problem:
     @cached_property
     def whole(self) -> "Block":
         """All cells as one block."""
-        return Block(self.grid, tuple((0, size) for size in self.grid.shape))
+        ranges = tuple((0, size) for size in self.grid.shape)
+        return Block(self.grid, ranges)
 
     def missing(self, table: NDArray[Any]) -> list[NDArray[Any]]:
         """Return what a table lacks of each total."""
@@ -215,7 +226,8 @@ class Problem:
 
         def squares(block: Block) -> float:
             cells = block.at(self.grid.full)
-            return float(np.square((table[cells] - self.noisy[cells]).astype(np.float64)).sum())
+            difference = (table[cells] - self.noisy[cells]).astype(np.float64)
+            return float(np.square(difference).sum())
 
         return sum(part for _, part in self.each_slab(squares))
 
@@ -228,19 +240,19 @@ class Problem:
         return table
 
     def parts(self, levels: Sequence[Floats]) -> "Iterator[tuple[Block, Problem, list[Floats]]]":
-        """Take the problem apart by the cells of what all margins share, and levels with it."""
+        """Yield the block, the problem and the levels of each cell of what all margins share."""
         for position in np.ndindex(*self.grid.shape_of(self.common)):
             block = Block.of(self.grid, self.common, position)
-            totals = tuple(
-                Totals(total.view, total.counts[block.at(total.view)]) for total in self.totals
-            )
+            totals = []
+            for total in self.totals:
+                counts = total.counts[block.at(total.view)]
+                totals.append(Totals(total.view, counts))
             cells = block.at(self.grid.full)
-            part = Problem(block.grid, self.noisy[cells], self.allowed[cells], totals)
-            yield (
-                block,
-                part,
-                [level[block.at(view)] for view, level in zip(self.views, levels, strict=True)],
-            )
+            part = Problem(block.grid, self.noisy[cells], self.allowed[cells], tuple(totals))
+            part_levels = []
+            for view, level in zip(self.views, levels, strict=True):
+                part_levels.append(level[block.at(view)])
+            yield block, part, part_levels
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,10 +275,11 @@ class Block:
         ranges = []
         nodes = iter(position)
         for chain, depth in zip(grid.chains, view, strict=True):
+            # Depth 0 does not name the feature: one node holds all its leaves.
             starts, node = (chain.starts[depth - 1], next(nodes)) if depth else ((0,), 0)
-            ranges.append(
-                (starts[node], starts[node + 1] if node + 1 < len(starts) else chain.leaves)
-            )
+            is_last = node + 1 == len(starts)
+            end = chain.leaves if is_last else starts[node + 1]
+            ranges.append((starts[node], end))
         return cls(grid, tuple(ranges))
 
     @cached_property
@@ -285,12 +298,13 @@ class Block:
         return Grid(tuple(chains))
 
     def at(self, view: View) -> tuple[slice, ...]:
-        """Return where the block lies in the array of a margin."""
+        """Slices of the block in the array of a margin."""
         if view not in self._known:
-            sides = zip(self.whole.chains, view, self.ranges, strict=True)
-            self._known[view] = tuple(
-                _inside(chain.starts[depth - 1], *ends) for chain, depth, ends in sides if depth
-            )
+            slices = []
+            for chain, depth, ends in zip(self.whole.chains, view, self.ranges, strict=True):
+                if depth:
+                    slices.append(_inside(chain.starts[depth - 1], *ends))
+            self._known[view] = tuple(slices)
         return self._known[view]
 
     def margins(self, table: NDArray[Any], views: Sequence[View]) -> list[NDArray[Any]]:
@@ -299,8 +313,9 @@ class Block:
 
 
 def _inside(starts: tuple[int, ...], begin: int, end: int) -> slice:
-    """Return the nodes that hold the leaves from `begin` to `end`."""
-    return slice(bisect.bisect_right(starts, begin) - 1, bisect.bisect_left(starts, end))
+    """Slice of the nodes that hold the leaves from `begin` to `end`."""
+    first = bisect.bisect_right(starts, begin) - 1
+    return slice(first, bisect.bisect_left(starts, end))
 
 
 def pose(
@@ -325,7 +340,8 @@ def pose(
             raise Infeasible
         for other in totals[:number]:
             shared = meet(one.view, other.view)
-            if not np.array_equal(one.down(grid, shared).counts, other.down(grid, shared).counts):
+            ones = one.down(grid, shared).counts
+            if not np.array_equal(ones, other.down(grid, shared).counts):
                 raise Infeasible
     inhabited = grid.inhabited(possible, totals)
     if inhabited is None:

@@ -50,11 +50,13 @@ def prove(
     >>> bool((counts == table).all()), proved
     (True, True)
     """
-    counts, proved = np.zeros(problem.grid.shape, dtype=np.int64), True
+    counts = np.zeros(problem.grid.shape, dtype=np.int64)
+    proved = True
     for block, part, levels in problem.parts(start.levels):
         cells = block.at(problem.grid.full)
         program = _IntegerProgram(part, levels, deadline, progress)
-        solution, sure = program.solve(None if known is None else known[cells])
+        known_part = None if known is None else known[cells]
+        solution, sure = program.solve(known_part)
         if solution is None:
             return None, False
         counts[cells] = solution
@@ -70,19 +72,18 @@ class _IntegerProgram:
     progress: Progress
 
     def solve(self, known: Counts | None) -> tuple[Counts | None, bool]:
-        """Return the best table found (`known` if none is better) and whether it is proved to be
+        """Return the best table (`known` if none is better) and whether it is proved to be
         optimal.
 
         A better table than one of loss F has (x - z)² - min (x - z)² ≤ F less the Lagrangian bound
         in every cell, so a program that looks that far proves its answer.
         """
-        if known is None:
-            known = self.first()
-        if known is None:
+        table = self.first() if known is None else known
+        if table is None:
             return None, False
-        slack = max(
-            0.0, self.problem.loss(known) - lagrangian(self.problem, self.levels, whole=True)
-        )
+        loss = self.problem.loss(table)
+        bound = lagrangian(self.problem, self.levels, whole=True)
+        slack = max(0.0, loss - bound)
         # For z > 0 the nearest whole number is at most a half away: min (x - z)² is at most 1/4.
         width = math.sqrt(slack + 0.25) + 1e-6
         low, high = self.lifted - width, _farthest(self.lifted, width)
@@ -90,22 +91,24 @@ class _IntegerProgram:
         if solution is None:
             # The program that would prove is too large or took too long. A smaller one may still
             # improve.
-            near = known[self.problem.allowed].astype(np.float64)
-            solution, proved = self.between(near - 2, near + 2, 0.0)[0], False
-        better = solution is not None and self.problem.loss(solution) <= self.problem.loss(known)
-        return (solution, proved) if better else (known, False)
+            near = table[self.problem.allowed].astype(np.float64)
+            solution, _ = self.between(near - 2, near + 2, 0.0)
+            proved = False
+        if solution is None or self.problem.loss(solution) > loss:
+            return table, False
+        return solution, proved
 
     def first(self) -> Counts | None:
         """Return a table near the real-valued fit, or any."""
         for width in WIDTHS:
-            solution, _ = self.between(
-                self.lifted - width, np.maximum(self.lifted, 0.0) + width, FIRST_GAP
-            )
+            highest = np.maximum(self.lifted, 0.0) + width
+            solution, _ = self.between(self.lifted - width, highest, FIRST_GAP)
             if solution is not None:
                 return solution
         # No table was found near the fit: take any, with few records where the fit is negative.
         matrix, margins = self.problem.matrix, self.problem.wanted
-        filled, _ = self.cheapest(np.maximum(-self.lifted, 0.0), np.inf, matrix, margins, FIRST_GAP)
+        costs = np.maximum(-self.lifted, 0.0)
+        filled, _ = self.cheapest(costs, np.inf, matrix, margins, FIRST_GAP)
         return None if filled is None else self.checked(filled)
 
     @cached_property
@@ -119,14 +122,14 @@ class _IntegerProgram:
         size = np.maximum(np.floor(highest) - low, 0.0)
         if size.sum() > VARIABLES:
             return None, False
+        # a variable for each record: its cell, and its number in the cell
         cell = np.repeat(np.arange(size.size), size.astype(np.int64))
-        record = low[cell] + np.arange(cell.size) - (size.cumsum() - size)[cell]
+        first_variable = size.cumsum() - size
+        record = low[cell] + np.arange(cell.size) - first_variable[cell]
         matrix = self.problem.matrix
         # Each further record of a cell costs more, so that an optimum takes them in their order.
-        costs, missing = (
-            2.0 * (record - self.lifted[cell]) + 1.0,
-            self.problem.wanted - matrix @ low,
-        )
+        costs = 2.0 * (record - self.lifted[cell]) + 1.0
+        missing = self.problem.wanted - matrix @ low
         added, proved = self.cheapest(costs, 1.0, matrix[:, cell], missing, gap)
         if added is None:
             return None, False
@@ -138,7 +141,8 @@ class _IntegerProgram:
         floating point.
         """
         counts = self.problem.filled(filled)
-        return None if any(gap.any() for gap in self.problem.missing(counts)) else counts
+        has_gap = any(gap.any() for gap in self.problem.missing(counts))
+        return None if has_gap else counts
 
     def cheapest(
         self, costs: Floats, most: float, matrix: Any, wanted: Floats, gap: float
@@ -153,17 +157,25 @@ class _IntegerProgram:
             return (costs, True) if not wanted.any() else (None, False)
         if left <= 0:
             return None, False
-        answer = _while_telling(
-            lambda: milp(
+        integrality = np.ones(costs.size, dtype=np.int64)
+        constraint = LinearConstraint(matrix, wanted, wanted)
+
+        def solve() -> Any:
+            return milp(
                 costs,
-                integrality=np.ones(costs.size, dtype=np.int64),
+                integrality=integrality,
                 bounds=Bounds(0.0, most),
-                constraints=LinearConstraint(matrix, wanted, wanted),
+                constraints=constraint,
                 options={"time_limit": left, "node_limit": NODES, "mip_rel_gap": gap},
-            ),
-            lambda seconds: self.progress("solving an integer program", seconds, None),
-        )
-        return (None, False) if answer.x is None else (np.rint(answer.x), answer.status == 0)
+            )
+
+        def tell(seconds: float) -> None:
+            self.progress("solving an integer program", seconds, None)
+
+        answer = _while_telling(solve, tell)
+        if answer.x is None:
+            return None, False
+        return np.rint(answer.x), answer.status == 0
 
 
 def _while_telling(work: Callable[[], Any], tell: Callable[[float], None]) -> Any:
@@ -183,4 +195,5 @@ def _while_telling(work: Callable[[], Any], tell: Callable[[float], None]) -> An
 def _farthest(lifted: Floats, width: float) -> Floats:
     """Return z + width, or for negative z the largest x with x² - 2xz ≤ width²."""
     below = np.minimum(lifted, 0.0)
-    return np.where(lifted > 0, lifted + width, below + np.sqrt(below * below + width * width))
+    farthest_below = below + np.sqrt(below * below + width * width)
+    return np.where(lifted > 0, lifted + width, farthest_below)

@@ -131,7 +131,8 @@ def lagrangian(problem: Problem, levels: Sequence[Floats], whole: bool = False) 
 
     def part(block: Block) -> tuple[float, list[Floats]]:
         table = problem.nearest(levels, block, whole=whole)
-        squares = float(np.square(table - problem.noisy[block.at(problem.grid.full)]).sum())
+        cells = block.at(problem.grid.full)
+        squares = float(np.square(table - problem.noisy[cells]).sum())
         return squares, block.margins(table, problem.views)
 
     for block, (squares, margins) in problem.each_slab(part):
@@ -155,15 +156,16 @@ def lagrangians(problem: Problem, levels: Sequence[Floats]) -> Floats:
     array([2., 0.])
     """
     table = problem.nearest(levels)
-    bounds = np.square(table - problem.noisy).reshape(len(table), -1).sum(axis=1)
+    squares = np.square(table - problem.noisy)
+    bounds = squares.reshape(len(table), -1).sum(axis=1)
     for level, missing in zip(levels, problem.missing(table), strict=True):
-        bounds += 2 * (level * missing).reshape(len(table), -1).sum(axis=1)
+        products = (level * missing).reshape(len(table), -1)
+        bounds += 2 * products.sum(axis=1)
     return np.asarray(np.maximum(bounds, 0.0))
 
 
 def water_level(grid: Grid, values: Floats, total: Totals) -> Floats:
-    """Return for each cell of a margin the level θ with Σ max(0, v + θ) = total; 0 where the total
-    is 0.
+    """Return the level θ with Σ max(0, v + θ) = total for each cell of a margin; 0 for totals 0.
 
     Newton's method on a convex, piecewise linear function: from the level at which every cell is
     wet it falls, and dries cells, until it stands (Michelot, 1986). No sorting, so that groups of
@@ -174,8 +176,9 @@ def water_level(grid: Grid, values: Floats, total: Totals) -> Floats:
     """
     wet = values > -np.inf
     targets = total.counts.astype(np.float64)
-    cells = np.maximum(grid.sum(wet.astype(np.float64), total.view), 1.0)
-    level: Floats = np.asarray((targets - grid.sum(np.where(wet, values, 0.0), total.view)) / cells)
+    open_cells = grid.sum(wet.astype(np.float64), total.view)
+    held = grid.sum(np.where(wet, values, 0.0), total.view)
+    level: Floats = np.asarray((targets - held) / np.maximum(open_cells, 1.0))
     level[total.counts == 0] = 0.0
     for _ in range(LEVEL_STEPS):
         filled = np.maximum(values + grid.spread(level, total.view), 0.0)
@@ -202,14 +205,16 @@ def feasible(problem: Problem, deadline: float = math.inf) -> bool:
     left = deadline - time.monotonic()
     if left <= 0:
         return True
+    costs = np.zeros(problem.matrix.shape[1])
     answer = linprog(
-        np.zeros(problem.matrix.shape[1]),
+        costs,
         A_eq=problem.matrix,
         b_eq=problem.wanted,
         bounds=(0, None),
         method="highs",
         options={"time_limit": left} if left < math.inf else {},
     )
+    # status 2 of HiGHS: proved infeasible
     return bool(answer.status != 2)
 
 
@@ -219,13 +224,15 @@ class Newton:
     def __init__(self, problem: Problem, deadline: float, progress: Progress) -> None:
         self.problem, self.grid, self.totals = problem, problem.grid, problem.totals
         self.deadline, self.progress = deadline, progress
-        self.largest_total = max(1.0, *(float(total.counts.max()) for total in self.totals))
-        self.largest_value = max(1.0, float(np.abs(problem.noisy).max()))
+        largest_totals = [float(total.counts.max()) for total in self.totals]
+        self.largest_total = max(1.0, *largest_totals)
+        largest_size = float(np.abs(problem.noisy).max())
+        self.largest_value = max(1.0, largest_size)
         self.steps = 0
 
     def run(self, share: float, levels: Sequence[Floats] | None, steps: int) -> RealFit:
-        """Return the best projection of a share of the values met on at most so many steps from
-        `levels`.
+        """Return the best projection of a share of the values that at most `steps` steps from
+        `levels` reach.
         """
         self.progress("projecting the table", self.steps, None)
         levels = self.start(share) if levels is None else levels
@@ -238,7 +245,8 @@ class Newton:
             stuck = residual > 0.5 * least and least <= GOOD
             if residual < least:
                 best, least = levels, residual
-            if least <= TOLERANCE or stuck or step == steps or time.monotonic() > self.deadline:
+            is_late = time.monotonic() > self.deadline
+            if least <= TOLERANCE or stuck or step == steps or is_late:
                 break
             levels, missing = self.step(levels, missing, share, GOOD * scale)
         return RealFit(self.problem, tuple(best), lagrangian(self.problem, best), least)
@@ -250,7 +258,8 @@ class Newton:
         cell wet.
         """
         levels = [np.zeros(total.counts.shape) for total in self.totals]
-        if self.problem.coarse and len(self.problem.slabs) > 1 and len(self.totals) > 1:
+        is_large = self.problem.coarse and len(self.problem.slabs) > 1
+        if is_large and len(self.totals) > 1:
             levels[0] = self.all_wet(share)
             return levels
         lifted = self.problem.lifted(levels, share=share)
@@ -265,37 +274,35 @@ class Newton:
         """Return the levels of the first margin at which its cells meet their totals without
         staying above zero.
         """
-        view = self.totals[0].view
-        lacking, cells = (
-            self.totals[0].counts.astype(np.float64),
-            np.zeros(self.grid.shape_of(view)),
-        )
+        first = self.totals[0]
+        view = first.view
+        lacking = first.counts.astype(np.float64)
+        cells = np.zeros(self.grid.shape_of(view))
         nothing = [np.zeros(total.counts.shape) for total in self.totals]
 
         def wet(block: Block) -> tuple[Floats, Floats]:
             values = self.problem.lifted(nothing, block, share)
             finite = values > -np.inf
-            held, open_cells = (
-                block.margins(np.where(finite, values, 0.0), [view]),
-                block.margins(finite, [view]),
-            )
-            return held[0], open_cells[0]
+            (held,) = block.margins(np.where(finite, values, 0.0), [view])
+            (open_cells,) = block.margins(finite, [view])
+            return held, open_cells
 
         for block, (held, open_cells) in self.problem.each_slab(wet):
             lacking[block.at(view)] -= held
             cells[block.at(view)] += open_cells
-        return np.where(cells > 0, lacking / np.maximum(cells, 1.0), 0.0)
+        level = lacking / np.maximum(cells, 1.0)
+        return np.where(cells > 0, level, 0.0)
 
     def missing(
         self, levels: Sequence[Floats], share: float = 1.0, whole: bool = False
     ) -> list[Floats]:
         """Return what the table max(0, y + Aᵀθ), perhaps rounded, lacks of each total."""
         missing = [total.counts.astype(np.float64) for total in self.totals]
-        self.problem.subtract(
-            missing,
-            self.problem.views,
-            lambda block: self.problem.nearest(levels, block, share, whole),
-        )
+
+        def table(block: Block) -> Floats:
+            return self.problem.nearest(levels, block, share, whole)
+
+        self.problem.subtract(missing, self.problem.views, table)
         return missing
 
     def step(
@@ -311,57 +318,57 @@ class Newton:
         self.steps += 1
         direction, met = self.gradients(self.active(levels, share), missing)
         if not met and _largest(missing) > good:
-            direction = self.factorised(self.problem.lifted(levels, share=share) > 0, missing)
+            active = self.problem.lifted(levels, share=share) > 0
+            direction = self.factorised(active, missing)
 
-        def there(size: float) -> tuple[list[Floats], list[Floats]]:
-            ahead = [level + size * way for level, way in zip(levels, direction, strict=True)]
+        def moved(size: float) -> tuple[list[Floats], list[Floats]]:
+            ahead = _plus(levels, size, direction)
             return ahead, self.missing(ahead, share)
 
         first = _dot(direction, missing)
-        ahead, lacking = there(1.0)
+        ahead, lacking = moved(1.0)
         slope = _dot(direction, lacking)
         # Near the solution full steps converge by themselves, and a search would chase rounding.
-        if min(_largest(missing), _largest(lacking)) > good and slope < -1e-9 * abs(first):
-            low, high, rising, falling, kept = 0.0, 1.0, first, slope, 0
+        is_far = min(_largest(missing), _largest(lacking)) > good
+        if is_far and slope < -1e-9 * abs(first):
+            low, high = 0.0, 1.0
+            rising, falling = first, slope
+            kept = 0
             for _ in range(LINE_STEPS):  # false position, where an end that stays counts for half
                 size = low + (high - low) * rising / (rising - falling)
-                ahead, lacking = there(size)
+                ahead, lacking = moved(size)
                 slope = _dot(direction, lacking)
                 if 0 <= slope <= FLAT * first:
                     break
                 if slope > 0:
-                    low, rising, falling, kept = (
-                        size,
-                        slope,
-                        falling / 2 if kept > 0 else falling,
-                        1,
-                    )
+                    low, rising = size, slope
+                    falling = falling / 2 if kept > 0 else falling
+                    kept = 1
                 else:
-                    high, falling, rising, kept = (
-                        size,
-                        slope,
-                        rising / 2 if kept < 0 else rising,
-                        -1,
-                    )
+                    high, falling = size, slope
+                    rising = rising / 2 if kept < 0 else rising
+                    kept = -1
         return ahead, lacking
 
     def active(self, levels: Sequence[Floats], share: float = 1.0) -> dict[View, Floats]:
         """Return the number of cells above zero in each margin and in the joint margin of each
         two.
         """
-        views = list(
-            dict.fromkeys(
-                join(one, other) for one in self.problem.views for other in self.problem.views
-            )
-        )
+        margins = self.problem.views
+        # Each pair of margins once; a margin joined with itself is the margin.
+        joined: dict[View, None] = {}
+        for one in margins:
+            for other in margins:
+                joined[join(one, other)] = None
+        views = list(joined)
         counts = [np.zeros(self.grid.shape_of(view)) for view in views]
-        self.problem.subtract(
-            counts,
-            views,
-            lambda block: np.negative(
-                self.problem.lifted(levels, block, share) > 0, dtype=np.float64
-            ),
-        )
+
+        def minus_active(block: Block) -> Floats:
+            above_zero = self.problem.lifted(levels, block, share) > 0
+            return np.negative(above_zero, dtype=np.float64)
+
+        # Taking minus one for each active cell counts them.
+        self.problem.subtract(counts, views, minus_active)
         return dict(zip(views, counts, strict=True))
 
     def gradients(
@@ -379,44 +386,53 @@ class Newton:
         weight = [np.maximum(active[view], 0.5) for view in views]
         way = [np.zeros(gap.shape) for gap in missing]
         residual, search, size = missing, way, math.inf
-        first = _dot(missing, [gap / count for gap, count in zip(missing, weight, strict=True)])
+        first = _dot(missing, _over(missing, weight))
         for _ in range(GRADIENT_STEPS):
-            scaled = [gap / count for gap, count in zip(residual, weight, strict=True)]
+            scaled = _over(residual, weight)
             size, before = _dot(residual, scaled), size
             if size <= EXACT_ENOUGH * first:
                 return way, True
-            search = [a + (size / before) * b for a, b in zip(scaled, search, strict=True)]
-            image = [np.zeros(gap.shape) for gap in missing]
-            for one, total in zip(views, image, strict=True):
-                for other, part in zip(views, search, strict=True):
-                    both = join(one, other)
-                    total += self.grid.sum(
-                        active[both] * self.grid.spread(part, other, both), one, both
-                    )
+            search = _plus(scaled, size / before, search)
+            image = self._image(active, search)
             curvature = _dot(search, image)
             # Sums of sums agree, so that the matrix is singular: along its kernel nothing is
             # solved.
             if curvature <= 1e-14 * _dot(search, search):
                 break
-            way = [a + (size / curvature) * b for a, b in zip(way, search, strict=True)]
-            residual = [a - (size / curvature) * b for a, b in zip(residual, image, strict=True)]
+            length = size / curvature
+            way = _plus(way, length, search)
+            residual = [a - length * b for a, b in zip(residual, image, strict=True)]
         return way, size <= USEFUL * first
+
+    def _image(self, active: dict[View, Floats], search: list[Floats]) -> list[Floats]:
+        """A diag(active) Aᵀ times a direction, from the joint counts of each two margins."""
+        views = self.problem.views
+        image = [np.zeros(part.shape) for part in search]
+        for one, total in zip(views, image, strict=True):
+            for other, part in zip(views, search, strict=True):
+                both = join(one, other)
+                weighted = active[both] * self.grid.spread(part, other, both)
+                total += self.grid.sum(weighted, one, both)
+        return image
 
     def factorised(self, active: Mask, missing: list[Floats]) -> list[Floats]:
         """Solve the same by factoring the matrix plus a little: sums of sums agree, so it is
         singular.
         """
-        part = self.problem.matrix[:, np.flatnonzero(active[self.problem.allowed])]
+        open_active = np.flatnonzero(active[self.problem.allowed])
+        part = self.problem.matrix[:, open_active]
         square = (part @ part.T).tocsc()
         positive = [total.counts > 0 for total in self.totals]
-        right = np.concatenate([gap[rows] for gap, rows in zip(missing, positive, strict=True)])
+        gaps = [gap[rows] for gap, rows in zip(missing, positive, strict=True)]
+        right = np.concatenate(gaps)
         solve = _factor(square)
         answer = solve(right)
         for _ in range(2):
             # Each refinement takes back part of what the little on the diagonal has changed.
             answer += solve(right - square @ answer)
         way = [np.zeros(gap.shape) for gap in missing]
-        parts = np.split(answer, np.cumsum([int(rows.sum()) for rows in positive])[:-1])
+        lengths = [int(rows.sum()) for rows in positive]
+        parts = np.split(answer, np.cumsum(lengths)[:-1])
         for whole, rows, piece in zip(way, positive, parts, strict=True):
             whole[rows] = piece
         return way
@@ -427,20 +443,32 @@ def _factor(square: Any) -> Callable[[Floats], Floats]:
     if square.nnz > DENSE * size * size:
         from scipy.linalg import cho_factor, cho_solve
 
-        factor = cho_factor(
-            square.toarray() + 1e-9 * np.eye(size), overwrite_a=True, check_finite=False
-        )
+        damped = square.toarray() + 1e-9 * np.eye(size)
+        factor = cho_factor(damped, overwrite_a=True, check_finite=False)
         return lambda right: cho_solve(factor, right, check_finite=False)
     from scipy.sparse import diags_array
     from scipy.sparse.linalg import splu
 
-    damped = (square + diags_array(np.full(size, 1e-9))).tocsc()
+    little = diags_array(np.full(size, 1e-9))
+    damped = (square + little).tocsc()
     options = {"SymmetricMode": True}
     return splu(damped, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options).solve
 
 
 def _dot(one: Sequence[Floats], other: Sequence[Floats]) -> float:
-    return sum(float((a * b).sum()) for a, b in zip(one, other, strict=True))
+    products = []
+    for a, b in zip(one, other, strict=True):
+        products.append(float((a * b).sum()))
+    return sum(products)
+
+
+def _over(one: Sequence[Floats], other: Sequence[Floats]) -> list[Floats]:
+    return [a / b for a, b in zip(one, other, strict=True)]
+
+
+def _plus(one: Sequence[Floats], size: float, way: Sequence[Floats]) -> list[Floats]:
+    """Points a step of `size` along `way` from `one`, margin by margin."""
+    return [a + size * b for a, b in zip(one, way, strict=True)]
 
 
 def _largest(missing: Sequence[Floats]) -> float:

@@ -39,10 +39,9 @@ def roundable(problem: Problem) -> bool:
     >>> roundable(pose(Grid.flat((500, 500)), np.zeros((500, 500)), ones))
     True
     """
-    shared = common_part(problem.views)
-    return (
-        len(problem.totals) > 1 and shared is not None and problem.coarse and not problem.in_doubt
-    )
+    if len(problem.totals) < 2 or common_part(problem.views) is None:
+        return False
+    return problem.coarse and not problem.in_doubt
 
 
 def rounded(
@@ -71,14 +70,15 @@ def rounded(
     levels = _thresholds(spread, start, progress)
     counts = np.zeros(problem.grid.shape, dtype=np.int64)
     for block in problem.slabs:
-        counts[block.at(problem.grid.full)] = spread.nearest(levels, block, whole=True)
+        cells = block.at(problem.grid.full)
+        counts[cells] = spread.nearest(levels, block, whole=True)
     parts = problem.grid.size_of(problem.common)
     # The repair prices moves by the noisy values themselves, not by those moved apart.
     for number, (block, part, near) in enumerate(problem.parts(levels)):
         progress("repairing the rounding", number, parts)
-        if not _Repair(
-            part, part.lifted(near), counts[block.at(problem.grid.full)], problem.common
-        ).run():
+        cells = block.at(problem.grid.full)
+        repair = _Repair(part, part.lifted(near), counts[cells], problem.common)
+        if not repair.run():
             return None
     return counts, levels
 
@@ -92,16 +92,13 @@ def _spread(problem: Problem) -> Problem:
     """
     if problem.bits > 0:
         return problem
-    apart = np.arange(problem.noisy.size) * ((math.sqrt(5.0) - 1.0) / 2.0)
+    golden = (math.sqrt(5.0) - 1.0) / 2.0
+    apart = np.arange(problem.noisy.size) * golden
     apart -= np.floor(apart)
     apart -= 0.5
     apart *= APART
-    return Problem(
-        problem.grid,
-        problem.noisy + apart.reshape(problem.noisy.shape),
-        problem.allowed,
-        problem.totals,
-    )
+    noisy = problem.noisy + apart.reshape(problem.noisy.shape)
+    return Problem(problem.grid, noisy, problem.allowed, problem.totals)
 
 
 def _thresholds(problem: Problem, start: RealFit, progress: Progress) -> list[Floats]:
@@ -115,7 +112,8 @@ def _thresholds(problem: Problem, start: RealFit, progress: Progress) -> list[Fl
     levels, added = list(start.levels), 1.0
     if start.problem.bits == 0:
         levels[0], added = _shift(newton, levels, progress)
-        added = max(1.0, added / max(1.0, float(active[problem.views[0]].sum())))
+        active_cells = float(active[problem.views[0]].sum())
+        added = max(1.0, added / max(1.0, active_cells))
     best, least, idle = levels, math.inf, 0
     for step in range(THRESHOLD_STEPS):
         progress("rounding the table", step, THRESHOLD_STEPS)
@@ -124,10 +122,12 @@ def _thresholds(problem: Problem, start: RealFit, progress: Progress) -> list[Fl
         idle = 0 if lacking < least else idle + 1
         if lacking < least:
             best, least = levels, lacking
-        if lacking <= REPAIRABLE * sum(gap.size for gap in missing) or idle == 2:
+        margin_cells = sum(gap.size for gap in missing)
+        if lacking <= REPAIRABLE * margin_cells or idle == 2:
             break
         way, _ = newton.gradients(active, missing)
-        levels = [level + part / added for level, part in zip(levels, way, strict=True)]
+        steps = [part / added for part in way]
+        levels = [level + step for level, step in zip(levels, steps, strict=True)]
     return best
 
 
@@ -140,7 +140,9 @@ def _shift(newton: Newton, levels: Sequence[Floats], progress: Progress) -> tupl
     """
 
     def lacking(shift: float) -> float:
-        return float(newton.missing([levels[0] + shift, *levels[1:]], whole=True)[0].sum())
+        shifted = [levels[0] + shift, *levels[1:]]
+        missing = newton.missing(shifted, whole=True)
+        return float(missing[0].sum())
 
     low, high = -0.5, 0.5
     below, above = lacking(low), lacking(high)
@@ -148,10 +150,12 @@ def _shift(newton: Newton, levels: Sequence[Floats], progress: Progress) -> tupl
         progress("shifting the table", step, SHIFT_STEPS)
         middle = (low + high) / 2
         here = lacking(middle)
-        low, below, high, above = (
-            (middle, here, high, above) if here > 0 else (low, below, middle, here)
-        )
-    return levels[0] + (low + high) / 2, (below - above) / (high - low)
+        if here > 0:
+            low, below = middle, here
+        else:
+            high, above = middle, here
+    records_a_unit = (below - above) / (high - low)
+    return levels[0] + (low + high) / 2, records_a_unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +175,8 @@ class _Repair:
         self.meet_n()
         for total in self.problem.totals:
             for turn in range(ROUNDS):
-                lacking = (total.counts - self.problem.grid.sum(self.counts, total.view)).ravel()
+                held = self.problem.grid.sum(self.counts, total.view)
+                lacking = (total.counts - held).ravel()
                 if not lacking.any():
                     break
                 # A move stays at its place in all other margins, so that those met before stay met.
@@ -183,7 +188,8 @@ class _Repair:
 
     def meet_n(self) -> None:
         """Add or take the cheapest records until their number is right."""
-        while lacking := int(self.problem.totals[0].counts.sum() - self.counts.sum()):
+        n = self.problem.totals[0].counts.sum()
+        while lacking := int(n - self.counts.sum()):
             sign = 1 if lacking > 0 else -1
             cost = sign * (self.counts - self.lifted)
             if sign < 0:
@@ -200,56 +206,61 @@ class _Repair:
         to the cheapest.
         """
         grid = self.problem.grid
-        deeper = [axis for axis, depth in enumerate(total.view) if depth > self.common[axis]]
+        below_common = [depth > self.common[axis] for axis, depth in enumerate(total.view)]
+        deeper = np.flatnonzero(below_common).tolist()
         other_axes = [axis for axis in range(len(grid.shape)) if axis not in deeper]
         front = range(len(deeper))
         longest = max(other_axes, key=lambda axis: grid.shape[axis])
         # A large table has far more places than records to move: some of them are enough.
-        every = max(
-            1,
-            math.prod(grid.shape[axis] for axis in other_axes)
-            // max(places, PLACES_A_RECORD * records),
-        )
+        all_places = math.prod(grid.shape[axis] for axis in other_axes)
+        every = max(1, all_places // max(places, PLACES_A_RECORD * records))
         # Each pair begins at another place, so that not all moves fall on the same cells.
-        some = slice((donor + receiver) % min(every, grid.shape[longest]), None, every)
+        first = (donor + receiver) % min(every, grid.shape[longest])
+        some = slice(first, None, every)
         costs, tables = [], []
         for node, sign in ((donor, -1), (receiver, 1)):
             position = np.unravel_index(node, total.counts.shape)
-            ranges = list(Block.of(grid, total.view, tuple(map(int, position))).at(grid.full))
+            block = Block.of(grid, total.view, tuple(map(int, position)))
+            ranges = list(block.at(grid.full))
             ranges[longest] = some
             table = np.moveaxis(self.counts[tuple(ranges)], deeper, front)
             lifted = np.moveaxis(self.lifted[tuple(ranges)], deeper, front)
             cost = sign * (table - lifted)
             if sign < 0:
                 cost[table == 0] = np.inf
-            costs.append(cost.reshape(math.prod(table.shape[: len(deeper)]), -1))
+            cells_a_place = math.prod(table.shape[: len(deeper)])
+            costs.append(cost.reshape(cells_a_place, -1))
             tables.append(table)
         ranks = min(map(len, costs))
-        leaves = [
-            cost.argmin(axis=0)[None] if ranks == 1 else cost.argsort(axis=0)[:ranks]
-            for cost in costs
-        ]
-        each = [
-            np.take_along_axis(cost, leaf, axis=0) for cost, leaf in zip(costs, leaves, strict=True)
-        ]
+        # One cell a place needs no sorting.
+        if ranks == 1:
+            leaves = [cost.argmin(axis=0)[None] for cost in costs]
+        else:
+            leaves = [cost.argsort(axis=0)[:ranks] for cost in costs]
+        each = []
+        for cost, leaf in zip(costs, leaves, strict=True):
+            each.append(np.take_along_axis(cost, leaf, axis=0))
         chosen = _cheapest((each[0] + each[1]).ravel(), records)
-        place = np.unravel_index(chosen % each[0].shape[1], tables[0].shape[len(deeper) :])
+        places_looked_at = each[0].shape[1]
+        place_shape = tables[0].shape[len(deeper) :]
+        place = np.unravel_index(chosen % places_looked_at, place_shape)
         for table, leaf, sign in zip(tables, leaves, (-1, 1), strict=True):
-            table[
-                (*np.unravel_index(leaf.ravel()[chosen], table.shape[: len(deeper)]), *place)
-            ] += sign
+            leaf_shape = table.shape[: len(deeper)]
+            leaf_place = np.unravel_index(leaf.ravel()[chosen], leaf_shape)
+            table[(*leaf_place, *place)] += sign
 
 
 def _cheapest(cost: Floats, number: int) -> Counts:
-    """Return where so many of the smallest finite costs are, or all of them."""
-    chosen = (
-        np.argpartition(cost, number - 1)[:number] if number < len(cost) else np.arange(len(cost))
-    )
+    """Return the positions of the `number` smallest finite costs, or of all of them."""
+    if number < len(cost):
+        chosen = np.argpartition(cost, number - 1)[:number]
+    else:
+        chosen = np.arange(len(cost))
     return chosen[np.isfinite(cost[chosen])]
 
 
 def _pairs(lacking: Counts) -> Iterator[tuple[int, int, int]]:
-    """Return who gives to whom how much: donors have what they lack below zero.
+    """Return triples of a donor, a receiver and a number of records: donors lack less than nothing.
 
     >>> list(_pairs(np.array([2, -3, 1])))
     [(1, 0, 2), (1, 2, 1)]

@@ -39,21 +39,23 @@ def fit_sizes(estimate: Floats, least: int, units: int, members: int) -> Counts:
     semidp.errors.Refused: so many members do not fit into so many units of the declared sizes
     """
     sizes = np.arange(least, least + len(estimate))
-    if units < 0 or not sizes[0] * units <= members <= sizes[-1] * units:
+    fewest, most = sizes[0] * units, sizes[-1] * units
+    if units < 0 or not fewest <= members <= most:
         raise Refused("so many members do not fit into so many units of the declared sizes")
     if units == 0 or len(sizes) == 1:
         counts = np.zeros(len(sizes), dtype=np.int64)
         counts[0] = units
         return counts
     # The number of units comes first: the two steps after it move units and keep that number.
-    counts = _rounded(_closest(np.asarray(estimate, dtype=float), sizes, units, members), units)
+    real = _closest(np.asarray(estimate, dtype=float), sizes, units, members)
+    counts = _rounded(real, units)
     _right_members(counts, estimate, sizes, members)
     _improve(counts, estimate)
     return counts
 
 
 def balance_members(counts: Counts, estimate: Floats, least: int, targets: Floats) -> Counts:
-    """Let places exchange units of different sizes until their members are near what is estimated.
+    """Let places exchange units of different sizes until their members are near the estimates.
 
     Whole numbers of units by place and size that are nearest cell by cell may be far off in the
     members of a place: what is not negative adds up to too much. Two places that exchange a unit of
@@ -87,14 +89,18 @@ def balance_members(counts: Counts, estimate: Floats, least: int, targets: Float
     excess = balanced.sum(axis=1) @ sizes - targets
     jumps = sizes[:, None] - sizes[None, :]
     for _ in range(_MOST_EXCHANGES):
-        more, fewer = int(excess.argmax()), int(excess.argmin())
+        more = int(excess.argmax())
+        fewer = int(excess.argmin())
         giving, taking = balanced[more], balanced[fewer]
         # the place with too many members gives a unit of the size of a row for one of the size of a
         # column
-        members = 2 * jumps * (excess[more] - excess[fewer]) - 2 * jumps**2
+        difference = excess[more] - excess[fewer]
+        members = 2 * jumps * difference - 2 * jumps**2
         apart = (giving - expected[more]) - (taking - expected[fewer])
-        gain = members + 2 * (apart[:, :, None] - apart[:, None, :]) - 4
-        possible = (giving > 0)[:, :, None] & (taking > 0)[:, None, :] & (jumps > 0)
+        units = apart[:, :, None] - apart[:, None, :]
+        gain = members + 2 * units - 4
+        has_large, has_small = giving > 0, taking > 0
+        possible = has_large[:, :, None] & has_small[:, None, :] & (jumps > 0)
         gain = np.where(possible, gain, -np.inf)
         best = int(gain.argmax())
         if not gain.flat[best] > _WORTH:
@@ -115,8 +121,10 @@ def _closest(estimate: Floats, sizes: NDArray[np.int64], units: int, members: in
     """
     used = np.ones(len(sizes), dtype=bool)
     while True:
-        rows = np.stack([np.ones(int(used.sum())), sizes[used].astype(float)])
-        missing = np.array([units, members], dtype=float) - rows @ estimate[used]
+        ones = np.ones(int(used.sum()))
+        rows = np.stack([ones, sizes[used].astype(float)])
+        totals = np.array([units, members], dtype=float)
+        missing = totals - rows @ estimate[used]
         # the shortest change that gives both totals
         step = np.linalg.lstsq(rows @ rows.T, missing, rcond=None)[0]
         values = np.zeros(len(sizes))
@@ -134,17 +142,16 @@ def _closest(estimate: Floats, sizes: NDArray[np.int64], units: int, members: in
 
 def _rounded(values: Floats, units: int) -> Counts:
     """Round down, and give what is left to the largest remainders."""
-    scaled = (
-        values * (units / values.sum())
-        if values.sum() > 0
-        else np.full(len(values), units / len(values))
-    )
+    scaled: Floats = np.full(len(values), units / len(values))
+    if values.sum() > 0:
+        scaled = values * (units / values.sum())
     counts = np.floor(scaled + 1e-9).astype(np.int64)
     left = units - int(counts.sum())
     # largest remainders first
     order = np.argsort(counts - scaled, kind="stable")
+    step = 1 if left > 0 else -1
     for place in range(abs(left)):
-        counts[order[place % len(order)]] += 1 if left > 0 else -1
+        counts[order[place % len(order)]] += step
     return counts
 
 
@@ -156,12 +163,16 @@ def _right_members(
     """
     gap = members - int(counts @ sizes)
     step = 1 if gap > 0 else -1
+    # A unit of the last size cannot go up, one of the first cannot go down.
+    first = np.arange(len(sizes) - 1)
+    if step < 0:
+        first = first + 1
     # The totals were checked, so that some unit can always move the way that is needed.
     for _ in range(abs(gap)):
-        first = np.arange(len(sizes) - 1) if step > 0 else np.arange(1, len(sizes))
         # moving a unit from a to b changes the squared distance by this
         away = counts - estimate
-        price = 2 * (away[first + step] - away[first]) + 2
+        difference = away[first + step] - away[first]
+        price = 2 * difference + 2
         price = np.where(counts[first] > 0, price, np.inf)
         chosen = int(first[int(price.argmin())])
         counts[chosen] -= 1

@@ -53,7 +53,7 @@ class Fit:
         How it was found: ``thresholds``, ``flow``, ``nested flows``, ``rounding``,
         ``integer program`` or ``projection``.
     optimal
-        Whether no closer table of the wanted kind exists.
+        Whether no closer table of this kind exists.
     note
         What a reader should know about it, in a sentence.
 
@@ -83,7 +83,9 @@ class Fit:
         """
         if self.loss <= self.bound:
             return 0.0
-        return self.loss / self.bound - 1.0 if self.bound > 0 else math.inf
+        if self.bound <= 0:
+            return math.inf
+        return self.loss / self.bound - 1.0
 
 
 def fit_table(
@@ -154,7 +156,10 @@ def fit_table(
             "a fit needs the schema and the totals: this dataspace is known by its description only"
         )
     schema, grid = dataspace.schema, dataspace.schema.grid
-    totals = dataspace.published or (Totals(grid.nothing, np.array(dataspace.n, dtype=np.int64)),)
+    totals = dataspace.published
+    if not totals:
+        n = np.array(dataspace.n, dtype=np.int64)
+        totals = (Totals(grid.nothing, n),)
     return fit_totals(
         noisy, grid, totals, schema.possible, kind=kind, time_limit=time_limit, progress=progress
     )
@@ -197,7 +202,8 @@ def fit_totals(
     array([3, 0, 5])
     """
     if kind not in get_args(Kind):
-        raise InputError(f"a fit is of kind {' or '.join(get_args(Kind))}, not {kind!r}")
+        kinds = " or ".join(get_args(Kind))
+        raise InputError(f"a fit is of kind {kinds}, not {kind!r}")
     if not time_limit > 0:
         raise InputError(
             f"the time limit of a fit must be a positive number of seconds, not {time_limit}"
@@ -216,8 +222,8 @@ def fit_alike(
     totals: Sequence[Sequence[Totals]],
     progress: Progress = silent,
 ) -> list[Fit]:
-    """Return what `fit_totals` does for many tables of one grid at once, each with totals of the
-    same two margins.
+    """Return the fits of many tables of one grid at once, as by `fit_totals`, each with totals of
+    the same two margins.
 
     The tables are the cells of one feature more, which every margin names: what margins share takes
     a problem apart.
@@ -243,11 +249,11 @@ def fit_alike(
         joint.append(Totals((1, *parts[0].view), stacked))
     problem = pose(tables, _numbers(np.stack(noisy), tables, joint), joint)
     start, counts, method, proved = _closest(problem, progress)
+    bounds = lagrangians(problem, start.levels).tolist()
     fits = []
-    for table, values, bound in zip(
-        counts, problem.noisy, lagrangians(problem, start.levels).tolist(), strict=True
-    ):
-        loss = float(np.square((table - values).astype(np.float64)).sum())
+    for table, values, bound in zip(counts, problem.noisy, bounds, strict=True):
+        difference = (table - values).astype(np.float64)
+        loss = float(np.square(difference).sum())
         fits.append(_whole(table, loss, bound, method, proved))
     return fits
 
@@ -264,20 +270,21 @@ def _numbers(noisy: object, grid: Grid, totals: Sequence[Totals]) -> Counts | Fl
         )
     if not np.isfinite(noisy).all():
         raise InputError("the noisy values must be finite numbers")
-    largest = max(
-        float(np.abs(noisy.astype(np.float64)).max()),
-        *(float(total.counts.sum()) for total in totals),
-    )
+    largest_value = float(np.abs(noisy.astype(np.float64)).max())
+    records = [float(total.counts.sum()) for total in totals]
+    largest = max(largest_value, *records)
     if largest >= 2.0**WORD_BITS:
         raise InputError(
             f"a fit handles noisy values and totals below 2^{WORD_BITS}: scale them down"
         )
-    return noisy.astype(np.int64) if noisy.dtype.kind in "iu" else noisy.astype(np.float64)
+    if noisy.dtype.kind in "iu":
+        return noisy.astype(np.int64)
+    return noisy.astype(np.float64)
 
 
 def _closest(problem: Problem, progress: Progress) -> tuple[RealFit, Counts, str, bool]:
-    """Return the closest table under one margin or two, between where it starts and how it is found
-    and if proved.
+    """Return the closest table under one margin or two: the real-valued start, the counts, the
+    method, and whether the counts are proved optimal.
     """
     start = approach(problem, progress)
     if len(problem.totals) == 1:
@@ -293,7 +300,8 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
     # a few passes over the cells, however long they take
     large = problem.noisy.size >= LARGE and roundable(problem)
     # Half of the time that is left is kept for the whole numbers.
-    start = project(problem, math.inf if large else (time.monotonic() + deadline) / 2, progress)
+    half_time = (time.monotonic() + deadline) / 2
+    start = project(problem, math.inf if large else half_time, progress)
     if large and start.met:
         near = rounded(problem, start, progress)
         if near is not None:
@@ -301,9 +309,8 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
             # The bound holds at any levels, so that the better of two may be stated.
             bounds = [lagrangian(problem, each, whole=True) for each in (start.levels, levels)]
             loss = problem.loss(counts)
-            return _whole(
-                counts, loss, start.bound, "rounding", False, _distance(loss, max(bounds))
-            )
+            note = _distance(loss, max(bounds))
+            return _whole(counts, loss, start.bound, "rounding", False, note)
     table, proved = nested(problem, start.table, progress), False
     method = "integer program" if table is None else "nested flows"
     if table is not None:
@@ -328,23 +335,27 @@ def _whole(
     counts: Counts, loss: float, bound: float, method: str, optimal: bool, note: str = ""
 ) -> Fit:
     # Rounding may lift a computed bound a little above a loss that attains it.
-    return Fit(counts, None, loss, min(bound, loss), method, optimal, _OPTIMAL if optimal else note)
+    bound = min(bound, loss)
+    return Fit(counts, None, loss, bound, method, optimal, _OPTIMAL if optimal else note)
 
 
-def _real(problem: Problem, found: RealFit, optimal: bool, note: str) -> Fit:
-    loss = problem.loss(found.table)
-    if not found.met:
+def _real(problem: Problem, fit: RealFit, optimal: bool, note: str) -> Fit:
+    loss = problem.loss(fit.table)
+    if not fit.met:
         note = (
             f"{note} The time limit ended the projection early: its margins are only near the"
             " published ones."
         )
-    return Fit(None, found.table, loss, min(found.bound, loss), "projection", optimal, note.strip())
+    bound = min(fit.bound, loss)
+    return Fit(None, fit.table, loss, bound, "projection", optimal, note.strip())
 
 
 def _distance(loss: float, bound: float) -> str:
     """Say how far from the closest table one may be, given a loss that no table of whole numbers
     undercuts.
     """
-    share = max(0.0, 1.0 - bound / loss) if loss > 0 else 0.0
+    share = 0.0
+    if loss > 0:
+        share = max(0.0, 1.0 - bound / loss)
     words = f"at most {share:.2%}" if share >= 1e-4 else "less than 0.01%"
     return f"Closer tables may exist, but their loss is {words} smaller."
