@@ -16,7 +16,8 @@ from semidp.noise.distributions import DiscreteGaussian
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.release import Release
 from semidp.questions.lattice_chains import EntryLikelihood, LatticeChains, open_differences
-from semidp.questions.markov import entry_likelihood, mixing, posterior, sampled
+from semidp.questions.likelihoods import noisy_counts, together
+from semidp.questions.markov import mixing, posterior, sampled
 from semidp.questions.measured import MeasuredTable, measured_table
 
 
@@ -105,8 +106,7 @@ def test_the_posterior_is_that_of_enumeration_and_not_that_of_other_noise(name: 
     assert isinstance(measured, MeasuredTable)
     every = tables_with(release, measured)
     assert len(every) >= 3
-    possible = np.ones(measured.schema.size, dtype=bool)
-    likelihood = entry_likelihood(measured, possible)
+    likelihood = together(reading.entries(measured.schema) for reading in noisy_counts(release))
     logs = likelihood.of(likelihood.errors(every))
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
@@ -130,7 +130,7 @@ def test_the_likelihood_of_a_product_is_what_it_measured() -> None:
     release = product()
     measured = measured_table(release, ("a", "b"))
     assert isinstance(measured, MeasuredTable)
-    likelihood = entry_likelihood(measured, np.ones(6, dtype=bool))
+    likelihood = noisy_counts(release)[0].entries(measured.schema)
     space = measured.mechanism.space
     a, b, c = (
         np.array([0, 0, 1, 1, 0, 1, 0, 1]),

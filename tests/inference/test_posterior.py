@@ -12,14 +12,15 @@ import pytest
 from semidp import Budget, Feature, Plan, TableRequest, run
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import SeededRandomness
+from semidp.questions.likelihoods import noisy_counts
 from semidp.questions.markov import (
     Chains,
     Mixing,
     RecordSwap,
-    log_law,
     mixing,
     posterior,
     sampled,
+    shortest_intervals,
     swaps,
 )
 from semidp.questions.measured import measured_table
@@ -160,11 +161,39 @@ def test_a_release_has_the_posterior_of_its_own_noise(mechanism: str, budget: Bu
     held = (every >= answer.low.ravel() - 1e-9) & (every <= answer.high.ravel() + 1e-9)
     assert (weights @ held >= 0.9 - 0.02).all()
     cells = np.arange(6)
-    law = log_law(measured)
+    law = noisy_counts(release)[0].log_law(measured.schema)
     logs = law(every, np.broadcast_to(cells, every.shape)).sum(axis=1)
     np.testing.assert_allclose(
         np.exp(logs - logs.max()), chance / chance.max(), rtol=1e-6, atol=1e-12
     )
+
+
+def test_intervals_are_the_shortest_that_hold_their_share() -> None:
+    """Against every interval of a few laws; where a law falls all the way, equal tails are
+    longer.
+    """
+    source = np.random.default_rng(1)
+    compared = 0
+    for _ in range(40):
+        draws = source.geometric(source.uniform(0.2, 0.9), (60, 2)) * source.integers(1, 3)
+        low, high = shortest_intervals(draws, 0.8)
+        for column in range(2):
+            values = draws[:, column]
+            shortest = min(
+                end - start
+                for start, end in itertools.product(np.unique(values), repeat=2)
+                if ((values >= start) & (values <= end)).mean() >= 0.8 - 1e-12
+            )
+            assert high[column] - low[column] == shortest
+            held = (values >= low[column]) & (values <= high[column])
+            assert held.mean() >= 0.8 - 1e-12
+            compared += 1
+    assert compared == 80
+    falling = source.geometric(0.05, (4000, 1)) - 1
+    tails = np.quantile(falling, [0.025, 0.975], method="inverted_cdf")
+    low, high = shortest_intervals(falling, 0.95)
+    assert low[0] == 0
+    assert high[0] - low[0] < tails[1] - tails[0]
 
 
 @pytest.mark.long

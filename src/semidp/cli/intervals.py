@@ -194,6 +194,8 @@ def _print_posterior(
         f"64 chains agree after {state.steps:,} steps: R = {state.reduction:.3f}, {state.size:,.0f}"
         " effective draws."
     )
+    for note in answer.notes:
+        echo(note)
 
 
 def _print_table(found: TableIntervals) -> None:

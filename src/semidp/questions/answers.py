@@ -9,7 +9,7 @@ is the business of `release`.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -116,12 +116,7 @@ class TableIntervals:
     @cached_property
     def rows(self) -> list[tuple[Any, ...]]:
         """The levels of each cell, its estimate and the ends of its interval."""
-        paths = [feature.paths() for feature in self.schema.features]
-        numbers = zip(
-            *(part.ravel().tolist() for part in (self.estimate, self.low, self.high)), strict=True
-        )
-        cells = map(itertools.chain.from_iterable, itertools.product(*paths))
-        return [(*cell, *values) for cell, values in zip(cells, numbers, strict=True)]
+        return cell_rows(self.schema, (self.estimate, self.low, self.high))
 
     def to_json(self) -> dict[str, Any]:
         """Return the intervals as plain values."""
@@ -129,6 +124,21 @@ class TableIntervals:
         cells = [dict(zip(names, row, strict=True)) for row in self.rows]
         numbers = {"level": self.level, "covers": str(self.covers), "exact": self.exact}
         return {"table": self.table, **numbers, "cells": cells}
+
+
+def cell_rows(schema: Schema, numbers: Iterable[Floats]) -> list[tuple[Any, ...]]:
+    """A row for each cell of a table: its levels, nested ones at every depth, and its numbers.
+
+    >>> from semidp.core.tables.features import Feature
+    >>> cell_rows(Schema([Feature("sex", "fm")]), (np.array([1.5, 2.5]), np.array([0.0, 1.0])))
+    [('f', 1.5, 0.0), ('m', 2.5, 1.0)]
+    """
+    paths = [feature.paths() for feature in schema.features]
+    columns = [part.ravel().tolist() for part in numbers]
+    rows = []
+    for path, values in zip(itertools.product(*paths), zip(*columns, strict=True), strict=True):
+        rows.append((*itertools.chain.from_iterable(path), *values))
+    return rows
 
 
 def linear_interval(

@@ -11,18 +11,30 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.margins import Chain, View, named, within
-from semidp.noise.distributions import CountNoise
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 _FAR = 12.0  # standard deviations up to which the law of a number is listed
+_LEAST = 1e-300  # a probability whose logarithm is exact
 _MOST_WAIT = 6  # times the steps asked for, until chains have held enough tables
+
+
+class NoiseLaw(Protocol):
+    """A symmetric law of whole numbers."""
+
+    @property
+    def variance(self) -> float:
+        """The variance."""
+
+    def pmf(self, k: NDArray[Any], /) -> Floats:
+        """Probabilities of some whole numbers."""
 
 
 def open_differences(depths: View, margins: Sequence[View]) -> list[View]:
@@ -67,7 +79,7 @@ class EntryLikelihood:
 
     matrix: Counts = field(repr=False)
     noisy: Counts = field(repr=False)
-    laws: tuple[CountNoise, ...] = field(repr=False)
+    laws: tuple[NoiseLaw, ...] = field(repr=False)
     which: NDArray[np.intp] = field(repr=False)
 
     @cached_property
@@ -86,9 +98,13 @@ class EntryLikelihood:
         logs = np.zeros((len(self.laws), len(sizes)))
         for number, law in enumerate(self.laws):
             reach = min(len(sizes), math.ceil(_FAR * math.sqrt(law.variance)) + 8)
-            near = np.log(np.maximum(law.pmf(sizes[:reach]), 1e-300))  # type: ignore[attr-defined]
+            chances = law.pmf(sizes[:reach])
+            # A law that is known up to some number falls on from there.
+            known_sizes = np.flatnonzero(chances > _LEAST)
+            reach = int(known_sizes[-1]) + 1
+            near = np.log(chances[:reach])
             logs[number, :reach] = near
-            slope = min(float(near[-1] - near[-2]), -1e-3)
+            slope = min(float(near[-1] - near[-2]), -1e-3) if reach > 1 else -_FAR
             logs[number, reach:] = near[-1] + slope * np.arange(1, len(sizes) - reach + 1)
         return logs
 
@@ -98,12 +114,17 @@ class EntryLikelihood:
 
     def of(self, errors: Counts) -> Floats:
         """Log-likelihoods of such noise, up to a constant."""
+        return np.asarray(self.logs(errors, np.arange(len(self.noisy))).sum(axis=1))
+
+    def logs(self, errors: Counts, numbers: NDArray[np.intp]) -> Floats:
+        """Log-likelihoods of the noise of some of the measured numbers, each by itself."""
+        law = self.which[numbers]
         last = self.listed.shape[1] - 1
         sizes = np.abs(errors)
-        logs = self.listed[self.which, np.minimum(sizes, last)]
+        near = self.listed[law, np.minimum(sizes, last)]
         beyond = np.maximum(sizes - last, 0)
-        slope = self.listed[self.which, last] - self.listed[self.which, last - 1]
-        return np.asarray((logs + slope * beyond).sum(axis=1))
+        slope = self.listed[law, last] - self.listed[law, last - 1]
+        return np.asarray(near + slope * beyond)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,30 +9,24 @@ many chains from far apart agree. What was published, and by which noise, is the
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from semidp.core.margins import View, maximal, meet, named, trimmed_view
-from semidp.core.spaces.cell_bounds import CellBounds
 from semidp.core.spaces.dataspace import RECORD, Dataspace
 from semidp.core.tables.schema import Schema
 from semidp.errors import Refused
-from semidp.mechanisms.gaussian import (
-    DiscreteGaussianMechanism,
-    LatticeGaussianMechanism,
-    RoundedGaussianMechanism,
-)
-from semidp.mechanisms.mechanism import CellByCell, NoNoise
-from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import Randomness, SystemRandomness, generator
+from semidp.output.published_table import PublishedTable
+from semidp.questions.answers import cell_rows
 from semidp.questions.lattice_chains import EntryLikelihood, LatticeChains, open_differences
-from semidp.questions.measured import MeasuredTable, fitted_counts, measured_table
+from semidp.questions.likelihoods import LogLaw, possible_cells, noisy_counts, together, unlike
+from semidp.questions.measured import fitted_counts, measured_table
 from semidp.statistics.odds_ratio.umpu import check_level
 
 if TYPE_CHECKING:
@@ -40,13 +34,19 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
-LogLaw = Callable[[Counts, Counts], Floats]
-"""The log of the likelihood of counts in cells (by their flat numbers), up to a constant."""
 
 _CHAINS = 64
 _MOST_CELLS = 4096
 _MOST_FEATURES = 8
 _MOST_LATTICE_CELLS = 512
+_AT_A_PRICE = (
+    "Chains pass through tables with negative counts or counts in impossible cells, at a price, so"
+    " that they reach every table with the exact totals; only tables without any are counted."
+)
+_UNUSED = (
+    "What {name!r} measured with {noise} noise is not used: the posterior is computed for Gaussian,"
+    " lattice and Laplace noise in cells and for noise on residuals."
+)
 _LARGEST_R = 1.01  # of the potential scale reduction
 _LEAST_SIZE = 1000  # effective draws of every mean
 
@@ -128,6 +128,8 @@ class Chains:
         The log-likelihood by cell.
     reach
         The largest k is the largest power of 2 up to this.
+    sums
+        What was measured of sums of cells, each cell in one sum at most.
     """
 
     shape: tuple[int, ...]
@@ -135,6 +137,7 @@ class Chains:
     free: tuple[int, ...]
     log_law: LogLaw = field(repr=False)
     reach: float
+    sums: tuple[EntryLikelihood, ...] = field(default=(), repr=False)
 
     @property
     def fixed(self) -> bool:
@@ -160,11 +163,12 @@ class Chains:
         powers = max(0, int(math.log2(max(self.reach, 1.0))))
         every = max(1, steps // keep) if keep else steps + 1
         kept = []
+        sums = [] if flat else [_Sums(law, current) for law in self.sums]
         for step in range(steps):
             kind = kinds[int(source.integers(len(kinds)))]
             amount = 2 ** source.integers(0, powers + 1, chains)
             cells, signs = self._cells(kind, chains, source)
-            self._move(current, cells, amount[:, None] * signs, source, flat)
+            self._move(current, cells, amount[:, None] * signs, sums, source, flat)
             if (step + 1) % every == 0:
                 kept.append(current.copy())
         return current, np.stack(kept) if kept else np.empty((0, *current.shape), dtype=np.int64)
@@ -174,6 +178,7 @@ class Chains:
         current: Counts,
         cells: Counts,
         change: Counts,
+        sums: "list[_Sums]",
         source: np.random.Generator,
         flat: bool,
     ) -> None:
@@ -184,7 +189,11 @@ class Chains:
         gain = np.zeros(len(current))
         if not flat:
             gain = (self.log_law(after, cells) - self.log_law(before, cells)).sum(axis=1)
+        for law in sums:
+            gain += law.gain(cells, change)
         accepted = possible & (np.log(source.random(len(current))) < gain)
+        for law in sums:
+            law.move(accepted)
         np.put_along_axis(current, cells, np.where(accepted[:, None], after, before), axis=1)
 
     def _cells(
@@ -217,6 +226,50 @@ class Chains:
         ordered = np.sort(cells, axis=1)
         different = (ordered[:, 1:] != ordered[:, :-1]).all(axis=1)
         return cells, signs * different[:, None]
+
+
+class _Sums:
+    """Measured sums of cells while chains move: what their noise would be in each table.
+
+    Parameters
+    ----------
+    likelihood
+        What was measured; every cell is in one sum at most, with the weight 1.
+    tables
+        Where the chains are.
+    """
+
+    def __init__(self, likelihood: EntryLikelihood, tables: Counts) -> None:
+        self._likelihood = likelihood
+        errors = likelihood.errors(tables)
+        # One more number, of no law: cells in no sum stand there.
+        self._outside = errors.shape[1]
+        self._errors = np.concatenate([errors, np.zeros_like(errors[:, :1])], axis=1)
+        inside = likelihood.matrix.any(axis=0)
+        self._sum_of = np.where(inside, likelihood.matrix.argmax(axis=0), self._outside)
+        self._rows = np.arange(len(tables))[:, None]
+        self._proposed: tuple[NDArray[np.intp], Counts] = (self._rows, self._errors)
+
+    def gain(self, cells: Counts, change: Counts) -> Floats:
+        """How much more likely each table becomes when cells change."""
+        numbers = self._sum_of[cells]
+        same = numbers[:, :, None] == numbers[:, None, :]
+        total = (same * change[:, None, :]).sum(axis=2)
+        # A sum in which several of the cells are counts once, by the first of them.
+        counted = same.argmax(axis=2) == np.arange(cells.shape[1])
+        counted &= numbers < self._outside
+        before = self._errors[self._rows, numbers]
+        after = before - total
+        self._proposed = (numbers, after)
+        measured = np.minimum(numbers, self._outside - 1)
+        new = self._likelihood.logs(after, measured)
+        old = self._likelihood.logs(before, measured)
+        return np.asarray(np.where(counted, new - old, 0.0).sum(axis=1))
+
+    def move(self, accepted: NDArray[np.bool_]) -> None:
+        """Carry out what was proposed last, where it was accepted."""
+        numbers, after = self._proposed
+        self._errors[self._rows[accepted], numbers[accepted]] = after[accepted]
 
 
 @dataclass(frozen=True)
@@ -303,10 +356,7 @@ class Posterior:
     @property
     def rows(self) -> list[tuple[Any, ...]]:
         """The levels of each cell, its mean and the ends of its interval."""
-        levels = [feature.levels for feature in self.schema.features]
-        numbers = np.stack([self.mean, self.low, self.high], axis=-1).reshape(-1, 3)
-        cells = itertools.product(*levels)
-        return [(*cell, *values) for cell, values in zip(cells, numbers.tolist(), strict=True)]
+        return cell_rows(self.schema, (self.mean, self.low, self.high))
 
     def to_json(self) -> dict[str, Any]:
         """Return the posterior as plain values."""
@@ -324,35 +374,6 @@ class Posterior:
             "cells": [dict(zip(names, row, strict=True)) for row in self.rows],
             "notes": list(self.notes),
         }
-
-
-def log_law(measured: MeasuredTable) -> LogLaw:
-    """The log-likelihood of tables given a measurement in whole numbers, cell by cell: exact for
-    each kind of noise.
-    """
-    assert measured.noisy is not None
-    noisy = np.asarray(measured.noisy, dtype=np.int64).ravel()
-    mechanism = measured.mechanism
-    if isinstance(mechanism, RoundedGaussianMechanism):
-        scale = math.sqrt(float(mechanism.sigma2))
-        return lambda counts, cells: _rounded(np.abs(noisy[cells] - counts), scale)
-    if isinstance(mechanism, (DiscreteGaussianMechanism, LatticeGaussianMechanism)):
-        rate = 1 / (2 * float(mechanism.sigma2))
-        return lambda counts, cells: -rate * (noisy[cells] - counts).astype(np.float64) ** 2
-    if isinstance(mechanism, LaplaceMechanism):
-        b = float(mechanism.b)
-        return lambda counts, cells: -np.abs(noisy[cells] - counts) / b
-    raise Refused(
-        "the posterior is computed for Gaussian, lattice and Laplace noise in cells, not for"
-        f" {mechanism.name} noise"
-    )
-
-
-def _rounded(size: Counts, scale: float) -> Floats:
-    """``log(Φ((k + 1/2)/σ) - Φ((k - 1/2)/σ))`` for k >= 0, without cancellation in the tail."""
-    near = scipy.special.log_ndtr(-(size - 0.5) / scale)
-    far = scipy.special.log_ndtr(-(size + 0.5) / scale)
-    return np.asarray(near + np.log1p(-np.exp(far - near)))
 
 
 def posterior(
@@ -393,13 +414,11 @@ def posterior(
     (True, [18.0, 9.0])
     """
     check_level(level, "the level")
-    release.refuse_combined("posteriors")
-    measured = measured_table(release, (), table)
-    assert isinstance(measured, MeasuredTable)
-    start = fitted_counts(release, measured.name)
-    if measured.counted != RECORD:
+    if release.scope.dataspace.kinds != (RECORD,):
         raise Refused("posteriors of linked members and units are not built: use intervals")
-    chains, notes = _chains(release.scope.dataspace, measured)
+    published = _asked_table(release, table)
+    start = fitted_counts(release, published.name)
+    chains, noise, notes = _chains(release, published)
     source = generator(SystemRandomness() if randomness is None else randomness)
     draws, state = sampled(chains, start.ravel(), source, steps)
     if not state.mixed:
@@ -409,70 +428,127 @@ def posterior(
             " a smaller table"
         )
     flat = draws.reshape(-1, draws.shape[2])
-    ends = np.quantile(flat, [(1 - level) / 2, (1 + level) / 2], axis=0, method="inverted_cdf")
-    shape = measured.schema.shape
+    low, high = shortest_intervals(flat, level)
+    shape = published.schema.shape
     return Posterior(
-        measured.name,
-        measured.noise_name,
-        measured.schema,
+        published.name,
+        noise,
+        published.schema,
         flat.mean(axis=0).reshape(shape),
         flat.std(axis=0).reshape(shape),
-        ends[0].reshape(shape).astype(np.float64),
-        ends[1].reshape(shape).astype(np.float64),
+        low.reshape(shape),
+        high.reshape(shape),
         level,
         state,
         notes,
     )
 
 
+def shortest_intervals(draws: Counts, level: float) -> tuple[Floats, Floats]:
+    """For each column the shortest interval of whole numbers that holds this share of its draws.
+
+    Of several as short the one with the most draws; of those the lowest. Where a law falls or rises
+    all the way, the interval begins or ends where the law does, which equal tails would cut off.
+
+    >>> draws = np.array([[0, 3], [0, 4], [1, 5], [6, 5]])
+    >>> [ends.tolist() for ends in shortest_intervals(draws, 0.75)]
+    [[0.0, 3.0], [1.0, 5.0]]
+    """
+    needed = math.ceil(len(draws) * level - 1e-9)
+    low, high = [], []
+    for column in draws.T:
+        values, counts = np.unique(column, return_counts=True)
+        below = np.concatenate([[0], np.cumsum(counts)])
+        # From each value on, the first one up to which there are enough draws.
+        last = np.searchsorted(below, below[:-1] + needed)
+        starts = np.flatnonzero(last <= len(values))
+        ends = last[starts] - 1
+        widths = values[ends] - values[starts]
+        share = below[ends + 1] - below[starts]
+        best = np.lexsort((starts, -share, widths))[0]
+        low.append(values[starts[best]])
+        high.append(values[ends[best]])
+    return np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
+
+
+def _asked_table(release: "Release", name: str | None) -> PublishedTable:
+    """The table of a given name, or the smallest that has noise."""
+    asked = measured_table(release, (), name)
+    for table in release.tables:
+        if table.name == asked.name:
+            return table
+    raise AssertionError("a measured table is published")
+
+
 def _chains(
-    public: Dataspace, measured: MeasuredTable
-) -> "tuple[Chains | LatticeChains, tuple[str, ...]]":
-    """Chains that reach every table with the exact totals, and what a reader must know of them."""
-    schema = measured.schema
-    mechanism = measured.mechanism
-    if isinstance(mechanism, NoNoise):
-        raise Refused(f"{measured.name!r} is published exactly, and has no posterior")
-    if measured.estimate.size > _MOST_CELLS or len(schema.shape) > _MOST_FEATURES:
+    release: "Release", published: PublishedTable
+) -> "tuple[Chains | LatticeChains, str, tuple[str, ...]]":
+    """Chains that reach every table with the exact totals, the name of the noise, and what a reader
+    must know.
+    """
+    public = release.scope.dataspace
+    schema = published.schema
+    cells = schema.size
+    if cells > _MOST_CELLS or len(schema.shape) > _MOST_FEATURES:
         raise Refused(
             f"the posterior is computed for at most {_MOST_CELLS:,} cells: ask for a coarser table"
         )
+    errors = published.standard_errors[published.standard_errors > 0]
+    if not errors.size:
+        raise Refused(f"{published.name!r} is published exactly, and has no posterior")
+    reach = float(np.median(errors))
+    concerned = [reading for reading in noisy_counts(release) if reading.concerns(schema, public)]
+    used = [reading for reading in concerned if reading.usable(schema)]
+    if not used:
+        raise Refused(unlike(concerned[0].mechanism))
+    notes = [
+        _UNUSED.format(name=reading.name, noise=reading.mechanism.name)
+        for reading in concerned
+        if reading not in used
+    ]
+    if len(used) > 1:
+        notes.append(f"{len(used)} measurements with independent noise are used together.")
+    noise = ", ".join(dict.fromkeys(reading.mechanism.name for reading in used))
     margins = table_margins(public, schema)
     flat = all(len(feature.names) == 1 for feature in schema.features)
-    plain = flat and schema.possible is None and not isinstance(mechanism, ResidualMechanism)
+    in_cells = not any(isinstance(reading.mechanism, ResidualMechanism) for reading in used)
+    plain = flat and schema.possible is None and in_cells
     if plain and _decomposable([frozenset(named(margin)) for margin in margins]):
         axes = [list(named(margin)) for margin in margins]
         dimensions = len(schema.shape)
         moves = tuple(swaps(dimensions, axes))
-        return (
-            Chains(
-                schema.shape, moves, _free(dimensions, axes), log_law(measured), mechanism.scale
-            ),
-            (),
+        # Cells that were measured one by one, and sums of cells.
+        laws = [reading.log_law(schema) for reading in used if reading.covers(schema)]
+        sums = [reading.entries(schema) for reading in used if not reading.covers(schema)]
+        chains = Chains(
+            schema.shape, moves, _free(dimensions, axes), _product(laws), reach, tuple(sums)
         )
-    if measured.estimate.size > _MOST_LATTICE_CELLS:
+        return chains, noise, tuple(notes)
+    if cells > _MOST_LATTICE_CELLS:
         raise Refused(
             "with totals in a circle, structural zeros, nested features or noise on residuals the"
-            f" posterior is computed for at most {_MOST_LATTICE_CELLS} cells, and {measured.name!r}"
-            f" has {measured.estimate.size:,}"
+            f" posterior is computed for at most {_MOST_LATTICE_CELLS} cells, and"
+            f" {published.name!r} has {cells:,}"
         )
     grid = schema.grid
     depths = tuple(chain.depth for chain in grid.chains)
-    upper = CellBounds.of(public, schema.names).upper.ravel()
-    possible = upper > 0
-    if schema.possible is not None:
-        possible &= schema.possible.ravel()
-    likelihood = entry_likelihood(measured, possible)
-    reach = mechanism.scale
-    if isinstance(mechanism, ResidualMechanism):
-        reach = math.sqrt(float(np.median(mechanism.cell_variances(measured.number))))
+    possible = possible_cells(public, schema)
+    likelihood = together(reading.entries(schema) for reading in used)
     differences = tuple(open_differences(depths, margins))
-    note = (
-        "Chains pass through tables with negative counts or counts in impossible cells, at a price,"
-        " so that they reach every table with the exact totals; only tables without any are"
-        " counted."
-    )
-    return LatticeChains(grid.chains, differences, possible, likelihood, reach), (note,)
+    notes.append(_AT_A_PRICE)
+    return LatticeChains(grid.chains, differences, possible, likelihood, reach), noise, tuple(notes)
+
+
+def _product(laws: Sequence[LogLaw]) -> LogLaw:
+    """The law of several measurements of the same cells: logarithms add up."""
+
+    def product(counts: Counts, cells: Counts) -> Floats:
+        total = np.zeros(counts.shape)
+        for law in laws:
+            total += law(counts, cells)
+        return total
+
+    return product
 
 
 def table_margins(public: Dataspace, schema: Schema) -> list[View]:
@@ -482,45 +558,6 @@ def table_margins(public: Dataspace, schema: Schema) -> list[View]:
     view = public.schema.view(schema.names)
     shared = [meet(total.view, view) for total in public.published]
     return maximal(trimmed_view(each, view) for each in shared)
-
-
-def entry_likelihood(measured: MeasuredTable, possible: NDArray[np.bool_]) -> EntryLikelihood:
-    """What was measured of a table: its cells, or the residuals that lie inside it."""
-    mechanism = measured.mechanism
-    assert measured.noisy is not None
-    noisy = np.asarray(measured.noisy, dtype=np.int64).ravel()
-    size = measured.estimate.size
-    if isinstance(mechanism, CellByCell):
-        # Cells that hold nobody say nothing.
-        cells = np.flatnonzero(possible)
-        matrix = np.eye(size, dtype=np.int64)[cells]
-        return EntryLikelihood(
-            matrix, noisy[cells], (mechanism.sampler,), np.zeros(len(cells), dtype=np.intp)
-        )
-    if not isinstance(mechanism, ResidualMechanism):
-        raise Refused(
-            "with totals in a circle, structural zeros or nested features the posterior is"
-            " computed for Gaussian and Laplace noise in cells and for products, not for"
-            f" {mechanism.name} noise"
-        )
-    space = mechanism.space
-    view = space.views[measured.number]
-    inside = space.inside[measured.number]
-    laws, which = mechanism.samplers
-    entries = np.concatenate([np.arange(space.shape[0])[space.parts[small]] for small in inside])
-    matrix = np.zeros((len(entries), size), dtype=np.int64)
-    for cell in range(size):
-        unit = np.zeros(size, dtype=np.int64)
-        unit[cell] = 1
-        cut = space.trim(unit.reshape(measured.schema.shape), view)
-        if not cut.any():
-            continue
-        residuals = [
-            space.residuals.scaled(small, space.residuals.table(cut, view, small))
-            for small in inside
-        ]
-        matrix[:, cell] = np.concatenate([residual.ravel() for residual in residuals])
-    return EntryLikelihood(matrix, noisy[entries], tuple(laws), which[entries])
 
 
 def sampled(

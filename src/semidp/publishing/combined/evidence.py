@@ -153,7 +153,8 @@ def evidence_of(release: "Release", layout: TreeLayout) -> list[Evidence]:
     ):
         if not result.counts_cells or isinstance(mechanism, NoNoise):
             continue
-        _refuse_other_noise(result, mechanism)
+        _refuse_unlike_noise(result, mechanism)
+        refuse_other_noise(result, mechanism)
         if isinstance(mechanism, ResidualMechanism):
             parts += _residuals(mechanism, result.whole_noisy(release.partition), layout)
         else:
@@ -161,13 +162,18 @@ def evidence_of(release: "Release", layout: TreeLayout) -> list[Evidence]:
     return parts
 
 
-def _refuse_other_noise(result: Published, mechanism: Mechanism) -> None:
+def _refuse_unlike_noise(result: Published, mechanism: Mechanism) -> None:
+    """Refuse K-norm noise that has another variance in another direction."""
     if isinstance(mechanism, KNormMechanism) and mechanism.unrounded_variance is None:
         raise Refused(
             f"the K-norm noise of {result.name!r} is not alike in every direction, as that of"
             " two-way tables with both totals exact is: such noise is combined, or Gaussian,"
             " Laplace, l2 and residual noise"
         )
+
+
+def refuse_other_noise(result: Published, mechanism: Mechanism) -> None:
+    """Refuse a result that states more noise than this version would draw from its plan."""
     if mechanism.has_one_scale and result.noise.scale > mechanism.scale * (1 + 1e-6):
         raise Refused(
             f"the noise of {result.name!r} is not what this version would draw from its plan: use"
