@@ -25,7 +25,7 @@ from semidp.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.output.published_table import PublishedTable
 from semidp.questions.answers import cell_rows
 from semidp.questions.lattice_chains import EntryLikelihood, LatticeChains, open_differences
-from semidp.questions.likelihoods import LogLaw, possible_cells, noisy_counts, together, unlike
+from semidp.questions.likelihoods import LogLaw, noisy_counts, possible_cells, together, unlike
 from semidp.questions.measured import fitted_counts, measured_table
 from semidp.statistics.odds_ratio.umpu import check_level
 
