@@ -8,7 +8,7 @@ without any are kept.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -17,11 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.margins import Chain, View, named, within
+from semidp.errors import Refused
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 _FAR = 12.0  # standard deviations up to which the law of a number is listed
+_WINDOW = 6.0  # typical distances in which a step is looked for
+_ANYWHERE = 2**40  # further than any window
+_LARGEST_NOISE = 10**6  # standard deviation up to which laws are listed
 _LEAST = 1e-300  # a probability whose logarithm is exact
 _MOST_WAIT = 6  # times the steps asked for, until chains have held enough tables
 
@@ -63,6 +67,58 @@ def open_differences(depths: View, margins: Sequence[View]) -> list[View]:
     ]
 
 
+def slice_steps(
+    gain: Callable[[Counts], Floats],
+    room: tuple[Counts, Counts],
+    reach: float,
+    source: np.random.Generator,
+) -> Counts:
+    """How far each chain moves along its line, by slice sampling on whole numbers (Neal, 2003).
+
+    A window of a fixed length is laid over 0 at random. Numbers of it are tried at random until one
+    gains more than the logarithm of a uniform number; what is not taken cuts the window on its
+    side. The numbers that are taken have the law of the likelihood on the line.
+
+    Parameters
+    ----------
+    gain
+        By how much the log-likelihood exceeds the present one when each chain moves so far.
+    room
+        How far down and up each chain can go.
+    reach
+        A typical distance; the window is a few times as long.
+    source
+        Random numbers.
+
+    Examples
+    --------
+    >>> source, place = np.random.default_rng(1), np.zeros(4000, dtype=np.int64)
+    >>> for _ in range(20):
+    ...     room = (-place, 9 - place)  # from 0 to 9, each half as likely as the one before
+    ...     place += slice_steps(lambda k: -k * np.log(2), room, 3.0, source)
+    >>> round(float((place == 0).mean()), 1), int(place.max())
+    (0.5, 9)
+    """
+    count = len(room[0])
+    length = math.ceil(_WINDOW * max(reach, 1.0))
+    start = -source.integers(0, length + 1, count)
+    low = np.maximum(room[0], start)
+    high = np.minimum(room[1], start + length)
+    level = np.log(source.random(count))
+    taken = np.zeros(count, dtype=np.int64)
+    open_chains = high > low
+    while open_chains.any():
+        tried = low + (source.random(count) * (high - low + 1)).astype(np.int64)
+        tried = np.where(open_chains, tried, taken)
+        # The present place always gains enough, so that the window cannot become empty.
+        enough = (tried == 0) | (gain(tried) >= level)
+        taken = np.where(open_chains & enough, tried, taken)
+        open_chains &= ~enough
+        low = np.where(open_chains & (tried < 0), tried + 1, low)
+        high = np.where(open_chains & (tried > 0), tried - 1, high)
+    return taken
+
+
 @dataclass(frozen=True, eq=False)
 class EntryLikelihood:
     """Measured whole numbers, each a weighted sum of the cells plus noise of its own.
@@ -94,6 +150,11 @@ class EntryLikelihood:
         That far out is less than exp(-16) of the law, and chains only pass there on their way.
         """
         largest = max((math.sqrt(law.variance) for law in self.laws), default=0.0)
+        if largest > _LARGEST_NOISE:
+            raise Refused(
+                f"noise of standard deviation {largest:.3g} says nothing that chains could use: the"
+                " posterior is computed for less noise"
+            )
         sizes = np.arange(math.ceil(_FAR * largest) + 20)
         logs = np.zeros((len(self.laws), len(sizes)))
         for number, law in enumerate(self.laws):
@@ -127,9 +188,21 @@ class EntryLikelihood:
         return np.asarray(near + slope * beyond)
 
 
+@dataclass(eq=False)
+class _ChainState:
+    """Where chains are: tables, what the noise would be, its log-likelihood, and the sum of what is
+    not possible.
+    """
+
+    tables: Counts
+    errors: Counts
+    logs: Floats
+    excess: Counts
+
+
 @dataclass(frozen=True, eq=False)
 class LatticeChains:
-    """Metropolis chains on all tables of whole numbers with given totals, negative counts at a
+    """Chains on all tables of whole numbers with given totals, negative counts at a
     price.
 
     The law is ``likelihood · exp(-price · v)``, v the sum of what is negative or impossible. It is
@@ -150,7 +223,7 @@ class LatticeChains:
     likelihood
         What was measured.
     reach
-        The largest step is the largest power of 2 up to this.
+        A typical error of a cell: steps are looked for up to a few times as far away.
     """
 
     chains: tuple[Chain, ...]
@@ -191,44 +264,62 @@ class LatticeChains:
         None in place of those where some chain has held too few. With `flat` there is no
         likelihood.
         """
-        current = tables.copy()
-        count = len(current)
-        errors = self.likelihood.errors(current)
-        logs = np.zeros(count) if flat else self.likelihood.of(errors)
-        excess = self._excess(
-            current, np.broadcast_to(np.arange(current.shape[1]), current.shape)
-        ).sum(axis=1)
-        kept = np.zeros((keep, count, current.shape[1]), dtype=np.int64)
+        state = self._start(tables, flat)
+        count, cells = tables.shape
+        kept = np.zeros((keep, count, cells), dtype=np.int64)
         held = np.zeros(count, dtype=np.int64)
         every = max(1, steps // keep) if keep else 0
-        powers = max(0, int(math.log2(max(self.reach, 1.0))))
         for _ in range(steps * (_MOST_WAIT if keep else 1)):
-            view = self.differences[int(source.integers(len(self.differences)))]
-            cells, signs = self._cells(view, count, source)
-            change = signs * (2 ** source.integers(0, powers + 1, count))[:, None]
-            before = np.take_along_axis(current, cells, axis=1)
-            paid = (self._excess(before + change, cells) - self._excess(before, cells)).sum(axis=1)
-            moved = errors - np.einsum("nc,ncm->nm", change, self.likelihood.columns[cells])
-            new = np.zeros(count) if flat else self.likelihood.of(moved)
-            accepted = np.log(source.random(count)) < new - logs - self.price * paid
-            np.put_along_axis(
-                current, cells, np.where(accepted[:, None], before + change, before), axis=1
-            )
-            errors[accepted] = moved[accepted]
-            logs = np.where(accepted, new, logs)
-            excess = np.where(accepted, excess + paid, excess)
+            self._step(state, source, flat)
             if keep:
                 # Only steps at possible tables count: watched there, the chains are Markov chains
                 # too.
-                at = excess == 0
+                at = state.excess == 0
                 held += at
                 due = np.flatnonzero(at & (held % every == 0) & (held <= keep * every))
-                kept[held[due] // every - 1, due] = current[due]
+                kept[held[due] // every - 1, due] = state.tables[due]
                 if (held >= keep * every).all():
                     break
         if keep and not (held >= keep * every).all():
-            return current, None
-        return current, kept
+            return state.tables, None
+        return state.tables, kept
+
+    def _start(self, tables: Counts, flat: bool) -> "_ChainState":
+        errors = self.likelihood.errors(tables)
+        logs = np.zeros(len(tables)) if flat else self.likelihood.of(errors)
+        every_cell = np.broadcast_to(np.arange(tables.shape[1]), tables.shape)
+        excess = self._excess(tables, every_cell).sum(axis=1)
+        return _ChainState(tables.copy(), errors, logs, excess)
+
+    def _step(self, state: "_ChainState", source: np.random.Generator, flat: bool) -> None:
+        """Move every chain along a difference, as far as its slice says."""
+        count = len(state.tables)
+        view = self.differences[int(source.integers(len(self.differences)))]
+        cells, signs = self._cells(view, count, source)
+        before = np.take_along_axis(state.tables, cells, axis=1)
+        held = self._excess(before, cells).sum(axis=1)
+        # What one step along the line adds to each measured number.
+        line = np.einsum("nc,ncm->nm", signs, self.likelihood.columns[cells])
+
+        def paid(amounts: Counts) -> Counts:
+            after = before + amounts[:, None] * signs
+            return np.asarray(self._excess(after, cells).sum(axis=1) - held)
+
+        def likelihoods(amounts: Counts) -> Floats:
+            if flat:
+                return state.logs
+            return self.likelihood.of(state.errors - amounts[:, None] * line)
+
+        def gain(amounts: Counts) -> Floats:
+            return likelihoods(amounts) - state.logs - self.price * paid(amounts)
+
+        far = np.where(signs[:, 0] != 0, _ANYWHERE, 0)
+        amounts = slice_steps(gain, (-far, far), self.reach, source)
+        state.excess = state.excess + paid(amounts)
+        state.logs = likelihoods(amounts)
+        state.errors = state.errors - amounts[:, None] * line
+        after = before + amounts[:, None] * signs
+        np.put_along_axis(state.tables, cells, after, axis=1)
 
     def _excess(self, counts: Counts, cells: Counts) -> Counts:
         """What is negative, or stands in an impossible cell."""

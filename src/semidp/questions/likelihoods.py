@@ -43,6 +43,7 @@ LogLaw = Callable[[Counts, Counts], Floats]
 """The log of the likelihood of counts in cells (by their flat numbers), up to a constant."""
 
 _FAR = 12.0  # standard deviations up to which a law is summed up
+_LISTED = 10**5  # standard deviations up to which a law is looked up in a list
 _DIRECT = 20_000  # numbers up to which laws are convolved without a Fourier transform
 _DIGITS = 1e-13  # what a Fourier transform leaves of a probability, in units of the largest
 
@@ -164,7 +165,10 @@ class NoisyCounts:
         mechanism = self.mechanism
         if isinstance(mechanism, RoundedGaussianMechanism):
             scale = math.sqrt(float(mechanism.sigma2))
-            return lambda counts, cells: _rounded(np.abs(noisy[cells] - counts), scale)
+            if scale > _LISTED:
+                return lambda counts, cells: _rounded(np.abs(noisy[cells] - counts), scale)
+            listed = _rounded(np.arange(math.ceil(_FAR * scale) + 20), scale)
+            return lambda counts, cells: _looked_up(listed, np.abs(noisy[cells] - counts))
         if isinstance(mechanism, (DiscreteGaussianMechanism, LatticeGaussianMechanism)):
             rate = 1 / (2 * float(mechanism.sigma2))
             return lambda counts, cells: -rate * (noisy[cells] - counts).astype(np.float64) ** 2
@@ -268,6 +272,14 @@ def unlike(mechanism: Mechanism) -> str:
         "the posterior is computed for Gaussian, lattice and Laplace noise in cells and for noise"
         f" on residuals, not for {mechanism.name} noise"
     )
+
+
+def _looked_up(listed: Floats, sizes: Counts) -> Floats:
+    """Values of a list, and beyond its end those of the straight line through its last two."""
+    last = len(listed) - 1
+    beyond = np.maximum(sizes - last, 0)
+    slope = listed[-1] - listed[-2]
+    return np.asarray(listed[np.minimum(sizes, last)] + slope * beyond)
 
 
 def _rounded(size: Counts, scale: float) -> Floats:

@@ -24,7 +24,12 @@ from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.output.published_table import PublishedTable
 from semidp.questions.answers import cell_rows
-from semidp.questions.lattice_chains import EntryLikelihood, LatticeChains, open_differences
+from semidp.questions.lattice_chains import (
+    EntryLikelihood,
+    LatticeChains,
+    open_differences,
+    slice_steps,
+)
 from semidp.questions.likelihoods import LogLaw, noisy_counts, possible_cells, together, unlike
 from semidp.questions.measured import fitted_counts, measured_table
 from semidp.statistics.odds_ratio.umpu import check_level
@@ -47,6 +52,7 @@ _UNUSED = (
     "What {name!r} measured with {noise} noise is not used: the posterior is computed for Gaussian,"
     " lattice and Laplace noise in cells and for noise on residuals."
 )
+_BEYOND = 2**40  # more than any cell holds
 _LARGEST_R = 1.01  # of the potential scale reduction
 _LEAST_SIZE = 1000  # effective draws of every mean
 
@@ -109,12 +115,12 @@ def _by_axes(swap: RecordSwap) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class Chains:
-    """Metropolis chains on the tables with given totals.
+    """Chains on the tables with given totals, by slice sampling along lines.
 
     A step exchanges the levels of k pairs of records (a swap), or moves k records along an axis of
-    no total, where the cells have so many; it is accepted with the ratio of the likelihoods.
-    Proposals are symmetric, so that the chains have the posterior under a uniform prior on the
-    tables as their law.
+    no total. Which cells change does not depend on the table; k is drawn from the slice of those
+    whose likelihood exceeds a random share of the present one (Neal, 2003). So the chains have the
+    posterior under a uniform prior on the tables as their law.
 
     Parameters
     ----------
@@ -127,7 +133,7 @@ class Chains:
     log_law
         The log-likelihood by cell.
     reach
-        The largest k is the largest power of 2 up to this.
+        A typical error of a cell: k is looked for up to a few times as far away.
     sums
         What was measured of sums of cells, each cell in one sum at most.
     """
@@ -160,15 +166,13 @@ class Chains:
         current = tables.copy()
         chains = len(current)
         kinds: list[RecordSwap | int] = [*self.swaps, *self.free]
-        powers = max(0, int(math.log2(max(self.reach, 1.0))))
         every = max(1, steps // keep) if keep else steps + 1
         kept = []
         sums = [] if flat else [_Sums(law, current) for law in self.sums]
         for step in range(steps):
             kind = kinds[int(source.integers(len(kinds)))]
-            amount = 2 ** source.integers(0, powers + 1, chains)
             cells, signs = self._cells(kind, chains, source)
-            self._move(current, cells, amount[:, None] * signs, sums, source, flat)
+            self._move(current, cells, signs, sums, source, flat)
             if (step + 1) % every == 0:
                 kept.append(current.copy())
         return current, np.stack(kept) if kept else np.empty((0, *current.shape), dtype=np.int64)
@@ -177,24 +181,34 @@ class Chains:
         self,
         current: Counts,
         cells: Counts,
-        change: Counts,
+        signs: Counts,
         sums: "list[_Sums]",
         source: np.random.Generator,
         flat: bool,
     ) -> None:
-        """Change some cells of every table, where that is accepted."""
+        """Change some cells of every table by k times their signs."""
         before = np.take_along_axis(current, cells, axis=1)
-        after = before + change
-        possible = (after >= 0).all(axis=1)
-        gain = np.zeros(len(current))
-        if not flat:
-            gain = (self.log_law(after, cells) - self.log_law(before, cells)).sum(axis=1)
+        # So many records can leave the cells that lose some, one way and the other.
+        most = np.where(signs < 0, before, _BEYOND).min(axis=1)
+        least = -np.where(signs > 0, before, _BEYOND).min(axis=1)
+        moving = (signs != 0).any(axis=1)
+        room = (np.where(moving, least, 0), np.where(moving, most, 0))
+
+        def gain(amounts: Counts) -> Floats:
+            change = amounts[:, None] * signs
+            more = np.zeros(len(amounts))
+            if not flat:
+                more += (self.log_law(before + change, cells) - present).sum(axis=1)
+            for law in sums:
+                more += law.gain(cells, change)
+            return more
+
+        present = np.zeros(0) if flat else self.log_law(before, cells)
+        amounts = slice_steps(gain, room, self.reach, source)
+        change = amounts[:, None] * signs
         for law in sums:
-            gain += law.gain(cells, change)
-        accepted = possible & (np.log(source.random(len(current))) < gain)
-        for law in sums:
-            law.move(accepted)
-        np.put_along_axis(current, cells, np.where(accepted[:, None], after, before), axis=1)
+            law.move(cells, change)
+        np.put_along_axis(current, cells, before + change, axis=1)
 
     def _cells(
         self, kind: RecordSwap | int, chains: int, source: np.random.Generator
@@ -202,30 +216,45 @@ class Chains:
         """Flat cells that change, one row a chain, and by which sign: records leave the first and
         enter the last.
 
-        All cells of a row are different, or none changes: two records that agree on what they
-        exchange, or on all else, only trade places, and a record may move to where it is. Such rows
-        have the sign 0.
+        Two records that agree on what they exchange, or on all else, would only trade places: they
+        are drawn to differ in both. Where a feature of one level leaves no choice, signs are 0.
         """
         one = np.stack([source.integers(0, size, chains) for size in self.shape])
-        other = np.stack([source.integers(0, size, chains) for size in self.shape])
         if isinstance(kind, int):
-            moved = one.copy()
-            moved[kind] = other[kind]
+            moved, apart = self._other_levels(one, [kind], source)
             places = [one, moved]
             signs = np.array([-1, 1])
         else:
-            other[list(kind.shared)] = one[list(kind.shared)]
-            first, second = one.copy(), other.copy()
             exchanged = list(kind.exchanged)
-            first[exchanged], second[exchanged] = other[exchanged], one[exchanged]
+            fixed = {*exchanged, *kind.shared}
+            left = [axis for axis in range(len(self.shape)) if axis not in fixed]
+            # The second record has other levels of both; the exchange puts one in each.
+            first, apart = self._other_levels(one, exchanged, source)
+            second, differs = self._other_levels(one, left, source)
+            other = second.copy()
+            other[exchanged] = first[exchanged]
+            apart = apart and differs
             places = [one, other, first, second]
             signs = np.array([-1, -1, 1, 1])
-        cells = np.stack(
-            [np.ravel_multi_index(tuple(place), self.shape) for place in places], axis=1
-        )
-        ordered = np.sort(cells, axis=1)
-        different = (ordered[:, 1:] != ordered[:, :-1]).all(axis=1)
-        return cells, signs * different[:, None]
+        flat = [np.ravel_multi_index(tuple(place), self.shape) for place in places]
+        cells = np.stack(flat, axis=1)
+        return cells, np.broadcast_to(signs * int(apart), cells.shape)
+
+    def _other_levels(
+        self, cells: Counts, axes: list[int], source: np.random.Generator
+    ) -> tuple[Counts, bool]:
+        """Cells with other levels on some axes, each other combination as likely; whether there are
+        any.
+        """
+        sizes = tuple(self.shape[axis] for axis in axes)
+        every = math.prod(sizes)
+        if every == 1:
+            return cells, False
+        codes = np.ravel_multi_index(tuple(cells[axes]), sizes)
+        codes = (codes + source.integers(1, every, len(codes))) % every
+        others = cells.copy()
+        others[axes] = np.stack(np.unravel_index(codes, sizes))
+        return others, True
 
 
 class _Sums:
@@ -248,7 +277,6 @@ class _Sums:
         inside = likelihood.matrix.any(axis=0)
         self._sum_of = np.where(inside, likelihood.matrix.argmax(axis=0), self._outside)
         self._rows = np.arange(len(tables))[:, None]
-        self._proposed: tuple[NDArray[np.intp], Counts] = (self._rows, self._errors)
 
     def gain(self, cells: Counts, change: Counts) -> Floats:
         """How much more likely each table becomes when cells change."""
@@ -260,16 +288,15 @@ class _Sums:
         counted &= numbers < self._outside
         before = self._errors[self._rows, numbers]
         after = before - total
-        self._proposed = (numbers, after)
         measured = np.minimum(numbers, self._outside - 1)
         new = self._likelihood.logs(after, measured)
         old = self._likelihood.logs(before, measured)
         return np.asarray(np.where(counted, new - old, 0.0).sum(axis=1))
 
-    def move(self, accepted: NDArray[np.bool_]) -> None:
-        """Carry out what was proposed last, where it was accepted."""
-        numbers, after = self._proposed
-        self._errors[self._rows[accepted], numbers[accepted]] = after[accepted]
+    def move(self, cells: Counts, change: Counts) -> None:
+        """Change the cells."""
+        chains = np.broadcast_to(self._rows, cells.shape)
+        np.add.at(self._errors, (chains, self._sum_of[cells]), -change)
 
 
 @dataclass(frozen=True)
@@ -452,7 +479,7 @@ def shortest_intervals(draws: Counts, level: float) -> tuple[Floats, Floats]:
 
     >>> draws = np.array([[0, 3], [0, 4], [1, 5], [6, 5]])
     >>> [ends.tolist() for ends in shortest_intervals(draws, 0.75)]
-    [[0.0, 3.0], [1.0, 5.0]]
+    [[0.0, 4.0], [1.0, 5.0]]
     """
     needed = math.ceil(len(draws) * level - 1e-9)
     low, high = [], []
