@@ -18,7 +18,7 @@ from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.release import Release
 from semidp.questions.lattice_chains import EntryLikelihood
 from semidp.questions.likelihoods import NoisyCounts, SummedNoise, noisy_counts
-from semidp.questions.markov import _Sums, posterior
+from semidp.questions.markov import _FollowedSums, posterior
 
 DATA = {"r": [*"aaabbb"], "c": [*"xyzxyy"], "d": [*"uvuvuu"]}
 R, C, D = Feature("r", ["a", "b"]), Feature("c", ["x", "y", "z"]), Feature("d", ["u", "v"])
@@ -172,7 +172,7 @@ def test_gains_of_moves_are_differences_of_likelihoods() -> None:
     likelihood = EntryLikelihood(matrix, np.array([3, -2]), (law,), np.zeros(2, dtype=np.intp))
     source = np.random.default_rng(1)
     tables = source.integers(0, 9, (50, 6))
-    sums = _Sums(likelihood, tables)
+    sums = _FollowedSums(likelihood, tables)
     compared = 0
     for _ in range(40):
         cells = np.stack([source.permutation(6)[:4] for _ in range(50)])

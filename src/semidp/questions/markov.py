@@ -168,7 +168,7 @@ class Chains:
         kinds: list[RecordSwap | int] = [*self.swaps, *self.free]
         every = max(1, steps // keep) if keep else steps + 1
         kept = []
-        sums = [] if flat else [_Sums(law, current) for law in self.sums]
+        sums = [] if flat else [_FollowedSums(law, current) for law in self.sums]
         for step in range(steps):
             kind = kinds[int(source.integers(len(kinds)))]
             cells, signs = self._cells(kind, chains, source)
@@ -182,7 +182,7 @@ class Chains:
         current: Counts,
         cells: Counts,
         signs: Counts,
-        sums: "list[_Sums]",
+        sums: "list[_FollowedSums]",
         source: np.random.Generator,
         flat: bool,
     ) -> None:
@@ -257,7 +257,7 @@ class Chains:
         return others, True
 
 
-class _Sums:
+class _FollowedSums:
     """Measured sums of cells while chains move: what their noise would be in each table.
 
     Parameters
