@@ -367,6 +367,7 @@ def _print(
     )
     printing.warn(together_disclosed([said for said in every if said not in told]))
     if printing.json:
-        print_json({**done.to_json(), "report": where, **more})
+        errors = [entry for result in done.results for entry in result.errors_json()]
+        print_json({**done.to_json(), "errors": errors, "report": where, **more})
     else:
         echo(summary(done, where))

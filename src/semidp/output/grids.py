@@ -190,10 +190,18 @@ def faint_cells(table: CountedCells) -> NDArray[np.bool_]:
 
     Large tables have no intervals: two standard errors stand for them.
     """
-    half = 2 * table.standard_errors if table.half_widths is None else table.half_widths
     # Files hold the ends of intervals to six digits: a count on the very edge is told apart alike
     # before and after.
-    return np.asarray(table.counts < half - 3e-6)
+    return np.asarray(table.counts < _half_widths(table) - 3e-6)
+
+
+def edge_cells(table: CountedCells) -> NDArray[np.bool_]:
+    """Return the cells whose count is the half-width of its interval but for rounding."""
+    return np.asarray(np.abs(table.counts - _half_widths(table)) < 1e-5)
+
+
+def _half_widths(table: CountedCells) -> NDArray[np.float64]:
+    return 2 * table.standard_errors if table.half_widths is None else table.half_widths
 
 
 def _numbers(table: CountedCells) -> _Numbers:

@@ -19,25 +19,54 @@ from semidp.errors import InputError
 from semidp.noise.randomness import Randomness
 from semidp.output.cells import Form
 from semidp.output.files import digest, regular_file
+from semidp.output.grids import edge_cells, faint_cells
 from semidp.output.published_table import Fitted, PublishedTable
 from semidp.queries.branches import Cut
 from semidp.sources.opening import Source
+from semidp.statistics.findings import close
 
 PARTS = "parts.json"
 """Lists the parts of a release and their files, with digests."""
 
 
 @dataclass(frozen=True)
+class NoisyCells:
+    """Cells of one table in one part: how many have noise, and how many of them it dominates.
+
+    >>> NoisyCells(noisy=24, dominated=7, smallest_standard_error=1.5)
+    NoisyCells(noisy=24, dominated=7, smallest_standard_error=1.5)
+    """
+
+    noisy: int
+    dominated: int
+    smallest_standard_error: float
+
+    def __post_init__(self) -> None:
+        numbers = (self.noisy, self.dominated, self.smallest_standard_error)
+        if not all(map(_is_size, numbers)):
+            raise ValueError("the cells of a part are counted, and their errors at least 0")
+
+    @classmethod
+    def of(cls, table: PublishedTable) -> "NoisyCells":
+        """Count the cells of a table."""
+        errors = table.standard_errors[table.standard_errors > 0]
+        smallest = float(errors.min()) if errors.size else 0.0
+        return cls(int(errors.size), int(faint_cells(table).sum()), smallest)
+
+
+@dataclass(frozen=True)
 class PartTable:
     """How one table came out in one part.
 
-    Its variance is the sum of all cells' variances.
+    Its variance is the sum of all cells' variances. Its cells are None in parts of versions that
+    did not count them.
     """
 
     name: str
     fitted: Fitted
     largest_standard_error: float
     variance: float
+    cells: NoisyCells | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not all(
@@ -48,11 +77,43 @@ class PartTable:
     @classmethod
     def of(cls, table: PublishedTable) -> "PartTable":
         """Return what is told of a table."""
-        # Variances add up over parts, so the error of the whole follows without reading any cell.
+        # All of it adds up over parts, so the errors of the whole follow without reading any cell.
         errors = table.standard_errors
         return cls(
-            table.name, table.fitted, float(errors.max(initial=0.0)), float(np.square(errors).sum())
+            name=table.name,
+            fitted=table.fitted,
+            largest_standard_error=float(errors.max(initial=0.0)),
+            variance=float(np.square(errors).sum()),
+            cells=NoisyCells.of(table),
         )
+
+    def tells_errors_of(self, table: PublishedTable) -> bool:
+        """Whether the errors that it states are those of a table's cells."""
+        follows = PartTable.of(table)
+        if not close(
+            [self.largest_standard_error, self.variance],
+            [follows.largest_standard_error, follows.variance],
+        ):
+            return False
+        if self.cells is None or follows.cells is None:
+            return True
+        # Files hold the ends of intervals to six digits. A whole number is told apart alike before
+        # and after; a real one on the edge may not be.
+        edges = 0 if table.counts.dtype.kind == "i" else int(edge_cells(table).sum())
+        stated, counted = self.cells, follows.cells
+        return (
+            stated.noisy == counted.noisy
+            and abs(stated.dominated - counted.dominated) <= edges
+            and close([stated.smallest_standard_error], [counted.smallest_standard_error])
+        )
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> "PartTable":
+        """Read what `asdict` wrote."""
+        cells = entry.get("cells")
+        fitted = Fitted(**entry["fitted"])
+        counted = None if cells is None else NoisyCells(**cells)
+        return cls(**{**entry, "fitted": fitted, "cells": counted})
 
 
 @dataclass(frozen=True)
@@ -101,9 +162,7 @@ class Part:
             isinstance(label, str) for label in entry["path"]
         ):
             raise ValueError("a part has labels")
-        tables = [
-            PartTable(**{**table, "fitted": Fitted(**table["fitted"])}) for table in entry["tables"]
-        ]
+        tables = map(PartTable.from_json, entry["tables"])
         return cls(tuple(entry["path"]), entry["folder"], dict(entry["files"]), tuple(tables))
 
 

@@ -240,6 +240,12 @@ class Published:
         """Say where noise dominates what is published: from its numbers, each time it is shown."""
         return []
 
+    def errors_json(self) -> list[dict[str, Any]]:
+        """Return how wrong the cells of its tables are, as plain values: of each its name, errors,
+        and the share that noise dominates.
+        """
+        return []
+
     @classmethod
     def said_of_several(cls, results: Sequence[Self]) -> list[str]:
         """Say what holds for all results of this class in one release."""

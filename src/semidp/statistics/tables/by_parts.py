@@ -41,6 +41,7 @@ from semidp.statistics.tables.cut_fits import (
     fitted_together,
     whole_totals,
 )
+from semidp.statistics.tables.error_words import CellErrors, cautions
 from semidp.statistics.tables.fitting import FIT_SECONDS, fit_product, totals_of
 from semidp.statistics.tables.published import PublishedTables, measurements_stem
 from semidp.statistics.tables.request import TableRequest, TablesRequest, called_after
@@ -140,8 +141,13 @@ class TablesByParts(PublishedTables):
         return part_words.warnings(self)
 
     def cautions(self) -> list[str]:
-        """Say nothing: the cells of all parts would have to be read."""
-        return []
+        """Name tables in many of whose cells noise dominates."""
+        titles = [table.title for table in part_words.part_errors(self)]
+        return cautions(self.cell_errors(), titles)
+
+    def cell_errors(self) -> list[CellErrors]:
+        """Return how wrong the cells of each table are, from what the parts tell."""
+        return [table.errors for table in part_words.part_errors(self)]
 
     def claim_text(self) -> str:
         """Say whether the claim is about the numbers that were drawn."""

@@ -2,10 +2,10 @@
 warning.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from semidp.mechanisms.accuracy import standard_spread
 from semidp.output.grids import faint_cells
@@ -44,7 +44,8 @@ class CellErrors:
         Root mean square (`standard_error`), `smallest` and `largest` standard error of a cell;
         `narrowest` and `widest` half-width of 95% intervals, where the table has them.
     dominated
-        The number of cells whose count is smaller than the half-width of its interval.
+        The number of cells whose count is smaller than the half-width of its interval. None where
+        an earlier version released them part by part and did not count.
     noisy
         The number of cells that the exact totals do not fix: `errors` are theirs.
     """
@@ -52,7 +53,7 @@ class CellErrors:
     name: str
     cells: int
     errors: dict[str, float]
-    dominated: int
+    dominated: int | None
     noisy: int
 
     @classmethod
@@ -75,9 +76,9 @@ class CellErrors:
         return cls(table.name, table.schema.size, errors, dominated, int(noisy.sum()))
 
     @property
-    def share(self) -> float:
-        """The share of cells in which noise dominates."""
-        return self.dominated / self.cells
+    def share(self) -> float | None:
+        """The share of cells in which noise dominates; None where they were not counted."""
+        return None if self.dominated is None else self.dominated / self.cells
 
     def line(self) -> str:
         """Say how far off a cell is, and how often noise dominates.
@@ -93,10 +94,8 @@ class CellErrors:
         span = "" if low == high else f" ({low} to {high})"
         within = f", 95% {within_text(self.errors, error_text)}" if "widest" in self.errors else ""
         error = error_text(self.errors["standard_error"]) if span else high
-        return (
-            f"standard error {error} a cell{span}{within};"
-            f" {dominated_text(self.dominated, self.cells)}"
-        )
+        hidden = "" if self.dominated is None else f"; {dominated_text(self.dominated, self.cells)}"
+        return f"standard error {error} a cell{span}{within}{hidden}"
 
     def row(self) -> tuple[str, ...]:
         """Return a row of a list of tables, as `HEADINGS` names its columns."""
@@ -104,7 +103,14 @@ class CellErrors:
             error_text(self.errors["standard_error"]),
             error_text(self.errors["largest"]),
         )
-        return self.name, f"{self.cells:,}", typical, largest, share_text(self.share)
+        share = "" if self.share is None else share_text(self.share)
+        return self.name, f"{self.cells:,}", typical, largest, share
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers as plain values: errors, cells, and the share that noise dominates."""
+        counted = {"cells": self.cells, "noisy_cells": self.noisy}
+        hidden = {"dominated_cells": self.dominated, "dominated_share": self.share}
+        return {"name": self.name, **counted, **hidden, **self.errors}
 
 
 def dominated_text(dominated: int, cells: int) -> str:
@@ -116,11 +122,6 @@ def dominated_text(dominated: int, cells: int) -> str:
     if not dominated:
         return "noise dominates no cell"
     return f"noise dominates {share_text(dominated / cells)} of the cells"
-
-
-def every_error(tables: Iterable["PublishedTable"]) -> list[CellErrors]:
-    """Measure every published table."""
-    return [CellErrors.of(table) for table in tables]
 
 
 def all_together(tables: Sequence[CellErrors]) -> CellErrors:
@@ -141,7 +142,9 @@ def all_together(tables: Sequence[CellErrors]) -> CellErrors:
         "smallest": min(smallest, default=0.0),
         "largest": max(table.errors["largest"] for table in tables),
     }
-    dominated = sum(table.dominated for table in tables)
+    counted = [table.dominated for table in tables if table.dominated is not None]
+    # One table that was not counted leaves the sum unknown.
+    dominated = sum(counted) if len(counted) == len(tables) else None
     return CellErrors("", cells, errors, dominated, noisy)
 
 
@@ -172,7 +175,7 @@ def cautions(tables: Sequence[CellErrors], titles: Sequence[str]) -> list[str]:
     affected = [
         (table, title)
         for table, title in zip(tables, titles, strict=True)
-        if table.share > TOO_MANY
+        if (table.share or 0.0) > TOO_MANY
     ]
     if not affected:
         return []
@@ -181,7 +184,8 @@ def cautions(tables: Sequence[CellErrors], titles: Sequence[str]) -> list[str]:
     )
     if len(affected) == 1:
         table, title = affected[0]
-        return [f"Noise dominates {share_text(table.share)} of the cells of {title}: {advice}."]
+        share = share_text(table.share or 0.0)
+        return [f"Noise dominates {share} of the cells of {title}: {advice}."]
     names = [title for _, title in affected[:_NAMED_TABLES]]
     left = len(affected) - len(names)
     beyond = f" and {left:,} more" if left else ""

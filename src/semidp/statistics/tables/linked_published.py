@@ -28,6 +28,7 @@ from semidp.output.sections import Details, Section
 from semidp.queries.linked_products import KindSpace, LinkedSpace
 from semidp.statistics.protocol.results import Published, measured_by, read_back
 from semidp.statistics.tables import linked_words
+from semidp.statistics.tables.error_words import CellErrors, cautions
 from semidp.statistics.tables.linked_fitting import Fit, fitted_kinds
 from semidp.statistics.tables.residual_files import LAWS, residuals_json
 
@@ -185,6 +186,18 @@ class PublishedLinked(Published):
         totals.
         """
         return linked_words.warnings(self)
+
+    def cautions(self) -> list[str]:
+        """Name tables in many of whose cells noise dominates."""
+        return cautions(self.cell_errors(), linked_words.titles(self))
+
+    def cell_errors(self) -> list[CellErrors]:
+        """Return how wrong the cells of each table are."""
+        return [CellErrors.of(table) for table in self.tables]
+
+    def errors_json(self) -> list[dict[str, Any]]:
+        """Return how wrong the cells of each table are, as plain values."""
+        return [errors.to_json() for errors in self.cell_errors()]
 
     def recalibrated(self, request: "Request", scope: Scope) -> Mechanism:
         """Return the noise of its residuals, placed anew."""

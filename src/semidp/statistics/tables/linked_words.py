@@ -18,6 +18,7 @@ from semidp.output.cells import Form
 from semidp.output.sections import Section
 from semidp.output.table_pages import first_cells, table_title
 from semidp.output.texts import error_text
+from semidp.statistics.tables.error_words import ERRORS_TEXT, HEADINGS, error_lines
 from semidp.statistics.tables.words import misses_totals
 
 if TYPE_CHECKING:
@@ -92,7 +93,12 @@ def noise_lines(mechanism: LinkedMechanism, foreseen: Sequence[LinkedForecast]) 
 
 def title(result: "PublishedLinked") -> str:
     """Name the tables of members, then those of units."""
-    return ", ".join(_name(result, table) for table in result.tables)
+    return ", ".join(titles(result))
+
+
+def titles(result: "PublishedLinked") -> list[str]:
+    """Name each table by its features."""
+    return [_name(result, table) for table in result.tables]
 
 
 def _name(result: "PublishedLinked", table: "PublishedTable") -> str:
@@ -112,7 +118,9 @@ def summary_lines(result: "PublishedLinked") -> list[tuple[str, str]]:
     request = result.request
     asked = (*request.members, *request.units)
     foreseen = linked_forecasts(asked, result.mechanism, result.coding)
-    lines = [("mechanism", line) for line in noise_lines(result.mechanism, foreseen)]
+    # What was foreseen of each table is said as its error, from its cells.
+    mechanism, *_ = noise_lines(result.mechanism, foreseen)
+    lines = [*error_lines(result.cell_errors()), ("mechanism", mechanism)]
     return [*lines, ("agree", _agree_line(result))]
 
 
@@ -135,14 +143,12 @@ def _whose(result: "PublishedLinked") -> str:
 def sections(result: "PublishedLinked", form: Form | None) -> list[Section]:
     """Return the errors of all tables, and how both kinds hang together."""
     rows = []
-    for table in result.tables:
-        errors = table.standard_errors
-        typical, largest = error_text(_root(errors)), error_text(float(errors.max(initial=0.0)))
-        rows.append((table.name, f"{table.schema.size:,}", typical, largest, table.fitted.method))
+    for table, errors in zip(result.tables, result.cell_errors(), strict=True):
+        rows.append((*errors.row(), table.fitted.method))
     errors_section = Section(
         heading="Published tables of members and units from one budget",
-        paragraphs=_measured(result),
-        columns=("table", "cells", "standard error", "largest", "fit"),
+        paragraphs=[*_measured(result), ERRORS_TEXT],
+        columns=(*HEADINGS, "fit"),
         rows=rows,
     )
     together = Section(

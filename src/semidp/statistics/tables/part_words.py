@@ -9,9 +9,8 @@ from semidp.output.cells import Form
 from semidp.output.published_table import Fitted
 from semidp.output.sections import Section
 from semidp.output.table_pages import table_title
-from semidp.output.texts import error_text
-from semidp.statistics.parts import Part
-from semidp.statistics.tables.error_words import HEADINGS, CellErrors
+from semidp.statistics.parts import Part, PartTable
+from semidp.statistics.tables.error_words import ERRORS_TEXT, HEADINGS, CellErrors, error_lines
 from semidp.statistics.tables.words import misses_totals
 
 if TYPE_CHECKING:
@@ -26,16 +25,19 @@ _NOTES = 3  # of fits, in a report
 
 @dataclass(frozen=True)
 class PartErrors:
-    """A table that was asked for: its cells, the parts they lie in, and its errors over all of
-    them.
+    """A table that was asked for: its features, the parts its cells lie in, its errors over all of
+    them, and what is said of its fits.
     """
 
     features: tuple[str, ...]
-    cells: int
     parts: int
-    rms: float
-    largest: float
+    errors: CellErrors
     notes: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """The table, named by its features."""
+        return " by ".join(self.features)
 
 
 def part_errors(result: "TablesByParts") -> list[PartErrors]:
@@ -53,31 +55,46 @@ def _below_cut(result: "TablesByParts", table: "TableRequest") -> PartErrors:
     pieces = []
     for part in result.parts:
         pieces += [piece for piece in part.tables if piece.name == table.name]
+    schema = result.noise_of_residuals.space.schema.restrict(table.features)
+    errors = _together(table.name, schema.size, pieces)
+    fits = [piece.fitted for piece in pieces]
+    return PartErrors(schema.names, len(fits), errors, _notes(fits))
+
+
+def _together(name: str, size: int, pieces: Sequence[PartTable]) -> CellErrors:
+    """Return the errors of a table from what its parts tell."""
+    counted = [piece.cells for piece in pieces if piece.cells is not None]
+    dominated: int | None = None
+    noisy = size
+    smallest = 0.0
+    # Parts of earlier versions did not count: the error is then over all cells.
+    if len(counted) == len(pieces):
+        dominated = sum(cells.dominated for cells in counted)
+        noisy = sum(cells.noisy for cells in counted)
+        smallest = min(
+            (cells.smallest_standard_error for cells in counted if cells.noisy), default=0.0
+        )
     variance = sum(piece.variance for piece in pieces)
-    largest = max(piece.largest_standard_error for piece in pieces)
-    return _errors(result, table, variance, largest, [piece.fitted for piece in pieces])
+    errors = {
+        "standard_error": math.sqrt(variance / max(noisy, 1)),
+        "smallest": smallest,
+        "largest": max(piece.largest_standard_error for piece in pieces),
+    }
+    return CellErrors(name, size, errors, dominated, noisy)
 
 
 def _at_cut(result: "TablesByParts", table: "TableRequest") -> PartErrors:
     """Return the errors of a table at the cut or above it, which is one piece."""
     overview = next(each for each in result.overview if each.name == table.name)
-    variance = float((overview.standard_errors**2).sum())
-    largest = float(overview.standard_errors.max(initial=0.0))
-    return _errors(result, table, variance, largest, [overview.fitted])
-
-
-def _errors(
-    result: "TablesByParts",
-    table: "TableRequest",
-    variance: float,
-    largest: float,
-    fits: Sequence[Fitted],
-) -> PartErrors:
     schema = result.noise_of_residuals.space.schema.restrict(table.features)
+    return PartErrors(schema.names, 1, CellErrors.of(overview), _notes([overview.fitted]))
+
+
+def _notes(fits: Sequence[Fitted]) -> tuple[str, ...]:
+    """Return what is said of fits that may not be the closest."""
     # Many parts have the same note: it is said once.
     notes = dict.fromkeys(fit.note for fit in fits if not fit.optimal and fit.note)
-    rms = math.sqrt(variance / schema.size)
-    return PartErrors(schema.names, schema.size, len(fits), rms, largest, tuple(notes)[:_NOTES])
+    return tuple(notes)[:_NOTES]
 
 
 def title(result: "TablesByParts") -> str:
@@ -89,24 +106,16 @@ def noisy_lines(result: "TablesByParts") -> list[str]:
     """Say how many cells each table has, in how many parts."""
     lines = []
     for table in part_errors(result):
-        name = " by ".join(table.features)
         # A table at the cut or above it is in one piece.
         parts = f" in {table.parts:,} parts" if table.parts > 1 else ""
-        lines.append(f"{name}: {table.cells:,} cells{parts}")
+        lines.append(f"{table.title}: {table.errors.cells:,} cells{parts}")
     return lines
 
 
 def summary_lines(result: "TablesByParts") -> list[tuple[str, str]]:
     """Return the errors of each table over all parts, for a terminal."""
-    lines = []
-    for table in part_errors(result):
-        name = " by ".join(table.features)
-        errors = (
-            f"standard error {error_text(table.rms)} a cell, largest {error_text(table.largest)}"
-        )
-        lines.append(("error", f"{name}: {errors}"))
     return [
-        *lines,
+        *error_lines(result.cell_errors()),
         ("mechanism", "noise on residuals (what each table has beyond its totals), part by part"),
     ]
 
@@ -124,13 +133,14 @@ def section(result: "TablesByParts") -> Section:
     rows = []
     for table in part_errors(result):
         paragraphs += table.notes
-        sizes = (f"{table.cells:,}", f"{table.parts:,}")
-        errors = (error_text(table.rms), error_text(table.largest))
-        rows.append((" by ".join(table.features), *sizes, *errors))
+        _, cells, *errors = table.errors.row()
+        rows.append((table.title, cells, f"{table.parts:,}", *errors))
+    paragraphs.append(ERRORS_TEXT)
+    first, cells_heading, *error_headings = HEADINGS
     return Section(
         heading=f"Published tables, by {depth}",
         paragraphs=paragraphs,
-        columns=("table", "cells", "parts", "standard error", "largest"),
+        columns=(first, cells_heading, "parts", *error_headings),
         rows=rows,
     )
 

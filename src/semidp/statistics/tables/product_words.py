@@ -16,9 +16,7 @@ from semidp.statistics.tables.error_words import (
     ERRORS_TEXT,
     FEW_TABLES,
     HEADINGS,
-    CellErrors,
     error_lines,
-    every_error,
 )
 from semidp.statistics.tables.words import misses_totals
 
@@ -130,7 +128,7 @@ def summary_lines(product: "PublishedTables") -> list[tuple[str, str]]:
     lines = [("mechanism", line) for line in how]
     if not product.noise_of_residuals.sigma2:
         return lines
-    return [*error_lines(every_error(product.tables)), *lines]
+    return [*error_lines(product.cell_errors()), *lines]
 
 
 def sections(product: "PublishedTables", form: Form | None) -> list[Section]:
@@ -148,8 +146,8 @@ def _errors_section(product: "PublishedTables") -> Section:
     """Return the list of tables with their errors."""
     every = len(product.tables)
     rows = []
-    for table in product.tables[:LISTED_ROWS]:
-        rows.append((*CellErrors.of(table).row(), table.fitted.method))
+    for table, errors in zip(product.tables[:LISTED_ROWS], product.cell_errors(), strict=False):
+        rows.append((*errors.row(), table.fitted.method))
     paragraphs = [ERRORS_TEXT]
     paragraphs += more("tables are listed", len(rows), every, "the files")
     return Section(

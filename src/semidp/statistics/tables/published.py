@@ -39,7 +39,7 @@ from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.protocol.request_defaults import budget_of
 from semidp.statistics.protocol.results import Published, measured_by, read_back
 from semidp.statistics.tables import product_words, words
-from semidp.statistics.tables.error_words import cautions, every_error
+from semidp.statistics.tables.error_words import CellErrors, cautions
 from semidp.statistics.tables.residual_files import (
     RESIDUAL_FIELDS,
     read_residuals,
@@ -253,7 +253,15 @@ class PublishedTables(Published):
 
     def cautions(self) -> list[str]:
         """Name tables in many of whose cells noise dominates."""
-        return cautions(every_error(self.tables), [table_title(table) for table in self.tables])
+        return cautions(self.cell_errors(), [table_title(table) for table in self.tables])
+
+    def cell_errors(self) -> list[CellErrors]:
+        """Return how wrong the cells of each table are."""
+        return [CellErrors.of(table) for table in self.tables]
+
+    def errors_json(self) -> list[dict[str, Any]]:
+        """Return how wrong the cells of each table are, as plain values."""
+        return [errors.to_json() for errors in self.cell_errors()]
 
     @classmethod
     def said_of_several(cls, results: "Sequence[PublishedTables]") -> list[str]:

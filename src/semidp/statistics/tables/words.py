@@ -11,7 +11,7 @@ from semidp.output.plots.figures import loss_plot
 from semidp.output.sections import Details, Section
 from semidp.output.table_pages import page_cells, table_title
 from semidp.output.texts import CLAIM_TEXTS, scale_text
-from semidp.statistics.tables.error_words import CellErrors, error_lines
+from semidp.statistics.tables.error_words import error_lines
 
 if TYPE_CHECKING:
     from semidp.statistics.tables.published import PublishedTables
@@ -49,7 +49,7 @@ def summary_lines(result: "PublishedTables") -> list[tuple[str, str]]:
     more_error = noise.naive_l2 / noise.expected_l2 if noise.naive_l2 and noise.expected_l2 else 1.0
     if more_error >= 1.05:
         how += f"; ordinary DP at the same guarantee has {more_error:.2g} times the error"
-    return [*error_lines([CellErrors.of(result.only)]), ("mechanism", how)]
+    return [*error_lines(result.cell_errors()), ("mechanism", how)]
 
 
 def section(result: "PublishedTables", form: Form | None) -> Section:

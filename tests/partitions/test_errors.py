@@ -1,0 +1,81 @@
+"""How wrong the cells of tables by parts are: from what each part tells, without reading a cell."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from semidp import Release
+from semidp.noise.randomness import SeededRandomness
+from semidp.output.files import digest, document_at
+from semidp.publishing.rechecking.release_check import disagreements
+from semidp.report.sentences import summary
+from semidp.statistics.tables.error_words import CellErrors
+from tests.partitions.conftest import plan, records, run_partitioned
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release of few people, so that noise dominates some of the cells."""
+    folder = tmp_path_factory.mktemp("parts") / "release"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Release, "report_html", lambda self, title=None: "")
+        how = {"randomness": SeededRandomness(1)}
+        run_partitioned(plan(), records(120), folder, "state", **how)
+    return folder
+
+
+def write_parts(place: Path, parts: list) -> None:
+    (place / "parts.json").write_text(json.dumps(parts))
+    document = json.loads((place / "release.json").read_text())
+    document["files"]["parts.json"] = digest(place / "parts.json")
+    (place / "release.json").write_text(json.dumps(document))
+
+
+def test_parts_tell_how_wrong_their_cells_are(place: Path) -> None:
+    made = Release.load(place)
+    (result,) = made.results
+    told = result.cell_errors()
+    measured = [CellErrors.of(table) for table in made.tables]  # from every cell of every part
+    assert len(told) == len(measured) == 3
+    for errors, cells in zip(told, measured, strict=True):
+        for key in ("standard_error", "smallest", "largest"):
+            assert errors.errors[key] == pytest.approx(cells.errors[key])
+        assert (errors.dominated, errors.noisy) == (cells.dominated, cells.noisy)
+        assert errors.cells == cells.cells
+    assert 0 < told[0].dominated < told[0].cells  # the comparison has something to tell apart
+    assert told[0].noisy < told[0].cells
+    assert "noise dominates" in summary(made, "report.html")
+    assert "Noise dominates" in "".join(result.cautions())
+    assert result.errors_json()[0]["dominated_share"] == told[0].dominated / told[0].cells
+
+
+def test_a_part_that_counts_fewer_noisy_cells_is_found_out(place: Path) -> None:
+    made = Release.load(place)
+    part = made.partition.parts[0]
+    table = made.part("01")["tract-sex"]
+    stated = next(told for told in part.tables if told.name == "tract-sex")
+    assert stated.tells_errors_of(table)
+    for forged in ({"dominated": 0}, {"noisy": 1}, {"smallest_standard_error": 0.1}):
+        cells = replace(stated.cells, **forged)
+        assert cells != stated.cells
+        assert not replace(stated, cells=cells).tells_errors_of(table)
+    parts = json.loads((place / "parts.json").read_text())
+    parts[0]["tables"][0]["cells"]["dominated"] = 0
+    write_parts(place, parts)
+    (said,) = disagreements(Release.load(place), document_at(place / "release.json"))
+    assert "other errors of tract-sex than it has" in said
+
+
+def test_parts_of_earlier_versions_have_errors_and_no_share(place: Path) -> None:
+    parts = json.loads((place / "parts.json").read_text())
+    for part in parts:
+        for table in part["tables"]:
+            del table["cells"]
+    write_parts(place, parts)
+    first, *_, last = Release.load(place).results[0].cell_errors()
+    assert first.share is None
+    assert first.line().startswith("standard error")
+    assert "dominates" not in first.line()
+    assert last.dominated is not None  # a table above the cut has its cells at hand
