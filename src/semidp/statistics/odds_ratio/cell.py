@@ -90,9 +90,9 @@ class CellSpace(QuerySpace):
 
     @property
     def _margins_public(self) -> bool:
-        return all(
-            self.dataspace.publishes(Margin(name, *self.strata)) for name in (self.row, self.column)
-        )
+        rows = Margin(self.row, *self.strata)
+        columns = Margin(self.column, *self.strata)
+        return self.dataspace.publishes(rows) and self.dataspace.publishes(columns)
 
     @cached_property
     def norms(self) -> Norms:
@@ -145,8 +145,10 @@ class CellSpace(QuerySpace):
 
     def worst_pair(self) -> Pair:
         """Return two values of x11 that adjacent datasets can have, from the margins alone."""
-        low, room = self.margins.low, self.margins.high - self.margins.low
-        return Pair([low], [low + min(self.norms.linf, max(room, 1))])
+        low = self.margins.low
+        room = self.margins.high - low
+        change = min(self.norms.linf, max(room, 1))
+        return Pair([low], [low + change])
 
     def difference(self, pair: Pair) -> str:
         """Say how far apart two datasets are, for an audit."""

@@ -44,12 +44,19 @@ class IntegerLaw:
     @cached_property
     def mean(self) -> float:
         """The expectation."""
-        return float(self.first + np.sum(self.pmf * np.arange(len(self.pmf))))
+        steps = np.arange(len(self.pmf))
+        return float(self.first + np.sum(self.pmf * steps))
 
     @property
     def variance(self) -> float:
         """The variance."""
-        return float(np.sum(self.pmf * (np.arange(len(self.pmf)) - (self.mean - self.first)) ** 2))
+        return float(np.sum(self.pmf * self._deviations**2))
+
+    @property
+    def _deviations(self) -> NDArray[np.float64]:
+        """The distances of the values from the mean."""
+        steps = np.arange(len(self.pmf), dtype=np.float64)
+        return steps - (self.mean - self.first)
 
     def mirrored(self) -> "IntegerLaw":
         """Return the law of -H.
@@ -71,8 +78,10 @@ class IntegerLaw:
         array([0.25, 0.5 , 0.25])
         """
         pmf = np.convolve(self.pmf, other.pmf)
-        kept = np.flatnonzero(pmf > pmf.max() * math.exp(-_TAIL))
-        return IntegerLaw(self.first + other.first + int(kept[0]), pmf[kept[0] : kept[-1] + 1])
+        smallest_kept = pmf.max() * math.exp(-_TAIL)
+        kept = np.flatnonzero(pmf > smallest_kept)
+        first = self.first + other.first + int(kept[0])
+        return IntegerLaw(first, pmf[kept[0] : kept[-1] + 1])
 
     def tilted(self, log_ratio: float) -> "IntegerLaw":
         """Return the law with ``P(x) e^{θ x}`` in proportion: laws of x11 for all odds ratios are
@@ -83,7 +92,8 @@ class IntegerLaw:
         True
         """
         height = np.log(self.pmf) + log_ratio * np.arange(len(self.pmf))
-        weights = np.exp(np.maximum(height - height.max(), -_TAIL))
+        below_mode = np.maximum(height - height.max(), -_TAIL)
+        weights = np.exp(below_mode)
         return IntegerLaw(self.first, weights / weights.sum())
 
     @property
@@ -97,7 +107,7 @@ class IntegerLaw:
         >>> IntegerLaw(0, np.array([0.25, 0.5, 0.25])).upper_moments.pmf
         array([0.5, 0.5])
         """
-        moments = self.pmf * (np.arange(len(self.pmf)) - (self.mean - self.first))
+        moments = self.pmf * self._deviations
         above = np.cumsum(moments[:0:-1])[::-1]
         below = -np.cumsum(moments[:-1])
         weights = np.where(moments[1:] > 0, above, below)
@@ -121,7 +131,9 @@ class TwoByTwo:
     n: int
 
     def __post_init__(self) -> None:
-        if not (0 <= self.row <= self.n and 0 <= self.column <= self.n):
+        row_fits = 0 <= self.row <= self.n
+        column_fits = 0 <= self.column <= self.n
+        if not row_fits or not column_fits:
             raise InputError(
                 "the margins of a 2×2 table must lie between 0 and the number of records n"
             )
@@ -158,7 +170,9 @@ class TwoByTwo:
         """
         if not odds_ratio > 0 or not math.isfinite(odds_ratio):
             raise InputError(f"an odds ratio must be a positive number, not {odds_ratio}")
-        return self._central if odds_ratio == 1 else self.law_at(math.log(odds_ratio))
+        if odds_ratio == 1:
+            return self._central
+        return self.law_at(math.log(odds_ratio))
 
     @cached_property
     def _central(self) -> IntegerLaw:
@@ -174,13 +188,15 @@ class TwoByTwo:
         first, last = self._window(mode)
         x = np.arange(first, last, dtype=np.float64)
         remaining = self.n - self.row - self.column
-        steps = log_odds + np.log(
-            (self.row - x) * (self.column - x) / ((x + 1) * (remaining + x + 1))
-        )
+        # P(H = x + 1) / P(H = x) at ω = 1 is that of the two pairs of cells that a step changes.
+        leaving = (self.row - x) * (self.column - x)
+        entering = (x + 1) * (remaining + x + 1)
+        steps = log_odds + np.log(leaving / entering)
         height = np.zeros(last - first + 1)
         centre = mode - first
         height[centre + 1 :] = np.cumsum(steps[centre:])
-        height[:centre] = -np.cumsum(steps[:centre][::-1])[::-1]
+        downward = steps[:centre][::-1]
+        height[:centre] = -np.cumsum(downward)[::-1]
         # Smaller weights come close to the smallest normal float, below which digits are lost.
         kept = np.flatnonzero(height > height.max() - _TAIL)
         weights = np.exp(height[kept[0] : kept[-1] + 1])
@@ -195,10 +211,9 @@ class TwoByTwo:
         remaining = self.n - self.row - self.column
 
         def falls(x: int) -> bool:
-            ratio = math.log((self.row - x) * (self.column - x)) - math.log(
-                (x + 1) * (remaining + x + 1)
-            )
-            return ratio + log_odds <= 0
+            leaving = math.log((self.row - x) * (self.column - x))
+            entering = math.log((x + 1) * (remaining + x + 1))
+            return leaving - entering + log_odds <= 0
 
         return self.low + bisect_left(range(self.low, self.high), True, key=falls)
 
@@ -206,8 +221,10 @@ class TwoByTwo:
         """A range that holds every probability above e^-700 of the largest; the curvature at the
         mode sets it.
         """
-        cells = (mode, self.row - mode, self.column - mode, self.n - self.row - self.column + mode)
-        spread = math.sqrt(1 / sum(1 / (cell + 1) for cell in cells))
+        remaining = self.n - self.row - self.column
+        cells = (mode, self.row - mode, self.column - mode, remaining + mode)
+        curvature = sum(1 / (cell + 1) for cell in cells)
+        spread = math.sqrt(1 / curvature)
         # Forty standard deviations take a normal tail to e^-800. Cells of few records have longer
         # tails, like Poisson's, for which 800 further counts are room.
         reach = int(40 * spread) + 800
@@ -252,14 +269,16 @@ class Strata:
 
     def law(self, odds_ratio: float = 1.0) -> IntegerLaw:
         """Return the distribution of the sum given the margins and the common odds ratio."""
-        laws = sorted(
-            (table.law(odds_ratio) for table in self.tables), key=lambda law: len(law.pmf)
-        )
-        return reduce(IntegerLaw.plus, laws)
+        return _sum_law([table.law(odds_ratio) for table in self.tables])
 
     def law_at(self, log_odds: float) -> IntegerLaw:
         """Return the same distribution for an odds ratio given by its logarithm."""
-        laws = sorted(
-            (table.law_at(log_odds) for table in self.tables), key=lambda law: len(law.pmf)
-        )
-        return reduce(IntegerLaw.plus, laws)
+        return _sum_law([table.law_at(log_odds) for table in self.tables])
+
+
+def _sum_law(laws: list[IntegerLaw]) -> IntegerLaw:
+    """The law of the sum of independent numbers; the shortest are convolved first, which costs
+    least.
+    """
+    by_length = sorted(laws, key=lambda law: len(law.pmf))
+    return reduce(IntegerLaw.plus, by_length)

@@ -86,7 +86,7 @@ class OddsRatioResult:
     def __post_init__(self) -> None:
         object.__setattr__(self, "alternative", Alternative(self.alternative))
         # P-values widen u by half a step of the grid: with a wrong grid they would not be valid.
-        if not math.isfinite(self.u) or (Fraction(self.u) * (1 << self.grid_bits)).denominator != 1:
+        if not math.isfinite(self.u) or not _on_grid(self.u, self.grid_bits):
             raise InputError(
                 f"u must be a multiple of 2^-{self.grid_bits}, the grid that it was published on"
             )
@@ -176,29 +176,28 @@ class OddsRatioResult:
         """Return the result as plain values; `from_json` needs u, the grid, the alternative and the
         guarantee.
         """
+        margins = {
+            "rows": self._margin(self.rows),
+            "columns": self._margin(self.columns),
+            "n": self.margins.n,
+        }
+        strata = {"strata": list(self.strata)} if self.strata else {}
         return {
             "u": self.u,
             "grid_bits": self.grid_bits,
             "p_value": self.p_value,
             "alternative": str(self.alternative),
             "interval": self.confidence_interval(level).to_json(),
-            "margins": {
-                "rows": self._margin(self.rows),
-                "columns": self._margin(self.columns),
-                "n": self.margins.n,
-            },
-            **({"strata": list(self.strata)} if self.strata else {}),
-            "x11": {self.rows: self.x11[0], self.columns: self.x11[1]},
+            "margins": margins,
+            **strata,
+            "x11": dict(zip((self.rows, self.columns), self.x11, strict=True)),
             "guarantee": self.guarantee.to_json(),
             "private": self.private,
         }
 
     def _levels(self, name: str) -> list[str]:
-        (feature,) = (
-            self.guarantee.dataspace.value(Margin(name, *self.strata))
-            .schema.restrict([name])
-            .features
-        )
+        totals = self.guarantee.dataspace.value(Margin(name, *self.strata))
+        (feature,) = totals.schema.restrict([name]).features
         return list(feature.levels)
 
     def _margin(self, name: str) -> dict[str, Any]:
@@ -217,11 +216,12 @@ class OddsRatioResult:
         """Return `count` independent draws of U for a value of x11, along a new first axis: for
         audits.
         """
-        noise, bits = self.test.noise, self.grid_bits
-        steps = np.array(
-            [noise.grid_steps(bits, randomness) for _ in range(count)], dtype=np.float64
-        )
-        return np.asarray(values + (steps / 2.0**bits)[:, None])
+        noise = self.test.noise
+        bits = self.grid_bits
+        drawn = [noise.grid_steps(bits, randomness) for _ in range(count)]
+        steps = np.array(drawn, dtype=np.float64)
+        noises = steps / 2.0**bits
+        return np.asarray(values + noises[:, None])
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "OddsRatioResult":
@@ -229,10 +229,10 @@ class OddsRatioResult:
         margins.
         """
         try:
-            rows, columns = (value["margins"][side]["feature"] for side in ("rows", "columns"))
+            margins = value["margins"]
             return cls(
-                rows,
-                columns,
+                margins["rows"]["feature"],
+                margins["columns"]["feature"],
                 float(value["u"]),
                 int(value["grid_bits"]),
                 Guarantee.from_json(value["guarantee"]),
@@ -244,6 +244,12 @@ class OddsRatioResult:
             raise InputError(
                 "this is not the JSON of an odds-ratio test: write one with semidp test"
             ) from None
+
+
+def _on_grid(u: float, bits: int) -> bool:
+    """Whether u is a multiple of 2^-bits."""
+    steps = Fraction(u) * (1 << bits)
+    return steps.denominator == 1
 
 
 def odds_ratio_test(
@@ -300,14 +306,14 @@ def odds_ratio_test(
     strata = tuple(strata)
     rows, columns = _two_by_two(table, strata)
     if dataspace is None:
-        dataspace = Dataspace.of(table, [Margin(name, *strata) for name in (rows, columns)])
+        margins = [Margin(rows, *strata), Margin(columns, *strata)]
+        dataspace = Dataspace.of(table, margins)
     _check_space(table, dataspace, (rows, columns), strata)
     mechanism = _mechanism(dataspace, adjacency, rows, columns, strata, privacy)
     # Charged before the draw: no U may exist that was not paid for.
     if ledger is not None:
-        ledger.charge(
-            mechanism.guarantee, f"odds ratio of {rows} and {columns}", [mechanism.record()]
-        )
+        label = f"odds ratio of {rows} and {columns}"
+        ledger.charge(mechanism.guarantee, label, [mechanism.record()])
     # Given the margins, the sum over strata holds all that the table says of a common odds ratio.
     x11 = table.margin((rows, columns)).counts[:1, 0]
     return OddsRatioResult.measured(mechanism, mechanism.measure(x11, randomness), alternative)
@@ -402,9 +408,9 @@ def _check_space(
     # The test conditions on the published margins, so its p-value would be wrong for other totals.
     for name in features:
         names = (name, *strata)
-        if not np.array_equal(
-            ordered(dataspace.value(Margin(*names)), names), ordered(table.margin(names), names)
-        ):
+        published = ordered(dataspace.value(Margin(*names)), names)
+        counted = ordered(table.margin(names), names)
+        if not np.array_equal(published, counted):
             raise DataError(f"the published values of {name} are not those of the table")
     # A published margin over both features gives x11 itself: noise would protect nothing.
     if any(set(features) <= set(margin.names) for margin in dataspace.margins):

@@ -103,12 +103,9 @@ def sample_size(
     >>> sample_size(2.0, Budget.pure(1)), sample_size(2.0, None)
     (292, 265)
     """
-    for value, name in (
-        (target, "the power"),
-        (row_share, "the row share"),
-        (column_share, "the column share"),
-    ):
-        check_level(value, name)
+    check_level(target, "the power")
+    check_level(row_share, "the row share")
+    check_level(column_share, "the column share")
     alternative = Alternative(alternative)
     _check_side(odds_ratio, alternative)
     if target <= alpha:
@@ -118,11 +115,13 @@ def sample_size(
     noise = Recursive.none() if privacy is None else canonical_noise(privacy, _moves(adjacency))
 
     def enough(n: int) -> bool:
-        margins = TwoByTwo(round(row_share * n), round(column_share * n), n)
-        return (
-            not margins.degenerate
-            and UmpuTest(margins, noise).power(odds_ratio, alpha, alternative) >= target
-        )
+        row = round(row_share * n)
+        column = round(column_share * n)
+        margins = TwoByTwo(row, column, n)
+        if margins.degenerate:
+            return False
+        test = UmpuTest(margins, noise)
+        return test.power(odds_ratio, alpha, alternative) >= target
 
     # Doubling and bisection find an n that suffices next to one that does not. That is not yet the
     # answer: rounded margins let the power dip again for larger n.
@@ -136,18 +135,18 @@ def sample_size(
             )
     low = high // 2 if high > 4 else 1
     low, high = whole_bisection(lambda n: not enough(n), low, high)
-    period = math.lcm(
-        *(
-            Fraction(share).limit_denominator(_LONGEST).denominator
-            for share in (row_share, column_share)
-        )
-    )
+    row_fraction = Fraction(row_share).limit_denominator(_LONGEST)
+    column_fraction = Fraction(column_share).limit_denominator(_LONGEST)
+    period = math.lcm(row_fraction.denominator, column_fraction.denominator)
     # n + d rounds as n does and has more power, so a period without a failure means that none
     # follows.
-    last, n = low, high
-    while n - last <= min(2 * period, _LONGEST):  # python rounds halves to even: twice the period
-        last, n = (last, n + 1) if enough(n) else (n, n + 1)
-    return last + 1
+    last_failure, n = low, high
+    # python rounds halves to even: twice the period
+    while n - last_failure <= min(2 * period, _LONGEST):
+        if not enough(n):
+            last_failure = n
+        n += 1
+    return last_failure + 1
 
 
 def _moves(adjacency: Adjacency) -> int:
@@ -179,14 +178,12 @@ class PowerCurves:
 
     def to_json(self) -> dict[str, Any]:
         """Return the curves as plain values."""
+        margins = {"row": self.margins.row, "column": self.margins.column, "n": self.margins.n}
+        power = {name: curve.tolist() for name, curve in self.curves.items()}
         return {
-            "margins": {
-                "row": self.margins.row,
-                "column": self.margins.column,
-                "n": self.margins.n,
-            },
+            "margins": margins,
             "odds_ratios": self.odds_ratios.tolist(),
-            "power": {name: curve.tolist() for name, curve in self.curves.items()},
+            "power": power,
             "alpha": self.alpha,
             "alternative": str(self.alternative),
         }
@@ -221,10 +218,10 @@ def power_curves(
         _PRIVATE: UmpuTest(margins, canonical_noise(privacy)),
         _PUBLIC: UmpuTest(margins, Recursive.none()),
     }
-    curves = {
-        name: np.array([test.power(float(w), alpha, alternative) for w in grid])
-        for name, test in tests.items()
-    }
+    curves = {}
+    for name, test in tests.items():
+        powers = [test.power(float(w), alpha, alternative) for w in grid]
+        curves[name] = np.array(powers)
     spread = _naive_spread(curve_of(privacy), a=3)
     if spread is not None:
         # A simulation is no release: a fixed seed gives the same curves every time.
@@ -234,12 +231,13 @@ def power_curves(
 
 
 def _check_side(odds_ratio: float, alternative: Alternative) -> None:
-    right = {
-        Alternative.GREATER: odds_ratio > 1,
-        Alternative.LESS: 0 < odds_ratio < 1,
-        Alternative.TWO_SIDED: odds_ratio > 0 and odds_ratio != 1,
-    }[alternative]
-    if not right or not math.isfinite(odds_ratio):
+    if alternative is Alternative.GREATER:
+        on_its_side = odds_ratio > 1
+    elif alternative is Alternative.LESS:
+        on_its_side = 0 < odds_ratio < 1
+    else:
+        on_its_side = odds_ratio > 0 and odds_ratio != 1
+    if not on_its_side or not math.isfinite(odds_ratio):
         raise InputError(
             f"the alternative {alternative} never finds an odds ratio of {odds_ratio}: give the"
             " other side"
@@ -270,24 +268,22 @@ def _naive_curves(
     in each cell.
     """
     signs = np.array([1.0, -1.0, -1.0, 1.0])
+    remaining = margins.n - margins.row - margins.column
+    noise_name, scale = spread
+    draw_noise = getattr(source, noise_name)
 
     def evidence(odds_ratio: float) -> NDArray[np.float64]:
         law = margins.law(odds_ratio)
         x = source.choice(law.values, size=replicates, p=law.pmf)
-        cells = np.stack(
-            [x, margins.row - x, margins.column - x, margins.n - margins.row - margins.column + x]
-        )
-        noise = getattr(source, spread[0])(scale=spread[1], size=cells.shape)
+        cells = np.stack([x, margins.row - x, margins.column - x, remaining + x])
+        noise = draw_noise(scale=scale, size=cells.shape)
         # Noise makes counts negative, which have no logarithm: cut at 0 and add the usual half.
         noisy = np.maximum(cells + noise, 0.0) + 0.5
-        z = np.asarray(signs @ np.log(noisy) / np.sqrt((1 / noisy).sum(axis=0)))
-        return (
-            np.abs(z)
-            if alternative is Alternative.TWO_SIDED
-            else -z
-            if alternative is Alternative.LESS
-            else z
-        )
+        error = np.sqrt((1 / noisy).sum(axis=0))
+        z: NDArray[np.float64] = np.asarray(signs @ np.log(noisy) / error)
+        if alternative is Alternative.TWO_SIDED:
+            return np.abs(z)
+        return -z if alternative is Alternative.LESS else z
 
     null = evidence(1.0)
     tail = alpha / 2 if alternative is Alternative.TWO_SIDED else alpha
@@ -297,7 +293,9 @@ def _naive_curves(
         _NAIVE: -float(scipy.special.ndtri(tail)),
         _CORRECTED: float(np.quantile(null, 1 - alpha)),
     }
-    seen = [evidence(float(odds_ratio)) for odds_ratio in odds_ratios]
-    return {
-        name: np.array([np.mean(each > limit) for each in seen]) for name, limit in limits.items()
-    }
+    evidences = [evidence(float(odds_ratio)) for odds_ratio in odds_ratios]
+    curves = {}
+    for name, limit in limits.items():
+        rejected = [np.mean(each > limit) for each in evidences]
+        curves[name] = np.array(rejected)
+    return curves

@@ -68,8 +68,12 @@ class Interval:
         >>> Interval(0.5, math.inf, level=0.95).to_json()
         {'low': 0.5, 'high': None, 'level': 0.95, 'empty': False}
         """
-        ends = [end if math.isfinite(end) else None for end in (self.low, self.high)]
-        return {"low": ends[0], "high": ends[1], "level": self.level, "empty": self.empty}
+        return {
+            "low": _finite(self.low),
+            "high": _finite(self.high),
+            "level": self.level,
+            "empty": self.empty,
+        }
 
 
 @dataclass(frozen=True)
@@ -133,26 +137,27 @@ class UmpuTest:
 
         Under that odds ratio the p-values are uniform. Relative accuracy is kept far into the tail.
         """
-        return self._p_value(
-            np.asarray(u, dtype=np.float64), Alternative(alternative), self.margins.law(odds_ratio)
-        )
+        statistics = np.asarray(u, dtype=np.float64)
+        law = self.margins.law(odds_ratio)
+        return self._p_value(statistics, Alternative(alternative), law)
 
     def _p_value(
         self, u: NDArray[np.float64], alternative: Alternative, law: IntegerLaw
     ) -> NDArray[np.float64]:
         # The published u stands for all U that round to it. Counting from the near edge of its grid
         # cell takes in every one of them, so rounding never makes a p-value too small.
+        half_cell = self.grid / 2
         if alternative is Alternative.GREATER:
-            return _exceedance(law, self.noise, u - self.grid / 2)
+            return _exceedance(law, self.noise, u - half_cell)
         if alternative is Alternative.LESS:
-            return _exceedance(law.mirrored(), self.noise, -u - self.grid / 2)
+            return _exceedance(law.mirrored(), self.noise, -u - half_cell)
         if self.balanced:
-            return self._balance(law).p_value(u, self.grid / 2)
+            return self._balance(law).p_value(u, half_cell)
         # No unbiased pair of thresholds exists here: both one-sided tests run at half of alpha.
-        greater, less = (
-            self._p_value(u, side, law) for side in (Alternative.GREATER, Alternative.LESS)
-        )
-        return np.asarray(np.minimum(1.0, 2 * np.minimum(greater, less)))
+        greater = self._p_value(u, Alternative.GREATER, law)
+        less = self._p_value(u, Alternative.LESS, law)
+        smaller = np.minimum(greater, less)
+        return np.asarray(np.minimum(1.0, 2 * smaller))
 
     def _balance(self, law: IntegerLaw) -> "_Balance":
         return _Balance(law, self.noise, self.margins.high)
@@ -167,16 +172,20 @@ class UmpuTest:
         alternative = Alternative(alternative)
         if alternative is Alternative.TWO_SIDED:
             raise InputError("a two-sided test has two thresholds: ask for thresholds")
-        sign, law = 1.0, self.margins.law()
+        sign = 1.0
+        law = self.margins.law()
         if alternative is Alternative.LESS:
-            sign, law = -1.0, law.mirrored()
+            sign = -1.0
+            law = law.mirrored()
 
         # Logarithms are compared, so that a tiny alpha is met to relative accuracy.
         def excess(m: float) -> float:
-            return _log(float(_exceedance(law, self.noise, np.asarray(m)))) - _log(alpha)
+            size = float(_exceedance(law, self.noise, np.asarray(m)))
+            return _log(size) - _log(alpha)
 
         reach = self.noise.standard_deviation + math.sqrt(len(law.pmf)) + 1
-        return sign * self._edge(_zero(excess, law.mean, reach))
+        exact_threshold = _zero(excess, law.mean, reach)
+        return sign * self._edge(exact_threshold)
 
     def thresholds(self, alpha: float) -> tuple[float, float]:
         """Return c1 and c2: the two-sided test rejects at level alpha where U before rounding is
@@ -190,14 +199,19 @@ class UmpuTest:
         (5.177, 14.823)
         """
         if not self.balanced:
-            return self.threshold(alpha / 2, Alternative.LESS), self.threshold(alpha / 2)
+            lower = self.threshold(alpha / 2, Alternative.LESS)
+            return lower, self.threshold(alpha / 2)
         check_level(alpha, "alpha")
-        low, high = self._balance(self.margins.law()).thresholds(alpha)
+        balance = self._balance(self.margins.law())
+        low, high = balance.thresholds(alpha)
         return -self._edge(-low), self._edge(high)
 
     def _edge(self, m: float) -> float:
         """The next edge between two grid points, upwards."""
-        return (math.ceil(m / self.grid + 0.5) - 0.5) * self.grid if self.grid else m
+        if not self.grid:
+            return m
+        cells = math.ceil(m / self.grid + 0.5) - 0.5
+        return cells * self.grid
 
     def rejection(
         self, x11: ArrayLike, alpha: float, alternative: Alternative = Alternative.GREATER
@@ -214,9 +228,12 @@ class UmpuTest:
         x = np.asarray(x11, dtype=np.float64)
         if alternative is Alternative.TWO_SIDED:
             low, high = self.thresholds(alpha)
-            return self.noise.cdf(x - high) + self.noise.cdf(low - x)
+            above = self.noise.cdf(x - high)
+            return above + self.noise.cdf(low - x)
         distance = x - self.threshold(alpha, alternative)
-        return self.noise.cdf(distance if alternative is Alternative.GREATER else -distance)
+        if alternative is Alternative.LESS:
+            distance = -distance
+        return self.noise.cdf(distance)
 
     def power(
         self, odds_ratio: float, alpha: float, alternative: Alternative = Alternative.GREATER
@@ -229,7 +246,8 @@ class UmpuTest:
         (0.05, 0.9549)
         """
         law = self.margins.law(odds_ratio)
-        return min(1.0, float(law.pmf @ self.rejection(law.values, alpha, alternative)))
+        rejections = self.rejection(law.values, alpha, alternative)
+        return min(1.0, float(law.pmf @ rejections))
 
     def two_sided(self, alpha: float) -> "TwoSidedTest":
         """Return the most powerful unbiased two-sided test at one level, which needs a statistic of
@@ -260,17 +278,13 @@ class UmpuTest:
         if alternative is Alternative.TWO_SIDED and self.balanced:
             low, high = self._unbiased_ends(u, 1 - level)
         else:
-            alpha = (1 - level) / (2 if alternative is Alternative.TWO_SIDED else 1)
-            low = (
-                -math.inf
-                if alternative is Alternative.LESS
-                else self._limit(u, alpha, Alternative.GREATER)
-            )
-            high = (
-                math.inf
-                if alternative is Alternative.GREATER
-                else self._limit(u, alpha, Alternative.LESS)
-            )
+            ends = 2 if alternative is Alternative.TWO_SIDED else 1
+            alpha = (1 - level) / ends
+            low, high = -math.inf, math.inf
+            if alternative is not Alternative.LESS:
+                low = self._limit(u, alpha, Alternative.GREATER)
+            if alternative is not Alternative.GREATER:
+                high = self._limit(u, alpha, Alternative.LESS)
         if low == math.inf or high == -math.inf:
             end = math.inf if low == math.inf else 0.0
             return Interval(end, end, level, empty=True)
@@ -283,16 +297,18 @@ class UmpuTest:
         sign = 1.0 if side is Alternative.GREATER else -1.0
         # The one-sided p-value is monotone in ω, so its limits at 0 and infinity tell whether it
         # crosses alpha at all; without a crossing the confidence limit is infinite.
-        best, worst = (self.margins.high, self.margins.low)[:: int(sign)]
+        best, worst = self.margins.high, self.margins.low
+        if side is Alternative.LESS:
+            best, worst = worst, best
         if self._only(best, u, side) <= alpha:
             return sign * math.inf
         if self._only(worst, u, side) > alpha:
             return -sign * math.inf
 
         def excess(log_odds: float) -> float:
-            return _log(
-                float(self._p_value(np.asarray(u), side, self.margins.law_at(sign * log_odds)))
-            ) - _log(alpha)
+            law = self.margins.law_at(sign * log_odds)
+            p_value = float(self._p_value(np.asarray(u), side, law))
+            return _log(p_value) - _log(alpha)
 
         return sign * _log_odds(excess)
 
@@ -317,21 +333,21 @@ class UmpuTest:
             )
 
         def beyond(sign: float) -> bool:
-            return (
-                self._only(
-                    self.margins.high if sign > 0 else self.margins.low, u, Alternative.TWO_SIDED
-                )
-                > alpha
-            )
+            certain = self.margins.high if sign > 0 else self.margins.low
+            return self._only(certain, u, Alternative.TWO_SIDED) > alpha
 
         # A mean at the very end of the counts needs an infinite odds ratio, so the search starts at
         # least half a count inside.
-        low, high = self.margins.low + 0.5, self.margins.high - 0.5
-        if (u > high and not beyond(1.0)) or (u < low and not beyond(-1.0)):
-            return (math.inf, math.inf) if u > high else (-math.inf, -math.inf)
-        inside, step = self._centre(min(max(u, low), high), laws), 1.0 if u > high else -1.0
+        low = self.margins.low + 0.5
+        high = self.margins.high - 0.5
+        if u > high and not beyond(1.0):
+            return math.inf, math.inf
+        if u < low and not beyond(-1.0):
+            return -math.inf, -math.inf
+        inside = self._centre(min(max(u, low), high), laws)
         # For u beyond the counts the starting point itself may be rejected: walk towards the limit
         # that fits until an odds ratio is kept.
+        step = 1.0 if u > high else -1.0
         while excess(inside) <= 0:
             inside += step
             if abs(inside) > _FARTHEST:
@@ -339,16 +355,15 @@ class UmpuTest:
             step *= 2
         # where x11 is about normal, the ends lie two such steps away: d E[x11] / d log ω = Var(x11)
         variance = laws.at(inside).variance
-        step = math.sqrt(variance + self.noise.standard_deviation**2) / max(variance, 0.01)
-        ends = (
-            (
-                math.copysign(math.inf, way)
-                if beyond(way)
-                else _zero(excess, inside, way * step, _FARTHEST)
-            )
-            for way in (-1.0, 1.0)
-        )
-        return next(ends), next(ends)
+        spread = math.sqrt(variance + self.noise.standard_deviation**2)
+        step = spread / max(variance, 0.01)
+
+        def end(way: float) -> float:
+            if beyond(way):
+                return math.copysign(math.inf, way)
+            return _zero(excess, inside, way * step, _FARTHEST)
+
+        return end(-1.0), end(1.0)
 
     def _centre(self, u: float, laws: "_Laws") -> float:
         """The log odds ratio under which x11 has the mean u."""
@@ -365,7 +380,9 @@ class _Laws:
     """
 
     def __init__(self, margins: TwoByTwo | Strata) -> None:
-        self._margins, self._base, self._log_odds = margins, margins.law_at(0.0), 0.0
+        self._margins = margins
+        self._base = margins.law_at(0.0)
+        self._log_odds = 0.0
 
     def at(self, log_odds: float) -> IntegerLaw:
         """Return the law for an odds ratio given by its logarithm."""
@@ -373,9 +390,9 @@ class _Laws:
         small = law.pmf.max() * math.exp(-500.0)
         # A tilt cannot bring back counts that the base left out: where a cut end still carries
         # weight, the law is computed anew.
-        if (law.pmf[0] > small and law.first > self._margins.low) or (
-            law.pmf[-1] > small and law.last < self._margins.high
-        ):
+        cut_below = law.first > self._margins.low and law.pmf[0] > small
+        cut_above = law.last < self._margins.high and law.pmf[-1] > small
+        if cut_below or cut_above:
             law = self._base = self._margins.law_at(log_odds)
             self._log_odds = log_odds
         return law
@@ -402,20 +419,24 @@ class _Balance:
         if len(self.law.pmf) > 1:
             return self.law.upper_moments
         # the limit for ω of 0 or infinity
-        return IntegerLaw(self.law.first - (self.law.first == self.top), np.ones(1))
+        at_top = self.law.first == self.top
+        return IntegerLaw(self.law.first - at_top, np.ones(1))
 
     def _height(self, u: ArrayLike) -> NDArray[np.float64]:
         """``log g(u)`` up to a constant: every step of F is taken in its lower tail."""
         at = np.asarray(u, dtype=np.float64)
-        upper, heights = at > self._weights.mean, np.empty(at.shape)
+        heights = np.empty(at.shape)
         # Above the mean F(x - u) lies in its lower tail, below it that of the mirrored law does.
         # Near 1 the difference of two values of F would lose its digits.
-        for side, law, start in (
+        upper = at > self._weights.mean
+        sides = (
             (upper, self._weights, at - 1),
             (~upper, self._weights.mirrored(), -at),
-        ):
+        )
+        for side, law, start in sides:
             if side.any():
-                low, high = _exceedance(law, self.noise, np.stack([start[side], start[side] + 1]))
+                ends = np.stack([start[side], start[side] + 1])
+                low, high = _exceedance(law, self.noise, ends)
                 heights[side] = low - high
         return np.log(np.maximum(heights, 1e-320))
 
@@ -427,14 +448,15 @@ class _Balance:
     @cached_property
     def mode(self) -> float:
         """Where g is largest: by ever finer grids around the best point."""
-        centre, noise = self._centre, self.noise.standard_deviation
-        reach = 1 + min(len(self._weights.pmf), 4 * math.sqrt(self._weights.variance + noise**2))
+        centre = self._centre
+        noise = self.noise.standard_deviation
+        spread = math.sqrt(self._weights.variance + noise**2)
+        reach = 1 + min(len(self._weights.pmf), 4 * spread)
         while reach > 1e-9 * (1 + abs(centre)):
             points = centre + reach * _ZOOM
-            centre, reach = (
-                float(points[self._height(points).argmax()]),
-                reach * (_ZOOM[1] - _ZOOM[0]),
-            )
+            highest = self._height(points).argmax()
+            centre = float(points[highest])
+            reach = reach * (_ZOOM[1] - _ZOOM[0])
         return centre
 
     def _partner(self, u: NDArray[np.float64], inside: float) -> NDArray[np.float64]:
@@ -442,10 +464,13 @@ class _Balance:
         height = self._height(u)
         # g has one peak, so the partner lies on its other side: double the distance until g has
         # fallen below its value at u.
-        far = inside + np.where(u > inside, -1.0, 1.0) * (np.abs(u - inside) + 1)
+        other_side = np.where(u > inside, -1.0, 1.0)
+        far = inside + other_side * (np.abs(u - inside) + 1)
         while np.any(short := self._height(far) > height):
-            far = np.where(short, inside + 2 * (far - inside), far)
-        return _roots(lambda c: self._height(c) - height, np.full(u.shape, inside), far)
+            doubled = inside + 2 * (far - inside)
+            far = np.where(short, doubled, far)
+        start = np.full(u.shape, inside)
+        return _roots(lambda c: self._height(c) - height, start, far)
 
     def p_value(self, u: NDArray[np.float64], half: float = 0.0) -> NDArray[np.float64]:
         """The probability of U at u or beyond, or at its partner or beyond; u the point next to the
@@ -455,7 +480,8 @@ class _Balance:
         then the centre lies between the point and its partner, and next to the mode is next to the
         centre. Else the mode is computed.
         """
-        flat, inside = np.atleast_1d(u), self._centre
+        flat = np.atleast_1d(u)
+        inside = self._centre
         # Of u's grid cell the point next to the centre counts: the p-value then covers all U in the
         # cell.
         near = np.clip(inside, flat - half, flat + half)
@@ -463,11 +489,11 @@ class _Balance:
             inside = self.mode
             near = np.clip(inside, flat - half, flat + half)
         other = self._partner(near, inside)
-        high, low = np.maximum(near, other), np.minimum(near, other)
-        p = _exceedance(self.law, self.noise, high) + _exceedance(
-            self.law.mirrored(), self.noise, -low
-        )
-        return np.minimum(1.0, p).reshape(u.shape)
+        high = np.maximum(near, other)
+        low = np.minimum(near, other)
+        above = _exceedance(self.law, self.noise, high)
+        below = _exceedance(self.law.mirrored(), self.noise, -low)
+        return np.minimum(1.0, above + below).reshape(u.shape)
 
     def thresholds(self, alpha: float) -> tuple[float, float]:
         """The pair outside of which U falls with probability alpha."""
@@ -475,10 +501,10 @@ class _Balance:
         def excess(u: float) -> float:
             return _log(float(self.p_value(np.asarray(u)))) - _log(alpha)
 
-        high = _zero(
-            excess, self.mode, self.noise.standard_deviation + math.sqrt(self.law.variance)
-        )
-        return float(self._partner(np.array([high]), self.mode)[0]), high
+        step = self.noise.standard_deviation + math.sqrt(self.law.variance)
+        high = _zero(excess, self.mode, step)
+        partners = self._partner(np.array([high]), self.mode)
+        return float(partners[0]), high
 
 
 @dataclass(frozen=True)
@@ -507,16 +533,22 @@ class TwoSidedTest:
     def of(cls, margins: TwoByTwo | Strata, noise: CanonicalNoise, alpha: float) -> "TwoSidedTest":
         """Return the test of size alpha."""
         law = margins.law()
-        values, centre = law.values, law.values - law.mean
+        values = law.values
+        moments = law.pmf * (values - law.mean)
+        step = noise.standard_deviation + math.sqrt(law.variance) + 1
+
+        def rejection(k: float, m: float) -> NDArray[np.float64]:
+            return noise.cdf(np.abs(values - k) - m)
 
         def edge(k: float) -> float:
             def excess(m: float) -> float:
-                return _log(float(law.pmf @ noise.cdf(np.abs(values - k) - m))) - _log(alpha)
+                size = float(law.pmf @ rejection(k, m))
+                return _log(size) - _log(alpha)
 
-            return _zero(excess, 0.0, noise.standard_deviation + math.sqrt(law.variance) + 1)
+            return _zero(excess, 0.0, step)
 
         def slope(k: float) -> float:
-            return float((law.pmf * centre) @ noise.cdf(np.abs(values - k) - edge(k)))
+            return float(moments @ rejection(k, edge(k)))
 
         # At either end of the counts |x - k| is monotone in x, so the covariance has opposite signs
         # there and a zero lies between.
@@ -525,7 +557,8 @@ class TwoSidedTest:
 
     def rejection(self, x11: ArrayLike) -> NDArray[np.float64]:
         """Return the probability that the test rejects, given x11: ``F(|x11 - k| - m)``."""
-        return self.noise.cdf(np.abs(np.asarray(x11, dtype=np.float64) - self.k) - self.m)
+        distance = np.abs(np.asarray(x11, dtype=np.float64) - self.k)
+        return self.noise.cdf(distance - self.m)
 
     def power(self, odds_ratio: float) -> float:
         """Return the probability that the test rejects when ω is `odds_ratio`."""
@@ -552,30 +585,30 @@ def _exceedance(
     floats.
     """
     flat = u.ravel()
-    if (
-        isinstance(noise, Tulap)
-        and noise.delta == 0
-        and noise.sensitivity == 1
-        and flat.size >= _SHORTCUT
-    ):
+    if flat.size >= _SHORTCUT and isinstance(noise, Tulap) and _is_linear_between_halves(noise):
         return _by_knots(law, float(noise.epsilon), flat).reshape(u.shape)
     out = np.empty(flat.shape)
     # In sorted order the statistics of a block share one short window of counts. Below the window F
     # is 0, and above it F is 1, so those counts need no array.
-    order, rows = np.argsort(flat), max(1, _BLOCK // len(law.pmf))
+    order = np.argsort(flat)
+    rows = max(1, _BLOCK // len(law.pmf))
     for start in range(0, flat.size, rows):
         part = order[start : start + rows]
-        near, far = (
-            flat[part[0]] - noise.reach - law.first,
-            flat[part[-1]] + noise.reach - law.first,
-        )
-        ends = np.clip([math.floor(near), math.ceil(far) + 1], 0, len(law.pmf)).tolist()
-        inner = law.pmf[slice(*ends)]
-        out[part] = (
-            noise.lattice(law.first + ends[0] - flat[part], len(inner)) @ inner
-            + law.pmf[ends[1] :].sum()
-        )
+        near = flat[part[0]] - noise.reach - law.first
+        far = flat[part[-1]] + noise.reach - law.first
+        window = np.clip([math.floor(near), math.ceil(far) + 1], 0, len(law.pmf))
+        first, end = window.tolist()
+        inner = law.pmf[first:end]
+        steps = noise.lattice(law.first + first - flat[part], len(inner))
+        out[part] = steps @ inner + law.pmf[end:].sum()
     return np.minimum(out, 1.0).reshape(u.shape)
+
+
+def _is_linear_between_halves(noise: Tulap) -> bool:
+    """Whether E[F(H - u)] is linear in u between half-integers: not with δ, nor where the noise is
+    stretched.
+    """
+    return noise.delta == 0 and noise.sensitivity == 1
 
 
 def _by_knots(law: IntegerLaw, epsilon: float, u: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -590,10 +623,13 @@ def _by_knots(law: IntegerLaw, epsilon: float, u: NDArray[np.float64]) -> NDArra
     b = math.exp(-epsilon)
     edge = b / (1 + b)  # F(-1/2)
     p = law.pmf
-    below = np.append(0.0, lfilter([1.0], [1.0, -b], p))  # sum over h < k of b^(k-1-h) p_h
+    reversed_p = p[::-1]
+    # sum over h < k of b^(k-1-h) p_h
+    below = np.append(0.0, lfilter([1.0], [1.0, -b], p))
     # sum over h >= k of b^(h-k) p_h
-    above = np.append(lfilter([1.0], [1.0, -b], p[::-1])[::-1], 0.0)
-    upper = np.append(np.cumsum(p[::-1])[::-1], 0.0)
+    filtered = lfilter([1.0], [1.0, -b], reversed_p)
+    above = np.append(filtered[::-1], 0.0)
+    upper = np.append(np.cumsum(reversed_p)[::-1], 0.0)
     knots = edge * below + upper - edge * above  # at u = first - 1/2 + k
     place = u - (law.first - 0.5)
     whole = np.floor(place)
@@ -601,23 +637,27 @@ def _by_knots(law: IntegerLaw, epsilon: float, u: NDArray[np.float64]) -> NDArra
     k = whole.astype(np.int64)
     inner = np.clip(k, 0, len(p) - 1)
     between = (1 - share) * knots[inner] + share * knots[inner + 1]
-    past = np.exp(-epsilon * np.maximum(k - len(p), 0)) * (1 - share + share * b) * knots[-1]
-    before = (
-        1 - np.exp(-epsilon * np.maximum(-1 - k, 0)) * (share + (1 - share) * b) * edge * above[0]
-    )
-    return np.asarray(np.where(k >= len(p), past, np.where(k < 0, before, between)))
+    # Whole steps beyond the knots are powers of b, and the step that u lies in is linear.
+    decay_past = np.exp(-epsilon * np.maximum(k - len(p), 0))
+    past = decay_past * (1 - share + share * b) * knots[-1]
+    decay_before = np.exp(-epsilon * np.maximum(-1 - k, 0))
+    before = 1 - decay_before * (share + (1 - share) * b) * edge * above[0]
+    inside_or_before = np.where(k < 0, before, between)
+    return np.asarray(np.where(k >= len(p), past, inside_or_before))
 
 
 def _log_odds(rising: Callable[[float], float]) -> float:
     """The log odds ratio at which a rising function is 0; ±`_FARTHEST` where that lies farther
     out.
     """
-    sign, near, far = -1.0 if rising(0.0) > 0 else 1.0, 0.0, 1.0
+    sign = -1.0 if rising(0.0) > 0 else 1.0
+    near, far = 0.0, 1.0
     while sign * rising(sign * far) <= 0:
         if far >= _FARTHEST:
             return sign * _FARTHEST
         near, far = far, 2 * far
-    return _root(rising, *sorted((sign * near, sign * far)))
+    low, high = sorted((sign * near, sign * far))
+    return _root(rising, low, high)
 
 
 def _zero(
@@ -628,12 +668,15 @@ def _zero(
     """
     falling = cache(falling)
     sign = 1.0 if falling(start) > 0 else -1.0
-    near, step = start, sign * step
+    near = start
+    step = sign * step
     while sign * falling(near + step) > 0:
-        near, step = near + step, 2 * step
+        near = near + step
+        step = 2 * step
         if abs(near) > farthest:
             return math.copysign(farthest, step)
-    return _root(falling, *sorted((near, near + step)))
+    low, high = sorted((near, near + step))
+    return _root(falling, low, high)
 
 
 def _roots(
@@ -648,17 +691,25 @@ def _roots(
     moved = np.zeros(inside.shape)
     for _ in range(200):
         gap = one - other
-        new = inside + np.where(
-            gap > 0, np.clip(one / np.where(gap > 0, gap, 1.0), 0.0, 1.0), 0.5
-        ) * (far - inside)
+        divisor = np.where(gap > 0, gap, 1.0)
+        secant = np.clip(one / divisor, 0.0, 1.0)
+        # Two equal values have no secant: halve the stretch instead.
+        share = np.where(gap > 0, secant, 0.5)
+        new = inside + share * (far - inside)
         value = function(new)
         up = value > 0
         # An end that stays twice in a row counts half (Illinois): plain regula falsi would creep
         # towards the zero from one side.
-        one = np.where(up, value, np.where(moved == -1, one / 2, one))
-        other = np.where(up, np.where(moved == 1, other / 2, other), value)
-        inside, far, moved = np.where(up, new, inside), np.where(up, far, new), np.where(up, 1, -1)
-        if np.all((np.abs(value) < 1e-13) | (np.abs(far - inside) < 1e-13 * (1 + np.abs(far)))):
+        halved_one = np.where(moved == -1, one / 2, one)
+        halved_other = np.where(moved == 1, other / 2, other)
+        one = np.where(up, value, halved_one)
+        other = np.where(up, halved_other, value)
+        inside = np.where(up, new, inside)
+        far = np.where(up, far, new)
+        moved = np.where(up, 1, -1)
+        at_zero = np.abs(value) < 1e-13
+        together = np.abs(far - inside) < 1e-13 * (1 + np.abs(far))
+        if np.all(at_zero | together):
             break
     return np.asarray(new)
 
@@ -667,6 +718,11 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
     from scipy.optimize import brentq
 
     return float(brentq(function, low, high, xtol=1e-13, rtol=1e-14, maxiter=500))
+
+
+def _finite(end: float) -> float | None:
+    """An end of an interval for JSON, which knows no infinity."""
+    return end if math.isfinite(end) else None
 
 
 def _log(x: float) -> float:

@@ -34,11 +34,13 @@ def test_rows(result: OddsRatioResult, interval: Interval) -> list[tuple[str, st
     if result.strata:
         counted += f", summed over the strata of {', '.join(result.strata)}"
     deviation = result.test.noise.standard_deviation
+    measured = f"{result.u:.6f}, that is x11 plus noise of standard deviation {deviation:.4g}"
+    asked = f"{question(result.alternative)}{_quality(result)}"
     return [
         ("counted", counted),
         ("exact", margins_text(result.margins)),
-        ("U", f"{result.u:.6f}, that is x11 plus noise of standard deviation {deviation:.4g}"),
-        ("p-value", f"{result.p_value:.4g} ({question(result.alternative)}{_quality(result)})"),
+        ("U", measured),
+        ("p-value", f"{result.p_value:.4g} ({asked})"),
         ("interval", interval_text(result, interval)),
     ]
 

@@ -3,7 +3,7 @@ noise explain.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,10 +101,12 @@ class NoisyMeans:
         """
         if not self._noise:
             return self._nothing(About.noise)
-        zero = np.zeros(len(self.counts))
-        return self._tested(
-            zero, About.noise, lambda source, draws: np.zeros((draws, len(zero))), self._width
-        )
+
+        def no_sampling(source: np.random.Generator, draws: int) -> Floats:
+            return np.zeros((draws, len(self.counts)))
+
+        no_spread = np.zeros(len(self.counts))
+        return self._tested(no_spread, About.noise, no_sampling, self._width)
 
     def compare_known(self, sd: float) -> Comparison:
         """Compare the means of the population, with one standard deviation within groups that is
@@ -123,15 +125,17 @@ class NoisyMeans:
         that variance.
         """
         outcome = self._space.outcome
-        lower, range_ = float(outcome.lower), float(outcome.upper - outcome.lower)
+        lower = float(outcome.lower)
+        range_ = float(outcome.upper - outcome.lower)
         pooled = self._best_mean(lower, range_)
         share = min(max((pooled - lower) / range_, 0.0), 1.0)
-        variances = np.full(len(self.counts), range_**2 * share * (1 - share))
+        variances = self._at_bounds(range_, share)
         if not (self._noise or variances.any()):
             return self._nothing(About.sampling)
+        sizes = self.counts.astype(np.int64)
 
         def records(source: np.random.Generator, draws: int) -> Floats:
-            ones = source.binomial(self.counts.astype(np.int64), share, (draws, len(self.counts)))
+            ones = source.binomial(sizes, share, (draws, len(sizes)))
             return np.asarray(range_ * (ones / self.counts - share))
 
         return self._tested(variances, About.sampling, records, range_, pooled)
@@ -154,30 +158,38 @@ class NoisyMeans:
             normal = self._normal(spread.variances)(source, draws)
             # χ² with infinite degrees cannot be drawn; 1e9 of them are as good as known.
             finite = np.where(np.isfinite(degrees), degrees, 1e9)
-            return np.asarray(normal / np.sqrt(source.chisquare(finite, normal.shape) / finite))
+            ratios = source.chisquare(finite, normal.shape) / finite
+            return np.asarray(normal / np.sqrt(ratios))
 
         result = self._tested(spread.variances, About.sampling, errors, self._width)
         if result.reference != "χ²":
             return result
-        groups, weights = len(self.counts), 1 / whole
-        excess = float(((1 - weights / weights.sum()) ** 2 / degrees).sum())
-        ratio = result.statistic / (groups - 1) / (1 + 2 * (groups - 2) / (groups**2 - 1) * excess)
+        groups = len(self.counts)
+        weights = 1 / whole
+        remaining_shares = 1 - weights / weights.sum()
+        excess = float((remaining_shares**2 / degrees).sum())
         if excess == 0:
             return result
-        p = float(fdtrc(groups - 1, (groups**2 - 1) / (3 * excess), ratio))
-        return Comparison(
-            result.statistic, result.degrees, result.pooled, p, About.sampling, "Welch's F"
-        )
+        # Welch (1951): F with these two degrees of freedom.
+        correction = 1 + 2 * (groups - 2) / (groups**2 - 1) * excess
+        ratio = result.statistic / (groups - 1) / correction
+        denominator_degrees = (groups**2 - 1) / (3 * excess)
+        p = float(fdtrc(groups - 1, denominator_degrees, ratio))
+        return replace(result, p_value=p, about=About.sampling, reference="Welch's F")
 
     def _smooth(self, variances: Floats, unit: float) -> bool:
         """Whether all sums are as good as normal: wide in units of what they are made of, and
         little Laplace noise.
         """
         totals = self.counts * variances + self._noise
-        heavy = isinstance(self.mechanism, LaplaceMechanism) and bool(
-            (self._noise > _HEAVY * totals).any()
-        )
-        return float(totals.min()) >= _NORMAL_FROM * unit**2 and not heavy
+        if float(totals.min()) < _NORMAL_FROM * unit**2:
+            return False
+        shows_noise = self._noise > _HEAVY * totals
+        return not (isinstance(self.mechanism, LaplaceMechanism) and shows_noise.any())
+
+    def _at_bounds(self, range_: float, share: float) -> Floats:
+        """The variances of values at the two bounds, a share of them at the upper one."""
+        return np.full(len(self.counts), range_**2 * share * (1 - share))
 
     def _nothing(self, about: About) -> Comparison:
         """Means without any error need no test."""
@@ -187,7 +199,12 @@ class NoisyMeans:
     def _normal(self, variances: Floats) -> Callable[[np.random.Generator, int], Floats]:
         """Return what draws normal sampling errors of the means."""
         deviations = np.sqrt(variances / self.counts)
-        return lambda source, draws: source.normal(0.0, 1.0, (draws, len(deviations))) * deviations
+
+        def errors(source: np.random.Generator, draws: int) -> Floats:
+            standard = source.normal(0.0, 1.0, (draws, len(deviations)))
+            return standard * deviations
+
+        return errors
 
     def _tested(
         self,
@@ -210,7 +227,8 @@ class NoisyMeans:
         observed = float(statistic[0])
         centre = float(pooled[0]) if common is None else common
         if self._smooth(variances, unit):
-            return Comparison(observed, degrees, centre, float(chdtrc(degrees, observed)), about)
+            p = float(chdtrc(degrees, observed))
+            return Comparison(observed, degrees, centre, p, about)
         p = self._simulated_p(observed, variances, sampling)
         return Comparison(observed, degrees, centre, p, about, "simulation")
 
@@ -242,9 +260,11 @@ class NoisyMeans:
         if draws == DRAWS:
             # The published statistic counts as one of the draws: the p-value is then valid for any
             # number of them. The slack lets ties count that differ by rounding alone.
-            return (1 + int(np.count_nonzero(drawn >= statistic * (1 - 1e-9)))) / (1 + draws)
+            as_large = np.count_nonzero(drawn >= statistic * (1 - 1e-9))
+            return (1 + int(as_large)) / (1 + draws)
         scale = float(drawn.var(ddof=1) / (2 * drawn.mean()))
-        return float(chdtrc(float(drawn.mean()) / scale, statistic / scale))
+        degrees = float(drawn.mean()) / scale
+        return float(chdtrc(degrees, statistic / scale))
 
     def noise_draws(self, source: np.random.Generator, draws: int) -> Floats:
         """Return draws of the noise in the means, after projection where there are several sets of
@@ -252,14 +272,13 @@ class NoisyMeans:
         """
         space = self._space
         if len(space.blocks) == 1:
-            return (
-                self._width
-                * simulated(self.mechanism, (draws, len(self.counts)), source)
-                / self.counts
-            )
-        whole = simulated(self.mechanism, (draws, *space.shape), source)
+            noise = simulated(self.mechanism, (draws, len(self.counts)), source)
+            return self._width * noise / self.counts
         occupied = space.counts[self.number].ravel() > 0
-        kept = [space.project(row)[space.slices[self.number]][occupied] for row in whole]
+        kept = []
+        for noise in simulated(self.mechanism, (draws, *space.shape), source):
+            of_set = space.project(noise)[space.slices[self.number]]
+            kept.append(of_set[occupied])
         return np.asarray(self._width * np.stack(kept) / self.counts)
 
     def statistic(
@@ -270,17 +289,22 @@ class NoisyMeans:
         """
         # V is a diagonal less κ τ² vv' with v = 1/n, so its inverse is a diagonal plus a multiple
         # of one product
-        precision = 1 / (self._noise / self.counts**2 + variances / self.counts)
-        taken, v = self._noise * self._space.common_part(self.number), 1 / self.counts
+        mean_noise = self._noise / self.counts**2
+        precision = 1 / (mean_noise + variances / self.counts)
+        taken = self._noise * self._space.common_part(self.number)
+        v = 1 / self.counts
         share = taken / (1 - taken * float(precision @ v**2))
+        direction = precision * v
 
         def inverse(x: Floats) -> Floats:
-            return np.asarray(
-                precision * x + np.multiply.outer(share * (x @ (precision * v)), precision * v)
-            )
+            along = share * (x @ direction)
+            return np.asarray(precision * x + np.multiply.outer(along, direction))
 
         weights = inverse(np.ones(len(v)))
-        pooled = means @ weights / weights.sum() if common is None else np.full(len(means), common)
+        if common is None:
+            pooled = means @ weights / weights.sum()
+        else:
+            pooled = np.full(len(means), common)
         gaps = means - pooled[:, None]
         return (gaps * inverse(gaps)).sum(axis=1), pooled
 
@@ -293,12 +317,15 @@ class NoisyMeans:
 
         def statistic(logit: float) -> float:
             share = float(expit(logit))
-            variances = np.full(len(self.counts), range_**2 * share * (1 - share))
-            return float(self.statistic(self.means[None], variances, lower + range_ * share)[0][0])
+            mean = lower + range_ * share
+            q, _ = self.statistic(self.means[None], self._at_bounds(range_, share), mean)
+            return float(q[0])
 
         # The bounded search finds a local minimum: a coarse grid first says where the least Q lies.
         places = np.linspace(-_LOGITS, _LOGITS, 57)
-        best = float(places[int(np.argmin([statistic(float(place)) for place in places]))])
+        on_grid = [statistic(float(place)) for place in places]
+        best = float(places[int(np.argmin(on_grid))])
         step = float(places[1] - places[0])
-        minimum = minimize_scalar(statistic, bounds=(best - step, best + step), method="bounded")
+        around_best = (best - step, best + step)
+        minimum = minimize_scalar(statistic, bounds=around_best, method="bounded")
         return lower + range_ * float(expit(minimum.x))

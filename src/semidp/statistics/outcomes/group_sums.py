@@ -77,9 +77,10 @@ class Estimates:
         ... )
         (True, False)
         """
-        return self.rounding is not None and bool(
-            (self.rounding > self.standard_errors)[self.counts > 0].any()
-        )
+        if self.rounding is None:
+            return False
+        moved_more = self.rounding > self.standard_errors
+        return bool(moved_more[self.counts > 0].any())
 
     def rows(self) -> Iterator[tuple[tuple[str, ...], int, float, float]]:
         """Yield each group with its count, estimate and standard error."""
@@ -88,11 +89,13 @@ class Estimates:
 
     def to_json(self) -> dict[str, Any]:
         """Return the estimates as plain values, None for a mean that does not exist."""
+        values = [finite(value) for value in self.values.tolist()]
+        errors = [finite(error) for error in self.standard_errors.tolist()]
         return {
             "groups": [list(group) for group in self.groups],
             "counts": self.counts.tolist(),
-            "values": [finite(value) for value in self.values.tolist()],
-            "standard_errors": [finite(value) for value in self.standard_errors.tolist()],
+            "values": values,
+            "standard_errors": errors,
         }
 
 
@@ -153,16 +156,15 @@ class GroupSums(ByBlocks):
         """
         number = self._number(block)
         counts = self.space.counts[number].ravel()
+        width = float(self.outcome.width)
         # Steps count from the lower bound. Adding it back for each record costs no noise, since the
         # counts are exact.
-        values = float(self.outcome.lower) * counts + float(self.outcome.width) * self._steps(
-            number
-        )
-        errors = np.sqrt(self._variances(number) + counts * (sampling_sd or 0.0) ** 2)
-        rounding = counts * float(self.outcome.width) / 2
-        return Estimates(
-            self.groups(self.blocks[number]), counts, values, errors, self.guarantee, rounding
-        )
+        values = float(self.outcome.lower) * counts + width * self._steps(number)
+        sampled = counts * (sampling_sd or 0.0) ** 2
+        errors = np.sqrt(self._variances(number) + sampled)
+        rounding = counts * width / 2
+        groups = self.groups(self.blocks[number])
+        return Estimates(groups, counts, values, errors, self.guarantee, rounding)
 
     def means(self, block: Margin | None = None, *, sampling_sd: float | None = None) -> Estimates:
         """Return the means of one block: noisy sums over exact counts, NaN for a group without
@@ -170,7 +172,8 @@ class GroupSums(ByBlocks):
         """
         total = self.sums(block, sampling_sd=sampling_sd)
         n = np.where(total.counts > 0, total.counts, np.nan)
-        values, errors = total.values / n, total.standard_errors / n
+        values = total.values / n
+        errors = total.standard_errors / n
         rounding = np.full(len(values), float(self.outcome.width) / 2)
         return Estimates(total.groups, total.counts, values, errors, total.guarantee, rounding)
 
@@ -192,7 +195,8 @@ class GroupSums(ByBlocks):
         if self.outcome.steps == 1:
             # The noise in m lowers (u - m)(m - l) by its variance on average: that is added back.
             noise = self._variances(number) / n
-            variances, least = ((upper - means) * (means - lower) * n + noise) / (n - 1), 0.0
+            variances = ((upper - means) * (means - lower) * n + noise) / (n - 1)
+            least = 0.0
         elif self.squares is None:
             raise InputError(
                 "the spread within groups was not measured: give a spread_budget, or the standard"
@@ -202,7 +206,8 @@ class GroupSums(ByBlocks):
             gaps = means - (lower + upper) / 2
             variances = self.squares.estimates(number, n, gaps, self._noise)
             least = float(self.squares.outcome.width) ** 2 / 12
-        return np.asarray(np.sqrt(np.clip(variances, least, (upper - lower) ** 2 / 4)))
+        largest = (upper - lower) ** 2 / 4
+        return np.asarray(np.sqrt(np.clip(variances, least, largest)))
 
     def sum_intervals(
         self,
@@ -222,11 +227,11 @@ class GroupSums(ByBlocks):
         if sampling or sampling_sd is not None:
             of_means = self._sampled(number, level_of(level), sampling_sd, simultaneous)
             n = sums.counts
-            ends = (np.where(n > 0, n * end, 0.0) for end in (of_means.lower, of_means.upper))
-            return replace(of_means, values=sums.values, lower=next(ends), upper=next(ends))
-        return self._noise_alone(
-            sums, number, np.ones(len(sums.counts)), level_of(level), simultaneous
-        )
+            lower = np.where(n > 0, n * of_means.lower, 0.0)
+            upper = np.where(n > 0, n * of_means.upper, 0.0)
+            return replace(of_means, values=sums.values, lower=lower, upper=upper)
+        as_it_is = np.ones(len(sums.counts))
+        return self._noise_alone(sums, number, as_it_is, level_of(level), simultaneous)
 
     def mean_intervals(
         self,
@@ -297,19 +302,20 @@ class GroupSums(ByBlocks):
         each = each_level(level, int(occupied.sum()), self.mechanism, simultaneous)
         # All groups of a set have noise of the same law after projection: one half-width serves
         # them all.
-        cell = self._weights(
-            number, np.flatnonzero(occupied)[:1].tolist(), np.array([float(self.outcome.width)])
-        )
-        half = float(half_widths(self.mechanism, [cell], each)[0]) if occupied.any() else 0.0
-        return Intervals.around(
-            found.groups, found.values, np.where(occupied, half, 0.0) * scale, level, simultaneous
-        )
+        first_group = np.flatnonzero(occupied)[:1].tolist()
+        weights = self._weights(number, first_group, np.array([float(self.outcome.width)]))
+        half = 0.0
+        if occupied.any():
+            half = float(half_widths(self.mechanism, [weights], each)[0])
+        halves = np.where(occupied, half, 0.0) * scale
+        return Intervals.around(found.groups, found.values, halves, level, simultaneous)
 
     def _sampled(
         self, number: int, level: Fraction, sampling_sd: float | None, simultaneous: bool
     ) -> Intervals:
         """Return intervals for the population means, cut to the bounds."""
-        means, (lower, upper) = self.means(self.blocks[number]), self._bounds
+        means = self.means(self.blocks[number])
+        lower, upper = self._bounds
         occupied = means.counts > 0
         each = each_level(level, int(occupied.sum()), self.mechanism, simultaneous, sampling=True)
         low, high = self.sampled_means(number, each, sampling_sd).ends()
@@ -320,19 +326,22 @@ class GroupSums(ByBlocks):
             n = means.counts[occupied]
             exact = n <= MOST_INVERTED
             # The sum as drawn, not as projected: only its noise is one whole number of a known law.
-            noisy = np.asarray(self.measurement.noisy)[self.space.slices[number]][occupied]
-            rates = rate_ends(
-                self.mechanism, n[exact].astype(np.float64), noisy[exact].astype(np.float64), each
-            )
-            low[exact], high[exact] = (lower + (upper - lower) * end for end in rates)
-        ends = [np.full(len(occupied), math.nan) for _ in range(2)]
-        for whole, part in zip(ends, (low, high), strict=True):
-            whole[occupied] = np.clip(part, lower, upper)
+            drawn = np.asarray(self.measurement.noisy)[self.space.slices[number]]
+            noisy = drawn[occupied][exact].astype(np.float64)
+            sizes = n[exact].astype(np.float64)
+            low_rates, high_rates = rate_ends(self.mechanism, sizes, noisy, each)
+            low[exact] = lower + (upper - lower) * low_rates
+            high[exact] = lower + (upper - lower) * high_rates
+        # A group without records has no mean, and no interval for one.
+        low_ends = np.full(len(occupied), math.nan)
+        low_ends[occupied] = np.clip(low, lower, upper)
+        high_ends = np.full(len(occupied), math.nan)
+        high_ends[occupied] = np.clip(high, lower, upper)
         return Intervals(
             means.groups,
             means.values,
-            ends[0],
-            ends[1],
+            low_ends,
+            high_ends,
             level,
             About.sampling,
             simultaneous,
@@ -347,11 +356,10 @@ class GroupSums(ByBlocks):
         """
         means = self.means(self.blocks[number])
         occupied = means.counts > 0
-        spread = (
-            self._spread(number)
-            if sampling_sd is None
-            else _known(sampling_sd, int(occupied.sum()))
-        )
+        if sampling_sd is None:
+            spread = self._spread(number)
+        else:
+            spread = _known(sampling_sd, int(occupied.sum()))
         noise = float(self.outcome.width) * noise_deviation(self.mechanism, level)
         n = means.counts[occupied].astype(np.float64)
         return SampledMeans(n, means.values[occupied], self._bounds, noise, level, spread)
@@ -362,7 +370,8 @@ class GroupSums(ByBlocks):
         """
         if self.squares is None or self.outcome.steps == 1:
             return None
-        means, (lower, upper) = self.means(self.blocks[number]), self._bounds
+        means = self.means(self.blocks[number])
+        lower, upper = self._bounds
         occupied = means.counts > 0
         gaps = np.clip(means.values, lower, upper) - (lower + upper) / 2
         n = np.where(occupied, means.counts, 1.0)
@@ -416,16 +425,19 @@ class GroupSums(ByBlocks):
         ((('a', 'b'),), True)
         """
         number = self._number(block)
-        means, confidence = self.means(self.blocks[number]), level_of(level)
+        means = self.means(self.blocks[number])
+        confidence = level_of(level)
         pairs = _pairs(means, against)
-        values = np.array([means.values[one] - means.values[other] for one, other in pairs])
+        differences = [means.values[one] - means.values[other] for one, other in pairs]
+        values = np.array(differences)
         names = tuple((*means.groups[one], *means.groups[other]) for one, other in pairs)
         if not (sampling or sampling_sd is not None):
-            n, width = means.counts.astype(np.float64), float(self.outcome.width)
-            weights = [
-                self._weights(number, pair, np.array([width / n[pair[0]], -width / n[pair[1]]]))
-                for pair in pairs
-            ]
+            n = means.counts.astype(np.float64)
+            width = float(self.outcome.width)
+            weights = []
+            for one, other in pairs:
+                signed = np.array([width / n[one], -width / n[other]])
+                weights.append(self._weights(number, (one, other), signed))
             each = each_level(confidence, len(pairs), self.mechanism, simultaneous)
             half = half_widths(self.mechanism, weights, each)
             return Intervals.around(names, values, half, confidence, simultaneous)
@@ -435,9 +447,12 @@ class GroupSums(ByBlocks):
         place = np.cumsum(means.counts > 0) - 1
         places = place[np.array(pairs, dtype=np.intp).reshape(-1, 2)]
         weights_of = np.tile([1.0, -1.0], (len(pairs), 1))
-        low, high = self.sampled_means(number, each, sampling_sd).combined(places, weights_of)
-        range_ = self._bounds[1] - self._bounds[0]
-        low, high = np.clip(low, -range_, range_), np.clip(high, -range_, range_)
+        sampled = self.sampled_means(number, each, sampling_sd)
+        low, high = sampled.combined(places, weights_of)
+        lower, upper = self._bounds
+        range_ = upper - lower
+        low = np.clip(low, -range_, range_)
+        high = np.clip(high, -range_, range_)
         return Intervals(names, values, low, high, confidence, About.sampling, simultaneous, False)
 
     def _weights(self, number: int, groups: Sequence[int], weights: Floats) -> Floats:
@@ -481,10 +496,12 @@ class GroupSums(ByBlocks):
         number = self._number(block)
         group_means = self.means(self.blocks[number])
         occupied = group_means.counts > 0
-        n, means = group_means.counts[occupied].astype(np.float64), group_means.values[occupied]
+        n = group_means.counts[occupied].astype(np.float64)
+        means = group_means.values[occupied]
         about = About.sampling if sampling or sampling_sd is not None else About.noise
         if len(n) < 2:
-            return Comparison(0.0, 0, float(means.mean()) if len(n) else math.nan, 1.0, about)
+            only_mean = float(means.mean()) if len(n) else math.nan
+            return Comparison(0.0, 0, only_mean, 1.0, about)
         measured = NoisyMeans(self.mechanism, number, n, means)
         if sampling_sd is not None:
             return measured.compare_known(sampling_sd)
@@ -517,14 +534,13 @@ def _pairs(found: Estimates, against: Sequence[str] | None) -> list[tuple[int, i
         pairs = list(itertools.combinations(occupied, 2))
     else:
         one = tuple([against] if isinstance(against, str) else against)
-        if one not in found.groups or found.groups.index(one) not in occupied:
+        compared_with = found.groups.index(one) if one in found.groups else None
+        if compared_with not in occupied:
             raise InputError(
                 f"there is no group {', '.join(one)} with records to compare with: name one"
                 " there is"
             )
-        pairs = [
-            (other, found.groups.index(one)) for other in occupied if found.groups[other] != one
-        ]
+        pairs = [(other, compared_with) for other in occupied if other != compared_with]
     if len(pairs) > _MOST_PAIRS:
         raise InputError(
             f"there are {len(pairs):,} pairs of groups: say against which group to compare"

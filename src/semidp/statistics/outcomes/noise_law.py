@@ -77,12 +77,10 @@ def half_widths(
     [4.0]
     """
     variances = [0.0] * len(weights) if sampling is None else sampling
-    return np.array(
-        [
-            _half_width(mechanism, part, level, square)
-            for part, square in zip(weights, variances, strict=True)
-        ]
-    )
+    halves = []
+    for entries, variance in zip(weights, variances, strict=True):
+        halves.append(_half_width(mechanism, entries, level, variance))
+    return np.array(halves)
 
 
 def noise_deviation(mechanism: Mechanism, level: float) -> float:
@@ -103,7 +101,8 @@ def noise_deviation(mechanism: Mechanism, level: float) -> float:
     if not mechanism.variance:
         return 0.0
     (half,) = half_widths(mechanism, [np.ones(1)], level)
-    return max(math.sqrt(mechanism.variance), float(half) / normal_quantile(level))
+    as_normal = float(half) / normal_quantile(level)
+    return max(math.sqrt(mechanism.variance), as_normal)
 
 
 def normal_quantile(level: float) -> float:
@@ -126,7 +125,8 @@ def t_quantile(level: float, degrees: Floats) -> Floats:
     from scipy.special import stdtrit
 
     finite = np.where(np.isfinite(degrees), degrees, 1e9)
-    return np.where(degrees < 1e9, stdtrit(finite, (1 + level) / 2), normal_quantile(level))
+    student = stdtrit(finite, (1 + level) / 2)
+    return np.where(degrees < 1e9, student, normal_quantile(level))
 
 
 def upper_tail(mechanism: Mechanism, steps: NDArray[np.int64]) -> Floats:
@@ -142,11 +142,15 @@ def upper_tail(mechanism: Mechanism, steps: NDArray[np.int64]) -> Floats:
         rate = float(1 / noise.scale)
         norm = 1 + math.exp(-rate)
         above = np.exp(-rate * np.abs(places)) / norm
-        return np.where(places > 0, above, 1 - np.exp(-rate * (1 - np.minimum(places, 0.0))) / norm)
+        mirrored = 1 - np.minimum(places, 0.0)
+        below = np.exp(-rate * mirrored) / norm
+        return np.where(places > 0, above, 1 - below)
     if isinstance(noise, DiscreteGaussian) and noise.sigma2 <= COARSE**2:
         atoms, chances = _atoms(noise)
-        sums = np.append(np.cumsum(chances[::-1])[::-1], 0.0)
-        return np.asarray(sums[np.clip(steps - int(atoms[0]), 0, len(atoms))])
+        from_above = np.cumsum(chances[::-1])[::-1]
+        sums = np.append(from_above, 0.0)
+        atom_places = np.clip(steps - int(atoms[0]), 0, len(atoms))
+        return np.asarray(sums[atom_places])
     # beyond that scale a discrete Gaussian's tail is the rounded one's to 10^-5 of it
     assert isinstance(noise, (DiscreteGaussian, RoundedGaussian))
     return np.asarray(ndtr((0.5 - places) / math.sqrt(noise.sigma2)))
@@ -167,7 +171,9 @@ def simulated(mechanism: Mechanism, shape: tuple[int, ...], source: np.random.Ge
     if isinstance(noise, DiscreteLaplace):
         # The difference of two geometric numbers is a discrete Laplace number.
         stop = -math.expm1(-float(1 / noise.scale))
-        return (source.geometric(stop, shape) - source.geometric(stop, shape)).astype(np.float64)
+        upward = source.geometric(stop, shape)
+        downward = source.geometric(stop, shape)
+        return (upward - downward).astype(np.float64)
     assert isinstance(noise, (DiscreteGaussian, RoundedGaussian))
     if isinstance(noise, DiscreteGaussian) and noise.sigma2 <= COARSE**2:
         atoms, chances = _atoms(noise)
@@ -177,15 +183,18 @@ def simulated(mechanism: Mechanism, shape: tuple[int, ...], source: np.random.Ge
 
 def _half_width(mechanism: Mechanism, weights: Floats, level: float, variance: float) -> float:
     noise = sampler_of(mechanism)
-    entries = np.sort(np.abs(weights[weights != 0]))[::-1]
+    sizes = np.abs(weights[weights != 0])
+    entries = np.sort(sizes)[::-1]
     if noise is None or not len(entries):
         return normal_quantile(level) * math.sqrt(variance)
     if mechanism.scale <= COARSE:
-        remaining = variance + mechanism.variance * float(entries[_WHOLE:] @ entries[_WHOLE:])
+        light = entries[_WHOLE:]
+        remaining = variance + mechanism.variance * float(light @ light)
         # in units of the heaviest entry, so that equal shapes are computed once
         size = float(entries[0])
-        shape = tuple((entries[:_WHOLE] / size).round(12).tolist())
-        return size * _coarse(noise, shape, remaining / size**2, level)
+        shape = (entries[:_WHOLE] / size).round(12)
+        in_units = _coarse(noise, tuple(shape.tolist()), remaining / size**2, level)
+        return size * in_units
     step = float(entries[0]) / 2
     if not isinstance(mechanism, LaplaceMechanism):
         total = variance + mechanism.variance * float(entries @ entries)
@@ -194,9 +203,9 @@ def _half_width(mechanism: Mechanism, weights: Floats, level: float, variance: f
         return step - mechanism.scale * float(entries[0]) * math.log1p(-level)
     scales = mechanism.scale * entries
     total = math.sqrt(2 * float(scales @ scales) + variance)
-    return step + total * _laplace(
-        tuple((scales / total).round(12).tolist()), variance / total**2, level
-    )
+    shape = (scales / total).round(12)
+    in_units = _laplace(tuple(shape.tolist()), variance / total**2, level)
+    return step + total * in_units
 
 
 @lru_cache(maxsize=4096)
@@ -206,18 +215,21 @@ def _coarse(noise: CountNoise, weights: tuple[float, ...], variance: float, leve
 
     places, chances, moved = _weighted(noise, weights)
     if not variance:
-        order = np.argsort(np.abs(places), kind="stable")
+        distances = np.abs(places)
+        order = np.argsort(distances, kind="stable")
+        coverages = np.cumsum(chances[order])
         # Rounding may leave a sum just short of the level, which would cost a whole further atom.
-        reached = int(np.searchsorted(np.cumsum(chances[order]), level * (1 - 1e-12)))
+        reached = int(np.searchsorted(coverages, level * (1 - 1e-12)))
+        last_atom = order[min(reached, len(order) - 1)]
         # an end may be compared with a number that was rounded in another order: let it keep the
         # atom it stands at
-        return float(np.abs(places)[order[min(reached, len(order) - 1)]]) * (1 + 1e-12) + moved
+        return float(distances[last_atom]) * (1 + 1e-12) + moved
     deviation = math.sqrt(variance)
 
     def coverage(half: float) -> float:
-        return float(
-            chances @ (ndtr((half - places) / deviation) - ndtr((-half - places) / deviation))
-        )
+        up_to_half = ndtr((half - places) / deviation)
+        below = ndtr((-half - places) / deviation)
+        return float(chances @ (up_to_half - below))
 
     return _solve(coverage, level, deviation) + moved
 
@@ -236,7 +248,9 @@ def _weighted(noise: CountNoise, weights: tuple[float, ...]) -> tuple[Floats, Fl
         places = np.add.outer(places, weight * steps).ravel()
         chances = np.multiply.outer(chances, each).ravel()
         # Atoms too rare to matter are dropped at once: their number multiplies with every weight.
-        places, chances = places[chances > _LOST], chances[chances > _LOST]
+        kept = chances > _LOST
+        places = places[kept]
+        chances = chances[kept]
     return places, chances / chances.sum(), 0.0
 
 
@@ -245,19 +259,24 @@ def _on_grid(noise: CountNoise, weights: tuple[float, ...]) -> tuple[Floats, Flo
     Fourier transforms.
     """
     steps, each = _atoms(noise)
-    cell = math.sqrt(noise.variance * sum(weight**2 for weight in weights)) / _CELLS
+    squares = sum(weight**2 for weight in weights)
+    cell = math.sqrt(noise.variance * squares) / _CELLS
     size = 1 << math.ceil(math.log2(2 * _REACH * _CELLS))
     whole = np.ones(size // 2 + 1, dtype=np.complex128)
     for weight in weights:
         cells = np.rint(weight * steps / cell).astype(np.int64)
         # The transform is circular: an atom farther out would come back on the other side.
         near = np.abs(cells) < size // 2
-        whole = whole * np.fft.rfft(np.bincount(cells[near] % size, each[near], size))
+        on_circle = np.bincount(cells[near] % size, each[near], size)
+        whole = whole * np.fft.rfft(on_circle)
     chances = np.roll(np.fft.irfft(whole, size), size // 2)
-    places = np.asarray((np.arange(size) - size // 2) * cell, dtype=np.float64)
+    steps_from_centre = np.arange(size) - size // 2
+    places = np.asarray(steps_from_centre * cell, dtype=np.float64)
     # The transform leaves errors of rounding where there is no atom, some of them negative.
     kept = chances > 1e-13
-    return places[kept], chances[kept] / float(chances[kept].sum()), len(weights) * cell / 2
+    kept_chances = chances[kept]
+    moved = len(weights) * cell / 2
+    return places[kept], kept_chances / float(kept_chances.sum()), moved
 
 
 @lru_cache(maxsize=64)
@@ -269,7 +288,8 @@ def _atoms(noise: CountNoise) -> tuple[Floats, Floats]:
         reach *= 2
     steps = np.arange(-reach, reach + 1)
     chances = noise.pmf(steps)
-    return steps[chances > _LOST].astype(np.float64), chances[chances > _LOST]
+    kept = chances > _LOST
+    return steps[kept].astype(np.float64), chances[kept]
 
 
 @lru_cache(maxsize=4096)
@@ -279,9 +299,10 @@ def _laplace(scales: tuple[float, ...], variance: float, level: float) -> float:
     """
     # Midpoints, since the integrand sin(th)/t cannot be computed at t = 0.
     t = (np.arange(_GRID) + 0.5) * (_FARTHEST / _GRID)
-    curve = np.exp(
-        -np.log1p(np.multiply.outer(np.array(scales) ** 2, t**2)).sum(axis=0) - variance * t**2 / 2
-    )
+    scaled = np.multiply.outer(np.array(scales) ** 2, t**2)
+    log_laplace = -np.log1p(scaled).sum(axis=0)
+    log_normal = variance * t**2 / 2
+    curve = np.exp(log_laplace - log_normal)
     weights = curve / t * (t[1] - t[0]) * (2 / math.pi)
     return _solve(lambda h: float(np.sin(t * h) @ weights), level, 1.0)
 

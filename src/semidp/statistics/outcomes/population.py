@@ -72,17 +72,24 @@ class SampledMeans:
         values = (weights * self.means[places]).sum(axis=1)
         if self.spread is None:
             low, high = self._bounded()
-            below, above = (self.means - low)[places], (high - self.means)[places]
+            below = (self.means - low)[places]
+            above = (high - self.means)[places]
             # A negative weight makes the upper end of a mean pull the sum down.
             down = np.where(weights > 0, below, above) * weights
             up = np.where(weights > 0, above, below) * weights
-            return values - np.sqrt((down**2).sum(axis=1)), values + np.sqrt((up**2).sum(axis=1))
+            downward = np.sqrt((down**2).sum(axis=1))
+            upward = np.sqrt((up**2).sum(axis=1))
+            return values - downward, values + upward
         spread = self.spread.at_most(self.bounds, self.level)
-        parts = weights**2 * (spread.variances / self.counts)[places]
-        noise = (weights**2 * (self.noise / self.counts)[places] ** 2).sum(axis=1)
+        squares = weights**2
+        mean_variances = spread.variances / self.counts
+        parts = squares * mean_variances[places]
+        mean_noise = (self.noise / self.counts)[places]
+        noise = (squares * mean_noise**2).sum(axis=1)
         degrees = welch_degrees(parts, spread.degrees[places])
+        t = t_quantile(self.level, degrees)
         z = normal_quantile(self.level)
-        half = np.sqrt(t_quantile(self.level, degrees) ** 2 * parts.sum(axis=1) + z**2 * noise)
+        half = np.sqrt(t**2 * parts.sum(axis=1) + z**2 * noise)
         return values - half, values + half
 
     def _bounded(self) -> tuple[Floats, Floats]:
@@ -93,15 +100,20 @@ class SampledMeans:
         the ends are never empty.
         """
         lower, upper = self.bounds
-        half = normal_quantile(self.level) * self.noise / self.counts
-        share = normal_quantile(self.level) ** 2 / self.counts
+        z = normal_quantile(self.level)
+        half = z * self.noise / self.counts
+        share = z**2 / self.counts
+        # The ends are the roots of a quadratic in μ.
         square = 1 + share
         linear = 2 * self.means + share * (lower + upper)
         constant = self.means**2 + share * lower * upper - half**2
-        root = np.sqrt(np.maximum(linear**2 - 4 * square * constant, 0.0))
-        first, last = ((linear + sign * root) / (2 * square) for sign in (-1, 1))
-        low = np.minimum(self.means - half, np.clip(first, lower, upper))
-        return low, np.maximum(self.means + half, np.clip(last, lower, upper))
+        discriminant = linear**2 - 4 * square * constant
+        root = np.sqrt(np.maximum(discriminant, 0.0))
+        first = np.clip((linear - root) / (2 * square), lower, upper)
+        last = np.clip((linear + root) / (2 * square), lower, upper)
+        low = np.minimum(self.means - half, first)
+        high = np.maximum(self.means + half, last)
+        return low, high
 
 
 def welch_degrees(parts: Floats, degrees: Floats) -> Floats:
@@ -113,9 +125,9 @@ def welch_degrees(parts: Floats, degrees: Floats) -> Floats:
     """
     estimated = (parts**2 / degrees).sum(axis=-1)
     total = parts.sum(axis=-1) ** 2
-    return np.asarray(
-        np.divide(total, estimated, out=np.full(total.shape, math.inf), where=estimated > 0)
-    )
+    degrees_of_sum = np.full(total.shape, math.inf)
+    np.divide(total, estimated, out=degrees_of_sum, where=estimated > 0)
+    return degrees_of_sum
 
 
 def rate_ends(
@@ -147,12 +159,11 @@ def rate_ends(
     [[0.032], [0.379]]
     """
     # Groups with the same size and noisy count have the same ends: each pair is solved once.
-    pairs, member = np.unique(
-        np.stack([counts, noisy], axis=1).astype(np.int64), axis=0, return_inverse=True
-    )
-    ends = np.array([_rate(mechanism, n, y, (1 - level) / 2) for n, y in pairs.tolist()]).reshape(
-        -1, 2
-    )
+    both = np.stack([counts, noisy], axis=1).astype(np.int64)
+    pairs, member = np.unique(both, axis=0, return_inverse=True)
+    tail = (1 - level) / 2
+    solved = [_rate(mechanism, n, y, tail) for n, y in pairs.tolist()]
+    ends = np.array(solved).reshape(-1, 2)
     low, high = ends[member.ravel()].T
     return low, high
 
@@ -162,22 +173,31 @@ def _rate(mechanism: Mechanism, n: int, noisy: int, tail: float) -> tuple[float,
     from scipy.special import gammaln, xlog1py, xlogy
 
     ones = np.arange(n + 1)
-    ways = gammaln(n + 1) - gammaln(ones + 1) - gammaln(n - ones + 1)
+    log_ways = gammaln(n + 1) - gammaln(ones + 1) - gammaln(n - ones + 1)
     at_least = upper_tail(mechanism, noisy - ones)
     at_most = upper_tail(mechanism, ones - noisy)  # the noise is symmetric
 
     def chance(rate: float, noise: Floats) -> float:
         # Farther from its mean the binomial law is too small to matter, and n may be large.
         reach = 10 * math.sqrt(n * rate * (1 - rate)) + 30
-        near = slice(max(int(n * rate - reach), 0), min(int(n * rate + reach) + 2, n + 1))
-        binomial = np.exp(ways[near] + xlogy(ones[near], rate) + xlog1py(n - ones[near], -rate))
+        first = max(int(n * rate - reach), 0)
+        end = min(int(n * rate + reach) + 2, n + 1)
+        near = slice(first, end)
+        successes = xlogy(ones[near], rate)
+        failures = xlog1py(n - ones[near], -rate)
+        binomial = np.exp(log_ways[near] + successes + failures)
         return float(binomial @ noise[near])
 
     def crossing(noise: Floats) -> float:
         """The rate at which a tail is α/2; a bound of the rates where there is none."""
-        first, last = chance(0.0, noise) - tail, chance(1.0, noise) - tail
+
+        def excess(rate: float) -> float:
+            return chance(rate, noise) - tail
+
+        first = excess(0.0)
+        last = excess(1.0)
         if first <= 0 < last or last <= 0 < first:
-            return float(brentq(lambda rate: chance(rate, noise) - tail, 0.0, 1.0, xtol=1e-12))
+            return float(brentq(excess, 0.0, 1.0, xtol=1e-12))
         # Without a crossing either every rate passes this tail, and the end is that of all rates,
         # or none does, and the end is the nearest rate.
         return 0.0 if (noise is at_least) == (first > 0) else 1.0

@@ -56,12 +56,12 @@ class Spread:
         >>> small.variances.tolist(), small.degrees.tolist()
         ([0.25, 0.01], [inf, 50.0])
         """
-        largest = (bounds[1] - bounds[0]) ** 2 / 4
+        lower, upper = bounds
+        largest = (upper - lower) ** 2 / 4
         needed = t_quantile(level, self.degrees) ** 2 * self.variances
         capped = needed >= normal_quantile(level) ** 2 * largest
-        return Spread(
-            np.where(capped, largest, self.variances), np.where(capped, math.inf, self.degrees)
-        )
+        variances = np.where(capped, largest, self.variances)
+        return Spread(variances, np.where(capped, math.inf, self.degrees))
 
 
 class NoisyPart(Protocol):
@@ -85,7 +85,8 @@ class FromNoise:
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee of everything that was measured."""
-        first, *later = (part.mechanism.guarantee for part in self._measured() if part is not None)
+        parts = [part for part in self._measured() if part is not None]
+        first, *later = (part.mechanism.guarantee for part in parts)
         return first.compose(*later)
 
     @property
@@ -116,7 +117,8 @@ class SquareSums:
         """Return the noisy sums of squares by the groups of one set."""
         space = self.mechanism.space
         assert isinstance(space, SumSpace)
-        return np.asarray(self.measurement.projected[space.slices[number]] * self.unit)
+        steps = self.measurement.projected[space.slices[number]]
+        return np.asarray(steps * self.unit)
 
     def estimates(self, number: int, counts: Floats, gaps: Floats, noise: float) -> Floats:
         """Return the variances within groups, ``(Σ (y - mid)² - n (m - mid)² + σ²/n)/(n - 1)``;
@@ -134,7 +136,8 @@ class SquareSums:
             on average.
         """
         explained = counts * gaps**2 - noise / counts
-        return np.asarray((self.values(number) - explained) / np.maximum(counts - 1, 1))
+        within = self.values(number) - explained
+        return np.asarray(within / np.maximum(counts - 1, 1))
 
     def spread(
         self, number: int, counts: Floats, gaps: Floats, sums: Mechanism, width: float
@@ -156,15 +159,19 @@ class SquareSums:
         (of_square,) = half_widths(self.mechanism, [np.ones(1)], _BOUND) * self.unit
         (of_sum,) = half_widths(sums, [np.ones(1)], _BOUND) * width
         noise = sums.variance * width**2
-        parts = (of_square, 2 * gaps * of_sum, np.maximum(of_sum**2 - noise, 0.0) / counts)
-        bound = np.sqrt(sum(part**2 for part in parts)) / np.maximum(counts - 1, 1)
+        of_squared_mean = np.maximum(of_sum**2 - noise, 0.0) / counts
+        parts = (of_square, 2 * gaps * of_sum, of_squared_mean)
+        squared = sum(part**2 for part in parts)
+        bound = np.sqrt(squared) / np.maximum(counts - 1, 1)
         least = float(self.outcome.width) ** 2 / 12  # that of rounding to the grid
         largest = float(self.outcome.upper - self.outcome.lower) ** 2 / 4
-        bounded = np.maximum(self.estimates(number, counts, gaps, noise) + bound, least)
+        estimates = self.estimates(number, counts, gaps, noise)
+        bounded = np.maximum(estimates + bound, least)
         # Neither one record nor an estimate above the largest possible variance says more than that
         # bound. A bound is certain, so its degrees of freedom are infinite.
         capped = (bounded >= largest) | (counts <= 1)
-        return Spread(np.where(capped, largest, bounded), np.where(capped, math.inf, counts - 1))
+        variances = np.where(capped, largest, bounded)
+        return Spread(variances, np.where(capped, math.inf, counts - 1))
 
 
 def square_mechanism(
