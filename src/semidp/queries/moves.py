@@ -32,6 +32,7 @@ from semidp.errors import Refused
 from semidp.queries.patterns import Norms
 
 _MOST_WORK = 500_000_000  # pairs of tables times cells: a few seconds
+_AT_ONCE = 200_000  # pairs held at once
 _MOST_LEVELS = 20  # levels of a separator that are tried for a four-cell move, commonest first
 _MOST_MULTISETS = 50_000  # of cells, held at once
 _MOST_STEPS = 3_000_000  # of a search for moves of a larger table: some seconds
@@ -74,18 +75,28 @@ class ListedTables:
         """Iterate over the distinct differences, without zero, of tables at most a records
         apart.
         """
-        seen = set()
-        for near, table in self._near(a):
-            for move in np.unique(near - table, axis=0):
-                if move.any() and move.tobytes() not in seen:
-                    seen.add(move.tobytes())
+        numbers = _numbered(self.released)
+        seen = {bytes(numbers[0].nbytes)}  # the number of no difference
+        for tables, near in self._pairs(a):
+            differences = numbers[near] - numbers[tables]
+            # Of equal differences the first; those of one table in the order of their numbers.
+            order = np.lexsort((tables, *differences.T[::-1]))
+            changed = np.diff(differences[order], axis=0, prepend=0).any(axis=1)
+            changed[:1] = True
+            firsts = order[changed]
+            firsts = firsts[np.lexsort((*differences[firsts].T[::-1], tables[firsts]))]
+            for pair in firsts:
+                number = differences[pair].tobytes()
+                if number not in seen:
+                    seen.add(number)
+                    move = self.released[near[pair]] - self.released[tables[pair]]
                     yield move.reshape(self.shape)
 
     def norms(self, a: int) -> tuple[Norms, Counts | None]:
         """Return the exact norms of S_a and a move that attains Δ2."""
         best, worst = Norms(0, 0, 0), None
-        for near, table in self._near(a):
-            differences = near - table
+        for tables, near in self._pairs(a):
+            differences = self.released[near] - self.released[tables]
             norms = Norms.of(differences)
             if norms.l2_squared > best.l2_squared:
                 squares = (differences**2).sum(axis=1)
@@ -93,13 +104,42 @@ class ListedTables:
             best = best.most(norms)
         return best, worst
 
-    def _near(self, a: int) -> Iterator[tuple[Counts, Counts]]:
-        """For each table, the released tables of those at most a records away from it, and its
-        own.
+    def _pairs(self, a: int) -> Iterator[tuple[Labels, Labels]]:
+        """Numbers of the tables, and of those at most a records away from each, for some tables at
+        a time.
         """
-        for table, released in zip(self.tables, self.released, strict=True):
-            distances = np.abs(self.tables - table).sum(axis=1)
-            yield self.released[distances <= 2 * a], released
+        count = len(self.tables)
+        # Two tables of n records are at most 2n apart: short numbers are compared fastest.
+        largest = 2 * int(self.tables.sum(axis=1).max(initial=0))
+        columns = self.tables.T.astype(np.int16 if largest < 2**15 else np.int64, order="C")
+        rows = max(1, _AT_ONCE // max(count, 1))
+        for start in range(0, count, rows):
+            some = columns[:, start : start + rows, None]
+            distances = np.zeros((some.shape[1], count), dtype=columns.dtype)
+            for column, counts in zip(columns, some, strict=True):
+                distances += np.abs(column - counts)
+            tables, near = np.nonzero(distances <= 2 * a)
+            yield tables + start, near
+
+
+def _numbered(tables: Counts) -> Counts:
+    """Few whole numbers for each table, linear in it, whose differences stand for those of tables
+    and have their order.
+
+    Differences of counts up to c are the digits of a number of base 2c + 1, as many in each number
+    as 64 bits hold.
+
+    >>> _numbered(np.array([[0, 2], [1, 0]])).ravel().tolist()
+    [2, 5]
+    """
+    base = 2 * int(tables.max(initial=0)) + 1
+    digits = max(1, int(62 / math.log2(max(base, 2))))
+    numbers = []
+    for start in range(0, tables.shape[1], digits):
+        some = tables[:, start : start + digits]
+        powers = [base**place for place in range(some.shape[1])]
+        numbers.append(some @ np.array(powers[::-1], dtype=np.int64))
+    return np.stack(numbers, axis=1)
 
 
 def moves(grid: Grid, margins: Sequence[Totals], domain: Mask | None, a: int) -> Iterator[Counts]:
