@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 import scipy
@@ -118,9 +119,14 @@ def half_width(
     >>> round(half_width([Weighted(DiscreteGaussian(Fraction(10**6)), Fraction(1), 1)]) / 1000, 2)
     1.96
     """
-    kept = [term for term in terms if term.weight and term.count]
-    if not kept:
-        return 0.0
+    kept = tuple(term for term in terms if term.weight and term.count)
+    return _half_width(kept, level, smoothing) if kept else 0.0
+
+
+# The same sums are asked for by every part of a release, and again where one is rechecked.
+@lru_cache(maxsize=4096)
+def _half_width(kept: tuple[Weighted, ...], level: float, smoothing: float) -> float:
+    """The half-width of a sum in which every term counts."""
     variance = sum(term.variance for term in kept)
     # S is a multiple of the step, so that it is not 0 with probability at most Var(S)/step²
     # (Chebyshev).

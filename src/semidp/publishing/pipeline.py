@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -553,8 +553,16 @@ def versions() -> dict[str, str]:
     """
     packages = {"semidp": __version__}
     for name in _DEPENDENCIES:
-        try:
-            packages[name] = version(name)
-        except PackageNotFoundError:
-            continue
+        installed = _installed(name)
+        if installed is not None:
+            packages[name] = installed
     return packages
+
+
+@cache
+def _installed(name: str) -> str | None:
+    """Version of an installed package, read once: parsing its metadata takes milliseconds."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -81,11 +81,12 @@ class ListedTables:
             differences = numbers[near] - numbers[tables]
             # Of equal differences the first; those of one table in the order of their numbers.
             order = np.lexsort((tables, *differences.T[::-1]))
-            changed = np.diff(differences[order], axis=0, prepend=0).any(axis=1)
+            changes = np.diff(differences[order], axis=0, prepend=0)
+            changed = changes.any(axis=1)
             changed[:1] = True
             firsts = order[changed]
-            firsts = firsts[np.lexsort((*differences[firsts].T[::-1], tables[firsts]))]
-            for pair in firsts:
+            digits = differences[firsts].T[::-1]
+            for pair in firsts[np.lexsort((*digits, tables[firsts]))]:
                 number = differences[pair].tobytes()
                 if number not in seen:
                     seen.add(number)
@@ -133,12 +134,14 @@ def _numbered(tables: Counts) -> Counts:
     [2, 5]
     """
     base = 2 * int(tables.max(initial=0)) + 1
-    digits = max(1, int(62 / math.log2(max(base, 2))))
+    bits_each = math.log2(max(base, 2))
+    digits = max(1, int(62 / bits_each))
     numbers = []
     for start in range(0, tables.shape[1], digits):
         some = tables[:, start : start + digits]
         powers = [base**place for place in range(some.shape[1])]
-        numbers.append(some @ np.array(powers[::-1], dtype=np.int64))
+        weights = np.array(powers[::-1], dtype=np.int64)
+        numbers.append(some @ weights)
     return np.stack(numbers, axis=1)
 
 
