@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from itertools import repeat
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +25,7 @@ from semidp.core.notebook import SHOWN_ROWS, sheet
 from semidp.core.progress import Progress, silent
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
-from semidp.output.columns import Labels, parquet_names, read_parquet, write_parquet
+from semidp.output.columns import Labels, ParquetFiles, write_parquet
 from semidp.output.files import LARGEST, digest, read_plain
 
 if TYPE_CHECKING:
@@ -405,6 +406,12 @@ class StoredFiles(Mapping[str, bytes]):
     def __len__(self) -> int:
         return len(self.names)
 
+    @cached_property
+    def _parquet(self) -> ParquetFiles:
+        """Those of the files that are Parquet."""
+        names = [name for name in self.names if name.endswith(f".{Form.parquet}")]
+        return ParquetFiles(tuple(self.folder / name for name in names))
+
     def digest(self, name: str) -> str:
         """Return the SHA-256 of a file; only those of columns may be larger than what is read
         whole.
@@ -416,13 +423,14 @@ class StoredFiles(Mapping[str, bytes]):
     def counts(self, name: str, labels: int) -> NDArray[Any]:
         """Return the counts in the file of a table, which follow so many columns of labels."""
         if f"{name}.{Form.parquet}" in self.names:
-            return read_parquet(self.folder / f"{name}.{Form.parquet}", ["count"])["count"]
+            path = self.folder / f"{name}.{Form.parquet}"
+            return self._parquet.numbers(path, ["count"])["count"]
         return self.numbers(name, labels)["count"]
 
     def label_names(self, name: str, labels: int) -> list[str]:
         """Return what the first columns of the file of that name are called, so many of labels."""
         if f"{name}.{Form.parquet}" in self.names:
-            return parquet_names(self.folder / f"{name}.{Form.parquet}")[:labels]
+            return self._parquet.names(self.folder / f"{name}.{Form.parquet}")[:labels]
         header = next(csv.reader(io.StringIO(self[f"{name}.{Form.csv}"].decode())))
         return header[:labels]
 
@@ -433,7 +441,7 @@ class StoredFiles(Mapping[str, bytes]):
         A column of a CSV file is of whole numbers where every number in it is written as one.
         """
         if f"{name}.{Form.parquet}" in self.names:
-            return read_parquet(self.folder / f"{name}.{Form.parquet}")
+            return self._parquet.numbers(self.folder / f"{name}.{Form.parquet}")
         header, *rows = csv.reader(io.StringIO(self[f"{name}.{Form.csv}"].decode()))
         numbers: dict[str, NDArray[Any]] = {}
         for place, key in enumerate(header[labels:], start=labels):

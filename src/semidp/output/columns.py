@@ -7,10 +7,11 @@ Columns of labels are given by what repeats, never row by row. What the columns 
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from numpy.typing import NDArray
 from semidp.errors import InputError, SemidpError
 from semidp.sources.contract import quietly
 from semidp.sources.duck import confine, connect, literal, quoted_name, quoted_text
+
+Answer = TypeVar("Answer")
 
 _NUMBERS = ("BIGINT", "DOUBLE")
 _READERS = {
@@ -74,31 +77,54 @@ def write_parquet(
         quietly(lambda: _copy(connection, path, labels, columns), failed)
 
 
-def read_parquet(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
-    """Return columns of numbers of a Parquet file, all unless named, in the order of its rows.
+@dataclass(frozen=True, eq=False)
+class ParquetFiles:
+    """Parquet files that are read through one DuckDB, which can open no other file.
 
-    A `ValueError` if it is no such file, or a number is missing.
-    """
-    with contextlib.closing(connect()) as connection:
-        return quietly(lambda: _numbers(connection, path, names), DamagedColumns())
-
-
-def parquet_names(path: Path) -> list[str]:
-    """Return what the columns of a Parquet file are called, in their order; a `ValueError` if it is
-    no such file.
+    The files may come from strangers. Starting a DuckDB takes longer than reading a small file, so
+    that one serves all files of a folder.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_parquet(
-    ...         Path(folder) / "x.parquet",
-    ...         {"sex": Labels(("m", "f"), 1)},
-    ...         {"count": np.array([3, 4])},
-    ...     )
-    ...     parquet_names(Path(folder) / "x.parquet")
+    ...     path = Path(folder) / "x.parquet"
+    ...     write_parquet(path, {"sex": Labels(("m", "f"), 1)}, {"count": np.array([3, 4])})
+    ...     ParquetFiles((path,)).names(path)
     ['sex', 'count']
     """
-    with contextlib.closing(connect()) as connection:
-        return quietly(lambda: _names(connection, path), DamagedColumns())
+
+    paths: tuple[Path, ...]
+
+    @cached_property
+    def _connection(self) -> Any:
+        connection = connect()
+        confine(connection, [os.path.realpath(path) for path in self.paths])
+        return connection
+
+    def names(self, path: Path) -> list[str]:
+        """Return what the columns of a file are called, in their order; a `ValueError` if it is no
+        Parquet file.
+        """
+        return self._answer(lambda connection: list(_kinds(connection, _source(path))))
+
+    def numbers(self, path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+        """Return columns of numbers of a file, all unless named, in the order of its rows.
+
+        A `ValueError` if it is no Parquet file, or a number is missing.
+        """
+        return self._answer(lambda connection: _numbers_from(connection, _source(path), names))
+
+    def _answer(self, question: Callable[[Any], Answer]) -> Answer:
+        try:
+            return quietly(lambda: question(self._connection), DamagedColumns())
+        except BaseException:
+            # A damaged file may leave a DuckDB that answers nothing more: the next one is new.
+            self.__dict__.pop("_connection", None)
+            raise
+
+
+def read_parquet(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+    """Return columns of numbers of one Parquet file; see `ParquetFiles.numbers`."""
+    return ParquetFiles((path,)).numbers(path, names)
 
 
 def different_column(
@@ -231,32 +257,26 @@ def _different(
     return None
 
 
-def _names(connection: Any, path: Path) -> list[str]:
-    file = os.path.realpath(path)
-    confine(connection, [file])
-    source = f"read_parquet({quoted_text(literal(file))}, hive_partitioning = false)"
-    rows = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
-    return [str(name) for name, *_ in rows]
+def _source(path: Path) -> str:
+    """The file as a table of SQL. A part lies in a folder such as state=A, which is no column of
+    its files.
+    """
+    file = quoted_text(literal(os.path.realpath(path)))
+    return f"read_parquet({file}, hive_partitioning = false)"
 
 
-def _numbers(connection: Any, path: Path, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
-    file = os.path.realpath(path)
-    confine(connection, [file])
-    # A part lies in a folder such as state=A, which is no column of its files.
-    source = f"read_parquet({quoted_text(literal(file))}, hive_partitioning = false)"
-    return _numbers_from(connection, source, names)
+def _kinds(connection: Any, source: str) -> dict[str, str]:
+    """Types of the columns by their names."""
+    described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+    return {str(name): kind for name, kind, *_ in described}
 
 
 def _numbers_from(
     connection: Any, source: str, names: Sequence[str] | None
 ) -> dict[str, NDArray[Any]]:
-    kinds = {
-        name: kind
-        for name, kind, *_ in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
-    }
     number_columns = [
         name
-        for name, kind in kinds.items()
+        for name, kind in _kinds(connection, source).items()
         if kind in _NUMBERS and (names is None or name in names)
     ]
     columns = connection.execute(

@@ -82,7 +82,7 @@ class ListedTables:
             # Of equal differences the first; those of one table in the order of their numbers.
             order = np.lexsort((tables, *differences.T[::-1]))
             changes = np.diff(differences[order], axis=0, prepend=0)
-            changed = changes.any(axis=1)
+            changed = np.asarray(changes.any(axis=1))
             changed[:1] = True
             firsts = order[changed]
             digits = differences[firsts].T[::-1]
