@@ -484,11 +484,3 @@ def test_a_level_that_another_release_shows_to_be_empty_leaves_the_contrasts() -
             compared += 1
     assert compared == 12 + 8 + 6
     assert any("Among" in repr(part.observed.query) for part in source.evidence)
-
-
-def test_releases_of_linked_records_are_refused() -> None:
-    from tests.linked.test_release import TABLES, plan_of, released
-
-    first, second = (released(plan_of(TABLES, derived=["type"]), seed=seed) for seed in (3, 4))
-    with pytest.raises(Refused, match="linked records are not combined"):
-        combine(first, second)

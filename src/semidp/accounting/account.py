@@ -569,5 +569,19 @@ def guarantee_together(
     return together
 
 
+def composed_anew(
+    records: Sequence[Mapping[str, Any]], dataspace: Datasets, adjacency: Adjacency
+) -> Tradeoff:
+    """Return the curve of several measurements (`Mechanism.record`) together, each computed anew
+    for other pairs of datasets.
+
+    Raises
+    ------
+    Refused
+        If one of them is not known for these pairs.
+    """
+    return compose(*(recorded(part, dataspace, adjacency).tradeoff for part in records))
+
+
 def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1

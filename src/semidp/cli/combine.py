@@ -5,6 +5,7 @@ from pathlib import Path
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, grid, in_place, naming_options, print_json
+from semidp.core.spaces.linked import UNIT
 from semidp.publishing.rechecking.release_check import load_consistent
 from semidp.publishing.release import Release
 from semidp.publishing.release_files import REPORT
@@ -54,11 +55,14 @@ def _print(combination: Release, out: Path) -> None:
         errors = []
         for release in combination.combination.releases:
             for published in release.tables:
-                if set(published.schema.names) == set(one.schema.names):
+                same_records = (published.counted == UNIT) == (one.counted == UNIT)
+                if same_records and set(published.schema.names) == set(one.schema.names):
                     errors.append(float(published.standard_errors.max(initial=0.0)))
         largest = float(one.standard_errors.max(initial=0.0))
         # Compared with the best single release, not the worst: the gain is not flattered.
-        table.add_row(" × ".join(one.schema.names), f"{min(errors):.4g}", f"{largest:.4g}")
+        whose = "units: " if one.counted == UNIT else ""
+        label = whose + " × ".join(one.schema.names)
+        table.add_row(label, f"{min(errors):.4g}", f"{largest:.4g}")
     console = Console(highlight=False)
     console.print("Largest standard error of a cell: of the best release, and of all together.\n")
     console.print(table)

@@ -24,7 +24,7 @@ from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.size_agreement import AgreeingResidual, Agreement, along_size
 from semidp.noise.sums import LEVEL, half_width
-from semidp.queries.linked_products import KindSpace
+from semidp.queries.linked_products import KindSpace, LinkedSpace
 
 _NEAR = 0.03  # a normal law this close, in standard deviations, takes the place of the law itself
 # σ² of noise, in squares of its step, from which on a normal number hides the steps of another
@@ -74,37 +74,13 @@ class LinkedIntervals:
         missed = (1 - LEVEL) / (1 + _HIDDEN)
         widths = float(scipy.special.ndtri(1 - missed / 2)) * spread + distance
         if ((spread > 0) & ~(distance <= _NEAR * spread)).any():
-            alike = [self._alike(kind, axis, view[axis]) for axis in named(view)]
+            space = self.mechanism.space
+            alike = [alike_nodes(space, kind, axis, view[axis], self.code) for axis in named(view)]
             if math.prod(len(firsts) for firsts, _ in alike) <= _MOST_LAWS:
                 widths = self._by_law(number, kind, view, alike)
             else:
                 widths = np.minimum(widths, _TAIL * self._bounded_spread(which, view))
         return kind.whole(np.where(spread > 0, widths, 0.0), view)
-
-    def _alike(
-        self, kind: KindSpace, axis: int, depth: int
-    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Nodes of a feature whose cells have one law: the first of each sort, and the sort of
-        every node.
-
-        Cells share a law if their nodes have as many siblings at every depth; every size, and every
-        kind of quarters, has its own.
-        """
-        families = kind.residuals.families(axis, depth)
-        public = self.mechanism.space.dataspace
-        own_law = (
-            public.size_axis
-            if kind.counted == UNIT
-            else None
-            if public.home is None
-            else public.home[0]
-        )
-        if axis == own_law:
-            families = np.arange(families.shape[1])[None, :]
-            if self.code is not None:
-                families = np.minimum(families, self.code.place)
-        _, firsts, sorts = np.unique(families, axis=1, return_index=True, return_inverse=True)
-        return firsts, sorts.ravel()
 
     def _by_law(
         self,
@@ -274,6 +250,27 @@ class LinkedIntervals:
             return residuals.spread(_times(gap, sizes), equation.entries(which), view, power)
         values = np.moveaxis(_times(gap[..., None], sizes), -1, by_level.place)
         return residuals.spread(values, by_level.view, view, power)
+
+
+def alike_nodes(
+    space: LinkedSpace, kind: KindSpace, axis: int, depth: int, code: TopCode | None = None
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Nodes of a feature whose cells have one law: the first of each sort, and the sort of every
+    node.
+
+    Cells share a law if their nodes have as many siblings at every depth; every size, and every
+    kind of quarters, has its own.
+    """
+    families = kind.residuals.families(axis, depth)
+    public = space.dataspace
+    home = None if public.home is None else public.home[0]
+    own_law = public.size_axis if kind.counted == UNIT else home
+    if axis == own_law:
+        families = np.arange(families.shape[1])[None, :]
+        if code is not None:
+            families = np.minimum(families, code.place)
+    _, firsts, sorts = np.unique(families, axis=1, return_index=True, return_inverse=True)
+    return firsts, sorts.ravel()
 
 
 def _leading(term: AgreeingResidual, values: Floats) -> Floats:

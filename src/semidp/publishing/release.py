@@ -92,11 +92,7 @@ class Release(ReleaseFiles):
                 )
             arrays[name] = weight
         if self.combination is not None:
-            views = {
-                self.scope.dataspace.schema.view(tables[name].schema.names): w
-                for name, w in arrays.items()
-            }
-            return self.combination.estimate(views)
+            return self.combination.sum_of(arrays)
         value, variance = 0.0, 0.0
         for result in self.results:
             names = [table.name for table in result.every_table()]

@@ -35,8 +35,9 @@ from semidp.output.place_maps import MAP, PlaceMap
 from semidp.output.presentation import AS_USUAL, Presentation
 from semidp.output.sections import Section
 from semidp.output.workbooks import WORKBOOK, check_installed
-from semidp.publishing.combined.combination import Combination
 from semidp.publishing.combined.combined_tables import CombinedTables
+from semidp.publishing.combined.linked_combination import one_estimate
+from semidp.publishing.combined.several_releases import SeveralReleases
 from semidp.publishing.parts.parts_words import parts_file_words, parts_section
 from semidp.publishing.plan import Plan
 from semidp.publishing.release_value import SOURCES, ReleaseValue
@@ -337,7 +338,7 @@ class ReleaseFiles(ReleaseValue):
         partition = _partition(document, files)
         combination = None
         if "combination" in document:
-            combination = Combination(sources, dataspace)
+            combination = one_estimate(sources, dataspace)
             results = _combined_results(document, combination, scope, files)
         elif guarantee is None:
             raise ValueError("a release states its guarantee")
@@ -421,7 +422,7 @@ def _partition(document: Mapping[str, Any], files: StoredFiles) -> Partition | N
 
 
 def _combined_results(
-    document: Mapping[str, Any], combination: Combination, scope: Scope, files: StoredFiles
+    document: Mapping[str, Any], combination: SeveralReleases, scope: Scope, files: StoredFiles
 ) -> list[Published]:
     """Read the one result of a combination of releases."""
     entries = document[CombinedTables.key]

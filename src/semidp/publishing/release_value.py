@@ -22,8 +22,8 @@ from semidp.output.cells import Form, PublishedColumns, StoredFiles
 from semidp.output.plots.figures import tradeoff_plot
 from semidp.output.presentation import AS_USUAL, Presentation
 from semidp.output.published_table import PublishedTable
-from semidp.publishing.combined.combination import Combination
 from semidp.publishing.combined.combined_tables import CombinedTables
+from semidp.publishing.combined.several_releases import SeveralReleases
 from semidp.publishing.plan import Plan
 from semidp.statistics.parts import Partition, refuse_changed
 from semidp.statistics.protocol.results import Published
@@ -55,7 +55,7 @@ class ReleaseValue:
     created: str
     form: Form | None = None
     partition: Partition | None = None
-    combination: Combination | None = None
+    combination: SeveralReleases | None = None
     presentation: Presentation = AS_USUAL
 
     @property

@@ -26,6 +26,7 @@ from semidp.mechanisms.shared_noise import SharedNoise
 from semidp.noise.randomness import Randomness, SystemRandomness
 from semidp.publishing.combined.combination import Combination
 from semidp.publishing.combined.combined_tables import LAW
+from semidp.publishing.combined.linked_combination import LinkedCombination
 from semidp.questions.answers import (
     Covers,
     IntervalEstimate,
@@ -346,15 +347,15 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
     return MeasuredTable(part.name, part.schema, part.estimate, mechanism, noisy=result.noisy)
 
 
-def combined_table(release: "Release", names: set[str], called: str | None) -> "CombinedMeasured":
+def combined_table(release: "Release", names: set[str], called: str | None) -> Measured:
     """Return the smallest table of a combination that has some features, or the one of a given
     name.
     """
     assert release.combination is not None
     fitting = []
-    for table in release.tables:
+    for number, table in enumerate(release.tables):
         if called in (None, table.name) and names <= {*table.schema.names}:
-            fitting.append(table)
+            fitting.append((table.counted == UNIT, table.schema.size, number))
     if not fitting:
         listed = "; ".join(
             f"{table.name}: {', '.join(table.schema.names)}" for table in release.tables
@@ -364,10 +365,14 @@ def combined_table(release: "Release", names: set[str], called: str | None) -> "
             f"this release has {which} {', '.join(sorted(names)) or 'any feature'}; its tables:"
             f" {listed}"
         )
-    smallest = min(fitting, key=lambda table: table.schema.size)
-    return CombinedMeasured(
-        smallest.name, smallest.schema, smallest.estimate, combination=release.combination
-    )
+    *_, number = min(fitting)
+    smallest = release.tables[number]
+    said = smallest.name, smallest.schema, smallest.estimate
+    combination = release.combination
+    if isinstance(combination, LinkedCombination):
+        return MeasuredTable(*said, combination.noise, number, counted=smallest.counted)
+    assert isinstance(combination, Combination)
+    return CombinedMeasured(*said, combination=combination)
 
 
 def public_about(release: "Release", measured: Measured) -> Dataspace:

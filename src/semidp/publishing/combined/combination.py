@@ -27,7 +27,7 @@ from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.noise.distributions import CountNoise
 from semidp.noise.randomness import Randomness
 from semidp.noise.sums import Weighted, half_widths
-from semidp.output.published_table import FitKind, Fitted, PublishedTable
+from semidp.output.published_table import FitKind, Fitted
 from semidp.publishing.combined.evidence import (
     Evidence,
     IndependentNoise,
@@ -35,6 +35,11 @@ from semidp.publishing.combined.evidence import (
     digest,
     evidence_of,
     exact_evidence,
+)
+from semidp.publishing.combined.several_releases import (
+    ListedTable,
+    SeveralReleases,
+    refuse_twice,
 )
 from semidp.publishing.combined.tree_layout import Floats, TreeLayout, cells_of
 from semidp.queries.table_spaces import domain_of
@@ -46,24 +51,12 @@ if TYPE_CHECKING:
 MOST_CELLS, MOST_COUPLED = 2 * 10**7, 2000
 """Cells of all features together, and cells of features that unequal groups or structural zeros
 couple."""
-_TELLING = 24  # so many numbers of one measurement are not drawn alike twice
 _MOST_WEIGHTS = 2 * 10**7  # weights on measured values that are held at once
 
 
 @frozen(slots=False, eq=False)
-class Combination:
-    """Several releases of the same records as one set of measurements; see `semidp.combine`.
-
-    Parameters
-    ----------
-    releases
-        What is combined.
-    dataspace
-        What all releases together publish exactly.
-    """
-
-    releases: "tuple[Release, ...]"
-    dataspace: Dataspace
+class Combination(SeveralReleases):
+    """Several releases of records of one kind as one set of measurements; see `semidp.combine`."""
 
     @property
     def schema(self) -> Schema:
@@ -84,21 +77,12 @@ class Combination:
     def evidence(self) -> tuple[Evidence, ...]:
         """Everything that was measured, exact totals last; refuse the same measurement twice."""
         every: list[Evidence] = []
-        # A copy of a release is no second measurement, whatever its folder is called.
-        seen: set[str] = set()
+        digests = []
         for release in self.releases:
             parts = evidence_of(release, self.layout)
-            # A few numbers may be drawn alike by chance, many are not. A copy of few has the time
-            # of its making, too.
-            digests = {digest([part]) for part in parts if part.observed.values.size >= _TELLING}
-            if parts:
-                digests.add(f"{release.created} {digest(parts)}")
-            if digests & seen:
-                raise InputError(
-                    "the same measurement stands in two of these releases: name each release once"
-                )
-            seen |= digests
+            digests.append((release, [(one.observed.values.size, digest(one)) for one in parts]))
             every += parts
+        refuse_twice(digests)
         return (*every, *exact_evidence(self.dataspace, self.layout))
 
     @cached_property
@@ -165,22 +149,31 @@ class Combination:
                     terms.append(one.noise.rounding(part))
         return np.concatenate(terms, axis=1)
 
-    def tables(self, progress: Progress = silent) -> tuple[PublishedTable, ...]:
-        """Every table: estimate, standard errors, intervals, and whole numbers that agree with
-        those of the others.
-        """
-        views = self.views
-        estimated = [self.estimates(view) for view in views]
-        fitted = self.fits([values for values, _ in estimated], progress)
+    @property
+    def listed(self) -> tuple[ListedTable, ...]:
+        """Every table of any release once, with the name that it has first."""
         tables = []
-        for (view, name), (values, errors), (counts, how) in zip(
-            views.items(), estimated, fitted, strict=True
-        ):
-            schema = self.schema.restrict(self.schema.named(view))
-            tables.append(
-                PublishedTable(name, schema, counts, values, errors, how, self.half_widths(view))
-            )
+        for view, name in self.views.items():
+            tables.append(ListedTable(name, self.schema.named(view), RECORD))
         return tuple(tables)
+
+    def table_estimates(self, number: int) -> tuple[Floats, Floats]:
+        """Estimates and standard errors of the cells of a table, by its number in `listed`."""
+        return self.estimates([*self.views][number])
+
+    def table_half_widths(self, number: int) -> Floats | None:
+        """How far each cell of a table is off at most in 95% of all draws; see `half_widths`."""
+        return self.half_widths([*self.views][number])
+
+    def sum_of(self, weights: Mapping[str, Floats]) -> tuple[float, float]:
+        """Return a weighted sum of cells, across tables by their names, and its standard error from
+        the noise alone.
+        """
+        by_view = {}
+        for view, name in self.views.items():
+            if name in weights:
+                by_view[view] = weights[name]
+        return self.estimate(by_view)
 
     def fits(
         self, estimates: list[Floats], progress: Progress = silent
@@ -345,18 +338,18 @@ def _terms(influences: Sequence[tuple[Evidence, Floats]], number: int) -> tuple[
 
 def together(releases: "Sequence[Release]") -> Dataspace:
     """What all releases publish exactly; refuse releases that cannot be of the same records."""
-    if any(release.scope.dataspace.kinds != (RECORD,) for release in releases):
-        raise Refused(
-            "releases of linked records are not combined: their tables count two kinds of records,"
-            " which would have to agree once more"
-        )
     dataspace = releases[0].scope.dataspace
     for release in releases[1:]:
-        union = dataspace.union(release.scope.dataspace)
-        if union is None:
-            raise InputError(
-                "these releases are not of the same records: another number of them, other levels"
-                " of a feature, other structural zeros, or exact totals that contradict each other"
-            )
-        dataspace = union
+        dataspace = same_records(dataspace, release.scope.dataspace)
     return dataspace
+
+
+def same_records(one: Dataspace, other: Dataspace) -> Dataspace:
+    """What is published exactly by two releases of the same records; refuse others."""
+    union = one.union(other)
+    if union is None:
+        raise InputError(
+            "these releases are not of the same records: another number of them, other levels of a"
+            " feature, other structural zeros, or exact totals that contradict each other"
+        )
+    return union

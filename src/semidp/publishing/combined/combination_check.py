@@ -12,8 +12,8 @@ from typing import Any
 
 from semidp.errors import SemidpError
 from semidp.output.published_table import PublishedTable
-from semidp.publishing.combined.combination import Combination, together
-from semidp.publishing.combined.releases_together import put_together
+from semidp.publishing.combined.releases_together import combination_of, put_together
+from semidp.publishing.combined.several_releases import ListedTable, SeveralReleases
 from semidp.publishing.release import Release
 from semidp.publishing.release_value import SOURCES
 from semidp.statistics.findings import Findings, close, differences, short
@@ -43,11 +43,12 @@ def check_combination(release: Release, document: Mapping[str, Any], findings: F
     assert release.combined is not None
     sources = release.combination.releases
     try:
-        combination = Combination(sources, together(sources))
-        expected = list(combination.views.items())
+        combination = combination_of(sources)
         tables = release.combined.tables
-        stated = [(combination.schema.view(table.schema.names), table.name) for table in tables]
-        if stated != expected:
+        stated = []
+        for table in tables:
+            stated.append(ListedTable(table.name, table.schema.names, table.counted))
+        if tuple(stated) != combination.listed:
             findings.wrong.append("it states other tables than its releases have")
             return
         again = _compare_tables(combination, tables, findings)
@@ -68,17 +69,16 @@ def check_combination(release: Release, document: Mapping[str, Any], findings: F
 
 
 def _compare_tables(
-    combination: Combination, tables: tuple[PublishedTable, ...], findings: Findings
+    combination: SeveralReleases, tables: tuple[PublishedTable, ...], findings: Findings
 ) -> tuple[PublishedTable, ...]:
     """Compare estimates, errors, intervals and whole numbers; return the tables as they are
     computed again.
     """
     again = []
     fitted = []
-    for table in tables:
-        view = combination.schema.view(table.schema.names)
-        values, errors = combination.estimates(view)
-        half_widths = combination.half_widths(view)
+    for number, table in enumerate(tables):
+        values, errors = combination.table_estimates(number)
+        half_widths = combination.table_half_widths(number)
         if not close(table.estimate, values):
             findings.wrong.append(
                 f"it states estimates of {table.name} that do not follow from its releases"

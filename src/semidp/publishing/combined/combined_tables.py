@@ -13,6 +13,8 @@ import numpy as np
 
 from semidp.core.guarantee import Guarantee
 from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import RECORD
+from semidp.core.spaces.linked import UNIT
 from semidp.core.tradeoff.curves import approximate
 from semidp.output.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
 from semidp.output.published_table import Fitted, PublishedTable
@@ -20,11 +22,17 @@ from semidp.output.sections import LISTED_ROWS, Details, Section
 from semidp.output.table_pages import first_cells, table_title
 from semidp.output.texts import error_text, more
 from semidp.statistics.protocol.results import Noise, Published
+from semidp.statistics.tables.linked_published import COMMAND_PREFIX, UNITS_PREFIX
 from semidp.statistics.tables.words import misses_totals
 
 LAW = "combination"
 """What a release calls the noise of a weighted average of several measurements."""
 _NAMED_TABLES = 4  # in the heading of a report
+_AGREE = (
+    "Members and units were averaged each by themselves and then made to agree, once: sizes times"
+    " units is the number of members in every place. Other counts that depend on the members of a"
+    " unit need not agree with tables of members."
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -79,12 +87,12 @@ class CombinedTables(Published):
         """Name the tables, or their number where they are many."""
         if len(self.tables) > _NAMED_TABLES:
             return f"{len(self.tables)} tables"
-        return ", ".join(table_title(table) for table in self.tables)
+        return ", ".join(_title(table) for table in self.tables)
 
     def noisy_lines(self) -> list[str]:
         """Say how many cells each table has."""
         return [
-            f"{table_title(table)}: {table.schema.size:,} cells, from all releases"
+            f"{_title(table)}: {table.schema.size:,} cells, from all releases"
             for table in self.tables
         ]
 
@@ -117,6 +125,7 @@ class CombinedTables(Published):
                 " Standard errors are those of the noise alone. The counts are whole numbers"
                 " fitted to the estimates, from the coarsest table to the finest."
             ),
+            *([_AGREE] if any(table.counted == UNIT for table in self.tables) else []),
             *more("tables are listed", len(rows), len(self.tables), "the files"),
         ]
         section = Section(
@@ -141,7 +150,7 @@ class CombinedTables(Published):
             words.append(
                 (
                     file,
-                    f"the counts of {table_title(table)}, with estimates and their standard errors",
+                    f"the counts of {_title(table)}, with estimates and their standard errors",
                 )
             )
         return words
@@ -151,12 +160,17 @@ class CombinedTables(Published):
         return self.tables
 
     def named(self) -> dict[str, PublishedColumns]:
-        """Return each table under its name."""
-        return {table.name: table for table in self.tables}
+        """Return each table under its name; those of units also as they were asked for."""
+        tables: dict[str, PublishedColumns] = {table.name: table for table in self.tables}
+        for table in self.tables:
+            if table.counted == UNIT:
+                tables[f"{COMMAND_PREFIX}{table.name.removeprefix(UNITS_PREFIX)}"] = table
+        return tables
 
     def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
         """Return each table by its features."""
-        return {table.schema.names: table for table in self.tables}
+        # Tables of units may have the same features: those are found by name alone.
+        return {table.schema.names: table for table in self.tables if table.counted != UNIT}
 
     def warnings(self) -> list[str]:
         """Name the tables that have no whole numbers with all totals."""
@@ -175,7 +189,7 @@ class CombinedTables(Published):
             "claim": self.noise.claim,
             "private": self.private,
             "releases": self.releases,
-            "tables": [table.to_json() for table in self.tables],
+            "tables": [_entry(table) for table in self.tables],
         }
 
     @classmethod
@@ -183,8 +197,22 @@ class CombinedTables(Published):
         """Read what `to_json` and `files` wrote."""
         tables = []
         for part in entry["tables"]:
-            schema = scope.dataspace.schema.restrict(part["features"])
-            tables.append(PublishedTable.read(files, part["name"], schema, Fitted(**part["fit"])))
+            counted = part.get("counted", scope.dataspace.kinds[0])
+            schema = scope.dataspace.about(counted).schema.restrict(part["features"])
+            fitted = Fitted(**part["fit"])
+            tables.append(PublishedTable.read(files, part["name"], schema, fitted, counted))
         if not isinstance(entry["private"], bool) or not isinstance(entry["releases"], int):
             raise ValueError("a combination is private or not, and of some releases")
         return cls.of(tuple(tables), entry["releases"], scope, entry["claim"], entry["private"])
+
+
+def _title(table: PublishedTable) -> str:
+    """What a table counts: units by zone by size."""
+    return f"units by {table_title(table)}" if table.counted == UNIT else table_title(table)
+
+
+def _entry(table: PublishedTable) -> dict[str, Any]:
+    """Everything of a table but its cells; which kind of records it counts where there are two."""
+    if table.counted == RECORD:
+        return table.to_json()
+    return {**table.to_json(), "counted": table.counted}

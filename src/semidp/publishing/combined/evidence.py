@@ -5,7 +5,7 @@ Only what was drawn counts: never fitted whole numbers. Exact totals are measure
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -307,14 +307,10 @@ def exact_evidence(dataspace: Dataspace, layout: TreeLayout) -> Iterator[Evidenc
         )
 
 
-def digest(parts: Sequence[Evidence]) -> str:
+def digest(part: Evidence) -> str:
     """Tell measurements apart by what was drawn and with which noise, not by where they lie."""
-    digests = []
-    for part in parts:
-        one = part.observed
-        hashed = hashlib.sha256(f"{one.query!r}{one.depth}{one.siblings}".encode())
-        hashed.update(one.variance.tobytes())
-        hashed.update(np.ascontiguousarray(one.values, dtype=float).tobytes())
-        digests.append(hashed.hexdigest())
-    # A copy may have the same measurements in another order.
-    return hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()
+    one = part.observed
+    hashed = hashlib.sha256(f"{one.query!r}{one.depth}{one.siblings}".encode())
+    hashed.update(one.variance.tobytes())
+    hashed.update(np.ascontiguousarray(one.values, dtype=float).tobytes())
+    return hashed.hexdigest()

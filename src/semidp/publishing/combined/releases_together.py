@@ -17,12 +17,19 @@ from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.linked import LinkedDataspace
+from semidp.core.tables.features import SIZE
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.output.published_table import PublishedTable
-from semidp.publishing.combined.combination import Combination, together
 from semidp.publishing.combined.combined_tables import CombinedTables
+from semidp.publishing.combined.linked_combination import (
+    LinkedCombination,
+    any_together,
+    one_estimate,
+)
+from semidp.publishing.combined.several_releases import SeveralReleases
 from semidp.publishing.pipeline import versions
-from semidp.publishing.plan import AdjacencyChoice, Plan
+from semidp.publishing.plan import AdjacencyChoice, LinkedUnits, Plan
 from semidp.publishing.release import Release
 from semidp.publishing.survey import semi_of
 
@@ -78,21 +85,28 @@ def combine(*releases: Release | Path | str) -> Release:
 
 def combined(sources: Sequence[Release], progress: Progress = silent) -> Release:
     """Return the combination of releases that are none themselves."""
-    combination = Combination(tuple(sources), together(sources))
+    combination = combination_of(sources)
     return put_together(combination, combination.tables(progress))
 
 
-def put_together(combination: Combination, tables: tuple[PublishedTable, ...]) -> Release:
+def combination_of(sources: Sequence[Release]) -> SeveralReleases:
+    """Return releases as one set of measurements; refuse those that cannot be of the same
+    records.
+    """
+    return one_estimate(sources, any_together(sources))
+
+
+def put_together(combination: SeveralReleases, tables: tuple[PublishedTable, ...]) -> Release:
     """Return the release of a combination whose tables were estimated and fitted."""
     sources = combination.releases
-    guarantee, notes = _guarantee(sources)
+    guarantee, notes = _guarantee(combination)
     scope = _scope(sources, combination.dataspace, guarantee, notes)
     private = all(release.private for release in sources)
     claims = {
         result.noise.claim
         for release in sources
         for result in release.results
-        if result.counts_cells
+        if result.counts_cells or result.residual_noise() is not None
     }
     # One ideal claim makes that of all ideal.
     claim = "exact" if claims <= {"exact"} else "ideal"
@@ -111,13 +125,16 @@ def put_together(combination: Combination, tables: tuple[PublishedTable, ...]) -
     )
 
 
-def _guarantee(releases: Sequence[Release]) -> tuple[Guarantee | None, tuple[str, ...]]:
+def _guarantee(combination: SeveralReleases) -> tuple[Guarantee | None, tuple[str, ...]]:
     """What all releases guarantee together; None, and the reason, where they do not add up."""
     charges = []
+    releases = combination.releases
     if len({release.scope.persons for release in releases}) > 1:
         differ = "they are about other numbers of persons, or not all say whose a record is"
         return None, (f"No guarantee of all releases together is stated: {differ}.",)
     try:
+        if isinstance(combination, LinkedCombination):
+            return combination.guarantee(), ()
         for number, release in enumerate(releases, 1):
             records = [mechanism.record() for mechanism in release.mechanisms]
             charges.append((release.guarantee, f"release {number}", records))
@@ -135,8 +152,9 @@ def _scope(
     """What is public of all releases; where no guarantee is stated, all records may change at
     once.
     """
+    plan = _plan(releases, dataspace, guarantee)
     try:
-        semi = semi_of(dataspace, _plan(releases, dataspace, guarantee))
+        semi = semi_of(dataspace, plan)
     except AdjacencyUnknown:
         semi = None
     # Without a guarantee nothing is claimed of any two datasets.
@@ -146,16 +164,20 @@ def _scope(
     for release in releases:
         disclosures |= dict.fromkeys(release.scope.disclosures)
         warnings |= dict.fromkeys(release.scope.warnings)
-    persons = None if adjacency.protection is None else releases[0].scope.persons
+    persons = releases[0].scope.persons if plan.protection is not None else None
     return Scope(dataspace, semi, adjacency, tuple(disclosures), tuple(warnings), persons)
 
 
 def _plan(releases: Sequence[Release], dataspace: Dataspace, guarantee: Guarantee | None) -> Plan:
     """A plan that asks for nothing: features, exact totals, and the adjacency of the guarantee."""
     adjacency: Any = AdjacencyChoice.worst_case
+    linked = isinstance(dataspace, LinkedDataspace)
     if guarantee is not None:
         exchange = isinstance(guarantee.adjacency, Exchange)
-        adjacency = AdjacencyChoice.exchange if exchange else guarantee.adjacency.a
+        number = adjacency if linked else guarantee.adjacency.a
+        adjacency = AdjacencyChoice.exchange if exchange else number
+    if isinstance(dataspace, LinkedDataspace):
+        return _linked_plan(releases, dataspace, adjacency)
     protection = None if guarantee is None else guarantee.adjacency.protection
     schema = dataspace.schema
     deltas: list[Fraction] = [release.plan.report_delta for release in releases]
@@ -168,4 +190,33 @@ def _plan(releases: Sequence[Release], dataspace: Dataspace, guarantee: Guarante
         id=None if protection is None else protection.id,
         most=None if protection is None else protection.most,
         records=None if protection is None else protection.records,
+    )
+
+
+def _linked_plan(
+    releases: Sequence[Release], dataspace: LinkedDataspace, adjacency: AdjacencyChoice
+) -> Plan:
+    """The same of linked members and units: how they are linked, and what is exact of each."""
+    link = dataspace.link
+    features = list(dataspace.schema.features)
+    for feature in dataspace.units.schema.features:
+        # Sizes follow from the bounds on the members of a unit.
+        if feature.name != SIZE and feature not in features:
+            features.append(feature)
+    derived = [name for name in link.derived if name != SIZE]
+    units = LinkedUnits(
+        link.column,
+        link.protect,
+        link.most,
+        link.least,
+        derived,
+        dataspace.units.margins,
+        quarters=link.quarters,
+    )
+    return Plan(
+        invariants=dataspace.margins,
+        features=features,
+        adjacency=adjacency,
+        report_delta=max(release.plan.report_delta for release in releases),
+        units=units,
     )

@@ -6,7 +6,7 @@ as many as a unit has: sizes times units is the number of members there. Everyth
 published numbers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,15 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.margins import View, named
-from semidp.core.spaces.linked import LinkedDataspace
+from semidp.core.spaces.linked import UNIT, LinkedDataspace
 from semidp.errors import InputError, Refused
+from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.noise.randomness import Randomness, generator
+from semidp.output.published_table import PublishedTable
+from semidp.publishing.combined.linked_combination import LinkedCombination
 from semidp.questions.records.putting_together import PublishedNumbers, matched_records
 from semidp.questions.records.record_cells import TargetTable
 from semidp.questions.records.record_files import check_records, save_records
 from semidp.questions.records.synthetic import SyntheticRecords
 from semidp.questions.records.writing import about_records
-from semidp.statistics.tables.linked_published import PublishedLinked
+from semidp.statistics.tables.linked_published import PublishedLinked, agreeing_places
 
 if TYPE_CHECKING:
     from semidp.publishing.release import Release
@@ -83,28 +86,40 @@ def linked_records(
             "members in group quarters have no unit in a file, so that linked records of them are"
             " not written"
         )
-    (result,) = release.results
-    assert isinstance(result, PublishedLinked)
-    equations = result.mechanism.agreement.deepest
+    mechanism, of_members, of_units = _linked_tables(release)
+    equations = mechanism.agreement.deepest
     if len(equations) != 1:
         raise Refused(
             "records are linked within the places of one table of units by size, and there is"
             " not one"
         )
     (equation,) = equations
-    agreeing, places = result.agreeing
+    agreeing, places = agreeing_places(mechanism, of_members, of_units)
     if not places or agreeing < places:
         raise Refused(
             "whole numbers of members and units do not agree here, so that no records have both"
         )
-    members = _matched(public.members, result.members, randomness)
-    units = _matched(public.units, result.units_by_size, randomness)
+    members = _matched(public.members, of_members, randomness)
+    units = _matched(public.units, of_units, randomness)
     draw = generator(randomness)
     sizes = units.places[_axis(public)].astype(np.int64) + public.link.least
     homes = _homes(_keys(members, equation.members), _keys(units, equation.units), sizes, draw)
     return _numbered(members, public.link.column, homes), _numbered(
         units, public.link.column, np.arange(len(units))
     )
+
+
+def _linked_tables(
+    release: "Release",
+) -> tuple[LinkedMechanism, Sequence[PublishedTable], Sequence[PublishedTable]]:
+    """How both kinds agree, the tables of members, and those of units by single sizes."""
+    if isinstance(release.combination, LinkedCombination):
+        of_units = [table for table in release.tables if table.counted == UNIT]
+        of_members = [table for table in release.tables if table.counted != UNIT]
+        return release.combination.noise.mechanism, of_members, of_units
+    (result,) = release.results
+    assert isinstance(result, PublishedLinked)
+    return result.mechanism, result.members, result.units_by_size
 
 
 def _axis(public: LinkedDataspace) -> int:

@@ -138,7 +138,7 @@ class PublishedLinked(Published):
     @property
     def agreeing(self) -> tuple[int, int]:
         """For how many places whole numbers of both kinds agree, and how many there are."""
-        return agreeing_places(self)
+        return agreeing_places(self.mechanism, self.members, self.units_by_size)
 
     def title(self) -> str:
         """Name the tables."""
@@ -345,17 +345,28 @@ def _compare_counts(stored: Sequence[PublishedTable], again: Sequence[PublishedT
             )
 
 
-def agreeing_places(result: PublishedLinked) -> tuple[int, int]:
+def agreeing_places(
+    mechanism: LinkedMechanism,
+    of_members: Sequence[PublishedTable],
+    of_units: Sequence[PublishedTable],
+) -> tuple[int, int]:
     """Return for how many places sizes times units is the number of members, and how many places
     there are.
 
     Counted at the deepest places that both kinds have, from whole numbers by single sizes.
+
+    Parameters
+    ----------
+    mechanism
+        The residuals of both kinds, and how they agree.
+    of_members, of_units
+        The tables of each kind, those of units by single sizes.
     """
-    agreement, space = result.mechanism.agreement, result.mechanism.space
+    agreement, space = mechanism.agreement, mechanism.space
     agreeing, places = 0, 0
     for equation in agreement.deepest:
-        members = _living_in_units(space, result.members, equation.members)
-        units = _rolled(space.units, result.units_by_size, equation.sizes)
+        members = _living_in_units(space, of_members, equation.members)
+        units = _rolled(space.units, of_units, equation.sizes)
         if members is None or units is None or members.dtype.kind != "i" or units.dtype.kind != "i":
             continue
         axis = space.dataspace.size_axis

@@ -1,0 +1,308 @@
+"""Several releases of linked members and units, and of members alone: one estimate of every table.
+
+What was measured of the residuals of each kind is averaged by precision, and both kinds are made to
+agree once (`linked_pool`). Exact totals of any release bind all.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import evolve, frozen
+from numpy.typing import NDArray
+
+from semidp.accounting.account import composed_anew
+from semidp.core.guarantee import Guarantee
+from semidp.core.margins import View, named
+from semidp.core.progress import Progress, silent
+from semidp.core.spaces.adjacency import Ball, Exchange
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.linked import MEMBER, UNIT, Link, LinkedDataspace, linked_adjacency
+from semidp.errors import Refused
+from semidp.mechanisms.accuracy import INTERVALS_BELOW
+from semidp.mechanisms.conditioning import sum_terms
+from semidp.mechanisms.linked_intervals import alike_nodes
+from semidp.mechanisms.linked_noise import LinkedMechanism
+from semidp.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
+from semidp.mechanisms.residual_noise import ResidualMechanism
+from semidp.mechanisms.size_agreement import of_views
+from semidp.noise.sums import LEVEL, half_width
+from semidp.output.published_table import FitKind, Fitted
+from semidp.publishing.combined.combination import Combination, same_records, together
+from semidp.publishing.combined.evidence import refuse_other_noise
+from semidp.publishing.combined.linked_pool import (
+    KindMeasurement,
+    MeasuredResiduals,
+    PooledLinked,
+    measured_cells,
+)
+from semidp.publishing.combined.several_releases import (
+    ListedTable,
+    SeveralReleases,
+    refuse_twice,
+)
+from semidp.publishing.combined.tree_layout import Floats
+from semidp.queries.linked_products import KindSpace, LinkedSpace
+from semidp.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitted
+
+if TYPE_CHECKING:
+    from semidp.publishing.release import Release
+
+_MOST_LAWS = 150  # different cells of a table whose own laws are computed
+_SMOOTHING = 2e-3
+_NOTHING = 1e-12  # a weight that floating point has left where there is none
+
+
+@frozen(slots=False, eq=False)
+class LinkedCombination(SeveralReleases):
+    """Several releases, of which one at least is of linked members and units.
+
+    Parameters
+    ----------
+    releases
+        What is combined.
+    dataspace
+        What all releases together publish exactly.
+    """
+
+    dataspace: LinkedDataspace
+
+    @cached_property
+    def listed(self) -> tuple[ListedTable, ...]:
+        """Every table of any release once: those of members, then those of units."""
+        tables: dict[tuple[str, View], ListedTable] = {}
+        for release in self.releases:
+            for table in release.tables:
+                counted = UNIT if table.counted == UNIT else MEMBER
+                schema = self.dataspace.about(counted).schema
+                view = schema.view([feature.name for feature in table.schema.features])
+                names = [one.name for one in tables.values()]
+                features = "-".join(feature.name for feature in table.schema.features)
+                plainly = table.name == "table" or table.name in names
+                name = features if plainly else table.name
+                one = ListedTable(name, schema.named(view), counted)
+                tables.setdefault((counted, view), one)
+        return tuple(sorted(tables.values(), key=lambda one: one.counted == UNIT))
+
+    @cached_property
+    def space(self) -> LinkedSpace:
+        """The residuals of both kinds of all tables; what they cost is not asked here."""
+        # No pair of datasets is compared for an estimate, so that any adjacency will do.
+        adjacency = Ball(1)
+        kinds = []
+        for counted in (MEMBER, UNIT):
+            public = self.dataspace.about(counted)
+            views = []
+            for one in self.listed:
+                if one.counted == counted:
+                    views.append(public.schema.view(one.features))
+            kinds.append(KindSpace(public, adjacency, tuple(views), self.dataspace, counted))
+        return LinkedSpace(self.dataspace, adjacency, *kinds)
+
+    @cached_property
+    def noise(self) -> PooledLinked:
+        """Everything that was measured; refuse the same measurement twice."""
+        every: list[KindMeasurement] = []
+        digests = []
+        for release in self.releases:
+            parts = kind_measurements(release, self.space)
+            digests.append((release, [(part.size, _digest(part)) for part in parts]))
+            every += parts
+        refuse_twice(digests)
+        pooled = PooledLinked(self.space, tuple(every))
+        refuse_unfitted(pooled.mechanism)
+        return pooled
+
+    @cached_property
+    def _estimates(self) -> list[Floats]:
+        tables = []
+        for kind, residuals in zip(self.space.kinds, self.noise.residuals, strict=True):
+            tables += of_views(residuals, kind)
+        return tables
+
+    def table_estimates(self, number: int) -> tuple[Floats, Floats]:
+        """Estimates and standard errors of the cells of a table, by its number in `listed`."""
+        first = len(self.space.members.views)
+        agreement = self.noise.mechanism.agreement
+        if number < first:
+            variances = agreement.member_variances(number)
+        else:
+            variances = agreement.unit_variances(number - first)
+        return self._estimates[number], np.sqrt(variances)
+
+    def table_half_widths(self, number: int) -> Floats | None:
+        """How far each cell is off at most in 95% of all draws: from the law of everything that was
+        drawn.
+
+        Cells with one law share a half-width. Where laws are too many, Chebyshev's bound takes
+        their place, which holds for any law: ``sd / √0.05``.
+        """
+        first = len(self.space.members.views)
+        which, place = (0, number) if number < first else (1, number - first)
+        kind = self.space.kinds[which]
+        view = kind.views[place]
+        _, errors = self.table_estimates(number)
+        if errors.size >= INTERVALS_BELOW:
+            return None
+        alike = [alike_nodes(self.space, kind, axis, view[axis]) for axis in named(view)]
+        if math.prod(len(firsts) for firsts, _ in alike) > _MOST_LAWS:
+            return errors / math.sqrt(1 - LEVEL)
+        laws, numbers = self.noise.entry_laws
+        widths = np.zeros([len(firsts) for firsts, _ in alike])
+        for sort in np.ndindex(widths.shape):
+            unit = np.zeros(kind.residuals.shape(view))
+            cell = tuple(firsts[at] for (firsts, _), at in zip(alike, sort, strict=True))
+            unit[cell] = 1.0
+            row = self.noise.combination({number: kind.whole(unit, view)})
+            row[np.abs(row) * self.noise.entry_scales < _NOTHING] = 0.0
+            widths[sort] = half_width(sum_terms(row, laws, numbers), LEVEL, _SMOOTHING)
+        spread = widths[np.ix_(*(sorts for _, sorts in alike))]
+        return np.where(errors > 0, kind.whole(spread, view), 0.0)
+
+    def fits(
+        self, estimates: list[Floats], progress: Progress = silent
+    ) -> list[tuple[NDArray[Any], Fitted]]:
+        """Whole numbers of both kinds that agree: sizes first, then what they leave of the
+        members.
+        """
+        kinds = tuple([FitKind.integer] * len(kind.views) for kind in self.space.kinds)
+        members, units = fitted_kinds(
+            self.noise.mechanism, self.noise.residuals, (kinds[0], kinds[1]), progress
+        )
+        return [*members, *units]
+
+    def sum_of(self, weights: Mapping[str, Floats]) -> tuple[float, float]:
+        """Return a weighted sum of cells, across tables of both kinds by their names, and its
+        standard error from the noise alone.
+        """
+        value = 0.0
+        by_number = {}
+        for number, one in enumerate(self.listed):
+            if one.name in weights:
+                value += float((self._estimates[number] * weights[one.name]).sum())
+                by_number[number] = weights[one.name]
+        return value, self.noise.combination_error(by_number)
+
+    def guarantee(self) -> Guarantee:
+        """Return what all releases guarantee together under the one promise that they make; refuse
+        where they do not add up.
+        """
+        spaces = [release.scope.dataspace for release in self.releases]
+        if not all(isinstance(space, LinkedDataspace) for space in spaces):
+            raise Refused(
+                "a release of members alone makes another promise than one of linked members and"
+                " units"
+            )
+        exchanges = {isinstance(release.guarantee.adjacency, Exchange) for release in self.releases}
+        if len(exchanges) > 1:
+            raise Refused("ball and exchange are two promises and are not added up")
+        adjacency = linked_adjacency(self.dataspace, exchanges.pop())
+        records = []
+        for release in self.releases:
+            records += [mechanism.record() for mechanism in release.mechanisms]
+        return Guarantee(
+            self.dataspace, adjacency, composed_anew(records, self.dataspace, adjacency)
+        )
+
+
+def kind_measurements(release: "Release", space: LinkedSpace) -> list[KindMeasurement]:
+    """Return what a release measured of the residuals of members and of units."""
+    release.refuse_large_parts("combined estimates")
+    parts: list[KindMeasurement] = []
+    for request, result, mechanism in zip(
+        release.plan.requests, release.results, release.mechanisms, strict=True
+    ):
+        if isinstance(mechanism, LinkedMechanism):
+            vectors = mechanism.space.split(np.asarray(result.noisy))
+            for which, (part, noisy) in enumerate(zip(mechanism.parts, vectors, strict=True)):
+                parts.append(MeasuredResiduals(which, space.kinds[which], part, noisy))
+            continue
+        if not result.counts_cells or isinstance(mechanism, NoNoise):
+            continue
+        refuse_other_noise(result, mechanism)
+        if isinstance(mechanism, ResidualMechanism):
+            noisy = result.whole_noisy(release.partition)
+            parts.append(MeasuredResiduals(0, space.members, mechanism, np.asarray(noisy)))
+        else:
+            parts.append(_cells(request.features, result.noisy, mechanism, space.members, release))
+    return parts
+
+
+def _cells(
+    features: Sequence[str],
+    noisy: NDArray[Any],
+    mechanism: Mechanism,
+    space: KindSpace,
+    release: "Release",
+) -> KindMeasurement:
+    """A table of members alone with noise on its cells."""
+    if not isinstance(mechanism, CellByCell):
+        raise Refused(
+            f"{mechanism.name} noise of a whole table is not combined with linked releases: noise"
+            " on cells is, and noise on residuals"
+        )
+    schema = release.scope.dataspace.schema.restrict(features)
+    names = [feature.name for feature in schema.features]
+    return measured_cells(0, space, mechanism, names, np.asarray(noisy).reshape(schema.shape))
+
+
+def _digest(part: KindMeasurement) -> str:
+    """Tell measurements apart by what was drawn, and of which residuals."""
+    hashed = hashlib.sha256(f"{part.which}".encode())
+    for view in sorted(part.views):
+        hashed.update(repr(view).encode())
+        hashed.update(np.ascontiguousarray(part.residual(view), dtype=float).tobytes())
+        hashed.update(np.ascontiguousarray(part.variances(view), dtype=float).tobytes())
+    return hashed.hexdigest()
+
+
+def linked_together(releases: "Sequence[Release]") -> LinkedDataspace:
+    """What releases publish exactly of members and of units; refuse those that cannot be of the
+    same records, or make several promises.
+    """
+    members: Dataspace | None = None
+    units: Dataspace | None = None
+    link: Link | None = None
+    for release in releases:
+        public = release.scope.dataspace
+        of_members = public
+        if isinstance(public, LinkedDataspace):
+            of_members = public.members
+            units = public.units if units is None else same_records(units, public.units)
+            link = public.link if link is None else _one_promise(link, public.link)
+        members = of_members if members is None else same_records(members, of_members)
+    assert members is not None
+    assert units is not None
+    assert link is not None
+    together = LinkedDataspace.joining(members, units, link)
+    # Exact totals under which the promise is not known are refused here.
+    _ = together.reach
+    return together
+
+
+def _one_promise(one: Link, other: Link) -> Link:
+    """Refuse two promises; features of units that depend on members are those of both."""
+    derived = tuple(dict.fromkeys((*one.derived, *other.derived)))
+    both = evolve(one, derived=derived)
+    if evolve(other, derived=derived, column=one.column) != both:
+        raise Refused(
+            "linked releases are combined where all make one promise: the same who is protected,"
+            " the same bounds on the members of a unit, the same group quarters"
+        )
+    return both
+
+
+def one_estimate(releases: "Sequence[Release]", dataspace: Dataspace) -> SeveralReleases:
+    """Return several releases as one set of measurements, by what they publish exactly together."""
+    if isinstance(dataspace, LinkedDataspace):
+        return LinkedCombination(tuple(releases), dataspace)
+    return Combination(tuple(releases), dataspace)
+
+
+def any_together(releases: "Sequence[Release]") -> Dataspace:
+    """What all releases publish exactly; refuse releases that cannot be of the same records."""
+    linked = any(isinstance(release.scope.dataspace, LinkedDataspace) for release in releases)
+    return linked_together(releases) if linked else together(releases)
