@@ -102,7 +102,7 @@ def test_a_median_that_is_chosen_stays_what_it_was() -> None:
     named = run(plan_of(evolve(MEDIAN, mechanism="selection")), pupils(), SeededRandomness(5))
     assert auto.quantiles[0].noisy.tolist() == named.quantiles[0].noisy.tolist()
     lines = dict(auto.quantiles[0].summary_lines())
-    assert lines["mechanism"].startswith("selection by exponential (GDP), at most ")
+    assert lines["mechanism"].startswith("selection by the exponential mechanism, at most ")
 
 
 def test_a_release_answers_the_same_questions_and_says_how(tmp_path: Path) -> None:

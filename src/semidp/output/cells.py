@@ -27,6 +27,7 @@ from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
 from semidp.output.columns import Labels, ParquetFiles, write_parquet
 from semidp.output.files import LARGEST, digest, read_plain
+from semidp.output.texts import row_texts
 
 if TYPE_CHECKING:
     import pandas
@@ -303,7 +304,8 @@ class PublishedColumns:
     def _repr_html_(self) -> str:
         columns = self.columns()
         rows = zip(*columns.lists(SHOWN_ROWS), strict=True)
-        return sheet(self.name, columns.header, rows, columns.rows)
+        texts = [row_texts(columns.header, row) for row in rows]
+        return sheet(self.name, columns.header, texts, columns.rows)
 
 
 @dataclass(frozen=True)

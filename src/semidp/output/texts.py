@@ -4,6 +4,7 @@ share.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from semidp.core.exact import rounded_up, sqrt_up
 from semidp.core.tradeoff.function import Tradeoff
@@ -53,12 +54,36 @@ def error_text(error: float) -> str:
 
 
 def number_text(value: float) -> str:
-    """Write an estimate with five digits.
+    """Write a number without an error: five digits, and all of a large one before the point.
 
-    >>> number_text(55.123456), number_text(float("nan"))
-    ('55.123', 'none')
+    >>> [number_text(x) for x in (55.123456, 30_000.0, 1_234_567.8, 0.00012, float("nan"))]
+    ['55.123', '30,000', '1,234,568', '0.00012', 'none']
     """
-    return f"{value:.5g}" if math.isfinite(value) else "none"
+    if not math.isfinite(value):
+        return "none"
+    # Only what is tiny or huge is written with an exponent, as Python does.
+    if not value or not 1e-4 <= abs(value) < 1e15:
+        return f"{value:.5g}"
+    digits = max(4 - math.floor(math.log10(abs(value))), 0)
+    text = f"{value:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if digits else text
+
+
+def rounded_text(value: float, error: float) -> str:
+    """Write a number with the digits that its standard error leaves: two of the error.
+
+    >>> rounded_text(33718.25, 500.0), rounded_text(0.51170, 0.0018), rounded_text(7.0, 0.0)
+    ('33,720', '0.5117', '7')
+    """
+    if not math.isfinite(value) or not error or not math.isfinite(error):
+        return number_text(value)
+    digits = _digits_left(error)
+    return f"{round(value, digits) + 0.0:,.{max(digits, 0)}f}"
+
+
+def _digits_left(error: float) -> int:
+    """The place of the last digit that an error leaves: 1 for tenths, -2 for hundreds."""
+    return 1 - math.floor(math.log10(error))
 
 
 def estimate_text(value: float, error: float) -> str:
@@ -76,12 +101,7 @@ def estimate_text(value: float, error: float) -> str:
     """
     if not math.isfinite(value):
         return "none"
-    if not error or not math.isfinite(error):
-        return f"{number_text(value)} ± {number_text(error)}"
-    # The place of the last digit that is kept: 1 for tenths, -2 for hundreds.
-    digits = 1 - math.floor(math.log10(error))
-    shown = max(digits, 0)
-    return f"{round(value, digits) + 0.0:,.{shown}f} ± {round(error, digits):,.{shown}f}"
+    return f"{rounded_text(value, error)} ± {rounded_text(error, error)}"
 
 
 def share_text(share: float) -> str:
@@ -113,13 +133,60 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return lines
 
 
-def end_text(value: float) -> str:
-    """Write the end of an interval.
+def end_text(value: float, error: float, *, upper: bool) -> str:
+    """Write the end of an interval with the digits that a standard error leaves, rounded outward.
 
-    >>> end_text(2.5), end_text(float("inf"))
-    ('2.5', 'open')
+    An interval that was narrowed for the eye would hold less often than it says.
+
+    >>> end_text(27_330.3, 67_000.0, upper=True), end_text(27_330.3, 67_000.0, upper=False)
+    ('28,000', '27,000')
+    >>> end_text(float("inf"), 1.0, upper=True), end_text(2.5, 0.0, upper=True)
+    ('open', '2.5')
     """
-    return "open" if math.isinf(value) else number_text(value)
+    if math.isinf(value):
+        return "open"
+    if math.isnan(value) or not error or not math.isfinite(error):
+        return number_text(value)
+    place = 10.0 ** _digits_left(error)
+    # An end that lies on a digit but for a rounding error is that digit.
+    steps = math.ceil(value * place - 1e-6) if upper else math.floor(value * place + 1e-6)
+    return rounded_text(steps / place, error)
+
+
+def end_texts(ends: Mapping[str, float], error: float) -> list[str]:
+    """Write the ends of intervals, by the names of their columns.
+
+    >>> end_texts({"lower": 1.234, "upper": 5.671, "population_upper": 6.0}, 1.1)
+    ['1.2', '5.7', '6.0']
+    """
+    return [end_text(value, error, upper=_is_upper(name)) for name, value in ends.items()]
+
+
+def _is_upper(column: str) -> bool:
+    """Whether a column holds upper ends of intervals."""
+    return column.endswith(("upper", "high"))
+
+
+def row_texts(header: Sequence[str], row: Sequence[Any]) -> list[Any]:
+    """Write the real numbers of a row with the digits that its standard error leaves; leave labels
+    and whole numbers as they are.
+
+    >>> row_texts(
+    ...     ["sex", "count", "mean", "standard_error", "upper"], ["f", 9, 55.1234, 0.31, 55.9]
+    ... )
+    ['f', 9, '55.12', '0.31', '55.90']
+    """
+    named = dict(zip(header, row, strict=True))
+    error = named.get("standard_error", 0.0)
+    texts: list[Any] = []
+    for name, cell in named.items():
+        if not isinstance(cell, float):
+            texts.append(cell)
+        elif name.endswith(("lower", "upper", "low", "high")):
+            texts.append(end_text(cell, error, upper=_is_upper(name)))
+        else:
+            texts.append(rounded_text(cell, error))
+    return texts
 
 
 def scale_text(scale: float) -> str:

@@ -8,7 +8,7 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.output.sections import LISTED_ROWS, Details, Section
 from semidp.output.texts import (
     FAINT_MARK,
-    end_text,
+    end_texts,
     estimate_text,
     more,
     scale_text,
@@ -122,7 +122,7 @@ def _section(result: "PublishedAnswers", number: int, by: Margin) -> Section:
             shown, _, standard_error = estimate_text(value, error).partition(" ± ")
         who = estimate_text(answered, answered_error)
         # The ends of an interval deserve the digits of the estimate.
-        ends_shown = [_end(limit, error) for limit in limits]
+        ends_shown = end_texts(dict(zip(ends, limits, strict=True)), error)
         rows.append((label, f"{count:,}", who, f"{mark}{shown}", standard_error, *ends_shown))
     listed = rows[:LISTED_ROWS]
     # What is said of the first set holds for all.
@@ -146,15 +146,6 @@ def _section(result: "PublishedAnswers", number: int, by: Margin) -> Section:
         rows=listed,
         empty=empty,
     )
-
-
-def _end(limit: float, error: float) -> str:
-    """Write the end of an interval with the digits that the standard error of the estimate
-    leaves.
-    """
-    if not math.isfinite(limit) or not math.isfinite(error) or not error:
-        return end_text(limit)
-    return estimate_text(limit, error).partition(" ± ")[0]
 
 
 def _paragraphs(result: "PublishedAnswers") -> list[str]:

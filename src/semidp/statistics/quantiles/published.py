@@ -106,6 +106,10 @@ class PublishedQuantiles(PublishedBySets):
         yield from super().trusted(request)
         yield Trust("which ranks the choices of quantiles aimed at", ("plan.quantile.level",))
 
+    def cautions(self) -> list[str]:
+        """Say that noise dominates many of its groups."""
+        return words.cautions(self)
+
     def rows(self, number: int) -> Iterator[tuple[tuple[str, ...], int, list[float]]]:
         """Yield each group of a set with its exact count and its numbers: a quantile, its interval,
         the next.

@@ -1,15 +1,17 @@
 """What a release says of quantiles by groups."""
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from semidp.core.spaces.dataspace import Margin
 from semidp.output.sections import LISTED_ROWS, Details, Section
-from semidp.output.texts import more, number_text, scale_text
+from semidp.output.texts import FAINT_MARK, more, number_text, scale_text
 from semidp.statistics.outcomes.words import (
     clipped_text,
     column_heading,
     estimate_lines,
+    faint_cautions,
     first_few,
     interval_paragraphs,
     quantiles_text,
@@ -47,12 +49,53 @@ def summary_lines(quantiles: "PublishedQuantiles") -> list[tuple[str, str]]:
     how = (
         quantiles.noise.mechanism
         if quantiles.noise.absent
-        else f"selection by {quantiles.noise.mechanism}"
+        else f"selection by the {_mechanism(quantiles)} mechanism"
     )
     if quantiles.rank_error is not None:
         how += f", {ranks_text(quantiles.rank_error)}"
     first = [("mechanism", how), ("columns", ", ".join(quantiles.headings))]
-    return first + estimate_lines(quantile_lines(quantiles))
+    faint = [("", text) for text in _faint_text(quantiles)]
+    return first + estimate_lines(quantile_lines(quantiles)) + faint
+
+
+def _is_faint(quantiles: "PublishedQuantiles", count: int) -> bool:
+    """Whether noise dominates the quantiles of a group: 95% of choices lie within no less than half
+    of its records.
+    """
+    return quantiles.rank_error is not None and 0 < count <= 4 * quantiles.rank_error
+
+
+def faint_groups(quantiles: "PublishedQuantiles") -> tuple[int, int]:
+    """Return in how many groups noise dominates, and how many groups have records."""
+    faint, groups = 0, 0
+    for number in range(len(quantiles.groups)):
+        for _, count, _ in quantiles.rows(number):
+            faint += _is_faint(quantiles, count)
+            groups += count > 0
+    return faint, groups
+
+
+def _faint_text(quantiles: "PublishedQuantiles") -> list[str]:
+    """Say in how many groups noise dominates, and what the mark means; nothing where there is
+    none.
+    """
+    faint, groups = faint_groups(quantiles)
+    if not faint:
+        return []
+    return [
+        f"{FAINT_MARK} noise dominates {faint:,} of {groups:,} groups: they have so few records"
+        " that a choice may be off by a quarter of them to each side"
+    ]
+
+
+def cautions(quantiles: "PublishedQuantiles") -> list[str]:
+    """Warn of quantiles that noise dominates in more than a quarter of the groups."""
+    return faint_cautions(title(quantiles), *faint_groups(quantiles))
+
+
+def _mechanism(quantiles: "PublishedQuantiles") -> str:
+    """Name the mechanism without the measure of its budget: GDP means another thing to most."""
+    return quantiles.noise.mechanism.partition(" (")[0]
 
 
 def quantile_lines(quantiles: "PublishedQuantiles") -> list[str]:
@@ -60,9 +103,22 @@ def quantile_lines(quantiles: "PublishedQuantiles") -> list[str]:
     lines = []
     for number in range(len(quantiles.groups)):
         for levels, count, numbers in quantiles.rows(number):
-            name, values = " · ".join(levels), ", ".join(map(number_text, numbers))
-            lines.append(f"{name}: {values} ({count:,} records)")
+            values = ", ".join(_texts(quantiles, count, numbers))
+            records = "1 record" if count == 1 else f"{count:,} records"
+            lines.append(f"{' · '.join(levels)}: {values} ({records})")
     return first_few(lines)
+
+
+def _texts(quantiles: "PublishedQuantiles", count: int, numbers: Sequence[float]) -> list[str]:
+    """The quantiles of a group, marked where noise dominates."""
+    texts = list(map(number_text, numbers))
+    if not _is_faint(quantiles, count):
+        return texts
+    # The ends of its interval, if it has one, follow each quantile.
+    step = len(numbers) // len(quantiles.request.probabilities)
+    for place in range(0, len(texts), step):
+        texts[place] = f"{FAINT_MARK}{texts[place]}"
+    return texts
 
 
 def sections(quantiles: "PublishedQuantiles") -> list[Section]:
@@ -73,7 +129,8 @@ def sections(quantiles: "PublishedQuantiles") -> list[Section]:
 def _set_section(quantiles: "PublishedQuantiles", number: int, by: Margin) -> Section:
     rows = []
     for levels, count, numbers in islice(quantiles.rows(number), LISTED_ROWS):
-        rows.append((" · ".join(levels), f"{count:,}", *map(number_text, numbers)))
+        texts = _texts(quantiles, count, numbers)
+        rows.append((" · ".join(levels), f"{count:,}", *texts))
     heading, paragraphs = f"Published {title(quantiles)}", quantile_paragraphs(quantiles)
     if number > 0:
         # What is said of the first set holds for all.
@@ -91,11 +148,12 @@ def quantile_paragraphs(quantiles: "PublishedQuantiles") -> list[str]:
     noise, request = quantiles.noise, quantiles.request
     if noise.absent:
         return ["There is no record, so there is nothing to choose and no noise."]
+    mechanism = _mechanism(quantiles)
     clipped, scale = clipped_text(request.outcome), scale_text(noise.scale)
     paragraphs = [
         f"{clipped}. In each group a value was chosen at random, the likelier the fewer records"
         " would have to be replaced to make it the quantile, and the quantile itself the likelier"
-        f" the more would have to be replaced to make it another ({noise.mechanism} mechanism: a"
+        f" the more would have to be replaced to make it another ({mechanism} mechanism: a"
         f" factor e for every {scale} records). With 95% probability at most"
         f" {quantiles.rank_error:,} records lie between a chosen value and the true quantile of its"
         " group, whatever the data."
@@ -108,6 +166,7 @@ def quantile_paragraphs(quantiles: "PublishedQuantiles") -> list[str]:
             " that they rarely pass the quantile; an end at a declared bound says that the group is"
             " too small for that."
         )
+    paragraphs += [f"{text}." for text in _faint_text(quantiles)]
     return paragraphs
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from semidp.output.sections import Details, Section
-from semidp.output.texts import end_text, number_text, scale_text
+from semidp.output.texts import end_texts, estimate_text, rounded_text, scale_text
 from semidp.statistics.outcomes.published import columns_of
 from semidp.statistics.outcomes.words import (
     NOTHING_MEASURED,
@@ -38,7 +38,7 @@ def summary_lines(regression: "PublishedRegression") -> list[tuple[str, str]]:
     """Return the mechanism and the coefficients, for a terminal."""
     lines = []
     for term, value, error in regression.rows():
-        lines.append(f"{term}: {number_text(value)} ± {number_text(error)}")
+        lines.append(f"{term}: {estimate_text(value, error)}")
     mechanism = f"{regression.noise.mechanism}, for the {title(regression)}"
     return [("mechanism", mechanism), *estimate_lines(lines)]
 
@@ -49,8 +49,8 @@ def section(regression: "PublishedRegression") -> Section:
     rows = []
     for coefficient, *limits in zip(regression.rows(), *ends.values(), strict=True):
         term, value, error = coefficient
-        numbers = [number_text(value), number_text(error)]
-        numbers += map(end_text, limits)
+        numbers = [rounded_text(value, error), rounded_text(error, error)]
+        numbers += end_texts(dict(zip(ends, limits, strict=True)), error)
         rows.append((term, *numbers))
     columns = ["term", "coefficient", "standard error"]
     columns += map(column_heading, ends)

@@ -10,10 +10,10 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.output.sections import LISTED_ROWS, Details, Section
 from semidp.output.texts import (
     FAINT_MARK,
-    end_text,
+    end_texts,
     estimate_text,
     more,
-    number_text,
+    rounded_text,
     scale_text,
 )
 from semidp.statistics.outcomes.comparison import Comparison
@@ -126,7 +126,7 @@ def _estimates_section(group: "PublishedGroups", number: int, by: Margin) -> Sec
         mark = _mark(group, value, error)
         estimate, _, standard_error = estimate_text(value, error).partition(" ± ")
         numbers = [f"{mark}{estimate}", standard_error]
-        numbers += map(end_text, limits)
+        numbers += end_texts(dict(zip(ends, limits, strict=True)), error)
         rows.append((label, f"{count:,}", *numbers))
     shown = rows[:LISTED_ROWS]
     # What is said of the first set holds for all.
@@ -162,7 +162,10 @@ def _differences_section(what: str, intervals: Sequence[Intervals]) -> Section:
     rows = []
     for levels, value, *limits in islice(pairs, LISTED_ROWS):
         one, other = " · ".join(levels[:half]), " · ".join(levels[half:])
-        rows.append((one, other, number_text(value), *map(end_text, limits)))
+        # A difference has no standard error of its own: its first interval is about four wide.
+        error = (limits[1] - limits[0]) / 4
+        texts = end_texts(dict(zip(ends, limits, strict=True)), error)
+        rows.append((one, other, rounded_text(value, error), *texts))
     paragraphs = ["The first group less the second."]
     paragraphs += interval_paragraphs(intervals)
     paragraphs += more("pairs are shown", len(rows), len(first.names))
