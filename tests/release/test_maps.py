@@ -1,6 +1,7 @@
 """Results by place: outlines matched to labels, maps on the report, bars without outlines."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
-from semidp.output.place_maps import MAP, PlaceMap
-from semidp.output.plots.figures import heatmap
+from semidp.output.place_maps import MAP, Outline, PlaceMap
+from semidp.output.plots.figures import estimates_plot, heatmap
+from semidp.output.plots.maps import PlaceValues, place_map
 from semidp.publishing.release import Release
 from semidp.report.place_sections import place_sections, unmatched
 
@@ -127,7 +129,7 @@ def test_the_commands_take_a_map(
         == 0
     )
     assert "The map has no place for west of table." in capsys.readouterr().err
-    assert "as a map</h2>" in (tmp_path / "mapped" / "report.html").read_text()
+    assert "<h2>Map of the " in (tmp_path / "mapped" / "report.html").read_text()
     assert command([*words, "--out", str(tmp_path / "plain"), "--quiet"]) == 0
     page = tmp_path / "page.html"
     assert (
@@ -144,7 +146,7 @@ def test_the_commands_take_a_map(
         )
         == 0
     )
-    assert "as a map</h2>" in page.read_text()
+    assert "<h2>Map of the " in page.read_text()
     assert not (tmp_path / "plain" / MAP).exists()
     capsys.readouterr()
     for wrong, reason in (
@@ -183,3 +185,30 @@ def test_the_axes_of_a_heatmap_are_named() -> None:
     figure = heatmap(schema, np.arange(schema.size).reshape(schema.shape))
     assert figure is not None
     assert (figure.axes[0].get_ylabel(), figure.axes[0].get_xlabel()) == ("a · b", "c · d")
+
+
+def test_shades_are_those_of_the_places_on_the_map_and_the_same_on_every_panel() -> None:
+    """A group off the map, or one of mere noise, does not leave all others the same shade."""
+    square = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 0.0))
+    outlines = [Outline({"name": name}, (square,)) for name in ("a", "b", "c")]
+    values = {"a": 10.0, "b": 20.0, "c": 900.0, "elsewhere": 5000.0}
+    errors = {"a": 1.0, "b": 2.0, "c": 800.0, "elsewhere": 9000.0}
+    first = PlaceValues("one", values, errors, frozenset("c"))
+    second = PlaceValues("two", {"a": 30.0, "b": -4.0}, {"a": 1.0, "b": 1.0}, frozenset())
+    figure = place_map(PlaceMap(tuple(outlines)), [first, second], "count")
+    bars = [axes for axes in figure.axes if axes.get_ylabel()]
+    assert [axes.get_ylabel() for axes in bars] == ["count", "standard error"] * 2
+    assert [axes.get_ylim() for axes in bars] == [(-4.0, 30.0), (0.0, 2.0)] * 2
+
+
+def test_ticks_keep_thousands_apart_and_do_not_touch() -> None:
+    figure = estimates_plot(["a", "b"], [-50_000.0, 36_000.0], [140_000.0, 3_000.0], "mean")
+    axes = figure.axes[0]
+    figure.canvas.draw()
+    labels = [label for label in axes.get_xticklabels() if label.get_text()]
+    texts = [label.get_text() for label in labels]
+    assert "150,000" in texts
+    boxes = [label.get_window_extent() for label in labels]
+    assert len(boxes) > 2
+    for left, right in pairwise(boxes):
+        assert left.x1 < right.x0, texts

@@ -12,6 +12,7 @@ from semidp.output.place_maps import PlaceMap
 from semidp.output.plots.maps import PlaceValues, place_map, sorted_bars
 from semidp.output.sections import Section
 from semidp.publishing.release import Release
+from semidp.statistics.protocol.results import Published
 
 _MOST_PANELS = 4
 _SHOWN_UNMATCHED = 12
@@ -25,11 +26,19 @@ def place_sections(release: Release) -> Iterator[Section]:
     for result in release.results:
         for name, published in result.named().items():
             columns = published.columns()
-            section = None if places is None else _map_section(name, columns, places)
+            title = _title(result, name, columns)
+            section = None if places is None else _map_section(title, columns, places)
             if section is None:
-                section = _bars_section(name, columns)
+                section = _bars_section(title, columns)
             if section is not None:
                 yield section
+
+
+def _title(result: Published, name: str, columns: Columns) -> str:
+    """Name what is drawn: a table by its features, a statistic as its section does."""
+    if _value_column(columns) == "estimate":
+        return f"counts by {' and '.join(columns.labels)}"
+    return result.title() if len(result.named()) == 1 else name
 
 
 def unmatched(release: Release) -> list[str]:
@@ -60,7 +69,7 @@ def unmatched(release: Release) -> list[str]:
     return said if mapped else ["The map names no place of this release: say which property does."]
 
 
-def _map_section(name: str, columns: Columns, places: PlaceMap) -> Section | None:
+def _map_section(title: str, columns: Columns, places: PlaceMap) -> Section | None:
     heading = _place_column(columns, places)
     if heading is None:
         return None
@@ -75,17 +84,18 @@ def _map_section(name: str, columns: Columns, places: PlaceMap) -> Section | Non
     )
     what = "published estimate" if value == "estimate" else value
     return Section(
-        heading=f"{name} by {heading}, as a map",
+        heading=f"Map of the {title}",
         figure=place_map(places, shown, what),
-        figure_label=f"Maps of {name}: estimates and their standard errors",
+        figure_label=f"Maps of the {title}: estimates and their standard errors",
         caption=(
             f"On the left the {what}, on the right its standard error from the noise. Hatched"
-            f" places are dominated by noise: do not read them by themselves.{more}{lacking}"
+            f" places are dominated by noise: do not read them by themselves. All maps of a column"
+            f" have the same shades.{more}{lacking}"
         ),
     )
 
 
-def _bars_section(name: str, columns: Columns) -> Section | None:
+def _bars_section(title: str, columns: Columns) -> Section | None:
     """Return bars of what has one feature, the largest first."""
     if (
         len(columns.labels) != 1
@@ -99,7 +109,7 @@ def _bars_section(name: str, columns: Columns) -> Section | None:
         return None
     (panel,) = _panels(columns, heading, "estimate")
     return Section(
-        heading=f"{name}, the largest first",
+        heading=f"{title[:1].upper()}{title[1:]}, the largest first",
         figure=sorted_bars(panel, "published estimate"),
         caption=(
             "Estimates with two standard errors of the noise to each side; hatched where noise"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.function import Tradeoff
-from semidp.output.plots.style import BLUE, CYCLE, GREY, ORANGE, Figure, drawing
+from semidp.output.plots.style import BLUE, CYCLE, GREY, ORANGE, Figure, drawing, grouped_ticks
 
 _STYLES = ("-", "--", "-.", ":")
 _NAME_UP_TO = 30  # rows or columns whose names are written
@@ -70,6 +70,7 @@ def loss_plot(losses: Mapping[str, float]) -> Figure:
         axes.grid(visible=False)
         axes.set_xlim(0, max(values, default=1) * 1.18 or 1)
         axes.set_xlabel("expected distance from the truth")
+        grouped_ticks(axes.xaxis)
     return figure
 
 
@@ -123,7 +124,8 @@ def heatmap(schema: Schema, counts: NDArray[Any], axes: Any = None) -> Figure | 
         below, beside = _sides(schema)
         axes.set(xlabel=below, ylabel=beside)
         axes.grid(visible=False)
-        figure.colorbar(image, ax=axes, label="published count")
+        bar = figure.colorbar(image, ax=axes, label="published count")
+        grouped_ticks(bar.ax.yaxis)
     return figure
 
 
@@ -182,6 +184,7 @@ def estimates_plot(
             if low - margin <= bound <= high + margin:
                 axes.axvline(bound, color=GREY, linestyle=":", linewidth=1.2)
         axes.set_xlim(low - margin, high + margin)
+        grouped_ticks(axes.xaxis)
         axes.set(
             xlabel=axis,
             yticks=list(places),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from semidp.output.place_maps import PlaceMap
-from semidp.output.plots.style import BLUE, GREY, Figure, drawing
+from semidp.output.plots.style import BLUE, GREY, Figure, drawing, grouped_ticks
 
 _MOST_BARS = 60
 _NO_VALUE = "#EDEDED"
@@ -41,11 +41,42 @@ def place_map(places: PlaceMap, panels: Sequence[PlaceValues], what: str) -> Fig
     4
     """
     with drawing(7.2, 3.1 * len(panels) + 0.2, columns=2, rows=len(panels)) as (figure, axes):
+        values = _span(places, panels, [panel.values for panel in panels])
+        errors = _span(places, panels, [panel.errors for panel in panels])
         for row, panel in zip(np.atleast_2d(axes), panels, strict=True):
-            _draw(figure, row[0], places, panel, panel.values, what, "Blues")
-            _draw(figure, row[1], places, panel, panel.errors, "standard error", "Oranges")
+            _draw(figure, row[0], places, panel, panel.values, Shades(what, "Blues", *values))
+            shades = Shades("standard error", "Oranges", *errors)
+            _draw(figure, row[1], places, panel, panel.errors, shades)
             row[0].set_title(panel.title, fontsize=10)
     return figure
+
+
+@dataclass(frozen=True)
+class Shades:
+    """What the shades of one map mean: of what, which colours, from which number to which."""
+
+    what: str
+    colors: str
+    low: float
+    high: float
+
+
+def _span(
+    places: PlaceMap, panels: Sequence[PlaceValues], numbers: Sequence[Mapping[str, float]]
+) -> tuple[float, float]:
+    """Return the least and the largest number that the shades of every panel tell apart.
+
+    Only places that are drawn count, and those without a hatch where there are such: one place of
+    mere noise would leave all others the same shade.
+    """
+    clear, drawn = [0.0], [0.0]
+    for panel, by_label in zip(panels, numbers, strict=True):
+        for label in places.named(list(by_label))[0]:
+            if np.isfinite(by_label[label]):
+                drawn.append(by_label[label])
+                clear += [] if label in panel.faint else [by_label[label]]
+    spanned = clear if len(clear) > 1 else drawn
+    return min(spanned), max(spanned) or 1.0
 
 
 def _draw(
@@ -54,8 +85,7 @@ def _draw(
     places: PlaceMap,
     panel: PlaceValues,
     numbers: Mapping[str, float],
-    what: str,
-    shades: str,
+    shades: Shades,
 ) -> None:
     from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
@@ -64,9 +94,9 @@ def _draw(
     from matplotlib.path import Path as Outlined
 
     numbered, _ = places.named(list(numbers))
-    finite = [number for number in numbers.values() if np.isfinite(number)]
-    scale = Normalize(min([0.0, *finite]), max(finite, default=1.0) or 1.0)
-    colors = colormaps[shades]
+    # What lies beyond has the last shade, and the bar an arrow.
+    scale = Normalize(shades.low, shades.high, clip=True)
+    colors = colormaps[shades.colors]
     label_of = {number: label for label, number in numbered.items()}
     for number, outline in enumerate(places.outlines):
         label = label_of.get(number)
@@ -83,7 +113,23 @@ def _draw(
     axes.autoscale_view()
     axes.set_aspect("equal")
     axes.set_axis_off()
-    figure.colorbar(ScalarMappable(scale, colors), ax=axes, label=what, shrink=0.8)
+    shown = [numbers[label] for label in numbered if np.isfinite(numbers[label])]
+    bar = figure.colorbar(
+        ScalarMappable(scale, colors),
+        ax=axes,
+        label=shades.what,
+        shrink=0.8,
+        extend=_beyond(shown, shades),
+    )
+    grouped_ticks(bar.ax.yaxis)
+
+
+def _beyond(numbers: Sequence[float], shades: Shades) -> str:
+    """Say to which sides numbers lie beyond the shades, as matplotlib calls it."""
+    below, above = min(numbers, default=0.0) < shades.low, max(numbers, default=0.0) > shades.high
+    if below and above:
+        return "both"
+    return "min" if below else "max" if above else "neither"
 
 
 def sorted_bars(panel: PlaceValues, what: str) -> Figure | None:
@@ -119,4 +165,5 @@ def sorted_bars(panel: PlaceValues, what: str) -> Figure | None:
             yticklabels=labels,
             ylim=(len(labels) - 0.5, -0.5),
         )
+        grouped_ticks(axes.xaxis)
     return figure

@@ -87,6 +87,16 @@ def plain_numbers(*axes: Any) -> None:
         axis.set_minor_formatter(NullFormatter())
 
 
+def grouped_ticks(axis: Any, most: int = 5) -> None:
+    """Label the ticks of an axis as texts write numbers, thousands apart, and so few that they do
+    not touch.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(most))
+    axis.set_major_formatter(lambda value, _: f"{value:,.10g}".replace("-", "\N{MINUS SIGN}"))
+
+
 def logarithmic_errors(axes: Any) -> None:
     """Put errors on a logarithmic scale, with plain numbers on both axes and ticks at 1, 2 and
     5.

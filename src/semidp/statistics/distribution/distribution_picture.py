@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.output.plots.style import BLUE, GREY, Figure, drawing
+from semidp.output.plots.style import BLUE, GREY, Figure, drawing, grouped_ticks
 
 Floats = NDArray[np.float64]
 
@@ -67,6 +67,8 @@ def distribution_plot(
             _draw(panel, labels[group], values, curves, group)
         for panel in every[len(occupied) :]:
             panel.set_axis_off()
+        for panel in every[: len(occupied)]:
+            grouped_ticks(panel.xaxis, 3)
         figure.supxlabel(column, fontsize=11)
         figure.supylabel("share up to the value", fontsize=11)
     return figure
