@@ -85,9 +85,8 @@ class PublishedQuantiles(PublishedBySets):
 
     def measurement(self, mechanism: Mechanism) -> Measurement:
         """Return the choices: they are published as they are, and no totals fix them."""
-        return Measurement(
-            self.noisy, self.noisy.astype(np.float64), mechanism.name, mechanism.claim, self.private
-        )
+        chosen = self.noisy.astype(np.float64)
+        return Measurement(self.noisy, chosen, mechanism.name, mechanism.claim, self.private)
 
     def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedQuantiles":
         """Compare quantiles and intervals; return them as they are computed again."""
@@ -123,11 +122,9 @@ class PublishedQuantiles(PublishedBySets):
         parts = []
         for k in range(len(self.request.probabilities)):
             parts.append(self.values[number][:, k])
-            parts += [
-                end
-                for part in self.intervals[number][k : k + 1]
-                for end in (part.lower, part.upper)
-            ]
+            # Without intervals the set has none for this quantile.
+            for interval in self.intervals[number][k : k + 1]:
+                parts += [interval.lower, interval.upper]
         return parts
 
     @property
@@ -144,25 +141,22 @@ class PublishedQuantiles(PublishedBySets):
         places = np.cumsum([0, *map(len, self.groups)])
         files = []
         for place, (start, end) in enumerate(pairwise(places)):
-            numbers = {
-                "count": self.counts[place],
-                **dict(zip(self.headings, self._numbers(place), strict=True)),
-            }
-            numbers |= {
-                f"steps_{name}": row[start:end]
-                for name, row in zip(self.headings, steps, strict=True)
-            }
+            quantiles = zip(self.headings, self._numbers(place), strict=True)
+            numbers = {"count": self.counts[place], **dict(quantiles)}
+            for name, row in zip(self.headings, steps, strict=True):
+                numbers[f"steps_{name}"] = row[start:end]
             files.append(Columns.of_rows(self.columns[place], self.groups[place], numbers))
         return dict(zip(self.request.files, files, strict=True))
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the numbers in the CSV files, as plain values."""
+        about = None if self.request.level is None else str(self.intervals[0][0].about)
         return {
             **super().to_json(),
             "files": list(self.request.files),
             "unit": float(self.request.outcome.width),
             "rank_error": self.rank_error,
-            "about": None if self.request.level is None else str(self.intervals[0][0].about),
+            "about": about,
         }
 
     @classmethod
@@ -175,15 +169,17 @@ class PublishedQuantiles(PublishedBySets):
     ) -> "PublishedQuantiles":
         """Read what `to_json` and `files` wrote: the chosen steps, from which the rest follows."""
         chosen = len(request.probabilities) * (1 if request.level is None else 3)
-        steps = np.concatenate(
-            [whole_numbers(*rows_of(files[file], chosen)[2]) for file in request.files]
-        )
+        parts = []
+        for file in request.files:
+            _, _, chosen_steps = rows_of(files[file], chosen)
+            parts.append(whole_numbers(*chosen_steps))
+        steps = np.concatenate(parts)
         rank_error = entry["rank_error"]
-        if not (rank_error is None or isinstance(rank_error, int)) or steps.min(initial=0) < 0:
+        is_rank_error = rank_error is None or isinstance(rank_error, int)
+        if not is_rank_error or steps.min(initial=0) < 0:
             raise ValueError("quantiles are steps of the grid, with an error in ranks")
-        published = cls(
-            **_quantiles(request, scope, steps), rank_error=rank_error, **read_back(entry, scope)
-        )
+        follows = _quantiles(request, scope, steps)
+        published = cls(**follows, rank_error=rank_error, **read_back(entry, scope))
         return as_written(published, files)
 
 
@@ -195,15 +191,19 @@ def _quantiles(
     chosen = Measurement(noisy, noisy.astype(np.float64), "", "exact", False)
     quantiles = GroupQuantiles(NoNoise(space), chosen)
     assert isinstance(space, RankSpace)
+    groups, columns, values, intervals = [], [], [], []
+    for block in request.by:
+        groups.append(quantiles.groups(block))
+        columns.append(quantiles.columns(block))
+        values.append(quantiles.values(block))
+        intervals.append(() if request.level is None else quantiles.intervals(block))
     return {
         "request": request,
-        "groups": tuple(quantiles.groups(block) for block in request.by),
-        "columns": tuple(quantiles.columns(block) for block in request.by),
+        "groups": tuple(groups),
+        "columns": tuple(columns),
         "counts": tuple(counts.ravel() for counts in space.counts),
-        "values": tuple(quantiles.values(block) for block in request.by),
-        "intervals": tuple(
-            quantiles.intervals(block) if request.level is not None else () for block in request.by
-        ),
+        "values": tuple(values),
+        "intervals": tuple(intervals),
         "noisy": noisy,
     }
 
@@ -213,11 +213,12 @@ def published_quantiles(
 ) -> PublishedQuantiles:
     """Return quantiles in units of the outcome, with their intervals."""
     mechanism = found.mechanism
+    noise = Noise(mechanism.name, mechanism.scale, mechanism.claim, mechanism.expected_l2, None)
     return PublishedQuantiles(
         **_quantiles(request, scope, found.measurement.noisy),
         rank_error=most_rank_error(mechanism),
         name=request.name,
-        noise=Noise(mechanism.name, mechanism.scale, mechanism.claim, mechanism.expected_l2, None),
+        noise=noise,
         guarantee=mechanism.guarantee,
         advertised=None,
         private=found.private,

@@ -68,8 +68,9 @@ class LogisticFit(RegressionFit):
         from scipy.optimize import lsq_linear
 
         white = _whitening(self.moments.noise_covariance)
-        bounds = (0.0, self._counts)
-        nearest = lsq_linear(white @ self._rows.T, white @ self.moments.values, bounds, tol=1e-12)
+        design = white @ self._rows.T
+        target = white @ self.moments.values
+        nearest = lsq_linear(design, target, (0.0, self._counts), tol=1e-12)
         return np.asarray(np.clip(nearest.x, 0.0, self._counts))
 
     @cached_property
@@ -81,9 +82,8 @@ class LogisticFit(RegressionFit):
         beta = np.zeros(len(self.names))
         value = self._objective(beta, moments)
         for _ in range(_STEPS):
-            step = np.linalg.solve(
-                self._information(beta), moments - self._fitted(beta, penalised=True)
-            )
+            score = moments - self._fitted(beta, penalised=True)
+            step = np.linalg.solve(self._information(beta), score)
             # The step takes Z'WZ for the curvature and leaves out that of the penalty, so it may
             # overshoot.
             size = 1.0
@@ -103,9 +103,8 @@ class LogisticFit(RegressionFit):
         """
         information = self._information(self.coefficients)
         inverse = np.linalg.inv(information)
-        return np.asarray(
-            inverse @ (information * sampling + self.moments.noise_covariance) @ inverse
-        )
+        of_moments = information * sampling + self.moments.noise_covariance
+        return np.asarray(inverse @ of_moments @ inverse)
 
     def standard_errors(self, *, sampling: bool = True) -> Floats:
         """Return the standard error of each coefficient; see `covariance`."""
@@ -141,7 +140,8 @@ class LogisticFit(RegressionFit):
         spread = np.diag(inverse) if sampling else None
         intervals, half = self._intervals(inverse, level_of(level), spread, simultaneous)
         errors = self.standard_errors(sampling=sampling)
-        if len(self._counts) * len(self.names) ** 3 > _MOST_WORK or not half.any():
+        work = len(self._counts) * len(self.names) ** 3
+        if work > _MOST_WORK or not half.any():
             return intervals
         least, nearest = self.nearest(None, 0.0, self.coefficients, sampling)
         profile = _Profile(self, sampling, least, nearest)
@@ -165,28 +165,36 @@ class LogisticFit(RegressionFit):
         By the method of Levenberg and Marquardt: steps of Gauss and Newton, damped where they do
         not improve.
         """
-        free = np.array([k for k in range(len(start)) if k != position], dtype=np.intp)
+        not_held = [k for k in range(len(start)) if k != position]
+        free = np.array(not_held, dtype=np.intp)
         beta = np.array(start)
         if position is not None:
             beta[position] = value
         distances, slopes = self._distances(beta, sampling)
-        cost, damping = float(distances @ distances), 1e-4
+        cost = float(distances @ distances)
+        damping = 1e-4
         for _ in range(_STEPS):
             part = slopes[:, free]
-            curvature, descent = part.T @ part, part.T @ distances
+            curvature = part.T @ part
+            descent = part.T @ distances
             scale = np.diag(curvature) + 1e-12 * float(np.trace(curvature)) + 1e-300
-            step = np.linalg.solve(curvature + np.diag(damping * scale), descent)
+            damped = curvature + np.diag(damping * scale)
+            step = np.linalg.solve(damped, descent)
             tried = np.array(beta)
             # Where groups are separated the least Q may lie at infinity: stop well beyond what
             # counts as open.
             tried[free] = np.clip(beta[free] - step, -2 * _OPEN, 2 * _OPEN)
             new, new_slopes = self._distances(tried, sampling)
             gained = cost - float(new @ new)
-            if gained >= 0:
-                beta, distances, slopes, cost = tried, new, new_slopes, cost - gained
-            if damping > _STUCK or (gained >= 0 and gained <= 1e-9 * (1 + cost)):
+            improved = gained >= 0
+            if improved:
+                beta = tried
+                distances, slopes = new, new_slopes
+                cost = cost - gained
+            settled = improved and gained <= 1e-9 * (1 + cost)
+            if damping > _STUCK or settled:
                 break
-            damping = max(damping / 10, 1e-12) if gained >= 0 else damping * 10
+            damping = max(damping / 10, 1e-12) if improved else damping * 10
         return cost, beta
 
     def _distances(self, beta: Floats, sampling: bool) -> tuple[Floats, Floats]:
@@ -196,25 +204,43 @@ class LogisticFit(RegressionFit):
         The noise alone has a constant A. With sampling A is the inverse of the Cholesky factor of
         S(β), whose change adds ``-Φ(A dS A') r``, Φ the lower triangle with half of the diagonal.
         """
-        p, rows = self._probabilities(beta), self._rows
+        p = self._probabilities(beta)
+        rows = self._rows
         weights = self._counts * p * (1 - p)
         if not sampling:
-            basis = np.linalg.qr(np.sqrt(weights)[:, None] * rows)[0]
-            leverages = (basis**2).sum(axis=1)
-            bent = (1 - 2 * p)[:, None] * rows
-            change = leverages[:, None] * bent - (basis @ basis.T) ** 2 @ bent  # of the leverages
-            own_change = (weights + leverages * p * (1 - p))[:, None] * rows
-            slope = rows.T @ (own_change - (0.5 - p)[:, None] * change)
-            ones = self._counts * p - leverages * (0.5 - p)
-            white = self._noise_whitening
-            return white @ (self.moments.values - rows.T @ ones), -white @ slope
+            return self._noise_distances(p, weights)
         information = rows.T @ (weights[:, None] * rows)
         white = _whitening(self.moments.noise_covariance + information)
-        distances = white @ (self.moments.values - rows.T @ (self._counts * p))
+        mean = rows.T @ (self._counts * p)
+        distances = white @ (self.moments.values - mean)
         turned = rows @ white.T
-        below = np.cumsum(turned * distances, axis=1) - turned * distances / 2
-        bent = (weights * (1 - 2 * p))[:, None] * rows
-        return distances, -white @ information - (turned * below).T @ bent
+        along = turned * distances
+        below = np.cumsum(along, axis=1) - along / 2
+        weight_slopes = weights * (1 - 2 * p)
+        bent = weight_slopes[:, None] * rows
+        of_metric = (turned * below).T @ bent
+        return distances, -white @ information - of_metric
+
+    def _noise_distances(self, p: Floats, weights: Floats) -> tuple[Floats, Floats]:
+        """The distances and their derivatives for the noise alone, where m(β) has the leverages of
+        Jeffreys' prior in it.
+        """
+        rows = self._rows
+        basis = self._basis(weights)
+        leverages = (basis**2).sum(axis=1)
+        bent = (1 - 2 * p)[:, None] * rows
+        leverage_slopes = leverages[:, None] * bent - (basis @ basis.T) ** 2 @ bent
+        ones_weights = weights + leverages * p * (1 - p)
+        ones_slopes = ones_weights[:, None] * rows - (0.5 - p)[:, None] * leverage_slopes
+        slope = rows.T @ ones_slopes
+        ones = self._counts * p - leverages * (0.5 - p)
+        white = self._noise_whitening
+        distances = white @ (self.moments.values - rows.T @ ones)
+        return distances, -white @ slope
+
+    def _basis(self, weights: Floats) -> Floats:
+        """An orthonormal basis of the columns of ``W^½ Z``; its squared rows are the leverages."""
+        return np.linalg.qr(np.sqrt(weights)[:, None] * self._rows)[0]
 
     @cached_property
     def _noise_whitening(self) -> Floats:
@@ -245,18 +271,21 @@ class LogisticFit(RegressionFit):
         p = self._probabilities(beta)
         ones = self._counts * p
         if penalised:
-            basis = np.linalg.qr(np.sqrt(ones * (1 - p))[:, None] * self._rows)[0]
-            ones = ones - (basis**2).sum(axis=1) * (0.5 - p)
+            leverages = (self._basis(ones * (1 - p)) ** 2).sum(axis=1)
+            ones = ones - leverages * (0.5 - p)
         return np.asarray(self._rows.T @ ones)
 
     def _objective(self, beta: Floats, moments: Floats) -> float:
-        loss = float(self._counts @ np.logaddexp(0.0, self._rows @ beta))
+        losses = np.logaddexp(0.0, self._rows @ beta)
+        loss = float(self._counts @ losses)
         sign, log_det = np.linalg.slogdet(self._information(beta))
-        return float(moments @ beta) - loss + (log_det / 2 if sign > 0 else -math.inf)
+        penalty = log_det / 2 if sign > 0 else -math.inf
+        return float(moments @ beta) - loss + penalty
 
     def _information(self, beta: Floats) -> Floats:
         p = self._probabilities(beta)
-        return np.asarray(self._rows.T @ (self._rows * (self._counts * p * (1 - p))[:, None]))
+        weights = self._counts * p * (1 - p)
+        return np.asarray(self._rows.T @ (self._rows * weights[:, None]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,9 +315,11 @@ class _Profile:
         if distance - self.least > quantile:  # the penalty moved the fit out of the interval
             beta = np.clip(self.nearest, -_OPEN, _OPEN)
         step = min(error, 1.0)
-        return self._end(position, beta, quantile, -step), self._end(position, beta, quantile, step)
+        lower = self._end(position, beta, quantile, -step)
+        return lower, self._end(position, beta, quantile, step)
 
     def _end(self, position: int, beta: Floats, quantile: float, step: float) -> float:
+        reach = math.sqrt(quantile)
         inside, low = float(beta[position]), 0.0
         while True:
             outside = inside + step
@@ -296,10 +327,11 @@ class _Profile:
                 return math.copysign(math.inf, step)
             distance, beta = self.fit.nearest(position, outside, beta, self.sampling)
             high = math.sqrt(max(distance - self.least, 0.0))
-            if high > math.sqrt(quantile):
+            if high > reach:
                 break
-            inside, low, step = outside, high, 1.6 * step
-        return self._between(position, beta, math.sqrt(quantile), (inside, low), (outside, high))
+            inside, low = outside, high
+            step = 1.6 * step
+        return self._between(position, beta, reach, (inside, low), (outside, high))
 
     def _between(
         self,
@@ -316,7 +348,8 @@ class _Profile:
         for turn in range(_TRIES):
             # now and then by halves, lest one side stay
             share = (reach - low) / (high - low) if turn % 3 < 2 else 0.5
-            value = near + min(max(share, 0.02), 0.98) * (far - near)
+            kept_apart = min(max(share, 0.02), 0.98)
+            value = near + kept_apart * (far - near)
             distance, beta = self.fit.nearest(position, value, beta, self.sampling)
             reached = math.sqrt(max(distance - self.least, 0.0))
             if abs(reached - reach) <= _CLOSE * reach:
@@ -334,9 +367,11 @@ def _whitening(covariance: Floats) -> Floats:
     """
     size = float(np.trace(covariance)) / len(covariance)
     # Without noise X'y is what some data gave, so any metric leaves it where it is.
+    identity = np.eye(len(covariance))
     if size == 0:
-        return np.eye(len(covariance))
-    return np.linalg.inv(np.linalg.cholesky(covariance + 1e-10 * size * np.eye(len(covariance))))
+        return identity
+    factor = np.linalg.cholesky(covariance + 1e-10 * size * identity)
+    return np.linalg.inv(factor)
 
 
 def joint_counts(design: Design, dataspace: Dataspace) -> Floats:

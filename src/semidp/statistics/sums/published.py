@@ -1,7 +1,7 @@
 """What a release publishes of sums, means and proportions by groups, with their intervals."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -98,7 +98,8 @@ class PublishedGroups(PublishedStatistic):
         """Return a CSV file for each set: levels, exact count, estimate, standard error, intervals,
         noisy steps.
         """
-        places = np.cumsum([0, *(len(part.groups) for part in self.estimates)])
+        sizes = [len(part.groups) for part in self.estimates]
+        places = np.cumsum([0, *sizes])
         # Releases of earlier versions have no intervals: `repeat` stands in for them, and never
         # ends.
         sets = zip(
@@ -129,12 +130,14 @@ class PublishedGroups(PublishedStatistic):
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the estimates, which are in the CSV files, as plain values."""
+        comparisons = [asdict(comparison) for comparison in self.comparisons]
+        intervals = {"intervals": stated(self.intervals[0])} if self.intervals else {}
         return {
             **super().to_json(),
             "files": list(self.request.files),
             "unit": float(self.outcome.width),
-            "comparisons": [asdict(comparison) for comparison in self.comparisons],
-            **({"intervals": stated(self.intervals[0])} if self.intervals else {}),
+            "comparisons": comparisons,
+            **intervals,
         }
 
     @classmethod
@@ -146,25 +149,29 @@ class PublishedGroups(PublishedStatistic):
         files: Mapping[str, bytes],
     ) -> "PublishedGroups":
         """Read what `to_json` and `files` wrote."""
-        told, level = entry.get("intervals", ()), request.confidence.level
-        estimates, columns, noisy, intervals, differences = [], [], [], [], []
+        told = entry.get("intervals", ())
+        level = request.confidence.level
+        ends = 2 * len(told)
+        estimates, columns, noisy, intervals = [], [], [], []
         for file in request.files[: len(request.by)]:
-            header, groups, (counts, *texts, steps) = rows_of(files[file], 4 + 2 * len(told))
+            # count, estimate, standard error and noisy steps, with the ends of intervals between
+            numeric = 4 + ends
+            header, groups, (counts, *texts, steps) = rows_of(files[file], numeric)
             numbers = real_numbers(texts)
             part = Estimates(groups, whole_numbers(counts), numbers[:, 0], numbers[:, 1])
             estimates.append(_with_rounding(part, request))
-            columns.append(tuple(header[: len(header) - 4 - 2 * len(told)]))
+            columns.append(tuple(header[: len(header) - numeric]))
             noisy.append(whole_numbers(steps))
             intervals.append(read_intervals(told, groups, part.values, numbers[:, 2:], level))
         # The files of differences come after those of all sets, as `GroupRequest.files` names them.
+        differences = []
         for file in request.files[len(request.by) :]:
-            _, names, texts = rows_of(files[file], 1 + 2 * len(told))
+            _, names, texts = rows_of(files[file], 1 + ends)
             numbers = real_numbers(texts)
             read = read_intervals(told, names, numbers[:, 0], numbers[:, 1:], level)
             # No law is inverted for a difference: for a population its level is kept about.
-            differences.append(
-                tuple(replace(part, exact=part.about is About.noise) for part in read)
-            )
+            kept = [replace(part, exact=part.about is About.noise) for part in read]
+            differences.append(tuple(kept))
         published = cls(
             request=request,
             estimates=tuple(estimates),
@@ -181,52 +188,63 @@ class PublishedGroups(PublishedStatistic):
 def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGroups:
     """Return sums, or means and proportions over exact counts, with intervals."""
     total = request.statistic == "sum"
-    statistic, confidence = found.sums if total else found.means, request.confidence
+    statistic = found.sums if total else found.means
     every = found.sum_intervals if total else found.mean_intervals
+    estimates, comparisons, intervals, differences = [], [], [], []
+    for number, block in enumerate(request.by):
+        estimates.append(_with_rounding(statistic(block), request))
+        comparisons.append(_comparison(found, number))
+        intervals.append(_both(every, block, request))
+        if request.confidence.differences:
+            differences.append(_both(found.difference_intervals, block, request))
     return PublishedGroups(
         request=request,
-        estimates=tuple(_with_rounding(statistic(block), request) for block in request.by),
-        comparisons=tuple(_comparison(found, number) for number in range(len(request.by))),
+        estimates=tuple(estimates),
+        comparisons=tuple(comparisons),
         columns=tuple(map(found.columns, request.by)),
         noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
-        intervals=_alike(tuple(_both(every, found, block, request) for block in request.by)),
-        differences=(
-            tuple(_both(found.difference_intervals, found, block, request) for block in request.by)
-            if confidence.differences
-            else ()
-        ),
+        intervals=_alike(intervals),
+        differences=tuple(differences),
         **measured_by(request.name, found.mechanism, found.private),
     )
 
 
 def _both(
-    intervals: Any, found: GroupSums, block: Margin, request: "GroupRequest"
+    intervals: Callable[..., Intervals], block: Margin, request: "GroupRequest"
 ) -> tuple[Intervals, ...]:
     """Return the intervals of the noise alone, and those for the population where asked for."""
     confidence = request.confidence
-    kinds = (False, True) if confidence.sampling else (False,)
-    return tuple(
-        intervals(
-            block, level=confidence.level, sampling=sampling, simultaneous=confidence.simultaneous
-        )
-        for sampling in kinds
+    simultaneous = confidence.simultaneous
+    of_noise = intervals(block, level=confidence.level, sampling=False, simultaneous=simultaneous)
+    if not confidence.sampling:
+        return (of_noise,)
+    of_population = intervals(
+        block, level=confidence.level, sampling=True, simultaneous=simultaneous
     )
+    return of_noise, of_population
 
 
-def _alike(sets: tuple[tuple[Intervals, ...], ...]) -> tuple[tuple[Intervals, ...], ...]:
+def _alike(sets: list[tuple[Intervals, ...]]) -> tuple[tuple[Intervals, ...], ...]:
     """Let a request say one thing of all its sets: a level is exact where it is exact in each."""
     exact = [all(part.exact for part in parts) for parts in zip(*sets, strict=True)]
-    return tuple(
-        tuple(replace(part, exact=each) for part, each in zip(parts, exact, strict=True))
-        for parts in sets
-    )
+    alike = []
+    for parts in sets:
+        stated_alike = map(_with_exactness, parts, exact)
+        alike.append(tuple(stated_alike))
+    return tuple(alike)
+
+
+def _with_exactness(intervals: Intervals, exact: bool) -> Intervals:
+    """Intervals that say whether their level is kept exactly."""
+    return replace(intervals, exact=exact)
 
 
 def _with_rounding(estimates: Estimates, request: "GroupRequest") -> Estimates:
     """Say by how much the grid can have moved each estimate: zeros and ones lie on it."""
     half = 0.0 if request.statistic == "proportion" else float(request.outcome.width) / 2
-    each = estimates.counts if request.statistic == "sum" else np.ones(len(estimates.groups))
-    return replace(estimates, rounding=np.asarray(half * each, dtype=np.float64))
+    records = estimates.counts if request.statistic == "sum" else np.ones(len(estimates.groups))
+    rounding = np.asarray(half * records, dtype=np.float64)
+    return replace(estimates, rounding=rounding)
 
 
 def _comparison(found: GroupSums, number: int) -> Comparison:
@@ -247,16 +265,13 @@ def _read_comparison(entry: Mapping[str, Any]) -> Comparison:
     """
     from scipy.special import chdtrc
 
-    statistic, degrees, pooled = entry["statistic"], entry["degrees"], entry["pooled"]
+    statistic = entry["statistic"]
+    degrees = entry["degrees"]
+    pooled = entry["pooled"]
     if "about" in entry:
-        return Comparison(
-            statistic,
-            degrees,
-            pooled,
-            entry["p_value"],
-            About(entry["about"]),
-            str(entry["reference"]),
-        )
+        about = About(entry["about"])
+        reference = str(entry["reference"])
+        return Comparison(statistic, degrees, pooled, entry["p_value"], about, reference)
     about = About.noise if entry.get("sampling_sd") is None else About.sampling
     p_value = entry.get("widened")
     if p_value is None:
