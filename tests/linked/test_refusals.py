@@ -44,7 +44,7 @@ ASKED = {
     "at least one table of members": GOOD.replace("--table units:zone,size", ""),
     "worst-case or exchange": f"{GOOD} --adjacency 3",
     "linked records have the adjacency": f"{GOOD} --adjacency definition",
-    "part by part": f"{GOOD} --partition state",
+    "no depth of a nested feature": f"{GOOD} --partition zone --out parts",
     "only tables are built": f"{GOOD} --group zone --mean age --bounds age=0,99",
     "read as they are written": f"{GOOD} --read-as age=1.234,5",
     "structural zeros": f"{GOOD.replace(LEVELS, '')} --schema schema.toml",

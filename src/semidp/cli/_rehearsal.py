@@ -13,9 +13,10 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import with_exact_claim
 from semidp.output.cells import Form
+from semidp.publishing.linked_survey import linked_needs
 from semidp.publishing.needs import ResourceEstimate, needs_of, part_needs, size_text
 from semidp.publishing.parts.by_partition import PreparedByParts, prepare_parts
-from semidp.publishing.pipeline import Prepared, RunOptions, calibrate, prepare
+from semidp.publishing.pipeline import Prepared, RunOptions, calibrate, prepare, records_of
 from semidp.publishing.plan import Plan
 from semidp.publishing.survey import announced
 from semidp.report.outlook import Outlook, comparison, forecast, stated_text
@@ -27,23 +28,28 @@ from semidp.report.sentences import (
     together_text,
     weakness,
 )
-from semidp.sources.opening import Source
 from semidp.statistics.registry import better, result_readers
 
 
 def rehearse(
-    plan: Plan, source: Source, options: RunOptions, partition: str | None, printing: o.Printing
+    plan: Plan, source: Any, options: RunOptions, partition: str | None, printing: o.Printing
 ) -> None:
     """Prepare a release, in one piece or part by part, and print what it would publish and take."""
     if partition is None:
         prepared = prepare(plan, source, memory=options.memory)
-        takes = needs_of(prepared.plan, prepared.scope.dataspace.schema)
+        if plan.units is None:
+            takes = needs_of(prepared.plan, prepared.scope.dataspace.schema)
+        else:
+            takes = linked_needs(prepared.plan, prepared.scope)
         _print_prepared(plan, prepared, takes, printing)
         return
-    whole = prepare_parts(plan, source, partition, jobs=options.jobs, memory=options.memory)
-    takes = part_needs(
-        whole.plan, whole.schema, whole.cut, options.jobs, options.written_as or Form.parquet
-    )
+    with records_of(plan, source) as records:
+        whole = prepare_parts(plan, records, partition, jobs=options.jobs, memory=options.memory)
+    form = options.written_as or Form.parquet
+    if plan.units is None:
+        takes = part_needs(whole.plan, whole.schema, whole.cut, options.jobs, form)
+    else:
+        takes = linked_needs(whole.plan, whole.scope, partition, form)
     _print_prepared(plan, whole, takes, printing)
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 from attrs import evolve
 
 from semidp.core.scope import Scope
@@ -18,9 +19,11 @@ from semidp.core.tables.counts import no_column
 from semidp.core.tables.features import SIZE, Feature
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused, did_you_mean
+from semidp.output.cells import Form
 from semidp.publishing.needs import ResourceEstimate
 from semidp.publishing.plan import LinkedUnits, Plan, UnitFeature
 from semidp.publishing.survey import announced, schema_of
+from semidp.queries.branches import Cut
 from semidp.sources.joining import Joining
 from semidp.sources.linked_records import LinkedData, LinkedReader, LinkedSource, open_linked
 from semidp.sources.opening import Source
@@ -342,6 +345,43 @@ def _exact(schema: Schema, reader: Reader, margins: Sequence[Margin]) -> Dataspa
     totals = dict(zip(kept, reader.tables(margin.names for margin in kept), strict=True))
     n = None if kept else reader.table(schema.names[:1]).n
     return Dataspace.known(schema, totals, n)
+
+
+def linked_needs(
+    plan: Plan, scope: Scope, partition: str | None = None, form: Form | None = None
+) -> ResourceEstimate:
+    """Return what linked tables take, once the levels are known.
+
+    By parts they are put together and fitted in one piece, so that they take the memory of all of
+    them; the largest is then that of the cells of one part.
+    """
+    public = scope.dataspace
+    assert isinstance(public, LinkedDataspace)
+    request = _linked(plan)
+    sizes, in_part = [], 0
+    for dataspace, tables in (
+        (public.members, request.members),
+        (public.units, request.units),
+    ):
+        schema = dataspace.schema
+        sizes += [schema.restrict(table.features).size for table in tables]
+        if partition is not None:
+            in_part += _largest_part(schema, Cut.at(schema, partition), tables)
+    whole = ResourceEstimate.of(sizes, form=form)
+    return whole if partition is None else replace(whole, largest=in_part)
+
+
+def _largest_part(schema: Schema, cut: Cut, tables: Sequence[TableRequest]) -> int:
+    """The cells of the largest part of the tables that reach below a cut."""
+    chain = cut.chain(schema)
+    parts = np.zeros(chain.size(cut.depth), dtype=np.int64)
+    for table in tables:
+        view = schema.view(table.features)
+        if cut.reaches(view):
+            deepest = view[cut.axis]
+            other_cells = schema.grid.size_of(view) // chain.size(deepest)
+            parts += chain.children(cut.depth, deepest) * other_cells
+    return int(parts.max())
 
 
 def _refuse_memory(

@@ -24,7 +24,7 @@ from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
 from semidp.core.tradeoff.function import Tradeoff
-from semidp.errors import InputError, Refused
+from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import with_exact_claim
 from semidp.noise.randomness import Randomness, SystemRandomness
@@ -404,8 +404,6 @@ def run(
     (['state=a', 'state=b'], array([9, 9]))
     """
     how = RunOptions.of(options)
-    if partition is not None and plan.units is not None:
-        raise Refused("linked units are not built part by part: leave the partition out")
     if partition is not None:
         # Imported when used: the parts are prepared and charged by the functions of this page.
         from semidp.publishing.parts.by_partition import run_parts

@@ -7,14 +7,15 @@ than declared) is one sentence, which names nobody and no number.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from semidp.core.tables.counts import no_column
-from semidp.core.tables.features import SIZE, value_text
-from semidp.errors import DataError, InputError
+from semidp.core.tables.features import SIZE, Feature, value_text
+from semidp.errors import DataError, InputError, Refused
 from semidp.sources.aggregates import aggregated_columns, typed_aggregates
 from semidp.sources.duck import DuckRecords, Step, quoted_name
 from semidp.sources.joining import MOST_KINDS, Contradictions, Joining
@@ -53,11 +54,45 @@ class LinkedSource:
         The joined sources.
     inherited
         The columns that members have from their units.
+    again
+        Opens and joins the same records in another process; None where no address names them.
     """
 
     members: Source
     units: Source
     inherited: tuple[str, ...]
+    again: "Callable[[], LinkedSource] | None" = None
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that members have from their units: the two are cut by those alone."""
+        return self.inherited
+
+    def branches(self, feature: Feature, depth: int) -> dict[int, dict[str, list[Any]]]:
+        """Return for each node at a depth that holds members or units the values of columns that
+        say so.
+        """
+        # Quarters hold members and are no counted units, and a unit may have no member.
+        both = [source.branches(feature, depth) for source in (self.members, self.units)]
+        nodes: dict[int, dict[str, list[Any]]] = {}
+        for node in sorted({*both[0], *both[1]}):
+            values: dict[str, dict[Any, None]] = {}
+            for branches in both:
+                for name, some in branches.get(node, {}).items():
+                    values[name] = values.get(name, {}) | dict.fromkeys(some)
+            nodes[node] = {name: list(some) for name, some in values.items()}
+        return nodes
+
+    def only(self, values: Mapping[str, Sequence[Any]]) -> "LinkedSource":
+        """Return the members and units of one branch, to be read before the next is asked for."""
+        return LinkedSource(self.members.only(values), self.units.only(values), self.inherited)
+
+    def spark_frame(self) -> None:
+        """Refuse records of Spark: its executors have members and units apart."""
+        if any(source.spark_frame() is not None for source in (self.members, self.units)):
+            raise Refused(
+                "linked members and units are not released part by part on Spark: give files, or"
+                " leave the partition out"
+            )
 
     def close(self) -> None:
         """Close both."""
@@ -117,8 +152,11 @@ def open_linked(data: LinkedData, joining: Joining, names: Sequence[str]) -> Lin
     (('a', 'b'), ('1', '2'), ('zone',), ('1',))
     """
     both = _of_one_database(data, joining)
+    again = None
+    if all(isinstance(part, str | os.PathLike) for part in (data.members, data.units)):
+        again = partial(open_linked, data, joining, tuple(names))
     if both is None:
-        return _joined_here(data, joining, names)
+        return replace(_joined_here(data, joining, names), again=again)
     from semidp.sources.linked_tables import joined_tables
 
     members, units = (Source(records) for records in both)
@@ -129,7 +167,7 @@ def open_linked(data: LinkedData, joining: Joining, names: Sequence[str]) -> Lin
         of_members, of_units, inherited = _columns(members, units, joining, names)
         lived, whole = joined_tables(both, joining, of_members, of_units)
         on_error.pop_all()
-    return LinkedSource(Source(lived), Source(whole), tuple(inherited))
+    return LinkedSource(Source(lived), Source(whole), tuple(inherited), again)
 
 
 def _of_one_database(

@@ -22,7 +22,6 @@ from semidp.output.files import digest, regular_file
 from semidp.output.grids import edge_cells, faint_cells
 from semidp.output.published_table import Fitted, PublishedTable
 from semidp.queries.branches import Cut
-from semidp.sources.opening import Source
 from semidp.statistics.findings import close
 
 PARTS = "parts.json"
@@ -281,7 +280,7 @@ class PartWork(Protocol):
     def is_measured(self, task: "PartTask") -> bool:
         """Whether an earlier attempt has stored what is measured."""
 
-    def measure(self, task: "PartTask", source: Source | None, attempt: Path) -> None:
+    def measure(self, task: "PartTask", source: Any, attempt: Path) -> None:
         """Count the records of the part and store them with noise, unless an attempt did so before.
 
         Parameters

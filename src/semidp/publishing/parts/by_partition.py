@@ -31,6 +31,7 @@ from semidp.output.cells import Form
 from semidp.output.files import Unfinished, durable, lasting_folder
 from semidp.publishing.budgets import one_by_one, with_targets_met
 from semidp.publishing.choices import best_answered
+from semidp.publishing.linked_survey import linked_survey
 from semidp.publishing.needs import refuse_files
 from semidp.publishing.parts.in_one_piece import InOnePiece
 from semidp.publishing.parts.runners import Runner, runner_for
@@ -48,7 +49,6 @@ from semidp.publishing.release import Release
 from semidp.publishing.release_files import release_files
 from semidp.publishing.survey import survey
 from semidp.queries.branches import Cut
-from semidp.sources.opening import Source
 from semidp.sources.reader import at_hand
 from semidp.statistics.parts import STATE, Part, Partition, PartTask, part_folder, part_path
 from semidp.statistics.protocol.request_defaults import budget_of
@@ -185,7 +185,7 @@ class PreparedByParts(Prepared):
         unfinished: Unfinished,
         form: Form,
         randomness: Randomness,
-        source: Source,
+        source: Any,
         only_measured: bool = False,
     ) -> Iterator[PartTask]:
         """Yield the task of each part; one that only measures knows nothing of fits."""
@@ -259,7 +259,7 @@ class PreparedByParts(Prepared):
 
 
 def prepare_parts(
-    plan: Plan, source: Source, partition: str, *, jobs: int = 1, memory: int | None = None
+    plan: Plan, source: Any, partition: str, *, jobs: int = 1, memory: int | None = None
 ) -> PreparedByParts:
     """Read what is public, and the tables at the cut, and calibrate the noise of the whole; nothing
     is drawn.
@@ -270,10 +270,17 @@ def prepare_parts(
         raise InputError(
             f"the number of worker processes is a whole number, at least 1, not {jobs!r}"
         )
-    scope, reader = survey(plan, source, memory, partition, jobs)
+    reader: Any
+    if plan.units is None:
+        scope, reader = survey(plan, source, memory, partition, jobs)
+    else:
+        scope, reader = linked_survey(plan, source, memory)
     schema = scope.dataspace.schema
     cut = Cut.at(schema, partition)
-    if not any(cut.reaches(schema.view(table.features)) for table in plan.tables):
+    # Linked tables, which are none of the plan's alone, see for themselves what is below the cut.
+    if plan.units is None and not any(
+        cut.reaches(schema.view(table.features)) for table in plan.tables
+    ):
         raise InputError(
             f"no table is finer than {partition!r}, so that there is nothing to release part by"
             " part"

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from semidp.errors import DataError, InputError, SemidpError
 from semidp.publishing.parts.tasks import carry_out
+from semidp.sources.linked_records import LinkedSource
 from semidp.sources.opening import Source, open_source
 from semidp.statistics.parts import Part, PartTask
 
@@ -36,7 +37,7 @@ Runner = Callable[[Sequence[PartTask]], Generator[Part, None, None]]
 work on them ends."""
 
 
-def runner_for(source: Source, jobs: int) -> Runner:
+def runner_for(source: Source | LinkedSource, jobs: int) -> Runner:
     """Return where the parts of a source are carried out."""
     frame = source.spark_frame()
     if frame is not None:
@@ -44,6 +45,7 @@ def runner_for(source: Source, jobs: int) -> Runner:
             raise InputError(
                 "on Spark the executors carry out the parts: leave the number of processes out"
             )
+        assert isinstance(source, Source)
         return partial(_on_spark, frame, source.count)
     if jobs == 1:
         return lambda tasks: (_part_of(source, task) for task in tasks)
@@ -55,12 +57,12 @@ def runner_for(source: Source, jobs: int) -> Runner:
     return partial(_in_processes, source.again, jobs)
 
 
-def _part_of(source: Source, task: PartTask) -> Part:
+def _part_of(source: Source | LinkedSource, task: PartTask) -> Part:
     return carry_out(task, None if task.values is None else source.only(task.values))
 
 
 def _in_processes(
-    again: Callable[[], Source], jobs: int, tasks: Sequence[PartTask]
+    again: Callable[[], Source | LinkedSource], jobs: int, tasks: Sequence[PartTask]
 ) -> Generator[Part, None, None]:
     """Hand tasks out in their order to processes, each of which opens the source itself and has one
     thread.
@@ -133,7 +135,7 @@ def _work(opener: bytes, tasks: "Connection", parent: int) -> None:
 
     _end_with(parent)
     one_thread()
-    source: Source | None = None
+    source: Source | LinkedSource | None = None
     with contextlib.suppress(EOFError):  # nothing is left to do
         while True:
             task = tasks.recv()

@@ -15,6 +15,7 @@ from pathlib import Path
 from semidp.core.documents import from_json
 from semidp.errors import InputError
 from semidp.output.files import Unfinished, digest, durable
+from semidp.sources.linked_records import LinkedSource
 from semidp.sources.opening import Source
 from semidp.statistics.parts import STATE, Part, PartTable, PartTask
 
@@ -36,7 +37,7 @@ def done_before(task: PartTask) -> Part | None:
     return part if (part.path, part.folder) == (task.path, task.folder) else None
 
 
-def carry_out(task: PartTask, source: Source | None) -> Part:
+def carry_out(task: PartTask, source: Source | LinkedSource | None) -> Part:
     """Carry out one part from its own records, if there are any, and return what became of it."""
     done = done_before(task)
     if done is not None:
@@ -74,7 +75,7 @@ def carry_out(task: PartTask, source: Source | None) -> Part:
         shutil.rmtree(attempt, ignore_errors=True)
 
 
-def _written(task: PartTask, source: Source | None, attempt: Path) -> Part:
+def _written(task: PartTask, source: Source | LinkedSource | None, attempt: Path) -> Part:
     tables: list[PartTable] = []
     for work in task.requests:
         work.measure(task, source, attempt)

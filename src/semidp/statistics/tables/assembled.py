@@ -141,7 +141,7 @@ class AssembledTables(PublishedTables):
         for asked in self.below:
             view = self.schema.view(asked.features)
             rows = schema.restrict(asked.features)
-            tables.append(_rows_of(self.table(asked.name), self.schema, self.cut, view, node, rows))
+            tables.append(rows_of(self.table(asked.name), self.schema, self.cut, view, node, rows))
         return tables
 
     def measured_in(self, node: int) -> Columns | None:
@@ -216,7 +216,7 @@ class AssembledTables(PublishedTables):
         return recheck_assembled(self, check, mechanism)
 
 
-def _rows_of(
+def rows_of(
     table: PublishedTable, schema: Schema, cut: Cut, view: View, node: int, rows: Schema
 ) -> PublishedTable:
     """Return the rows of a table that belong to one part, with their own distance from what was
@@ -232,8 +232,9 @@ def _rows_of(
     # A lower bound on the distance of the whole table bounds no single part, so a part states none.
     fitted = replace(table.fitted, loss=loss, bound=0.0)
     half_widths = None if table.half_widths is None else own(table.half_widths)
+    errors = own(table.standard_errors)
     return PublishedTable(
-        table.name, rows, counts, estimate, own(table.standard_errors), fitted, half_widths
+        table.name, rows, counts, estimate, errors, fitted, half_widths, counted=table.counted
     )
 
 
@@ -660,7 +661,7 @@ def _read_noisy(
     if residuals is None:
         labels = len(schema.restrict(request.only.features).names)
         cells = {}
-        for node, part in enumerate(_files_of_parts(partition, files.folder)):
+        for node, part in enumerate(files_of_parts(partition, files.folder)):
             cells[node] = part.numbers(stem, labels)["noisy_count"]
         return _whole_cells(request.only, schema, cut, cells)
     above = read_residuals(files, stem, mechanism_above(residuals, cut).space)
@@ -688,7 +689,7 @@ def vector_of_parts(
         The parts, and the folder of the release.
     """
     measured = {}
-    for node, part in enumerate(_files_of_parts(partition, folder)):
+    for node, part in enumerate(files_of_parts(partition, folder)):
         noise = BranchNoise.of(residuals, cut, node)
         # Nothing was measured where nobody can be.
         if noise is not None:
@@ -697,7 +698,7 @@ def vector_of_parts(
     return whole_vector(residuals, cut, above, measured)
 
 
-def _files_of_parts(partition: Partition, folder: Path) -> Iterator[StoredFiles]:
+def files_of_parts(partition: Partition, folder: Path) -> Iterator[StoredFiles]:
     for part in partition.parts:
         yield StoredFiles(folder / part.folder, tuple(part.files))
 

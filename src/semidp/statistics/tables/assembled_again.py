@@ -13,8 +13,13 @@ from semidp.statistics.findings import close
 from semidp.statistics.parts import Part, Partition, part_folder, part_path
 from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.tables.assembled import AssembledTables
-from semidp.statistics.tables.published import PublishedTables, measurements_stem
+from semidp.statistics.tables.linked_parts import LinkedByParts
+from semidp.statistics.tables.linked_published import PublishedLinked
+from semidp.statistics.tables.published import PublishedTables
 from semidp.statistics.tables.recheck import recheck_table, recheck_tables
+
+InPieces = AssembledTables | LinkedByParts
+"""Results that were measured in parts and fitted in one piece."""
 
 
 def recheck_assembled(
@@ -54,7 +59,46 @@ def recheck_assembled(
     return follows
 
 
-def _sound(result: AssembledTables, check: ResultCheck) -> Partition | None:
+def recheck_linked(
+    result: LinkedByParts, check: ResultCheck, mechanism: Mechanism
+) -> LinkedByParts:
+    """Compare linked tables as those of one piece, then every part with its rows of them.
+
+    Parameters
+    ----------
+    result
+        The tables of both kinds.
+    check
+        What they are computed again from, and where it is noted what does not follow.
+    mechanism
+        The noise that they state.
+    """
+    partition = _sound(result, check)
+    if partition is None:
+        return result
+    try:
+        whole = result.in_one_piece()
+    except (ValueError, KeyError, OSError, IndexError):
+        check.wrong("files that are damaged in its parts")
+        return result
+    again = whole.recheck(check, mechanism)
+    assert isinstance(again, PublishedLinked)
+    follows = replace(
+        result,
+        mechanism=again.mechanism,
+        members=again.members,
+        units=again.units,
+        stated=None,
+        noise=again.noise,
+        guarantee=again.guarantee,
+        advertised=again.advertised,
+    )
+    for node, part in enumerate(partition.parts):
+        _compare_part(follows, check, partition, node, part)
+    return follows
+
+
+def _sound(result: InPieces, check: ResultCheck) -> Partition | None:
     """Return the parts if all of them are there and none was changed; else None, and say why."""
     partition = check.partition
     if partition is None or partition.place is None:
@@ -99,7 +143,7 @@ def _in_one_piece(result: AssembledTables) -> PublishedTables:
 
 
 def _compare_part(
-    result: AssembledTables, check: ResultCheck, partition: Partition, node: int, part: Part
+    result: InPieces, check: ResultCheck, partition: Partition, node: int, part: Part
 ) -> None:
     """Compare the place and the files of one part with the rows that belong to it."""
     place = part_folder(result.schema, result.cut, node)
@@ -112,7 +156,7 @@ def _compare_part(
     expected: dict[str, Columns] = {f"{table.name}.{check.form}": table.columns() for table in rows}
     measured = result.measured_in(node)
     if measured is not None:
-        expected[f"{measurements_stem(result.request)}.{check.form}"] = measured
+        expected[f"{result.part_stems()[1]}.{check.form}"] = measured
     for name, columns in expected.items():
         if name not in part.files:
             check.wrong(f"no {name} in {part.folder}")

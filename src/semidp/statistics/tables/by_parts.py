@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from semidp.core.margins import View
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import RECORD
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
 from semidp.mechanisms.branch_noise import BranchNoise, mechanism_above
@@ -497,10 +498,20 @@ class TableOfParts(PublishedTable):
         The features of a record, and where tables were taken apart.
     partition
         The parts, and where they are.
+    counted
+        The kind of record that it counts.
     """
 
-    def __init__(self, asked: TableRequest, schema: Schema, cut: Cut, partition: Partition) -> None:
+    def __init__(
+        self,
+        asked: TableRequest,
+        schema: Schema,
+        cut: Cut,
+        partition: Partition,
+        counted: str = RECORD,
+    ) -> None:
         keep = object.__setattr__  # as in every frozen value
+        keep(self, "counted", counted)
         keep(self, "name", asked.name)
         keep(self, "schema", schema.restrict(asked.features))
         keep(self, "_whole", schema)

@@ -21,7 +21,9 @@ from semidp.queries.products import product_space
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.table_spaces import sensitivity_space
 from semidp.statistics.fields import Chosen, Field, Shape
+from semidp.statistics.parts import Partition
 from semidp.statistics.protocol.kinds import Kind
+from semidp.statistics.protocol.results import Published
 from semidp.statistics.tables.by_parts import BY_PARTS, read_by_parts
 from semidp.statistics.tables.linked_published import PublishedLinked
 from semidp.statistics.tables.linked_request import (
@@ -178,6 +180,21 @@ def _read_linked(
     return PublishedLinked.from_json(entry, request, scope, files)
 
 
+def _read_in_parts(
+    entry: Mapping[str, Any],
+    request: Any,
+    requests: Sequence[Any],
+    partition: Partition,
+    scope: Scope,
+    files: StoredFiles,
+) -> Published:
+    if isinstance(request, LinkedTablesRequest):
+        from semidp.statistics.tables.linked_parts import read_linked_parts
+
+        return read_linked_parts(entry, request, partition, scope, files)
+    return read_by_parts(entry, request, requests, partition, scope, files)
+
+
 def _gathered(asked: Sequence[Any]) -> tuple[Any, ...]:
     linked = [item for item in asked if isinstance(item, LinkedTablesRequest)]
     return (*gathered([item for item in asked if item not in linked]), *linked)
@@ -200,7 +217,7 @@ KIND = Kind(
     asked=(TableRequest, TablesRequest, LinkedTablesRequest),
     queries={"table": _table_space, "product": _product_space, "linked": _linked_space},
     results={ALONE: _read_one, SHARED: _read_several, PublishedLinked.key: _read_linked},
-    results_by_parts={BY_PARTS: read_by_parts},
+    results_by_parts={BY_PARTS: _read_in_parts},
     always_listed=(ALONE,),
     fields=(TABLE, ALL_PAIRS),
     ask=_asked,

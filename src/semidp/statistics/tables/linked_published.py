@@ -12,8 +12,9 @@ from semidp.core.exact import positive
 from semidp.core.margins import Floats, View, named
 from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
-from semidp.core.spaces.linked import UNIT
+from semidp.core.spaces.linked import MEMBER, UNIT
 from semidp.core.spaces.top_code import TopCode
+from semidp.core.tables.schema import Schema
 from semidp.errors import Refused
 from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.mechanisms.linked_intervals import LinkedIntervals
@@ -26,6 +27,7 @@ from semidp.output.columns import Labels
 from semidp.output.published_table import Fitted, PublishedTable
 from semidp.output.sections import Details, Section
 from semidp.queries.linked_products import KindSpace, LinkedSpace
+from semidp.queries.products import ProductSpace
 from semidp.statistics.protocol.results import Published, measured_by, read_back
 from semidp.statistics.tables import linked_words
 from semidp.statistics.tables.error_words import CellErrors, cautions
@@ -35,10 +37,13 @@ from semidp.statistics.tables.residual_files import LAWS, residuals_json
 if TYPE_CHECKING:
     from semidp.statistics.protocol.requests import Request
     from semidp.statistics.tables.linked_request import LinkedTablesRequest
+    from semidp.statistics.tables.request import TableRequest
 
 LINKED_MEASUREMENTS = "linked-measurements"
 UNITS_PREFIX = "units-"
 """What the files of tables of units begin with."""
+KINDS = ("members", "units")
+"""What release.json calls the two kinds."""
 COMMAND_PREFIX = "units:"
 """What a table of units begins with where it is asked for."""
 
@@ -215,7 +220,7 @@ class PublishedLinked(Published):
         """Return a file for each table, and the measured residuals."""
         cells = {table.name: table.columns() for table in self.tables}
         return named_files(
-            {**cells, LINKED_MEASUREMENTS: _residual_columns(self.mechanism.space, self.noisy)},
+            {**cells, LINKED_MEASUREMENTS: linked_columns(self.mechanism.space.kinds, self.noisy)},
             form,
         )
 
@@ -239,18 +244,14 @@ class PublishedLinked(Published):
         files: StoredFiles,
     ) -> "PublishedLinked":
         """Read what `to_json` and `files` wrote."""
-        space = request.space(scope)
-        code = request.coding(space.dataspace.link)
-        parts, tables = [], []
+        mechanism = linked_noise_from_json(entry, request.space(scope))
+        space, tables = mechanism.space, []
         asked = (request.members, request.units)
-        for key, kind, requested in zip(("members", "units"), space.kinds, asked, strict=True):
+        for key, kind, requested in zip(KINDS, space.kinds, asked, strict=True):
             stated = entry[key]
-            parts.append(_noise_from_json(stated, kind))
             of_kind = []
             for one, table in zip(stated["tables"], requested, strict=True):
-                schema = kind.schema.restrict(table.features)
-                if code is not None and kind.counted == UNIT:
-                    schema = code.schema(schema)
+                schema = published_schema(request, kind, table)
                 of_kind.append(
                     PublishedTable.read(
                         files, table.name, schema, Fitted(**one["fit"]), kind.counted
@@ -262,7 +263,7 @@ class PublishedLinked(Published):
             raise ValueError("the measurements are not those of the plan")
         return cls(
             request=request,
-            mechanism=LinkedMechanism(space, *parts),
+            mechanism=mechanism,
             noisy=noisy,
             members=tables[0],
             units=tables[1],
@@ -270,17 +271,46 @@ class PublishedLinked(Published):
         )
 
 
+def published_schema(
+    request: "LinkedTablesRequest", kind: KindSpace, table: "TableRequest"
+) -> Schema:
+    """Return the features of a table as it is published: with coded sizes, where they are."""
+    schema = kind.schema.restrict(table.features)
+    code = request.coding(kind.public.link)
+    return schema if code is None or kind.counted != UNIT else code.schema(schema)
+
+
+LinkedFits = tuple[list[Fit], list[Fit]]
+"""How tables of members and of units were fitted."""
+
+
+def linked_fits(
+    request: "LinkedTablesRequest",
+    mechanism: LinkedMechanism,
+    measured: Measurement,
+    progress: Progress,
+) -> LinkedFits:
+    """Fit whole numbers to what was measured, once both kinds agree."""
+    residuals = mechanism.agreement.residuals(*mechanism.space.split(measured.projected))
+    kinds = ([table.fit for table in request.members], [table.fit for table in request.units])
+    return fitted_kinds(mechanism, residuals, kinds, progress)
+
+
 def published_linked(
     request: "LinkedTablesRequest",
     mechanism: LinkedMechanism,
     measured: Measurement,
     progress: Progress,
+    fits: "LinkedFits | None" = None,
 ) -> PublishedLinked:
-    """Return what is published: from here on all is post-processing of public values."""
+    """Return what is published: from here on all is post-processing of public values.
+
+    Whole numbers are those of `fits`, or are fitted where none are given.
+    """
     space, agreement = mechanism.space, mechanism.agreement
     residuals = agreement.residuals(*space.split(measured.projected))
-    kinds = ([table.fit for table in request.members], [table.fit for table in request.units])
-    fits = fitted_kinds(mechanism, residuals, kinds, progress)
+    if fits is None:
+        fits = linked_fits(request, mechanism, measured, progress)
     code = request.coding(space.dataspace.link)
     names = [table.name for table in (*request.members, *request.units)]
     estimates = []
@@ -399,19 +429,26 @@ def _rolled(kind: KindSpace, tables: Sequence[PublishedTable], view: View) -> ND
     return None
 
 
-def _residual_columns(space: LinkedSpace, noisy: NDArray[np.int64]) -> Columns:
-    """The measured residuals of both kinds, one row an entry."""
+def linked_columns(spaces: Sequence[ProductSpace | None], noisy: NDArray[np.int64]) -> Columns:
+    """Return the measured residuals of both kinds as a file has them, one row an entry.
+
+    A kind of which nothing was measured has no space.
+    """
     names: list[str] = []
     counted: list[str] = []
     sizes: list[int] = []
-    for kind in space.kinds:
-        for view, part in kind.parts.items():
-            names.append(" × ".join(kind.schema.named(view)))
-            counted.append(kind.counted)
+    all_scales = [np.zeros(0, np.int64)]
+    for kind, space in zip((MEMBER, UNIT), spaces, strict=True):
+        if space is None:
+            continue
+        all_scales.append(space.scales)
+        for view, part in space.parts.items():
+            names.append(" × ".join(space.schema.named(view)))
+            counted.append(kind)
             sizes.append(part.stop - part.start)
     which = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     entries = np.concatenate([np.zeros(0, np.int64), *(np.arange(size) for size in sizes)])
-    scales = np.concatenate([kind.scales for kind in space.kinds])
+    scales = np.concatenate(all_scales)
     return Columns(
         {
             "kind": Labels(counted or ["none"], codes=which),
@@ -419,6 +456,12 @@ def _residual_columns(space: LinkedSpace, noisy: NDArray[np.int64]) -> Columns:
         },
         {"entry": entries, "scale": scales, "noisy": noisy},
     )
+
+
+def linked_noise_from_json(entry: Mapping[str, Any], space: LinkedSpace) -> LinkedMechanism:
+    """Read the noise of both kinds; refuse residuals that are not those of the space."""
+    pairs = zip(KINDS, space.kinds, strict=True)
+    return LinkedMechanism(space, *(_noise_from_json(entry[key], kind) for key, kind in pairs))
 
 
 def _noise_from_json(entry: Mapping[str, Any], kind: KindSpace) -> ResidualMechanism:

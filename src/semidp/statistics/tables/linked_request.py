@@ -23,6 +23,7 @@ from semidp.mechanisms.linked_noise import LinkedMechanism, published_variances
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import AUTO
 from semidp.output.published_table import FitKind
+from semidp.queries.branches import Cut
 from semidp.queries.linked_products import LinkedSpace, linked_space
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.linked_records import LinkedReader
@@ -33,7 +34,7 @@ from semidp.statistics.protocol.request_defaults import (
     entries_of,
     noise_values,
 )
-from semidp.statistics.protocol.requests import Forecast
+from semidp.statistics.protocol.requests import Forecast, InParts, Request
 from semidp.statistics.tables.linked_fitting import refuse_unfitted
 from semidp.statistics.tables.linked_published import (
     COMMAND_PREFIX,
@@ -289,12 +290,19 @@ class LinkedTablesRequest(RequestDefaults):
         assert isinstance(mechanism, LinkedMechanism)
         return published_linked(self, mechanism, measured, progress)
 
-    def refuse_parts(self) -> None:
-        """Refuse parts: what members and units cost is found for all of them at once."""
-        raise InputError(
-            "tables of linked members and units are estimated from all of them at once, so that"
-            " they are not released part by part: release them whole"
-        )
+    def in_parts(
+        self,
+        mechanism: Mechanism,
+        cut: Cut,
+        scope: Scope,
+        requests: Sequence[Request],
+        reader: Any,
+    ) -> InParts:
+        """Return how both kinds are measured at the cut and in each part, and put together."""
+        from semidp.statistics.tables.linked_in_parts import linked_in_parts
+
+        assert isinstance(mechanism, LinkedMechanism)
+        return linked_in_parts(self, mechanism, cut, scope, reader)
 
     def with_mechanism(self, name: str) -> "LinkedTablesRequest":
         """Return the request: it has no choice of a mechanism."""

@@ -10,12 +10,14 @@ from semidp.output.published_table import Fitted
 from semidp.output.sections import Section
 from semidp.output.table_pages import table_title
 from semidp.statistics.parts import Part, PartTable
+from semidp.statistics.tables import linked_words
 from semidp.statistics.tables.error_words import ERRORS_TEXT, HEADINGS, CellErrors, error_lines
 from semidp.statistics.tables.words import misses_totals
 
 if TYPE_CHECKING:
     from semidp.statistics.tables.assembled import AssembledTables
     from semidp.statistics.tables.by_parts import TablesByParts
+    from semidp.statistics.tables.linked_parts import LinkedByParts
     from semidp.statistics.tables.request import TableRequest
 
 _NAMED_TABLES = 4  # in the heading of a report
@@ -217,4 +219,29 @@ def assembled_section(result: "AssembledTables") -> Section:
         paragraphs=paragraphs,
         columns=(*HEADINGS, "fit"),
         rows=rows,
+    )
+
+
+def linked_lines(result: "LinkedByParts") -> list[str]:
+    """Say how many cells each linked table has, in how many parts."""
+    below = {table.name for table in result.below}
+    lines = []
+    for table, line in zip(result.tables, linked_words.noisy_lines(result), strict=True):
+        cut = table.name in below and len(result.parts) > 1
+        lines.append(f"{line}, in {len(result.parts):,} parts" if cut else line)
+    return lines
+
+
+def linked_section(result: "LinkedByParts") -> Section:
+    """Return the section on how linked tables were measured part by part."""
+    depth = result.depth
+    return Section(
+        heading=f"Measured by {depth}",
+        paragraphs=[
+            f"Both kinds were first measured at the depth of {depth} and above; then members and"
+            f" units of every {depth} by themselves, from its own records. The measurements of all"
+            " of them were put together. The tables of both kinds were made to agree and fitted in"
+            f" one piece, as without parts, and each {depth} holds its rows. All noise was"
+            " calibrated to the whole, so that there is one guarantee."
+        ],
     )

@@ -33,6 +33,7 @@ from semidp.queries.branches import BranchSpace
 from semidp.sources.opening import Source
 from semidp.sources.reader import Reader
 from semidp.statistics.parts import STATE, PartTable, PartTask
+from semidp.statistics.protocol.requests import Request
 from semidp.statistics.tables.by_parts import TotalsAtCut
 from semidp.statistics.tables.cut_fits import PartFit, own_part
 from semidp.statistics.tables.fitting import fit_product, nearest_whole
@@ -111,7 +112,7 @@ def store_once(task: PartTask, columns: Columns, stored: Path, attempt: Path) ->
     fresh.unlink()
 
 
-def stored_measurement(work: Path, request: TablesRequest, path: Sequence[str]) -> Path:
+def stored_measurement(work: Path, request: Request, path: Sequence[str]) -> Path:
     """Return the file, in the folder of an unfinished release, of what was measured of a request in
     one part.
     """

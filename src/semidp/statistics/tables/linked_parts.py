@@ -1,0 +1,417 @@
+"""Linked tables that were measured part by part: both kinds put together, made to agree and fitted
+as in one piece; parts hold their rows.
+
+What one piece publishes of the same measurement is what is published here, number by number.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.scope import Scope
+from semidp.core.spaces.linked import MEMBER, UNIT
+from semidp.core.tables.schema import Schema
+from semidp.errors import DataError, InputError
+from semidp.mechanisms.branch_noise import BranchNoise, mechanism_above
+from semidp.mechanisms.linked_noise import LinkedMechanism
+from semidp.mechanisms.mechanism import Mechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
+from semidp.output.cells import Columns, Form, StoredFiles, named_files
+from semidp.output.published_table import Fitted, PublishedTable
+from semidp.output.sections import Details, Section
+from semidp.queries.branches import Cut
+from semidp.queries.products import ProductSpace
+from semidp.statistics.parts import Part, Partition
+from semidp.statistics.protocol.rechecks import ResultCheck
+from semidp.statistics.protocol.results import read_back
+from semidp.statistics.tables import part_words
+from semidp.statistics.tables.assembled import (
+    branch_vector,
+    files_of_parts,
+    rows_of,
+    whole_vector,
+)
+from semidp.statistics.tables.by_parts import BY_PARTS, TableOfParts
+from semidp.statistics.tables.linked_published import (
+    KINDS,
+    LINKED_MEASUREMENTS,
+    PublishedLinked,
+    linked_columns,
+    linked_noise_from_json,
+    published_schema,
+)
+from semidp.statistics.tables.part_work import split_residuals
+from semidp.statistics.tables.request import TableRequest
+
+if TYPE_CHECKING:
+    from semidp.statistics.tables.linked_request import LinkedTablesRequest
+
+
+# --- both kinds, cut ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class CutKind:
+    """One kind of linked records, cut at a depth of the places that both kinds have.
+
+    Parameters
+    ----------
+    counted
+        Which kind it is.
+    noise
+        The noise of all of its residuals.
+    cut
+        Where the depth is among its features.
+    asked
+        Its tables.
+    """
+
+    counted: str
+    noise: ResidualMechanism = field(repr=False)
+    cut: Cut
+    asked: tuple[TableRequest, ...]
+
+    @property
+    def schema(self) -> Schema:
+        """Its features."""
+        return self.noise.space.schema
+
+    @property
+    def above(self) -> ResidualMechanism:
+        """Its noise at the cut and above."""
+        return mechanism_above(self.noise, self.cut)
+
+    @property
+    def below(self) -> tuple[TableRequest, ...]:
+        """Its tables that reach below the cut, whose rows are in the parts."""
+        tables = []
+        for table in self.asked:
+            if self.cut.reaches(self.schema.view(table.features)):
+                tables.append(table)
+        return tuple(tables)
+
+    def branch(self, node: int) -> BranchNoise | None:
+        """Its noise below one node; None where nobody can be, or nothing is asked for there."""
+        return BranchNoise.of(self.noise, self.cut, node) if self.below else None
+
+
+def cut_kinds(
+    request: "LinkedTablesRequest", mechanism: LinkedMechanism, depth: str
+) -> tuple[CutKind, CutKind]:
+    """Return both kinds, cut at a named depth; refuse one that only one of them has."""
+    members, units = mechanism.space.kinds
+    names = [name for feature in units.schema.features for name in feature.names[:-1]]
+    if depth not in names:
+        raise InputError(
+            f"{depth!r} is no depth of a nested feature of units, by which members and units are"
+            " released part by part",
+            needs="partition",
+        )
+    return (
+        CutKind(MEMBER, mechanism.members, Cut.at(members.schema, depth), request.members),
+        CutKind(UNIT, mechanism.units, Cut.at(units.schema, depth), request.units),
+    )
+
+
+def split_parts(
+    branches: "tuple[BranchNoise | None, BranchNoise | None]", noisy: NDArray[np.int64]
+) -> list[Mapping[Any, NDArray[np.int64]]]:
+    """Take what was measured in one part apart: the residuals of members, then of units; refuse
+    what is not of the plan.
+    """
+    residuals: list[Mapping[Any, NDArray[np.int64]]] = []
+    start = 0
+    for noise in branches:
+        if noise is None:
+            residuals.append({})
+            continue
+        stop = start + noise.space.scales.size
+        residuals.append(split_residuals(noise.space, noisy[start:stop]))
+        start = stop
+    if start != noisy.size:
+        raise DataError("the measurements of a part are not those of the plan")
+    return residuals
+
+
+def both_vectors(
+    kinds: tuple[CutKind, CutKind],
+    above: NDArray[np.int64],
+    measured: Mapping[int, NDArray[np.int64]],
+) -> NDArray[np.int64]:
+    """Return the measurement of both kinds, as one piece has it.
+
+    Parameters
+    ----------
+    kinds
+        Both kinds, cut.
+    above
+        What was measured at the cut and above, members first.
+    measured
+        For each part, by its node, what was measured in it.
+    """
+    first = kinds[0].above.space.scales.size
+    halves = (above[:first], above[first:])
+    by_kind: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
+    for node, noisy in measured.items():
+        branches = (kinds[0].branch(node), kinds[1].branch(node))
+        for residuals, of_part in zip(by_kind, split_parts(branches, noisy), strict=True):
+            residuals[node] = of_part
+    vectors = []
+    for kind, half, residuals in zip(kinds, halves, by_kind, strict=True):
+        vectors.append(whole_vector(kind.noise, kind.cut, half, residuals))
+    return np.concatenate(vectors)
+
+
+# --- what is published ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class LinkedByParts(PublishedLinked):
+    """Linked tables that were measured in parts; each part holds its rows of them.
+
+    Parameters
+    ----------
+    request, mechanism, noisy, members, units
+        As for linked tables in one piece: the measurement of all parts, put together.
+    depth
+        The name of the depth at which both kinds were cut.
+    parts
+        The parts of the release, when all of them are done.
+    stated
+        For how many places a release that was read says that both kinds agree, and how many there
+        are: counting them takes the cells of all parts.
+    """
+
+    key: ClassVar[str] = BY_PARTS
+
+    depth: str
+    parts: tuple[Part, ...] = field(default=(), repr=False)
+    stated: tuple[int, int] | None = None
+
+    @property
+    def agreeing(self) -> tuple[int, int]:
+        """For how many places whole numbers of both kinds agree, and how many there are."""
+        return super().agreeing if self.stated is None else self.stated
+
+    @property
+    def cut_kinds(self) -> tuple[CutKind, CutKind]:
+        """Both kinds, cut."""
+        return cut_kinds(self.request, self.mechanism, self.depth)
+
+    @property
+    def schema(self) -> Schema:
+        """The features of members, which have the places of the parts."""
+        return self.mechanism.space.members.schema
+
+    @property
+    def cut(self) -> Cut:
+        """Where members are cut."""
+        return self.cut_kinds[0].cut
+
+    @property
+    def below(self) -> tuple[TableRequest, ...]:
+        """The tables of both kinds whose rows are in the parts."""
+        members, units = self.cut_kinds
+        return (*members.below, *units.below)
+
+    def held_tables(self) -> tuple[PublishedTable, ...]:
+        """Return the tables that are not cut, whose cells are in the files of the release
+        itself.
+        """
+        below = {table.name for table in self.below}
+        return tuple(table for table in self.tables if table.name not in below)
+
+    def placed(self, partition: Partition) -> "LinkedByParts":
+        """Return the result with tables that are read from the folders of the parts."""
+        below = {table.name: table for table in self.below}
+        kinds = []
+        for tables in (self.members, self.units):
+            of_kind: list[PublishedTable] = []
+            for table in tables:
+                asked = below.get(table.name)
+                of_kind.append(
+                    table if asked is None else _of_parts(asked, table, self.depth, partition)
+                )
+            kinds.append(tuple(of_kind))
+        members, units = kinds
+        agreeing = self.agreeing
+        return replace(self, members=members, units=units, parts=partition.parts, stated=agreeing)
+
+    def part_stems(self) -> tuple[list[str], str]:
+        """Return what the tables in a part are called, and the file of what was measured there."""
+        return [table.name for table in self.below], LINKED_MEASUREMENTS
+
+    def _cut_tables(self) -> Iterator[tuple[PublishedTable, Cut]]:
+        """Iterate over the tables whose rows are in the parts, each with the cut in its own
+        features.
+        """
+        below = {table.name for table in self.below}
+        for table in self.tables:
+            if table.name in below:
+                yield table, Cut.at(table.schema, self.depth)
+
+    def tables_of_part(self, files: StoredFiles, node: int, part: Part) -> list[PublishedTable]:
+        """Read the rows of one part."""
+        tables = []
+        for table, cut in self._cut_tables():
+            rows, fitted = cut.branch(table.schema, node), part.fitted(table.name)
+            tables.append(PublishedTable.read(files, table.name, rows, fitted, table.counted))
+        return tables
+
+    def rows(self, node: int) -> list[PublishedTable]:
+        """Return the rows of one part of every table that is cut."""
+        tables = []
+        for table, cut in self._cut_tables():
+            rows = cut.branch(table.schema, node)
+            full = table.schema.grid.full
+            tables.append(rows_of(table, table.schema, cut, full, node, rows))
+        return tables
+
+    def measured_in(self, node: int) -> Columns | None:
+        """Return what was measured in one part, as its file has it; None where nobody can be."""
+        pieces: list[NDArray[np.int64]] = []
+        spaces: list[ProductSpace | None] = []
+        halves = self.mechanism.space.split(self.noisy)
+        for kind, half in zip(self.cut_kinds, halves, strict=True):
+            noise = kind.branch(node)
+            spaces.append(None if noise is None else noise.space)
+            if noise is not None:
+                pieces.append(branch_vector(kind.noise, kind.cut, node, noise, half))
+        return linked_columns(spaces, np.concatenate(pieces)) if pieces else None
+
+    # --- what is said of it
+
+    def noisy_lines(self) -> list[str]:
+        """Say how many cells each table has, in how many parts."""
+        return part_words.linked_lines(self)
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return the sections of one piece, and how parts were measured."""
+        return [*super().sections(form), part_words.linked_section(self)]
+
+    def details(self) -> Details:
+        """Say how they were measured."""
+        return Details(
+            "the linked tables",
+            "exact noise on each residual of members and of units, part by part; put together and"
+            " fitted in one piece",
+        )
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what the files of the release itself hold."""
+        words = "the linked tables, as far as they are not cut by"
+        return [(file, f"{words} {self.depth}") for file in self.files(form)]
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return the tables that are not cut, and the residuals that were measured at the cut and
+        above.
+        """
+        columns = {table.name: table.columns() for table in self.held_tables()}
+        spaces = [kind.above.space for kind in self.cut_kinds]
+        pieces = [np.zeros(0, np.int64)]
+        halves = self.mechanism.space.split(self.noisy)
+        for kind, space, half in zip(self.cut_kinds, spaces, halves, strict=True):
+            pieces += [half[kind.noise.space.parts[view]] for view in space.parts]
+        columns[LINKED_MEASUREMENTS] = linked_columns(spaces, np.concatenate(pieces))
+        return named_files(columns, form)
+
+    # --- computed again
+
+    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "LinkedByParts":
+        """Compare the tables with what follows from the measurement of all parts, then every part
+        with its rows.
+        """
+        from semidp.statistics.tables.assembled_again import recheck_linked
+
+        return recheck_linked(self, check, mechanism)
+
+    def in_one_piece(self) -> PublishedLinked:
+        """Return the result as a release without parts has it, with every cell in memory."""
+        kinds = []
+        for tables in (self.members, self.units):
+            kinds.append(tuple(map(_in_memory, tables)))
+        return PublishedLinked(
+            request=self.request,
+            mechanism=self.mechanism,
+            noisy=self.noisy,
+            members=kinds[0],
+            units=kinds[1],
+            fitted_units=self.fitted_units,
+            name=self.name,
+            noise=self.noise,
+            guarantee=self.guarantee,
+            advertised=self.advertised,
+            private=self.private,
+        )
+
+
+def _in_memory(table: PublishedTable) -> PublishedTable:
+    cells = (table.counts, table.estimate, table.standard_errors, table.fitted, table.half_widths)
+    return PublishedTable(table.name, table.schema, *cells, counted=table.counted)
+
+
+def _of_parts(
+    asked: TableRequest, table: PublishedTable, depth: str, partition: Partition
+) -> TableOfParts:
+    """Return a table that is read from the parts; how it was fitted is known of the whole."""
+    schema = table.schema
+    read = TableOfParts(asked, schema, Cut.at(schema, depth), partition, table.counted)
+    read.__dict__["fitted"] = table.fitted
+    return read
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def read_linked_parts(
+    entry: Mapping[str, Any],
+    request: "LinkedTablesRequest",
+    partition: Partition,
+    scope: Scope,
+    files: StoredFiles,
+) -> LinkedByParts:
+    """Read what was written of linked tables that were measured in parts."""
+    mechanism = linked_noise_from_json(entry, request.space(scope))
+    kinds = cut_kinds(request, mechanism, partition.depth)
+    above = files.numbers(LINKED_MEASUREMENTS, 2)["noisy"]
+    size = sum(kind.above.space.scales.size for kind in kinds)
+    if above.shape != (size,) or above.dtype != np.int64:
+        raise ValueError("the measurements are not those of the plan")
+    measured = {}
+    for node, part in enumerate(files_of_parts(partition, files.folder)):
+        if any(kind.branch(node) is not None for kind in kinds):
+            measured[node] = part.numbers(LINKED_MEASUREMENTS, 2)["noisy"]
+    tables = []
+    for key, kind, space in zip(KINDS, kinds, mechanism.space.kinds, strict=True):
+        of_kind = []
+        for stated, asked in zip(entry[key]["tables"], kind.asked, strict=True):
+            schema = published_schema(request, space, asked)
+            fitted = Fitted(**stated["fit"])
+            if asked in kind.below:
+                cut = Cut.at(schema, partition.depth)
+                table: PublishedTable = TableOfParts(asked, schema, cut, partition, kind.counted)
+                table.__dict__["fitted"] = fitted
+            else:
+                table = PublishedTable.read(files, asked.name, schema, fitted, kind.counted)
+            of_kind.append(table)
+        tables.append(tuple(of_kind))
+    return LinkedByParts(
+        request=request,
+        mechanism=mechanism,
+        noisy=both_vectors(kinds, above, measured),
+        members=tables[0],
+        units=tables[1],
+        depth=partition.depth,
+        parts=partition.parts,
+        stated=(_whole(entry["agreeing"]), _whole(entry["places"])),
+        **read_back(entry, scope),
+    )
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError("places are counted in whole numbers")
+    return value
