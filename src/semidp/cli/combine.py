@@ -63,7 +63,11 @@ def _print(combination: Release, out: Path) -> None:
         whose = "units: " if one.counted == UNIT else ""
         label = whose + " × ".join(one.schema.names)
         table.add_row(label, f"{min(errors):.4g}", f"{largest:.4g}")
-    console = Console(highlight=False)
-    console.print("Largest standard error of a cell: of the best release, and of all together.\n")
-    console.print(table)
-    echo(f"\n{summary(combination, str(out / REPORT))}")
+    if combination.tables:
+        console = Console(highlight=False)
+        console.print(
+            "Largest standard error of a cell: of the best release, and of all together.\n"
+        )
+        console.print(table)
+        echo("")
+    echo(summary(combination, str(out / REPORT)))

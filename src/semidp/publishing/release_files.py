@@ -292,8 +292,11 @@ class ReleaseFiles(ReleaseValue):
 
     def _entries(self) -> dict[str, list[dict[str, Any]]]:
         """Return the entries of all results, by the keys of their lists."""
-        if self.combined is not None:
-            return {self.combined.key: [self.combined.to_json()]}
+        if self.combination is not None:
+            combined: dict[str, list[dict[str, Any]]] = {}
+            for result in self.results:
+                combined.setdefault(result.key, []).append(result.to_json())
+            return combined
         lists: dict[str, list[dict[str, Any]]] = {key: [] for key in result_keys()}
         for result, request in zip(self.results, self.plan.requests, strict=True):
             lists[result.listed_in].append(
@@ -424,12 +427,17 @@ def _partition(document: Mapping[str, Any], files: StoredFiles) -> Partition | N
 def _combined_results(
     document: Mapping[str, Any], combination: SeveralReleases, scope: Scope, files: StoredFiles
 ) -> list[Published]:
-    """Read the one result of a combination of releases."""
-    entries = document[CombinedTables.key]
-    results = [CombinedTables.from_json(entry, scope, files) for entry in entries]
-    if len(results) != 1 or len(combination.releases) < 2:
+    """Read the results of a combination of releases: its tables, and what else was combined."""
+    results: list[Published] = []
+    for entry in document.get(CombinedTables.key, ()):
+        results.append(CombinedTables.from_json(entry, scope, files))
+    if len(results) > 1 or len(combination.releases) < 2:
         raise ValueError("a combination is of several releases")
-    return [*results]
+    for key, read in result_readers().items():
+        results += [read(entry, None, scope, files) for entry in document.get(key, ())]
+    if not results:
+        raise ValueError("a combination has results")
+    return results
 
 
 def _results(

@@ -32,6 +32,7 @@ from semidp.publishing.pipeline import versions
 from semidp.publishing.plan import AdjacencyChoice, LinkedUnits, Plan
 from semidp.publishing.release import Release
 from semidp.publishing.survey import semi_of
+from semidp.statistics.protocol.results import Published
 
 _UNCHECKED = (
     "That the releases are of the same records was checked by their number, their levels and their"
@@ -86,7 +87,8 @@ def combine(*releases: Release | Path | str) -> Release:
 def combined(sources: Sequence[Release], progress: Progress = silent) -> Release:
     """Return the combination of releases that are none themselves."""
     combination = combination_of(sources)
-    return put_together(combination, combination.tables(progress))
+    counted = any(release.tables for release in sources)
+    return put_together(combination, combination.tables(progress) if counted else ())
 
 
 def combination_of(sources: Sequence[Release]) -> SeveralReleases:
@@ -110,11 +112,20 @@ def put_together(combination: SeveralReleases, tables: tuple[PublishedTable, ...
     }
     # One ideal claim makes that of all ideal.
     claim = "exact" if claims <= {"exact"} else "ideal"
-    result = CombinedTables.of(tables, len(sources), scope, claim, private)
+    results: list[Published] = []
+    if tables:
+        results.append(CombinedTables.of(tables, len(sources), scope, claim, private))
+    results += _pooled(sources, scope)
+    if not results:
+        raise Refused(
+            "these releases hold no table, and no distribution of the same values: those are"
+            " combined"
+        )
+    warned = [warning for result in results for warning in result.warnings()]
     return Release(
         plan=_plan(sources, combination.dataspace, guarantee),
-        scope=replace(scope, warnings=(*scope.warnings, *result.warnings())),
-        results=(result,),
+        scope=replace(scope, warnings=(*scope.warnings, *warned)),
+        results=tuple(results),
         stated=guarantee,
         private=private,
         # Nothing is drawn here, so that nothing is charged: each release was charged by itself.
@@ -123,6 +134,21 @@ def put_together(combination: SeveralReleases, tables: tuple[PublishedTable, ...
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         combination=combination,
     )
+
+
+def _pooled(releases: Sequence[Release], scope: Scope) -> list[Published]:
+    """Results other than tables that several releases have of the same, as one each."""
+    alike: dict[object, list[Published]] = {}
+    for release in releases:
+        for result in release.results:
+            if result.pools_by is not None:
+                alike.setdefault(result.pools_by, []).append(result)
+    results = []
+    for first, *others in alike.values():
+        together = first.pooled(others, scope) if others else None
+        if together is not None:
+            results.append(together)
+    return results
 
 
 def _guarantee(combination: SeveralReleases) -> tuple[Guarantee | None, tuple[str, ...]]:

@@ -122,6 +122,14 @@ class GroupDistributions(ByBlocks):
         """
         return band_half_widths(self.mechanism, self.level)
 
+    def half_widths_of(self, block: Margin | None) -> Floats:
+        """The half-widths of a set of groups: those of any set."""
+        return self.half_widths
+
+    def band_widths_of(self, block: Margin | None) -> Floats:
+        """The half-widths of the band of a set of groups: those of any set."""
+        return self.band_widths
+
     def bounds(self, block: Margin | None = None) -> tuple[Floats, Floats]:
         """Return the ends of the intervals for the count up to each value but the last, each by
         itself.
@@ -129,8 +137,9 @@ class GroupDistributions(ByBlocks):
         counts = self.unbiased(block)
         sizes = self.sizes(block)[:, None]
         ordered = self.up_to(block)
-        lower = np.clip(counts - self.half_widths, 0, sizes)
-        upper = np.clip(counts + self.half_widths, 0, sizes)
+        widths = self.half_widths_of(block)
+        lower = np.clip(counts - widths, 0, sizes)
+        upper = np.clip(counts + widths, 0, sizes)
         # The estimate in growing order may leave its interval; a wider interval holds no less
         # often.
         return np.minimum(lower, ordered), np.maximum(upper, ordered)
@@ -145,8 +154,9 @@ class GroupDistributions(ByBlocks):
         counts = self.unbiased(block)
         sizes = self.sizes(block)[:, None]
         ordered = self.up_to(block)
-        lower = np.clip(counts - self.band_widths, 0, sizes)
-        upper = np.clip(counts + self.band_widths, 0, sizes)
+        widths = self.band_widths_of(block)
+        lower = np.clip(counts - widths, 0, sizes)
+        upper = np.clip(counts + widths, 0, sizes)
         lower = _largest_before(lower)
         upper = _least_after(upper)
         return np.minimum(lower, ordered), np.maximum(upper, ordered)
@@ -192,8 +202,9 @@ class GroupDistributions(ByBlocks):
         counts = self.unbiased(block)
         sizes = self.sizes(block)[:, None]
         # Counts are whole numbers, so that a lower end is rounded up.
-        lower = np.ceil(counts - self.half_widths - _HAIR)
-        upper = counts + self.half_widths
+        widths = self.half_widths_of(block)
+        lower = np.ceil(counts - widths - _HAIR)
+        upper = counts + widths
         before = np.hstack([np.zeros_like(sizes), lower])
         at = np.hstack([upper, sizes])
         return before, at
@@ -376,14 +387,23 @@ def _multiple(values: int, law: CountNoise, level: Fraction) -> float:
     probability `level`.
     """
     tree = value_tree(values)
-    count = int(np.clip(_NUMBERS // tree.gaps, _FEWEST, _DRAWS))
+    count = simulations(tree.gaps)
     noise = law.sample((count, tree.gaps), SeededRandomness(0))
     errors = tree.up_to(noise, np.zeros(count))
     spread = _deviations(tree) * math.sqrt(law.variance)
     largest = np.sort(np.abs(errors / spread).max(axis=1))
-    # The rank of the level among the draws, and two standard errors more.
+    return float(largest[band_rank(count, level) - 1])
+
+
+def simulations(numbers: int) -> int:
+    """How many distributions are simulated that take so many numbers each."""
+    return int(np.clip(_NUMBERS // numbers, _FEWEST, _DRAWS))
+
+
+def band_rank(count: int, level: Fraction) -> int:
+    """The rank of a level among so many draws, and two standard errors more."""
     chance = float(level)
     variance = count * chance * (1 - chance)
     raised = _SAFE * math.sqrt(variance)
     rank = math.ceil((count + 1) * chance + raised)
-    return float(largest[min(rank, count) - 1])
+    return min(rank, count)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from semidp.core.exact import exact, plain
+from semidp.statistics.distribution.combined import CombinedDistribution
 from semidp.statistics.distribution.distribution_space import recorded_distribution
 from semidp.statistics.distribution.published import PublishedDistribution
 from semidp.statistics.distribution.quantile_choice import read_off
@@ -77,7 +78,10 @@ KIND = Kind(
     key="distribution",
     asked=(DistributionRequest,),
     queries={"distribution": recorded_distribution},
-    results={PublishedDistribution.key: PublishedDistribution.from_json},
+    results={
+        PublishedDistribution.key: PublishedDistribution.from_json,
+        CombinedDistribution.key: CombinedDistribution.read,
+    },
     fields=(DISTRIBUTION,),
     ask=_asked,
     shown=_shown,

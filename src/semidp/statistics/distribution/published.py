@@ -1,6 +1,6 @@
 """What a release publishes of distributions by groups."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -30,7 +30,7 @@ from semidp.statistics.outcomes.published import (
     rows_of,
     whole_numbers,
 )
-from semidp.statistics.protocol.results import measured_by, read_back
+from semidp.statistics.protocol.results import Published, measured_by, read_back
 
 if TYPE_CHECKING:
     from semidp.statistics.distribution.request import DistributionRequest
@@ -95,10 +95,12 @@ class PublishedDistribution(PublishedBySets):
 
     wording: ClassVar[GroupWords] = words
     key: ClassVar[str] = "distributions"
+    releases = 1
+    """How many releases measured it; more where several were combined."""
 
     request: "DistributionRequest"
     sets: tuple[DistributionSet, ...]
-    noisy: NDArray[np.int64] = field(repr=False)
+    noisy: NDArray[Any] = field(repr=False)
 
     @property
     def columns(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
@@ -127,6 +129,21 @@ class PublishedDistribution(PublishedBySets):
         nothing more.
         """
         return self.distributions.shares_below(line, by)
+
+    @property
+    def pools_by(self) -> object:
+        """The outcome and its values: distributions of the same are combined."""
+        return self.key, self.request.outcome
+
+    def pooled(self, others: "Sequence[Published]", scope: Scope) -> "Published | None":
+        """Return the distributions from this result and others of the same outcome together."""
+        from semidp.statistics.distribution.combined import combined_distribution
+
+        sources = [self]
+        for one in others:
+            assert isinstance(one, PublishedDistribution)
+            sources.append(one)
+        return combined_distribution(sources, scope)
 
     @property
     def values(self) -> Floats:
@@ -168,7 +185,7 @@ class PublishedDistribution(PublishedBySets):
             start = end
         return every
 
-    def _curves(self, part: DistributionSet, noisy: NDArray[np.int64]) -> Columns:
+    def _curves(self, part: DistributionSet, noisy: NDArray[Any]) -> Columns:
         """A row for each group and value but the last, of which the share is 1."""
         gaps = noisy.shape[1]
         labels: list[tuple[str, ...]] = []
@@ -207,24 +224,31 @@ class PublishedDistribution(PublishedBySets):
         files: Mapping[str, bytes],
     ) -> "PublishedDistribution":
         """Read what `to_json` and `files` wrote."""
-        sets, noisy = [], []
-        for place in range(len(request.by)):
-            curves_file, listed_file = request.file_pair(place)
-            part, drawn = _read_set(request, files[curves_file], files[listed_file])
-            sets.append(part)
-            noisy.append(drawn)
-        result = cls(
-            request=request,
-            sets=tuple(sets),
-            noisy=np.concatenate(noisy),
-            **read_back(entry, scope),
-        )
+        sets, noisy = read_sets(request, files)
+        # Whole numbers were drawn, and are refused where they are not whole.
+        drawn = noisy.astype(np.int64)
+        if not np.array_equal(drawn, noisy):
+            raise ValueError("noisy differences are whole numbers")
+        result = cls(request=request, sets=sets, noisy=drawn, **read_back(entry, scope))
         return as_written(result, files)
+
+
+def read_sets(
+    request: "DistributionRequest", files: Mapping[str, bytes]
+) -> tuple[tuple[DistributionSet, ...], Floats]:
+    """Return the distributions of every set of groups, and the differences behind them."""
+    sets, differences = [], []
+    for place in range(len(request.by)):
+        curves_file, listed_file = request.file_pair(place)
+        part, of_set = _read_set(request, files[curves_file], files[listed_file])
+        sets.append(part)
+        differences.append(of_set)
+    return tuple(sets), np.concatenate(differences)
 
 
 def _read_set(
     request: "DistributionRequest", curves_file: bytes, listed_file: bytes
-) -> tuple[DistributionSet, NDArray[np.int64]]:
+) -> tuple[DistributionSet, Floats]:
     """Return the distributions of one set of groups, and the noisy differences behind them."""
     many = len(request.probabilities) + len(request.lines)
     # The exact count, then three columns for each quantile and share.
@@ -244,7 +268,7 @@ def _read_set(
     names = tuple(header[: len(header) - wide])
     curves = dict(zip(CURVES, numbers, strict=True))
     part = DistributionSet(groups, names, whole_numbers(counts), curves, tuple(listed))
-    return part, whole_numbers(steps)
+    return part, real_numbers([steps])[:, 0]
 
 
 def published_distribution(
@@ -253,15 +277,16 @@ def published_distribution(
     """Return distributions with their band, and the quantiles and shares that are to be listed."""
     return PublishedDistribution(
         request=request,
-        sets=tuple(_set_of(request, found, block) for block in request.by),
+        sets=tuple(set_of(request, found, block) for block in request.by),
         noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
         **measured_by(request.name, found.mechanism, found.private),
     )
 
 
-def _set_of(
+def set_of(
     request: "DistributionRequest", found: GroupDistributions, block: Margin
 ) -> DistributionSet:
+    """Return the distributions of one set of groups with their band, and what is listed of them."""
     sizes = found.sizes(block)
     lower, upper = found.bounds(block)
     band_lower, band_upper = found.band(block)

@@ -55,6 +55,9 @@ def noisy_lines(result: "PublishedDistribution") -> list[str]:
 
 def summary_lines(result: "PublishedDistribution") -> list[tuple[str, str]]:
     """Return the mechanism, what is listed, and the first groups, for a terminal."""
+    if result.releases > 1:
+        together = f"{title(result)}: from {result.releases} releases"
+        return [("estimate", together), *estimate_lines(group_lines(result))]
     how = (
         f"{result.noise.mechanism}, scale {scale_text(result.noise.scale)} in each difference of"
         " halves"
@@ -163,9 +166,11 @@ def _heading(name: str) -> str:
 def paragraphs_of(result: "PublishedDistribution") -> list[str]:
     """Say how distributions were measured, and what their intervals and bands are about."""
     noise, request = result.noise, result.request
+    level = f"{float(100 * request.level):g}%"
+    if result.releases > 1:
+        return [_together(result), _about_intervals(level)]
     if noise.absent:
         return [NOTHING_MEASURED]
-    level = f"{float(100 * request.level):g}%"
     asked = []
     if request.answers is not None:
         asked = [
@@ -182,18 +187,35 @@ def paragraphs_of(result: "PublishedDistribution") -> list[str]:
             " difference at each depth and the exact size of the group, so that all shares and all"
             " quantiles come at one cost."
         ),
-        (
-            f"An interval holds the share or the quantile of these records with {level} probability"
-            " each; it comes from the law of the noise. A band holds the whole curve of its group"
-            f" with {level} probability. Neither is about a population that the records were drawn"
-            " from."
-        ),
+        _about_intervals(level),
     ]
+
+
+def _about_intervals(level: str) -> str:
+    return (
+        f"An interval holds the share or the quantile of these records with {level} probability"
+        " each; it comes from the law of the noise. A band holds the whole curve of its group"
+        f" with {level} probability. Neither is about a population that the records were drawn"
+        " from."
+    )
+
+
+def _together(result: "PublishedDistribution") -> str:
+    """Say how distributions of several releases were brought together."""
+    return (
+        f"{clipped_text(result.request.outcome)}. {result.releases} releases measured, in each of"
+        " their groups, the records of the left half of the values less those of the right half,"
+        " again and again. Every difference is the best linear unbiased one from all of them:"
+        " averages weighted by precision, and what sets of groups have in common."
+    )
 
 
 def details(result: "PublishedDistribution") -> Details:
     """Say how distributions were measured."""
     steps = result.request.outcome.steps
+    if result.releases > 1:
+        best = f"the best linear unbiased estimate from {result.releases} releases"
+        return Details(f"the {title(result)}", best)
     scale = scale_text(result.noise.scale)
     how = f"scale {scale} in each of {steps:,} differences of halves a group"
     return Details(f"the {title(result)}", how)

@@ -30,7 +30,7 @@ from semidp.output.published_table import PublishedTable
 from semidp.output.sections import Details, Section
 from semidp.output.texts import CLAIM_TEXTS, scale_text
 from semidp.queries.query_space import QuerySpace
-from semidp.statistics.findings import CLOSE, Trust, close
+from semidp.statistics.findings import CLOSE, Findings, Trust, close
 from semidp.statistics.parts import Part, Partition
 from semidp.statistics.protocol.request_defaults import budget_of
 
@@ -150,6 +150,32 @@ class Published:
         """Return a weighted sum of cells of its tables, by their names, and its exact standard
         error.
         """
+        raise NotImplementedError
+
+    # --- several releases
+
+    @property
+    def pools_by(self) -> object:
+        """What must be the same in results of several releases that are combined; None where they
+        stay as they were published.
+        """
+        return None
+
+    def pooled(self, others: "Sequence[Published]", scope: Scope) -> "Published | None":
+        """Return one result from this one and those of other releases that have the same
+        `pools_by`; None where it stays as it was published.
+
+        Parameters
+        ----------
+        others
+            The other results.
+        scope
+            What all releases together publish exactly.
+        """
+        return None
+
+    def check_combined(self, again: "Published", findings: Findings) -> None:
+        """Note where a result of several releases differs from what follows from them."""
         raise NotImplementedError
 
     # --- a release by parts

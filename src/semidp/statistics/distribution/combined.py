@@ -1,0 +1,192 @@
+"""Distributions of one outcome from several releases, as a combination of releases publishes
+them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import evolve
+
+from semidp.core.guarantee import Guarantee
+from semidp.core.scope import Scope
+from semidp.core.tradeoff.curves import approximate
+from semidp.errors import InputError
+from semidp.mechanisms.mechanism import Measurement
+from semidp.output.cells import StoredFiles
+from semidp.statistics.distribution.distribution_space import DistributionSpace
+from semidp.statistics.distribution.pooling import (
+    DifferencePool,
+    MeasuredDifferences,
+    PooledDistributions,
+)
+from semidp.statistics.distribution.published import (
+    CURVES,
+    PublishedDistribution,
+    read_sets,
+    set_of,
+)
+from semidp.statistics.distribution.request import DistributionRequest
+from semidp.statistics.findings import Findings, close
+from semidp.statistics.protocol.results import Noise, Published
+
+_TELLING = 24  # so many numbers of one measurement are not drawn alike twice
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class CombinedDistribution(PublishedDistribution):
+    """Distributions of an outcome by groups, from all releases that measured it on the same values.
+
+    Parameters
+    ----------
+    releases
+        How many releases measured it.
+    sources
+        What they published; none where it was read from a folder and is not computed again.
+    """
+
+    key: ClassVar[str] = "combined_distributions"
+
+    releases: int
+    sources: tuple[PublishedDistribution, ...] = field(default=(), repr=False)
+    scope: Scope | None = field(default=None, repr=False)
+
+    @cached_property
+    def distributions(self) -> PooledDistributions:
+        """The same distributions, of which every quantile and every share can be asked."""
+        if self.scope is None:
+            raise InputError("ask the combination itself: this one has no releases beside it")
+        return _pooled(self.request, self.sources, self.scope)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the numbers in the CSV files, as plain values."""
+        return {
+            **super().to_json(),
+            "releases": self.releases,
+            "request": self.request.to_json(),
+        }
+
+    @classmethod
+    def read(
+        cls, entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles
+    ) -> "CombinedDistribution":
+        """Read what `to_json` and `files` wrote."""
+        asked = DistributionRequest.from_json(entry["request"])
+        sets, differences = read_sets(asked, files)
+        if not isinstance(entry["private"], bool) or not isinstance(entry["releases"], int):
+            raise ValueError("a combination is private or not, and of some releases")
+        return cls(
+            request=asked,
+            sets=sets,
+            noisy=differences,
+            releases=entry["releases"],
+            **_fields(asked, scope, entry["noise"]["claim"], entry["private"]),
+        )
+
+    def check_combined(self, again: Published, findings: Findings) -> None:
+        """Note where curves and what is listed do not follow from the releases."""
+        assert isinstance(again, CombinedDistribution)
+        same = [part.groups for part in self.sets] == [part.groups for part in again.sets]
+        if not same or self.request != again.request:
+            findings.wrong.append(f"it states other groups or values of {self.name} than follow")
+            return
+        for mine, theirs in zip(self.sets, again.sets, strict=True):
+            pairs = [(mine.curves[name], theirs.curves[name]) for name in CURVES]
+            for one, other in zip(mine.listed, theirs.listed, strict=True):
+                pairs += [(one.values, other.values), (one.lower, other.lower)]
+                pairs.append((one.upper, other.upper))
+            alike = all(close(np.nan_to_num(one), np.nan_to_num(other)) for one, other in pairs)
+            if not alike or not np.array_equal(mine.counts, theirs.counts):
+                findings.wrong.append(
+                    f"it states distributions of {self.name} that do not follow from its releases"
+                )
+
+
+def _fields(
+    request: DistributionRequest, scope: Scope, claim: str, private: bool
+) -> dict[str, Any]:
+    """What every result has: noise of a law of its own, and a guarantee that is said of the release
+    as a whole.
+    """
+    return {
+        "name": request.name,
+        "noise": Noise("combination", 0.0, claim, 0.0, None),
+        # With delta = 1 nothing is claimed.
+        "guarantee": Guarantee(scope.dataspace, scope.adjacency, approximate(0, 1)),
+        "advertised": None,
+        "private": private,
+    }
+
+
+def combined_distribution(
+    sources: Sequence[PublishedDistribution], scope: Scope
+) -> CombinedDistribution | None:
+    """Return the distributions of one outcome from several releases; None where exact totals fix
+    one of them.
+
+    Parameters
+    ----------
+    sources
+        What the releases published of one outcome, on the same values.
+    scope
+        What all releases together publish exactly.
+    """
+    if any(one.noise.absent for one in sources):
+        return None
+    first = sources[0]
+    blocks = dict.fromkeys(block for one in sources for block in one.request.by)
+    probabilities = {number for one in sources for number in one.request.probabilities}
+    lines = {line for one in sources for line in one.request.lines}
+    request = evolve(
+        first.request,
+        by=tuple(blocks),
+        probabilities=sorted(probabilities),
+        lines=sorted(lines),
+        budget=None,
+        level=min(one.request.level for one in sources),
+        answers=None,
+        name=f"distribution-{first.request.outcome.column}",
+    )
+    pooled = _pooled(request, sources, scope)
+    claims = {one.noise.claim for one in sources}
+    claim = "exact" if claims <= {"exact"} else "ideal"
+    private = all(one.private for one in sources)
+    return CombinedDistribution(
+        request=request,
+        sets=tuple(set_of(request, pooled, block) for block in request.by),
+        noisy=pooled.pool.differences.ravel(),
+        releases=len(sources),
+        sources=tuple(sources),
+        scope=scope,
+        **_fields(request, scope, claim, private),
+    )
+
+
+def _pooled(
+    request: DistributionRequest, sources: Sequence[PublishedDistribution], scope: Scope
+) -> PooledDistributions:
+    """Differences of all sources as one set of measurements; refuse the same one twice."""
+    space = request.space(scope)
+    assert isinstance(space, DistributionSpace)
+    measured = []
+    for one in sources:
+        mechanism = one.distributions.mechanism
+        measured.append(MeasuredDifferences(mechanism, np.asarray(one.noisy, dtype=np.int64)))
+    for number, part in enumerate(measured):
+        for other in measured[:number]:
+            same = np.array_equal(part.noisy, other.noisy)
+            if same and part.noisy.size >= _TELLING:
+                raise InputError(
+                    "the same measurement stands in two of these releases: name each release once"
+                )
+    pool = DifferencePool(space, tuple(measured))
+    first = measured[0]
+    private = all(one.private for one in sources)
+    measurement = replace(_measurement(sources[0]), private=private)
+    return PooledDistributions(first.mechanism, measurement, request.level, pool=pool)
+
+
+def _measurement(source: PublishedDistribution) -> Measurement:
+    return source.distributions.measurement
