@@ -31,7 +31,8 @@ def cell_errors(mechanism: Mechanism, number: int = 0) -> dict[str, float]:
     if isinstance(mechanism, ResidualMechanism):
         # Each table is put together from the measured residuals.
         return table_errors(mechanism, number)
-    unit, size = float(mechanism.space.unit), math.prod(mechanism.space.shape)
+    unit = float(mechanism.space.unit)
+    size = math.prod(mechanism.space.shape)
     if size > MOST_CELLS:
         root = mechanism.expected_l2 * unit / math.sqrt(size)
         return {"standard_error": root, "smallest": root, "largest": root}

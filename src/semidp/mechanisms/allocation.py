@@ -8,6 +8,7 @@ point; `residuals` makes it exact and keeps it within the budget.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +33,9 @@ def allocate(costs: Sequence[float], gains: Sequence[float], precision: float) -
     >>> [round(x, 9) for x in allocate([2.0, 8.0], [1.0, 1.0], 1.0)]
     [6.0, 12.0]
     """
-    total = sum(math.sqrt(k * v) for k, v in zip(costs, gains, strict=True))
-    return [math.sqrt(k / v) * total / precision for k, v in zip(costs, gains, strict=True)]
+    pairs = list(zip(costs, gains, strict=True))
+    total = sum(math.sqrt(k * v) for k, v in pairs)
+    return [math.sqrt(k / v) * total / precision for k, v in pairs]
 
 
 def allocate_largest(costs: Sequence[float], gains: Floats, precision: float) -> list[float]:
@@ -109,10 +111,12 @@ def solve(gains: Floats, oracle: Oracle, start: Floats, rounds: int, close: floa
     >>> solution.tau.round(3), round(solution.total, 3), round(solution.least, 3)
     (array([1., 1.]), 5.0, 5.0)
     """
-    cuts = [oracle(unit)[1] for unit in np.eye(len(gains)) * float(start.mean())]
+    units = np.eye(len(gains)) * float(start.mean())
+    cuts = [oracle(unit)[1] for unit in units]
     cost, squares = oracle(start)
     cuts.append(squares)
-    best = Solution(start / cost, float((gains / start).sum()) * cost, 0.0)
+    total = float((gains / start).sum()) * cost
+    best = Solution(start / cost, total, 0.0)
     if not (np.array(cuts).max(axis=0) > 0).all():
         return best  # some residual is touched by no move: the program would take its noise away
     weights = np.ones(len(cuts))
@@ -120,7 +124,8 @@ def solve(gains: Floats, oracle: Oracle, start: Floats, rounds: int, close: floa
         rows = np.array(cuts)
         weights = _dual(rows, gains, weights)
         least = max(best.least, lower_bound(rows, gains, weights))
-        tau = np.sqrt(gains / np.maximum(rows.T @ weights, _TINY))
+        pulled = np.maximum(rows.T @ weights, _TINY)
+        tau = np.sqrt(gains / pulled)
         cost, squares = oracle(tau)
         # Divided by its cost any τ is allowed, so that this total can be reached.
         total = float((gains / tau).sum()) * cost
@@ -144,10 +149,12 @@ def lower_bound(cuts: Floats, gains: Floats, weights: Floats) -> float:
     >>> lower_bound(np.array([[2.0, 8.0]]), np.array([1.0, 1.0]), np.array([1.0]))
     17.9999999...
     """
-    if not (weights >= 0).all() or not weights.sum() > 0 or not (cuts.max(axis=0) > 0).all():
+    is_weighting = (weights >= 0).all() and weights.sum() > 0
+    if not is_weighting or not (cuts.max(axis=0) > 0).all():
         return 0.0
     pulled = np.maximum(cuts.T @ weights, 0.0)
-    value = float(np.sqrt(gains * pulled).sum()) ** 2 / float(weights.sum())
+    root_sum = float(np.sqrt(gains * pulled).sum())
+    value = root_sum**2 / float(weights.sum())
     return value * (1 - 1e-9) if math.isfinite(value) else 0.0
 
 
@@ -156,23 +163,22 @@ def _dual(cuts: Floats, gains: Floats, start: Floats) -> Floats:
     from scipy.optimize import minimize
 
     # in units of the best multiple of the start, the weights are of order one
-    pulled = np.sqrt(gains * np.maximum(cuts.T @ start, _TINY)).sum()
-    unit = max(float(pulled / start.sum()) ** 2, _TINY)
+    pulled = np.maximum(cuts.T @ start, _TINY)
+    root_sum = np.sqrt(gains * pulled).sum()
+    unit = max(float(root_sum / start.sum()) ** 2, _TINY)
+    root_unit = math.sqrt(unit)
 
     def negative(weights: Floats) -> tuple[float, Floats]:
         slopes = np.maximum(cuts.T @ weights, 1e-14)
         roots = np.sqrt(gains * slopes)
-        value = 2 * roots.sum() / math.sqrt(unit) - weights.sum()
-        gradient = cuts @ np.sqrt(gains / slopes) / math.sqrt(unit) - 1
+        value = 2 * roots.sum() / root_unit - weights.sum()
+        gradient = cuts @ np.sqrt(gains / slopes) / root_unit - 1
         return -float(value), -gradient
 
-    solved = minimize(
-        negative,
-        start,
-        jac=True,
-        bounds=[(0, None)] * len(start),
-        method="L-BFGS-B",
-        options={"maxiter": _STEPS, "maxfun": 2 * _STEPS, "ftol": 1e-13, "gtol": 1e-8},
-    )
-    weights = np.maximum(solved.x, 0.0)
-    return weights * unit if np.isfinite(weights).all() and weights.sum() > 0 else start
+    bounds = [(0, None)] * len(start)
+    options: Any = {"maxiter": _STEPS, "maxfun": 2 * _STEPS, "ftol": 1e-13, "gtol": 1e-8}
+    solved = minimize(negative, start, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
+    weights: Floats = np.maximum(solved.x, 0.0)
+    if np.isfinite(weights).all() and weights.sum() > 0:
+        return weights * unit
+    return start

@@ -27,8 +27,8 @@ Floats = NDArray[np.float64]
 
 
 def mechanism_above(mechanism: ResidualMechanism, cut: Cut) -> ResidualMechanism:
-    """Return the noise of a product at a cut and above it: the same σ², for the residuals that are
-    there.
+    """Return the noise of a product at a cut and above it: the same σ² for the residuals of that
+    part.
     """
     space = space_above(mechanism.space, cut)
     sigma2 = {view: mechanism.sigma2[view] for view in space.measured}
@@ -60,13 +60,12 @@ class BranchNoise:
 
     @classmethod
     def of(cls, mechanism: ResidualMechanism, cut: Cut, node: int) -> "BranchNoise | None":
-        """Return the noise of one branch of a product; None where nobody can be there."""
+        """Return the noise of one branch of a product; None where the branch can hold nobody."""
         space = branch_space(mechanism.space, cut, node)
         if space is None:
             return None
-        return cls(
-            space, mechanism.sigma2, mechanism.law, families_above(mechanism.space, cut, node)
-        )
+        families = families_above(mechanism.space, cut, node)
+        return cls(space, mechanism.sigma2, mechanism.law, families)
 
     def measure(
         self, tables: Sequence[Table], randomness: Randomness
@@ -74,23 +73,21 @@ class BranchNoise:
         """Return each residual of the confidential tables times its scale, with noise: what may be
         published.
         """
-        space = self.space
-        cut = [
-            space.trim(table.counts, view).astype(np.int64)
-            for table, view in zip(tables, space.views, strict=True)
-        ]
+        space, residuals = self.space, self.space.residuals
+        cut = []
+        for table, view in zip(tables, space.views, strict=True):
+            cut.append(space.trim(table.counts, view).astype(np.int64))
         noisy = {}
         for view, holders in space.holders.items():
             # Every table that holds the residual gives the same one, and the smallest is the
             # quickest.
             place = min(holders, key=lambda number: cut[number].size)
-            values = space.residuals.scaled(
-                view, space.residuals.table(cut[place], space.views[place], view)
-            )
+            residual = residuals.table(cut[place], space.views[place], view)
+            values = residuals.scaled(view, residual)
             source = randomness.part(*space.schema.named(view))
-            noisy[view] = values + residual_noise(
-                self.law, self.sigma2[view], space.residuals.scale(view), source
-            )
+            scale = residuals.scale(view)
+            noise = residual_noise(self.law, self.sigma2[view], scale, source)
+            noisy[view] = values + noise
         return noisy
 
     def tables(
@@ -101,36 +98,34 @@ class BranchNoise:
 
         `above` has for each table its estimate at the cut for this node, and the variance of that.
         """
-        space = self.space
-        estimates = [
-            np.array(space.shared_out(row, number)) for number, (row, _) in enumerate(above)
-        ]
-        variances = [
-            np.array(space.shared_out(square, number, 2))
-            for number, (_, square) in enumerate(above)
-        ]
+        space, residuals = self.space, self.space.residuals
+        estimates, variances = [], []
+        for number, (row, square) in enumerate(above):
+            estimates.append(np.array(space.shared_out(row, number)))
+            variances.append(np.array(space.shared_out(square, number, 2)))
         for number, view in enumerate(space.views):
             for small, exact_part in space.known.items():
-                if all(one <= other for one, other in zip(small, view, strict=True)):
-                    estimates[number] += space.residuals.spread(exact_part, small, view)
+                depths = zip(small, view, strict=True)
+                if all(one <= other for one, other in depths):
+                    estimates[number] += residuals.spread(exact_part, small, view)
         for small, holders in space.holders.items():
-            scale = space.residuals.scale(small)
-            centred = space.residuals.centred(small, noisy[small] / scale)
+            scale = residuals.scale(small)
+            centred = residuals.centred(small, noisy[small] / scale)
             variance_before = residual_variance(self.law, self.sigma2[small], scale)
-            centred_variance = space.residuals.centred_variance(small, variance_before)
+            centred_variance = residuals.centred_variance(small, variance_before)
             for number in holders:
-                estimates[number] += space.residuals.spread(centred, small, space.views[number])
-                variances[number] += space.residuals.spread(
-                    centred_variance, small, space.views[number], power=2
-                )
-        return [
-            (space.whole(estimate, view), space.whole(variance, view))
-            for estimate, variance, view in zip(estimates, variances, space.views, strict=True)
-        ]
+                view = space.views[number]
+                estimates[number] += residuals.spread(centred, small, view)
+                variances[number] += residuals.spread(centred_variance, small, view, power=2)
+        tables = []
+        for number, view in enumerate(space.views):
+            estimate = space.whole(estimates[number], view)
+            tables.append((estimate, space.whole(variances[number], view)))
+        return tables
 
     def half_widths(self, fewer_than: int) -> list[Floats | None]:
-        """Return for each table how far its cells are off at most in 95% of all draws, the noise
-        above included.
+        """Return the half-widths of the 95% intervals of each table's cells, the noise above
+        included.
 
         None for tables that do not have fewer cells than that.
         """
@@ -140,14 +135,16 @@ class BranchNoise:
             if space.schema.grid.size_of(view) >= fewer_than:
                 half_widths.append(None)
                 continue
-            noise = {
-                trimmed_view(d, view): square
-                for d, square in self.sigma2.items()
-                if within(d, view)
-            }
-            families = [space.residuals.families(axis, view[axis]) for axis in named(view)]
-            place = named(view).index(space.cut.axis)
+            noise = {}
+            for d, square in self.sigma2.items():
+                if within(d, view):
+                    noise[trimmed_view(d, view)] = square
+            axes = named(view)
+            families = [space.residuals.families(axis, view[axis]) for axis in axes]
+            place = axes.index(space.cut.axis)
             # A branch sees one node above the cut. The noise there was drawn among its siblings.
-            families[place][: space.cut.depth] = np.array(self.families)[:, None]
-            half_widths.append(space.whole(residual_half_widths(self.law, noise, families), view))
+            siblings = np.array(self.families)[:, None]
+            families[place][: space.cut.depth] = siblings
+            widths = residual_half_widths(self.law, noise, families)
+            half_widths.append(space.whole(widths, view))
         return half_widths

@@ -72,7 +72,9 @@ class Conditioning:
 
     def _at_impossible(self, tables: list[Floats]) -> Floats:
         """The values of tables at the impossible cells, in the order of the rows."""
-        parts = [tables[table].ravel()[cells] for table, cells in self.space.impossible.items()]
+        parts = []
+        for table, cells in self.space.impossible.items():
+            parts.append(tables[table].ravel()[cells])
         return np.concatenate(parts)
 
     def vector(self, values: ArrayLike) -> Floats:
@@ -81,7 +83,8 @@ class Conditioning:
         """
         vector = np.asarray(values, dtype=np.float64)
         excess = self._at_impossible(self.space.estimates(vector))
-        return np.asarray(vector - self.variances * (self.rows.T @ (self._inverse @ excess)))
+        pulled = self.rows.T @ (self._inverse @ excess)
+        return np.asarray(vector - self.variances * pulled)
 
     def estimates(self, values: ArrayLike) -> list[Floats]:
         """Return every table put together from a vector, with zeros in the impossible cells."""
@@ -110,16 +113,18 @@ class Conditioning:
         for cell in self.space.possible_cells(table):
             unit = np.zeros(math.prod(shape))
             unit[cell] = 1.0
-            rows[cell] = self.weights(self.space.combination({table: unit.reshape(shape)})[None])[0]
+            combination = self.space.combination({table: unit.reshape(shape)})
+            rows[cell] = self.weights(combination[None])[0]
         return rows
 
     def cell_variances(self, table: int) -> Floats:
         """Return the variance of each cell of one table."""
         shape = self.space.schema.grid.shape_of(self.space.views[table])
-        return np.asarray((self.table_weights(table) ** 2 @ self.variances).reshape(shape))
+        variances = self.table_weights(table) ** 2 @ self.variances
+        return np.asarray(variances.reshape(shape))
 
     def half_widths(self, table: int, laws: list[CountNoise], which: NDArray[np.intp]) -> Floats:
-        """Return for each cell of one table how far it is off at most in 95% of all draws.
+        """Return the half-width of the 95% interval of each cell of one table.
 
         A sum of numbers that are normal but for a distance d each is normal but for ``Σ |w| d``.
         Where that is not close, the law of the sum itself is used, or, where the terms are too
@@ -136,34 +141,39 @@ class Conditioning:
         # laws that are no normal numbers moved a little have an infinite distance, and are looked
         # at below
         moments = [law.near_normal or (law.variance, math.inf) for law in laws]
-        variance = rows**2 @ np.array([moment[0] for moment in moments])[which]
-        reach = np.array([moment[1] for moment in moments])[which]
-        distance = np.where(rows != 0, np.abs(rows) * reach, 0.0).sum(axis=1)
-        normal = float(scipy.special.ndtri((1 + LEVEL) / 2)) * np.sqrt(variance)
-        widths = np.where(
-            variance > 0,
-            # Both bounds hold, so that the smaller one may be used.
-            np.minimum(normal + distance, _TAIL * np.sqrt(rows**2 @ self.variances)),
-            0.0,
-        )
-        wide = np.flatnonzero((variance > 0) & ~(distance <= _NEAR * np.sqrt(variance)))
+        near_variances = np.array([near for near, _ in moments])[which]
+        reach = np.array([farthest for _, farthest in moments])[which]
+        variance = rows**2 @ near_variances
+        # 0 times infinity is no number, and a weight of 0 has no error
+        distances = np.where(rows != 0, np.abs(rows) * reach, 0.0)
+        distance = distances.sum(axis=1)
+        quantile = float(scipy.special.ndtri((1 + LEVEL) / 2))
+        deviation = np.sqrt(variance)
+        normal = quantile * deviation
+        tail = _TAIL * np.sqrt(rows**2 @ self.variances)
+        # Both bounds hold, so that the smaller one may be used.
+        widths = np.where(variance > 0, np.minimum(normal + distance, tail), 0.0)
+        is_near = distance <= _NEAR * deviation
+        wide = np.flatnonzero((variance > 0) & ~is_near)
         if int((rows[wide] != 0).sum()) <= _MOST_TERMS:
             sums = [sum_terms(rows[cell], laws, which) for cell in wide]
             widths[wide] = half_widths(sums)
-        return widths.reshape(self.space.schema.grid.shape_of(self.space.views[table]))
+        shape = self.space.schema.grid.shape_of(self.space.views[table])
+        return widths.reshape(shape)
 
 
 def sum_terms(row: Floats, laws: list[CountNoise], which: NDArray[np.intp]) -> list[Weighted]:
     """The terms of one sum: weights to twelve digits, those of one law and size together."""
     counts: dict[tuple[int, int], int] = {}
     for entry in np.flatnonzero(row):
-        key = int(which[entry]), round(abs(float(row[entry])) * _DIGITS)
+        size = round(abs(float(row[entry])) * _DIGITS)
+        key = int(which[entry]), size
         counts[key] = counts.get(key, 0) + 1
-    return [
-        Weighted(laws[law], Fraction(size, _DIGITS), count)
-        for (law, size), count in counts.items()
-        if size
-    ]
+    terms = []
+    for (law, size), count in counts.items():
+        if size:
+            terms.append(Weighted(laws[law], Fraction(size, _DIGITS), count))
+    return terms
 
 
 def combined(

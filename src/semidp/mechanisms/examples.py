@@ -19,6 +19,9 @@ def two_way() -> tuple[QuerySpace, Table]:
     >>> space.l1, space.l2_squared, space.dimension, table
     (4, 4, 2, Table(sex: 2 levels, region: 3 levels))
     """
-    schema = Schema((Feature("sex", ("f", "m")), Feature("region", ("north", "south", "west"))))
-    table = Table(schema, np.array([[10, 20, 30], [15, 25, 35]]))
-    return sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Ball(3)), table
+    sex = Feature("sex", ("f", "m"))
+    region = Feature("region", ("north", "south", "west"))
+    counts = [[10, 20, 30], [15, 25, 35]]
+    table = Table(Schema((sex, region)), np.array(counts))
+    public = Dataspace.of(table, [Margin("sex"), Margin("region")])
+    return sensitivity_space(public, Ball(3)), table

@@ -58,7 +58,8 @@ class NormalNoise(Mechanism):
     @property
     def naive_l2(self) -> float:
         """The same for ordinary differential privacy at this ρ, which is half of μ²."""
-        return naive_normal_loss(self.space, Fraction(self.space.l2_squared) / (2 * self.sigma2))
+        rho = Fraction(self.space.l2_squared) / (2 * self.sigma2)
+        return naive_normal_loss(self.space, rho)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +72,8 @@ class ConcentratedNoise(NormalNoise):
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``σ² = Δ2²/(2ρ)``."""
         check_request(cls, space, budget)
-        return cls(space, check_scale(Fraction(space.l2_squared) / (2 * rho_within(budget))))
+        sigma2 = Fraction(space.l2_squared) / (2 * rho_within(budget))
+        return cls(space, check_scale(sigma2))
 
     @property
     def tradeoff(self) -> Tradeoff:
@@ -89,7 +91,8 @@ class GaussianNoise(NormalNoise):
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``σ² = Δ2²/μ²``."""
         check_request(cls, space, budget)
-        return cls(space, check_scale(Fraction(space.l2_squared) / mu_within(budget) ** 2))
+        sigma2 = Fraction(space.l2_squared) / mu_within(budget) ** 2
+        return cls(space, check_scale(sigma2))
 
     @property
     def tradeoff(self) -> Tradeoff:
@@ -157,11 +160,14 @@ class ContinuousGaussianMechanism(GaussianNoise):
     def mean_l2(self) -> float:
         """The expected loss itself, ``E‖P·noise‖ = σ√2 Γ((s+1)/2)/Γ(s/2)`` with s the dimension."""
         half = self.space.dimension / 2
-        return math.sqrt(2 * self.variance) * math.exp(math.lgamma(half + 0.5) - math.lgamma(half))
+        log_ratio = math.lgamma(half + 0.5) - math.lgamma(half)
+        return math.sqrt(2 * self.variance) * math.exp(log_ratio)
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.float64]:
         """Draw independent normals."""
-        drawn = [generator(randomness).standard_normal(self.space.shape) for _ in range(count)]
+        drawn = []
+        for _ in range(count):
+            drawn.append(generator(randomness).standard_normal(self.space.shape))
         return self.scale * np.stack(drawn)
 
 
@@ -281,7 +287,8 @@ class LatticeGaussianMechanism(ConcentratedNoise):
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw tables of whole numbers with zero margins."""
-        noise = np.zeros((count, math.prod(self.space.shape)), dtype=np.int64)
+        cells = math.prod(self.space.shape)
+        noise = np.zeros((count, cells), dtype=np.int64)
         noise[:, self._form.cells] = self.sampler.sample_many(count, randomness)
         return noise.reshape(count, *self.space.shape)
 

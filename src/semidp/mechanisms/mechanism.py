@@ -209,13 +209,16 @@ class Mechanism(ABC):
     def rms_error(self, table: int) -> float:
         """Return the root of the mean variance of the cells of one table, by its number."""
         errors = self.standard_errors()
-        return math.sqrt(float(np.square(errors).mean())) if errors.size else 0.0
+        if not errors.size:
+            return 0.0
+        return math.sqrt(float(np.square(errors).mean()))
 
     def standard_error(self, weights: ArrayLike) -> float:
         """Return the standard error of a weighted sum of cells, ``τ‖P w‖``, without building a
         matrix.
         """
-        return math.sqrt(self.variance * self.space.variance_of(cell_weights(weights, self.space)))
+        variance = self.space.variance_of(cell_weights(weights, self.space))
+        return math.sqrt(self.variance * variance)
 
     @cached_property
     def half_widths(self) -> NDArray[np.float64]:
@@ -240,8 +243,10 @@ class Mechanism(ABC):
         """Return what a ledger keeps: the query, and the law of the noise with its exact scale; see
         `recorded`.
         """
-        numbers = {name: value for name, value in vars(self).items() if isinstance(value, Fraction)}
-        noise = {"law": self.name, **{name: plain(value) for name, value in numbers.items()}}
+        noise: dict[str, Any] = {"law": self.name}
+        for name, value in vars(self).items():
+            if isinstance(value, Fraction):
+                noise[name] = plain(value)
         return {"query": self.space.query(), "noise": noise}
 
     @classmethod
@@ -262,7 +267,8 @@ class Mechanism(ABC):
             )
         numbers = {str(name): value for name, value in noise.items() if name != "law"}
         try:
-            return cls(space, **{name: positive(value, name) for name, value in numbers.items()})
+            parameters = {name: positive(value, name) for name, value in numbers.items()}
+            return cls(space, **parameters)
         except TypeError:
             raise InputError(
                 f"the record of {cls.name} noise is damaged: it cannot be recomputed"
@@ -281,14 +287,14 @@ class Mechanism(ABC):
         if not self.scale_powers:
             raise Refused(f"{self.name} noise has more than one scale, or none: calibrate it again")
         share = Fraction(scale) / Fraction(self.scale)
-        changed: Any = {
-            name: getattr(self, name) * share**power for name, power in self.scale_powers.items()
-        }
+        changed: Any = {}
+        for name, power in self.scale_powers.items():
+            changed[name] = getattr(self, name) * share**power
         return replace(self, **changed)
 
     def reporting(self, progress: Progress) -> Self:
-        """Return the mechanism with somebody to tell how far a long draw has come; most draws are
-        over at once.
+        """Return a copy that reports sampling progress. Default: `self`, since most samplers finish
+        at once.
         """
         return self
 
@@ -308,17 +314,13 @@ class Mechanism(ABC):
         self, values: NDArray[np.int64], randomness: Randomness | None = None
     ) -> Measurement:
         """Measure a whole-number query given as an array of the space's shape."""
-        if values.shape != tuple(self.space.shape) or values.dtype.kind not in "iu":
-            raise InputError(f"the query must be whole numbers of shape {tuple(self.space.shape)}")
+        shape = tuple(self.space.shape)
+        if values.shape != shape or values.dtype.kind not in "iu":
+            raise InputError(f"the query must be whole numbers of shape {shape}")
         source = SystemRandomness() if randomness is None else randomness
         noisy = self._add(values, self.noise(source))
-        return Measurement(
-            noisy,
-            self.publish(noisy),
-            self.name,
-            self.claim,
-            source.secure and not self.for_studies,
-        )
+        private = source.secure and not self.for_studies
+        return Measurement(noisy, self.publish(noisy), self.name, self.claim, private)
 
     def measure_many(
         self, values: NDArray[np.int64], count: int, randomness: Randomness
@@ -363,12 +365,16 @@ class Mechanism(ABC):
         # The noise is rounded by itself: low bits of a float sum would depend on the count.
         whole = noise if noise.dtype.kind == "i" else np.rint(noise)
         # Two numbers below 2^62 have a sum that cannot wrap around in 64 bits.
-        if whole.size and max(-float(whole.min()), float(whole.max())) >= _LARGEST_VALUE:
-            raise Refused("the noise does not fit in 63 bits: use a larger budget")
-        if values.size and max(-int(values.min()), int(values.max())) >= _LARGEST_VALUE:
-            raise InputError(
-                "the query does not fit in 62 bits, which exact arithmetic here does not cover"
-            )
+        if whole.size:
+            largest_noise = max(-float(whole.min()), float(whole.max()))
+            if largest_noise >= _LARGEST_VALUE:
+                raise Refused("the noise does not fit in 63 bits: use a larger budget")
+        if values.size:
+            largest_value = max(-int(values.min()), int(values.max()))
+            if largest_value >= _LARGEST_VALUE:
+                raise InputError(
+                    "the query does not fit in 62 bits, which exact arithmetic here does not cover"
+                )
         return np.asarray(values.astype(np.int64) + whole.astype(np.int64))
 
 
@@ -404,9 +410,8 @@ class CellByCell(Mechanism):
             return simulated_half_widths(self)
         sums = []
         for pattern in patterns.weights:
-            sums.append(
-                [Weighted(self.sampler, weight, count) for weight, count in pattern.items()]
-            )
+            terms = [Weighted(self.sampler, weight, count) for weight, count in pattern.items()]
+            sums.append(terms)
         return np.array(half_widths(sums))[patterns.which]
 
 
@@ -469,7 +474,8 @@ class NoNoise(Mechanism):
     ) -> Measurement:
         """Return the public table; `values` and the randomness are not used."""
         fixed = self.space.fixed_part()
-        return Measurement(np.rint(fixed).astype(np.int64), fixed, self.name, self.claim, True)
+        whole = np.rint(fixed).astype(np.int64)
+        return Measurement(whole, fixed, self.name, self.claim, True)
 
     def measured_again(self, noisy: NDArray[Any], private: bool) -> Measurement:
         """Return the public table, whatever was published in its place."""
@@ -483,8 +489,8 @@ class NoNoise(Mechanism):
 
 
 def simulated_half_widths(mechanism: Mechanism, level: float = LEVEL) -> NDArray[np.float64]:
-    """Return how far the cells of a mechanism are off at most with probability `level`, from draws
-    of its noise.
+    """Return half-widths of the intervals of the cells of a mechanism at `level`, from draws of its
+    noise.
 
     The randomness is public and always the same, so that everybody finds the same numbers. Cells of
     equal standard error are counted together. The rank among the draws is that of the level and two
@@ -499,31 +505,32 @@ def simulated_half_widths(mechanism: Mechanism, level: float = LEVEL) -> NDArray
     size = max(math.prod(shape), 1)
     count = min(max(_NUMBERS // size, _FEWEST), _MOST)
     at_once = min(count, max(1, _NUMBERS // size))
-    zeros, source = np.zeros(shape, dtype=np.int64), SeededRandomness(0)
+    zeros = np.zeros(shape, dtype=np.int64)
+    source = SeededRandomness(0)
     fixed = mechanism.publish(zeros)
     matrix = None
     if size <= min(count, _MATRIX):  # what each cell of the noise does to the published ones
         units = np.eye(size, dtype=np.int64).reshape(-1, *shape)
-        matrix = np.stack([(mechanism.publish(unit) - fixed).ravel() for unit in units])
+        published = [mechanism.publish(unit) - fixed for unit in units]
+        matrix = np.stack(published).reshape(size, -1)
     errors = np.empty((count, size))
     for start in range(0, count, at_once):
         noisy = mechanism.measure_many(zeros, min(at_once, count - start), source)
+        draws = slice(start, start + len(noisy))
         if matrix is None:
-            errors[start : start + len(noisy)] = [
-                (mechanism.publish(each) - fixed).ravel() for each in noisy
-            ]
+            errors[draws] = [(mechanism.publish(each) - fixed).ravel() for each in noisy]
         else:
-            errors[start : start + len(noisy)] = noisy.reshape(len(noisy), -1) @ matrix
+            errors[draws] = noisy.reshape(len(noisy), -1) @ matrix
     errors = np.abs(errors)
-    _, which = np.unique(mechanism.standard_errors().ravel().round(9), return_inverse=True)
+    standard_errors = mechanism.standard_errors().ravel()
+    _, which = np.unique(standard_errors.round(9), return_inverse=True)
     quantiles = np.zeros(which.max(initial=0) + 1)
     for number in range(len(quantiles)):
         sizes = np.sort(errors[:, which == number], axis=None)
         # Cells of one draw may move together, so that only draws count as independent.
-        rank = math.ceil(
-            (1 + sizes.size) * level
-            + _SAFE * math.sqrt(count * level * (1 - level)) * sizes.size / count
-        )
+        expected_rank = (1 + sizes.size) * level
+        draws_above = _SAFE * math.sqrt(count * level * (1 - level))
+        rank = math.ceil(expected_rank + draws_above * sizes.size / count)
         quantiles[number] = sizes[min(rank, sizes.size) - 1]
     return quantiles[which].reshape(shape)
 
@@ -531,9 +538,10 @@ def simulated_half_widths(mechanism: Mechanism, level: float = LEVEL) -> NDArray
 def check_request(mechanism: type[Mechanism], space: QuerySpace, budget: Budget) -> None:
     """Refuse a budget that a mechanism cannot satisfy, and a table that needs no noise."""
     if budget.kind not in mechanism.kinds:
+        own_kinds = ", ".join(mechanism.kinds)
         raise Refused(
             f"{mechanism.name} cannot satisfy a {budget.kind} budget (it can:"
-            f" {', '.join(mechanism.kinds)}): use {KINDS[budget.kind]}"
+            f" {own_kinds}): use {KINDS[budget.kind]}"
         )
     if space.is_zero:
         raise Refused(
@@ -619,10 +627,13 @@ def naive_loss(mechanism: Mechanism) -> float:
     True
     """
     space, epsilon = mechanism.space, mechanism.tradeoff.implied_epsilon()
-    once, a, d = space.naive, space.adjacency.a, math.prod(space.shape)
+    once, a = space.naive, space.adjacency.a
+    d = math.prod(space.shape)
     if epsilon is not None:
-        squares = (2 * once.l1**2, (d + 1) * once.l2_squared, (d + 1) * (d + 2) / 3 * once.linf**2)
-        return math.sqrt(d * min(squares)) * a / float(epsilon)
+        laplace = 2 * once.l1**2
+        l2 = (d + 1) * once.l2_squared
+        linf = (d + 1) * (d + 2) / 3 * once.linf**2
+        return math.sqrt(d * min(laplace, l2, linf)) * a / float(epsilon)
     rho = mechanism.tradeoff.implied_rho()  # half of mu squared, for a Gaussian
     assert rho is not None, "every mechanism claims pure epsilon, mu or rho"
     return naive_normal_loss(space, rho)
@@ -633,4 +644,5 @@ def naive_normal_loss(space: QuerySpace, rho: Fraction) -> float:
     records.
     """
     cells = math.prod(space.shape)
-    return space.adjacency.a * math.sqrt(cells * space.naive.l2_squared / (2 * rho))
+    square = cells * space.naive.l2_squared / (2 * rho)
+    return space.adjacency.a * math.sqrt(square)

@@ -68,7 +68,9 @@ class Workload:
     ) -> "Workload":
         """Check the weights, one a table; all tables count alike where there are none."""
         tables = len(space.views)
-        chosen = [1.0] * tables if weights is None else [float(weight) for weight in weights]
+        chosen = [1.0] * tables
+        if weights is not None:
+            chosen = [float(weight) for weight in weights]
         positive = all(math.isfinite(weight) and weight > 0 for weight in chosen)
         if len(chosen) != tables or not positive:
             raise InputError("every table of a product has one weight, a positive number")
@@ -83,9 +85,11 @@ class Workload:
             return self._largest_gains()
         gains = []
         for view in self.space.measured:
-            tables = self.space.holders[view]
-            gain = self.space.residuals.gain
-            gains.append(sum(self.weights[n] * gain(view, self.space.views[n]) for n in tables))
+            of_tables = []
+            for number in self.space.holders[view]:
+                gain = self.space.residuals.gain(view, self.space.views[number])
+                of_tables.append(self.weights[number] * gain)
+            gains.append(sum(of_tables))
         return np.array(gains)
 
     def _largest_gains(self) -> Floats:
@@ -112,7 +116,9 @@ class Workload:
         8.0
         """
         squares = np.array([float(sigma2[view]) for view in self.space.measured])
-        return float(np.max(self.gains @ squares)) if len(squares) else 0.0
+        if not len(squares):
+            return 0.0
+        return float(np.max(self.gains @ squares))
 
 
 def closed_form(workload: Workload) -> dict[View, float]:

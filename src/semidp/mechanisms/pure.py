@@ -147,7 +147,8 @@ class L2Mechanism(PureMechanism):
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``b = Δ2/ε``; a δ in the budget is not used."""
         check_request(cls, space, budget)
-        return cls(space, check_scale(Fraction(space.l2_squared) / epsilon_of(budget) ** 2))
+        b2 = Fraction(space.l2_squared) / epsilon_of(budget) ** 2
+        return cls(space, check_scale(b2))
 
     @property
     def scale(self) -> float:
@@ -157,7 +158,8 @@ class L2Mechanism(PureMechanism):
     @property
     def variance(self) -> float:
         """``b² (s+1)``, the squared length shared among s dimensions, and 1/12 for the rounding."""
-        return float(self.b2 * (self.space.dimension + 1) + Fraction(1, 12))
+        ideal = self.b2 * (self.space.dimension + 1)
+        return float(ideal + Fraction(1, 12))
 
     @property
     def tradeoff(self) -> Tradeoff:
@@ -169,11 +171,13 @@ class L2Mechanism(PureMechanism):
         exponentials.
         """
         # Normals are alike in all directions, and so is their projection within the subspace.
-        normals = scipy.special.ndtri(uniforms(count * math.prod(self.space.shape), randomness))
-        directions = self._project(normals.reshape(count, *self.space.shape)).reshape(count, -1)
-        exponentials = np.log(uniforms(count * self.space.dimension, randomness)).reshape(count, -1)
+        shape = (count, *self.space.shape)
+        normals = scipy.special.ndtri(uniforms(math.prod(shape), randomness))
+        directions = self._project(normals.reshape(shape)).reshape(count, -1)
+        logarithms = np.log(uniforms(count * self.space.dimension, randomness))
+        exponentials = logarithms.reshape(count, -1)
         lengths = -self.scale * exponentials.sum(axis=1) / np.linalg.norm(directions, axis=1)
-        return np.asarray((directions * lengths[:, None]).reshape(count, *self.space.shape))
+        return np.asarray((directions * lengths[:, None]).reshape(shape))
 
     def _project(self, tables: NDArray[np.float64]) -> NDArray[np.float64]:
         """Project each table: many small ones by the matrix of the projection, whose columns are
@@ -182,12 +186,10 @@ class L2Mechanism(PureMechanism):
         cells = math.prod(self.space.shape)
         if cells >= len(tables):
             return np.stack([self.space.project(table) for table in tables])
-        columns = np.stack(
-            [self.space.project(cell.reshape(self.space.shape)) for cell in np.eye(cells)]
-        )
-        return np.asarray(
-            (tables.reshape(-1, cells) @ columns.reshape(cells, -1)).reshape(tables.shape)
-        )
+        units = np.eye(cells).reshape(cells, *self.space.shape)
+        columns = np.stack([self.space.project(unit) for unit in units])
+        projected = tables.reshape(-1, cells) @ columns.reshape(cells, -1)
+        return np.asarray(projected.reshape(tables.shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,16 +251,17 @@ class KNormMechanism(PureMechanism):
             ) from None
         if isinstance(ball, TableBall) and ball.dimension > MOST_FREE_CELLS:
             laplace = LaplaceMechanism.calibrate(space, budget)
+            laplace_loss = f"{laplace.expected_l2:.4g}"
+            knorm_loss = f"{mechanism.expected_l2:.4g}"
             raise Refused(
                 f"k-norm draws two-way tables of at most {MOST_FREE_CELLS} free cells and this one"
                 f" has {ball.dimension}: use laplace, with an expected loss of"
-                f" {laplace.expected_l2:.4g} where k-norm would have about"
-                f" {mechanism.expected_l2:.4g}"
+                f" {laplace_loss} where k-norm would have about {knorm_loss}"
             )
         return mechanism
 
     def reporting(self, progress: Progress) -> Self:
-        """Return the mechanism with somebody to tell how far a long draw has come."""
+        """Return a copy that reports how far a long draw has come."""
         return replace(self, progress=progress)
 
     @cached_property
@@ -279,9 +282,9 @@ class KNormMechanism(PureMechanism):
     @property
     def variance(self) -> float:
         """The expected squared loss for each free direction of the table."""
-        total = noise_moment(self.placed.ball, self.rate) + _ROUNDING * float(
-            self.placed.rounding_counts.sum()
-        )
+        moment = noise_moment(self.placed.ball, self.rate)
+        roundings = float(self.placed.rounding_counts.sum())
+        total = moment + _ROUNDING * roundings
         return total / self.space.dimension
 
     @property
@@ -294,10 +297,9 @@ class KNormMechanism(PureMechanism):
         the same f.
         """
         mine = self.guarantee
-        if adjacency == mine.adjacency or mine.covers(
-            Guarantee(mine.dataspace, adjacency, mine.tradeoff)
-        ):
-            return Guarantee(mine.dataspace, adjacency, mine.tradeoff)
+        same_curve = Guarantee(mine.dataspace, adjacency, mine.tradeoff)
+        if adjacency == mine.adjacency or mine.covers(same_curve):
+            return same_curve
         if mine.adjacency.steps(adjacency) is None:
             raise Refused(
                 "what k-norm noise guarantees for more pairs is not known: calibrate it for them"
@@ -307,9 +309,8 @@ class KNormMechanism(PureMechanism):
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each cell."""
         noise = self._gain * self.placed.ball.variances()
-        return np.sqrt(
-            self.placed.place(noise + _ROUNDING * self.placed.rounding_counts).astype(np.float64)
-        )
+        squares = noise + _ROUNDING * self.placed.rounding_counts
+        return np.sqrt(self.placed.place(squares).astype(np.float64))
 
     @cached_property
     def half_widths(self) -> NDArray[np.float64]:
@@ -321,22 +322,21 @@ class KNormMechanism(PureMechanism):
         coefficients at most.
         """
         ball = self.placed.ball
-        if ball.dimension <= _FEW_DIMENSIONS or (
-            isinstance(self.placed, PlacedRows) and self.placed.cells.size <= _FEW
-        ):
+        has_few_rows = isinstance(self.placed, PlacedRows) and self.placed.cells.size <= _FEW
+        if ball.dimension <= _FEW_DIMENSIONS or has_few_rows:
             return simulated_half_widths(self)
         spread = LOG_CONCAVE * np.sqrt(self._gain * ball.variances())
-        rounding = (
-            np.asarray(abs(self.placed.lattice).sum(axis=0), dtype=np.float64).reshape(spread.shape)
-            / 2
-        )
-        return np.asarray(self.placed.place(np.floor(spread + rounding)), dtype=np.float64)
+        coefficients = abs(self.placed.lattice).sum(axis=0)
+        rounding = np.asarray(coefficients, dtype=np.float64).reshape(spread.shape) / 2
+        widths = np.floor(spread + rounding)
+        return np.asarray(self.placed.place(widths), dtype=np.float64)
 
     def standard_error(self, weights: ArrayLike) -> float:
         """Return the standard error of a weighted sum of cells."""
         inner = self.placed.take(cell_weights(weights, self.space))
         rounding = (self.placed.rounding_coefficients(inner) ** 2).sum()
-        return math.sqrt(self._gain * self.placed.ball.spread(inner) + _ROUNDING * float(rounding))
+        noise = self._gain * self.placed.ball.spread(inner)
+        return math.sqrt(noise + _ROUNDING * float(rounding))
 
     @cached_property
     def unrounded_variance(self) -> float | None:
@@ -356,11 +356,13 @@ class KNormMechanism(PureMechanism):
             return None
         variance = noise_moment(self.placed.ball, self.rate) / self.space.dimension
         # Two quadratic forms that agree at random points are the same; the points are always these.
-        probes = np.random.default_rng(0).normal(size=(_PROBES, *self.space.shape))
-        for probe in probes:
+        shape = (_PROBES, *self.space.shape)
+        for probe in np.random.default_rng(0).normal(size=shape):
             centred = self.space.project(probe)
-            spread = self._gain * self.placed.ball.spread(self.placed.take(centred))
-            if not math.isclose(spread, variance * float((centred**2).sum()), rel_tol=1e-6):
+            inner = self.placed.take(centred)
+            spread = self._gain * self.placed.ball.spread(inner)
+            equal_spread = variance * float((centred**2).sum())
+            if not math.isclose(spread, equal_spread, rel_tol=1e-6):
                 return None
         return variance
 
@@ -375,9 +377,8 @@ class KNormMechanism(PureMechanism):
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw whole noise with zero margins."""
-        drawn = knorm_noise(
-            self.placed.ball, self.rate, count, generator(randomness), self.progress
-        )
+        source = generator(randomness)
+        drawn = knorm_noise(self.placed.ball, self.rate, count, source, self.progress)
         return self.placed.place(self.placed.rounded(drawn)).astype(np.int64)
 
     def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:

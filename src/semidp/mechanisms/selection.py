@@ -67,7 +67,10 @@ def option_name(mechanism: Mechanism) -> str:
     >>> option_name(choose(two_way()[0], Budget.gdp(1)))
     'gaussian'
     """
-    return next((name for name, kinds in NAMES.items() if type(mechanism) in kinds), mechanism.name)
+    for name, kinds in NAMES.items():
+        if type(mechanism) in kinds:
+            return name
+    return mechanism.name
 
 
 def available(space: QuerySpace, budget: Budget) -> tuple[Mechanism, ...]:
@@ -90,13 +93,11 @@ def available(space: QuerySpace, budget: Budget) -> tuple[Mechanism, ...]:
     discrete gaussian 2.0 2.828 exact
     lattice gaussian 2.0 2.828 exact
     """
-    mechanisms = _attempts(space, budget, FOR_RELEASES)[0]
-    if (
-        len(mechanisms) > 1
-        and isinstance(mechanisms[0], LatticeGaussianMechanism)
-        and not _worth(mechanisms[0], mechanisms[1])
-    ):
-        return mechanisms[1], mechanisms[0], *mechanisms[2:]
+    mechanisms, _ = _attempts(space, budget, FOR_RELEASES)
+    if len(mechanisms) > 1:
+        best, second, *later = mechanisms
+        if isinstance(best, LatticeGaussianMechanism) and not _worth(best, second):
+            return second, best, *later
     return mechanisms
 
 
@@ -317,7 +318,8 @@ def outcome_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Me
             f"there is no mechanism {name!r} for sums of an outcome; there are auto,"
             f" {', '.join(EXACT_NAMES)}"
         )
-    mechanisms = [kind.calibrate(space, budget) for kind in EXACT if budget.kind in kind.kinds]
+    kinds = [kind for kind in EXACT if budget.kind in kind.kinds]
+    mechanisms = [kind.calibrate(space, budget) for kind in kinds]
     return min(mechanisms, key=lambda mechanism: mechanism.expected_l2)
 
 

@@ -45,16 +45,16 @@ def root_directions(size: int, columns: int, generator: Generator) -> Floats:
     """
     positive = np.zeros((size, columns), dtype=bool)
     # The places of the smallest of independent uniform numbers are a uniform subset.
-    chosen = generator.random((size, 2 * columns - 2)).argpartition(columns - 2, axis=1)[
-        :, : columns - 1
-    ]
+    numbers = generator.random((size, 2 * columns - 2))
+    chosen = numbers.argpartition(columns - 2, axis=1)[:, : columns - 1]
     row, place = np.nonzero(chosen < columns)
     positive[row, chosen[row, place]] = True
     # Exponentials divided by their sum are uniform on a simplex, one for each sign.
     masses = generator.standard_exponential((size, columns))
     up = np.where(positive, masses, 0.0)
     down = masses - up
-    result: Floats = up / up.sum(axis=1, keepdims=True) - down / down.sum(axis=1, keepdims=True)
+    result: Floats = up / up.sum(axis=1, keepdims=True)
+    result -= down / down.sum(axis=1, keepdims=True)
     return result
 
 
@@ -94,7 +94,8 @@ class RowsBall:
     a: int
 
     def __post_init__(self) -> None:
-        good = self.limits and min(self.limits) >= 1 and min(self.lengths) >= 2 and self.a >= 1
+        has_rows = self.limits and min(self.limits) >= 1
+        good = has_rows and min(self.lengths) >= 2 and self.a >= 1
         if not good or len(self.limits) != len(self.lengths):
             raise InputError(
                 "a ball over rows needs positive row totals, at least two cells in each and a >= 1"
@@ -114,7 +115,8 @@ class RowsBall:
         """Return ``max(Σ N(V_i) / a, max_i N(V_i) / limit_i)``."""
         lengths = self._row_sums(np.abs(points)) / 2
         longest = (lengths / np.array(self.limits)).max(axis=-1)
-        return np.asarray(np.maximum(lengths.sum(axis=-1) / self._reach, longest))
+        total = lengths.sum(axis=-1) / self._reach
+        return np.asarray(np.maximum(total, longest))
 
     def uniform(self, size: int, generator: Generator, progress: Progress = silent) -> Floats:
         """Return uniform points: radii within their limits times root directions, rows of one
@@ -139,7 +141,8 @@ class RowsBall:
         centred.
         """
         means = self._row_sums(weights) / self._sizes
-        centred = self._row_sums((weights - np.repeat(means, self._sizes)) ** 2)
+        centred_weights = weights - np.repeat(means, self._sizes)
+        centred = self._row_sums(centred_weights**2)
         return float((self._row_moments * centred / (self._sizes - 1)).sum())
 
     @cached_property
@@ -156,13 +159,12 @@ class RowsBall:
         """The cells of all rows of each length."""
         if len(set(self.lengths)) == 1:
             return [(self.lengths[0], slice(None))]
-        starts = {
-            length: self._starts[self._sizes == length] for length in sorted(set(self.lengths))
-        }
-        return [
-            (length, (first[:, None] + np.arange(length)).ravel())
-            for length, first in starts.items()
-        ]
+        by_length: list[tuple[int, NDArray[np.intp] | slice]] = []
+        for length in sorted(set(self.lengths)):
+            first = self._starts[self._sizes == length]
+            cells = first[:, None] + np.arange(length)
+            by_length.append((length, cells.ravel()))
+        return by_length
 
     def _row_sums(self, values: Floats) -> Floats:
         return np.asarray(np.add.reduceat(values, self._starts, axis=-1))
@@ -175,6 +177,7 @@ class RowsBall:
     def _row_moments(self) -> Floats:
         """``E ||U_i||²``: exact without a binding limit, else from a pilot of the radii."""
         s, free = self.dimension, self._sizes - 1
+        # second moments of a Dirichlet law
         squares = self._reach**2 * free * (free + 1) / ((s + 1) * (s + 2))
         if min(self.limits) < self._reach:
             size = max(1000, min(100_000, 10_000_000 // len(self.limits)))
@@ -188,11 +191,13 @@ class RowsBall:
         kept: list[Floats] = []
         missing, count = size, size
         while True:
-            gammas = generator.standard_gamma(self._sizes - 1, (count, len(self.limits)))
+            shape = (count, len(self.limits))
+            gammas = generator.standard_gamma(self._sizes - 1, shape)
             # The coordinate of parameter 1: a point inside K leaves some of the radius unused.
             slack = generator.standard_exponential((count, 1))
             radii = self._reach * (gammas / (gammas.sum(axis=1, keepdims=True) + slack))
-            radii = radii[(radii <= np.array(self.limits)).all(axis=1)][:missing]
+            within_limits = (radii <= np.array(self.limits)).all(axis=1)
+            radii = radii[within_limits][:missing]
             kept.append(radii)
             missing -= len(radii)
             if missing == 0:

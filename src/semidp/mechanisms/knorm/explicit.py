@@ -48,7 +48,8 @@ class ExplicitBall:
 
     def __post_init__(self) -> None:
         vectors = np.asarray(self.vectors, dtype=float)
-        if vectors.ndim < 2 or not np.isfinite(vectors).all() or not vectors.any():
+        is_list = vectors.ndim >= 2 and np.isfinite(vectors).all()
+        if not is_list or not vectors.any():
             raise InputError("a ball needs a list of vectors of one shape, finite and not all zero")
 
     @property
@@ -82,7 +83,8 @@ class ExplicitBall:
 
     def contains(self, points: Floats) -> NDArray[np.bool_]:
         """Decide for each point of the span whether it lies in K."""
-        return self._contains(points.reshape(len(points), -1) @ self.basis.T)
+        flat = points.reshape(len(points), -1)
+        return self._contains(flat @ self.basis.T)
 
     def uniform(self, size: int, generator: Generator, progress: Progress = silent) -> Floats:
         """Return independent uniform points of K: uniform points of a cube around K, kept where
@@ -103,9 +105,9 @@ class ExplicitBall:
 
     def variances(self) -> Floats:
         """Return the variance of each coordinate, from a pilot."""
-        return np.asarray(
-            ((self.basis.T @ self._covariance) * self.basis.T).sum(axis=1).reshape(self.shape)
-        )
+        # the diagonal of B'CB, without the matrix
+        products = (self.basis.T @ self._covariance) * self.basis.T
+        return np.asarray(products.sum(axis=1).reshape(self.shape))
 
     def spread(self, weights: Floats) -> float:
         """Return ``E <weights, U>²``, from a pilot."""
@@ -118,10 +120,13 @@ class ExplicitBall:
     @cached_property
     def _distinct(self) -> Floats:
         """The vectors, one of each pair of opposite ones: the first non-zero entry is positive."""
-        flat = np.asarray(self.vectors, dtype=float).reshape(len(self.vectors), -1)
+        vectors = np.asarray(self.vectors, dtype=float)
+        flat = vectors.reshape(len(vectors), -1)
         flat = flat[flat.any(axis=1)]
-        leading = flat[np.arange(len(flat)), (flat != 0).argmax(axis=1)]
-        return np.unique(flat * np.sign(leading)[:, None], axis=0)
+        first = (flat != 0).argmax(axis=1)
+        leading = flat[np.arange(len(flat)), first]
+        signed = flat * np.sign(leading)[:, None]
+        return np.unique(signed, axis=0)
 
     @cached_property
     def _vertices(self) -> Floats:
@@ -166,7 +171,8 @@ class ExplicitBall:
 
     def _norm(self, point: Floats) -> float:
         first = float(np.abs(self._start_inverse @ point).sum())
-        return min([first, *(high for _, high, _ in self._bounds(point))])
+        highs = [high for _, high, _ in self._bounds(point)]
+        return min([first, *highs])
 
     def _bounds(self, point: Floats) -> Iterator[tuple[float, float, Floats]]:
         """Yield proved bounds of the norm, with the point of the polar behind the lower: warm, cold
@@ -178,14 +184,12 @@ class ExplicitBall:
         for solve in (self._program.solve, self._program.solve_cold):
             answer = solve(point)
             if answer is not None:
-                polar = answer.point / max(
-                    float(np.abs(self._vertices @ answer.point).max()), 1e-300
-                )
+                products = np.abs(self._vertices @ answer.point)
+                polar = answer.point / max(float(products.max()), 1e-300)
                 remainder = self._start_inverse @ (point - answer.multipliers @ self._vertices)
-                low, high = (
-                    float(point @ polar),
-                    float(np.abs(answer.multipliers).sum() + np.abs(remainder).sum()),
-                )
+                low = float(point @ polar)
+                weight_cost = np.abs(answer.multipliers).sum()
+                high = float(weight_cost + np.abs(remainder).sum())
                 yield low, high, polar
                 if high - low <= MARGIN:
                     return
@@ -200,7 +204,8 @@ class ExplicitBall:
 
     @cached_property
     def _start_inverse(self) -> Floats:
-        return np.asarray(np.linalg.inv(self._vertices[self._start].T), dtype=np.float64)
+        start = self._vertices[self._start]
+        return np.asarray(np.linalg.inv(start.T), dtype=np.float64)
 
     def contains_exactly(self, coordinates: Floats) -> bool:
         """Decide by rational arithmetic whether a point, in coordinates of the basis, lies in K;
@@ -212,7 +217,8 @@ class ExplicitBall:
 
         def steepest(polar: Rationals) -> tuple[Rationals, Fraction]:
             products = vertices @ polar
-            best = max(range(len(products)), key=lambda i: abs(products[i]))
+            sizes = [abs(product) for product in products]
+            best = sizes.index(max(sizes))
             sign = 1 if products[best] > 0 else -1
             return sign * vertices[best], sign * products[best]
 

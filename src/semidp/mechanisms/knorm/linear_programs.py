@@ -41,13 +41,15 @@ class LinearProgram:
     """
 
     def __init__(self, matrix: Floats, lower: Floats, upper: Floats) -> None:
-        self._matrix, self._lower, self._upper = matrix[:0], lower[:0], upper[:0]
+        self._matrix = matrix[:0]
+        self._lower, self._upper = lower[:0], upper[:0]
         self._warm = _warm_solver(matrix.shape[1])
         self._append(matrix, lower, upper)
 
     def add(self, rows: Floats) -> None:
         """Add rows ``<row, w> <= 1``."""
-        self._append(rows, np.full(len(rows), -np.inf), np.ones(len(rows)))
+        no_bound = np.full(len(rows), -np.inf)
+        self._append(rows, no_bound, np.ones(len(rows)))
 
     def _append(self, rows: Floats, lower: Floats, upper: Floats) -> None:
         self._matrix = np.concatenate([self._matrix, rows])
@@ -55,10 +57,10 @@ class LinearProgram:
         self._upper = np.concatenate([self._upper, upper])
         if self._warm is not None:
             at, column = np.nonzero(rows)
-            starts = np.searchsorted(at, np.arange(len(rows))).astype(np.int32)
-            self._warm.addRows(
-                len(rows), lower, upper, len(at), starts, column.astype(np.int32), rows[at, column]
-            )
+            row_numbers = np.arange(len(rows))
+            starts = np.searchsorted(at, row_numbers).astype(np.int32)
+            columns, entries = column.astype(np.int32), rows[at, column]
+            self._warm.addRows(len(rows), lower, upper, len(at), starts, columns, entries)
 
     def solve(self, objective: Floats) -> Optimum | None:
         """Return an optimal answer, None where the solver does not claim one."""
@@ -77,13 +79,12 @@ class LinearProgram:
         """Return the answer of a solver that has no memory of earlier objectives."""
         from scipy.optimize import linprog
 
-        low, high = np.isfinite(self._lower), np.isfinite(self._upper)
+        low = np.isfinite(self._lower)
+        high = np.isfinite(self._upper)
+        matrix = np.concatenate([self._matrix[high], -self._matrix[low]])
+        bound = np.concatenate([self._upper[high], -self._lower[low]])
         solved = linprog(
-            -objective,
-            A_ub=np.concatenate([self._matrix[high], -self._matrix[low]]),
-            b_ub=np.concatenate([self._upper[high], -self._lower[low]]),
-            bounds=(None, None),
-            method="highs-ds",
+            -objective, A_ub=matrix, b_ub=bound, bounds=(None, None), method="highs-ds"
         )
         if solved.status != 0:
             return None
@@ -110,18 +111,16 @@ def _warm_solver(columns: int) -> Any:
         solver = core._Highs()
     except (ImportError, AttributeError):
         return None
-    for option, value in {
-        "output_flag": False,
-        "presolve": "off",
-        "solver": "simplex",
-        "simplex_strategy": 4,
-    }.items():
-        # strategy 4, primal: a new objective leaves the old basis feasible
-        solver.setOptionValue(option, value)
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("presolve", "off")
+    solver.setOptionValue("solver", "simplex")
+    # strategy 4, primal: a new objective leaves the old basis feasible
+    solver.setOptionValue("simplex_strategy", 4)
     program = core.HighsLp()
     program.num_row_, program.num_col_ = 0, columns
     program.col_cost_ = np.zeros(columns)
-    program.col_lower_, program.col_upper_ = np.full(columns, -np.inf), np.full(columns, np.inf)
+    program.col_lower_ = np.full(columns, -np.inf)
+    program.col_upper_ = np.full(columns, np.inf)
     program.a_matrix_.format_ = core.MatrixFormat.kRowwise
     solver.passModel(program)
     return solver
@@ -157,9 +156,10 @@ def inside(point: Sequence[Fraction], start: Sequence[Sequence[Any]], steepest: 
     inverse = _inverse(start)
     weights = inverse @ np.array(point, dtype=object)
     # Negatives of vertices are vertices too, so that signs can make all weights nonnegative.
-    flip = np.array(
-        [_lexicographically_negative(w, row) for w, row in zip(weights, inverse, strict=True)]
-    )
+    signs = []
+    for weight, row in zip(weights, inverse, strict=True):
+        signs.append(_lexicographically_negative(weight, row))
+    flip = np.array(signs)
     inverse[flip] *= -1
     weights[flip] *= -1
     while True:
@@ -171,11 +171,18 @@ def inside(point: Sequence[Fraction], start: Sequence[Sequence[Any]], steepest: 
         if total > value or value <= 1:
             return False
         direction = inverse @ vertex
-        leaving = min(
-            (i for i in range(len(direction)) if direction[i] > 0),
-            key=lambda i: [weights[i] / direction[i], *(inverse[i] / direction[i])],
-        )
+        leaving = _leaving(inverse, weights, direction)
         _pivot(inverse, weights, direction, leaving)
+
+
+def _leaving(inverse: Rationals, weights: Rationals, direction: Rationals) -> int:
+    """The vertex that leaves the basis: the lexicographic ratio test."""
+
+    def ratios(i: int) -> list[Fraction]:
+        return [weights[i] / direction[i], *(inverse[i] / direction[i])]
+
+    falling = [i for i in range(len(direction)) if direction[i] > 0]
+    return min(falling, key=ratios)
 
 
 def _pivot(inverse: Rationals, weights: Rationals, direction: Rationals, leaving: int) -> None:
@@ -188,7 +195,8 @@ def _pivot(inverse: Rationals, weights: Rationals, direction: Rationals, leaving
 
 
 def _lexicographically_negative(weight: Fraction, row: Rationals) -> bool:
-    return bool(next(x for x in (weight, *row) if x != 0) < 0)
+    first = next(x for x in (weight, *row) if x != 0)
+    return bool(first < 0)
 
 
 def _inverse(rows: Sequence[Sequence[Any]]) -> Rationals:
@@ -197,10 +205,7 @@ def _inverse(rows: Sequence[Sequence[Any]]) -> Rationals:
 
     size = len(rows)
     fractions = [Fraction(x) for row in rows for x in row]
-    matrix = (
-        fmpq_mat(size, size, [fmpq(x.numerator, x.denominator) for x in fractions])
-        .transpose()
-        .inv()
-    )
+    numbers = [fmpq(x.numerator, x.denominator) for x in fractions]
+    matrix = fmpq_mat(size, size, numbers).transpose().inv()
     entries = [Fraction(int(x.p), int(x.q)) for x in matrix.entries()]
     return np.array(entries, dtype=object).reshape(size, size)

@@ -81,7 +81,9 @@ def knorm_noise(
     points = ball.uniform(size, generator, progress)
     # The rate is rounded down, so that the noise is never narrower than the claim needs.
     radii = generator.standard_gamma(ball.dimension + 1, size) / down(epsilon)
-    return points * radii.reshape(-1, *[1] * (points.ndim - 1))
+    # one radius for each point, whatever the shape of the points
+    other_axes = [1] * (points.ndim - 1)
+    return points * radii.reshape(-1, *other_axes)
 
 
 def noise_moment(ball: NormBall, epsilon: Fraction) -> float:
@@ -92,4 +94,5 @@ def noise_moment(ball: NormBall, epsilon: Fraction) -> float:
     8.0
     """
     s = ball.dimension
-    return (s + 1) * (s + 2) * second_moment(ball) / down(epsilon) ** 2
+    radius_moment = (s + 1) * (s + 2)
+    return radius_moment * second_moment(ball) / down(epsilon) ** 2

@@ -45,7 +45,8 @@ class PlacedBall(ABC):
         for many points.
         """
         many = point.shape[: point.ndim - self.cells.ndim]
-        table = np.zeros((*many, math.prod(self.shape)), dtype=point.dtype)
+        cells = math.prod(self.shape)
+        table = np.zeros((*many, cells), dtype=point.dtype)
         table[..., self.cells] = point
         return table.reshape(*many, *self.shape)
 
@@ -75,7 +76,8 @@ class PlacedBall(ABC):
     @cached_property
     def rounding_counts(self) -> Floats:
         """For each coordinate the sum of squares of the coefficients of its rounding errors."""
-        return np.asarray((self.lattice**2).sum(axis=0), dtype=np.float64).reshape(self.cells.shape)
+        squares = (self.lattice**2).sum(axis=0)
+        return np.asarray(squares, dtype=np.float64).reshape(self.cells.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,16 +92,20 @@ class PlacedMatrix(PlacedBall):
     def rounded(self, point: Floats) -> Integers:
         """Round the leading sums and take differences."""
         sums = np.cumsum(np.cumsum(point, axis=-1), axis=-2)
-        sums[..., -1, :] = sums[..., -1] = 0.0
-        return np.diff(np.diff(_whole(sums), axis=-1, prepend=0), axis=-2, prepend=0)
+        sums[..., -1, :] = 0.0
+        sums[..., -1] = 0.0
+        along_rows = np.diff(_whole(sums), axis=-1, prepend=0)
+        return np.diff(along_rows, axis=-2, prepend=0)
 
     @cached_property
     def lattice(self) -> Any:
         """The four-cell moves of neighbouring rows and columns."""
         from scipy.sparse import kron
 
-        rows, columns = (_steps(np.arange(size - 1), size) for size in self.cells.shape)
-        return kron(rows, columns, format="csr")
+        rows, columns = self.cells.shape
+        row_steps = _steps(np.arange(rows - 1), rows)
+        column_steps = _steps(np.arange(columns - 1), columns)
+        return kron(row_steps, column_steps, format="csr")
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,16 +118,18 @@ class PlacedRows(PlacedBall):
 
     def rounded(self, point: Floats) -> Integers:
         """Round the leading sums, which are zero at the end of a row, and take differences."""
-        sums = np.cumsum(point.reshape(-1, self.cells.size), axis=-1)
+        flat = point.reshape(-1, self.cells.size)
+        sums = np.cumsum(flat, axis=-1)
         sums[:, np.cumsum(self.lengths) - 1] = 0.0
         return np.diff(_whole(sums), prepend=0).reshape(point.shape)
 
     @cached_property
     def lattice(self) -> Any:
         """A cell against the next one of its row."""
-        return _steps(
-            np.delete(np.arange(self.cells.size), np.cumsum(self.lengths) - 1), self.cells.size
-        )
+        size = self.cells.size
+        last_cells = np.cumsum(self.lengths) - 1
+        starts = np.delete(np.arange(size), last_cells)
+        return _steps(starts, size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,18 +140,16 @@ class PlacedList(PlacedBall):
 
     def rounded(self, point: Floats) -> Integers:
         """Round the coordinates in the lattice basis."""
-        coordinates = np.stack(
-            [self._inverse @ flat for flat in point.reshape(-1, self.cells.size)]
-        )
+        points = point.reshape(-1, self.cells.size)
+        coordinates = np.stack([self._inverse @ flat for flat in points])
         return (_whole(coordinates) @ self.lattice).reshape(point.shape)
 
     @cached_property
     def lattice(self) -> Integers:
         """A short basis of all whole points of the span, a row for each vector."""
         assert isinstance(self.ball, ExplicitBall)
-        return whole_points(
-            np.asarray(self.ball.vectors, dtype=np.int64).reshape(len(self.ball.vectors), -1)
-        )
+        vectors = np.asarray(self.ball.vectors, dtype=np.int64)
+        return whole_points(vectors.reshape(len(vectors), -1))
 
     @cached_property
     def _inverse(self) -> Floats:
@@ -154,11 +160,11 @@ def _steps(starts: NDArray[np.intp], size: int) -> Any:
     """Return the sparse matrix whose rows have 1 at a place and -1 at the next."""
     from scipy.sparse import csr_array
 
+    count = len(starts)
     places = np.stack([starts, starts + 1], axis=1).ravel()
-    return csr_array(
-        (np.tile([1.0, -1.0], len(starts)), places, 2 * np.arange(len(starts) + 1)),
-        shape=(len(starts), size),
-    )
+    entries = np.tile([1.0, -1.0], count)
+    row_starts = 2 * np.arange(count + 1)
+    return csr_array((entries, places, row_starts), shape=(count, size))
 
 
 def place_ball(space: QuerySpace) -> PlacedBall:
@@ -200,18 +206,19 @@ def place_ball(space: QuerySpace) -> PlacedBall:
         sides = None if form is None else form.cells.shape
         if sides is None:
             a = space.norms.l1 // 2  # of the rows together, so that the ball contains the exchanges
-        elif (
-            sides[0] > 1
-            and min(sides) == 2
-            and (sides[1] == 2 or space.dimension <= MOST_FREE_CELLS)
-        ):
-            ball = ExchangeBall(*sides)
-            return PlacedRows(
-                ball, rows.cells.reshape(sides), space.shape, rows.lengths, stretch=stretch
-            )
-        if (a if sides is None else sides[0]) > 1 and space.dimension <= MOST_DIMENSIONS:
+            giving = a
+        else:
+            giving = sides[0]
+            has_two = giving > 1 and min(sides) == 2
+            is_quick = sides[1] == 2 or space.dimension <= MOST_FREE_CELLS
+            if has_two and is_quick:
+                ball = ExchangeBall(*sides)
+                cells = rows.cells.reshape(sides)
+                return PlacedRows(ball, cells, space.shape, rows.lengths, stretch=stretch)
+        if giving > 1 and space.dimension <= MOST_DIMENSIONS:
             return _listed(space)
-    return PlacedRows(RowsBall(rows.totals, rows.lengths, a), rows.cells, space.shape, rows.lengths)
+    rows_ball = RowsBall(rows.totals, rows.lengths, a)
+    return PlacedRows(rows_ball, rows.cells, space.shape, rows.lengths)
 
 
 def _two_sided(space: QuerySpace, cells: NDArray[np.intp], a: int) -> PlacedBall:
@@ -221,14 +228,14 @@ def _two_sided(space: QuerySpace, cells: NDArray[np.intp], a: int) -> PlacedBall
     several = isinstance(space.adjacency, Exchange) and times > 1
     if len(cells) == 2:
         # No row can give more records than it holds, so that the ball may be smaller.
-        smallest = int(np.rint(space.fixed_part().ravel()[cells].sum(axis=1)).min())
+        records = space.fixed_part().ravel()[cells]
+        smallest = int(np.rint(records.sum(axis=1)).min())
         # an exchange swaps two records of such a table
-        return PlacedMatrix(
-            PairBall(cells.shape[1], min(times if several else a // 2, smallest)),
-            cells,
-            space.shape,
-        )
-    table = TableBall(len(cells), cells.shape[1], min(a, 3))
+        swaps = times if several else a // 2
+        pair = PairBall(cells.shape[1], min(swaps, smallest))
+        return PlacedMatrix(pair, cells, space.shape)
+    rows, columns = cells.shape
+    table = TableBall(rows, columns, min(a, 3))
     stretch = a // 2 if a > 3 else 1
     return PlacedMatrix(table, cells, space.shape, stretch=times if several else stretch)
 
@@ -241,9 +248,8 @@ def _listed(space: QuerySpace) -> PlacedBall:
             f" has {space.dimension}: use laplace"
         )
     # One move more than allowed shows that there are too many, without listing them all.
-    moves = np.array(list(itertools.islice(space.moves(), MOST_MOVES + 1))).reshape(
-        -1, math.prod(space.shape)
-    )
+    listed = list(itertools.islice(space.moves(), MOST_MOVES + 1))
+    moves = np.array(listed).reshape(-1, math.prod(space.shape))
     if len(moves) > MOST_MOVES:
         raise Refused(
             f"k-norm serves these margins for at most {MOST_MOVES:,} moves, and there are more: use"
@@ -262,11 +268,13 @@ def _check_reach(space: QuerySpace, ball: ExplicitBall, cells: NDArray[np.intp])
     """
     listing = space.listing()
     if listing is not None:
-        differences = (listing.released - listing.released[0]).reshape(len(listing.released), -1)
+        tables = listing.released
+        differences = (tables - tables[0]).reshape(len(tables), -1)
         outside = differences.copy()
         outside[:, cells] = 0
         inner = differences[:, cells].astype(float)
-        if not outside.any() and np.allclose(inner @ ball.projection, inner, atol=1e-9):
+        in_span = np.allclose(inner @ ball.projection, inner, atol=1e-9)
+        if not outside.any() and in_span:
             return
     raise Refused(
         f"the moves of a = {space.adjacency.a} records do not connect all tables with these"

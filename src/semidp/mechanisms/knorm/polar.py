@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,8 @@ class TablePolar:
 
     def __init__(self, rows: int, columns: int, a: int) -> None:
         self.shape, self._a = (rows, columns), a
-        self._first, self._second = np.array(list(itertools.combinations(range(rows), 2))).T
+        pairs = list(itertools.combinations(range(rows), 2))
+        self._first, self._second = np.array(pairs).T
         self._free = (rows - 1) * (columns - 1)
         self._cycles = np.zeros((0, rows, columns))
         self._program = self._start()
@@ -51,7 +53,8 @@ class TablePolar:
         """Return a proved lower and a proved upper bound of the K-norm, equal to about nine
         digits.
         """
-        low, high = 0.0, float(np.abs(point[:-1, :-1]).sum())
+        # A free cell against the last row and column is a move: V can be written with these.
+        low, high = 0.0, float(np.abs(_free_cells(point)).sum())
         for better_low, better_high in self._bounds(point):
             low, high = max(low, better_low), min(high, better_high)
         return low, high
@@ -67,7 +70,7 @@ class TablePolar:
 
     def contains_exactly(self, point: Floats) -> bool:
         """Decide the same by rational arithmetic alone; slow."""
-        free = [Fraction(x) for x in point[:-1, :-1].ravel().tolist()]
+        free = [Fraction(x) for x in _free_cells(point).ravel().tolist()]
         # a free cell against the last row and column is a move
         start = np.eye(self._free, dtype=int).tolist()
         return inside(free, start, self._steepest_exactly)
@@ -81,14 +84,15 @@ class TablePolar:
             self._cycles = self._cycles[:0]
             self._program = self._start()
         objective = np.zeros(self._free + len(self._first))
-        objective[: self._free] = point[:-1, :-1].ravel()
+        objective[: self._free] = _free_cells(point).ravel()
         for _ in range(_ROUNDS):
             answer = self._program.solve(objective)
             if answer is None:
                 break
             polar = self._table(answer)
             cycles, values = self._steepest_cycles(polar)
-            low, high = self._low(point, polar, values), self._high(point, answer)
+            low = self._low(point, polar, values)
+            high = self._high(point, answer)
             yield low, high
             if high - low <= _SLACK:
                 return
@@ -98,10 +102,8 @@ class TablePolar:
         answer = self._program.solve_cold(objective)
         if answer is not None:
             polar = self._table(answer)
-            yield (
-                self._low(point, polar, self._steepest_cycles(polar)[1]),
-                self._high(point, answer),
-            )
+            _, values = self._steepest_cycles(polar)
+            yield self._low(point, polar, values), self._high(point, answer)
 
     def _start(self) -> LinearProgram:
         """Columns: the free cells of W, then m_ik for each pair of rows; rows:
@@ -112,32 +114,43 @@ class TablePolar:
         differences = np.zeros((len(pairs), rows))
         differences[pairs, self._first] = 1
         differences[pairs, self._second] = -1
-        cells = np.kron(differences[:, :-1], np.eye(columns)[:, :-1])
-        matrix = np.concatenate([cells, np.repeat(-np.eye(len(pairs)), columns, axis=0)], axis=1)
-        return LinearProgram(matrix, np.zeros(len(matrix)), np.ones(len(matrix)))
+        # The last row and column of W are zero.
+        free_columns = np.eye(columns)[:, :-1]
+        cells = np.kron(differences[:, :-1], free_columns)
+        minima = np.repeat(-np.eye(len(pairs)), columns, axis=0)
+        matrix = np.concatenate([cells, minima], axis=1)
+        size = len(matrix)
+        return LinearProgram(matrix, np.zeros(size), np.ones(size))
 
     def _add(self, cycles: Floats) -> None:
         self._cycles = np.concatenate([self._cycles, cycles])
-        rows = np.zeros((len(cycles), self._free + len(self._first)))
-        rows[:, : self._free] = cycles[:, :-1, :-1].reshape(len(cycles), -1)
+        variables = self._free + len(self._first)
+        rows = np.zeros((len(cycles), variables))
+        rows[:, : self._free] = _free_cells(cycles).reshape(len(cycles), -1)
         self._program.add(rows)
 
     def _table(self, answer: Optimum) -> Floats:
         polar = np.zeros(self.shape)
-        polar[:-1, :-1] = answer.point[: self._free].reshape(self.shape[0] - 1, -1)
+        free = _free_cells(polar)
+        free[:] = answer.point[: self._free].reshape(free.shape)
         return polar
 
     def _low(self, point: Floats, polar: Floats, cycle_values: Floats) -> float:
         """``<V, W> / max_m <m, W>``: whatever W is, no way to write V as moves costs less."""
-        widest = np.ptp(polar[self._first] - polar[self._second], axis=1).max()
-        steepest = max(float(widest), cycle_values.max(initial=0.0))
-        return float((point * polar)[:-1, :-1].sum()) / steepest if steepest > 0 else 0.0
+        differences = polar[self._first] - polar[self._second]
+        widest = np.ptp(differences, axis=1).max()
+        steepest = max(float(widest), float(cycle_values.max(initial=0.0)))
+        if not steepest > 0:
+            return 0.0
+        return float(_free_cells(point * polar).sum()) / steepest
 
     def _high(self, point: Floats, answer: Optimum) -> float:
         """The cost of the flows and cycles of the answer, and of what they leave over, one free
         cell at a time.
         """
-        flows = answer.multipliers[: len(self._first) * self.shape[1]].reshape(-1, self.shape[1])
+        columns = self.shape[1]
+        flow_multipliers = answer.multipliers[: len(self._first) * columns]
+        flows = flow_multipliers.reshape(-1, columns)
         # Only flows with sum zero are made of four-cell moves. The remainder is paid for below.
         flows = flows - flows.mean(axis=1, keepdims=True)
         weights = np.maximum(answer.multipliers[flows.size :], 0.0)
@@ -146,16 +159,20 @@ class TablePolar:
         np.subtract.at(built, self._second, flows)
         used = np.flatnonzero(weights)
         built += np.tensordot(weights[used], self._cycles[used], 1)
-        return float(half_l1(flows).sum() + weights.sum() + np.abs((point - built)[:-1, :-1]).sum())
+        left_over = np.abs(_free_cells(point - built))
+        return float(half_l1(flows).sum() + weights.sum() + left_over.sum())
 
     @cached_property
     def _triples(self) -> NDArray[np.intp]:
         """Cyclic orders of three rows, each once; none for a = 2."""
-        orders = itertools.permutations(range(self.shape[0]), 3) if self._a == 3 else iter(())
-        return np.array([t for t in orders if t[0] == min(t)], dtype=np.intp).reshape(-1, 3)
+        if self._a != 3:
+            return np.zeros((0, 3), dtype=np.intp)
+        orders = itertools.permutations(range(self.shape[0]), 3)
+        triples = [order for order in orders if order[0] == min(order)]
+        return np.array(triples, dtype=np.intp).reshape(-1, 3)
 
     def _steepest_cycles(self, polar: Floats) -> tuple[Floats, Floats]:
-        """Return for each cyclic order of three rows its steepest three-cycle and ``<cycle, W>``.
+        """Return the steepest three-cycle of each cyclic order of three rows, and ``<cycle, W>``.
 
         A cycle goes from each row to the next in a column of its own; the best three different
         columns are among the three largest differences of each step.
@@ -175,34 +192,44 @@ class TablePolar:
         values[clash] = -np.inf
         best = values.argmax(axis=1)
         everyone = np.arange(count)
+        best_columns = chosen[everyone, best]
         cycles = np.zeros((count, *self.shape))
-        cycles[everyone[:, None], self._triples, chosen[everyone, best]] += 1
-        cycles[everyone[:, None], following, chosen[everyone, best]] -= 1
+        cycles[everyone[:, None], self._triples, best_columns] += 1
+        cycles[everyone[:, None], following, best_columns] -= 1
         return cycles, values[everyone, best]
 
     def _steepest_exactly(self, free: Rationals) -> tuple[Rationals, Fraction]:
         """Return the steepest move at a rational W, by trying all of them."""
         polar = np.full(self.shape, Fraction(0), dtype=object)
-        polar[:-1, :-1] = free.reshape(self.shape[0] - 1, -1)
+        _free_cells(polar)[:] = free.reshape(_free_cells(polar).shape)
         rows: tuple[int, ...] = (0, 1)
         columns: tuple[int, ...] = (0, 1)
         value = Fraction(-1)
-        for i, k in zip(self._first.tolist(), self._second.tolist(), strict=True):
+        for i, k in itertools.combinations(range(self.shape[0]), 2):
             difference = polar[i] - polar[k]
             high, low = int(difference.argmax()), int(difference.argmin())
-            if difference[high] - difference[low] > value:
-                rows, columns, value = (i, k), (high, low), difference[high] - difference[low]
-        for triple in self._triples.tolist():
-            one, two, three = (polar[triple[n]] - polar[triple[(n + 1) % 3]] for n in range(3))
+            width = difference[high] - difference[low]
+            if width > value:
+                rows, columns, value = (i, k), (high, low), width
+        for i, j, k in self._triples.tolist():
+            one, two = polar[i] - polar[j], polar[j] - polar[k]
+            three = polar[k] - polar[i]
             for x, y, z in itertools.permutations(range(self.shape[1]), 3):
-                if (total := one[x] + two[y] + three[z]) > value:
-                    rows, columns, value = tuple(triple), (x, y, z), total
-        return self._move(rows, columns)[:-1, :-1].ravel(), value
+                total = one[x] + two[y] + three[z]
+                if total > value:
+                    rows, columns, value = (i, j, k), (x, y, z), total
+        return _free_cells(self._move(rows, columns)).ravel(), value
 
     def _move(self, rows: tuple[int, ...], columns: tuple[int, ...]) -> Rationals:
         """Return the move with +1 at (row_n, column_n) and -1 at (row_{n+1}, column_n)."""
         move = np.zeros(self.shape, dtype=object)
         for n, column in enumerate(columns):
+            following = rows[(n + 1) % len(rows)]
             move[rows[n], column] += 1
-            move[rows[(n + 1) % len(rows)], column] -= 1
+            move[following, column] -= 1
         return move
+
+
+def _free_cells(tables: NDArray[Any]) -> NDArray[Any]:
+    """View of the free cells: all but those of the last row and column."""
+    return tables[..., :-1, :-1]

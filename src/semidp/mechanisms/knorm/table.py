@@ -72,17 +72,15 @@ def facets(a: int) -> NDArray[np.float64]:
         # Sixteen times as large, the centring divides without remainder, and whole numbers show
         # which normals are the same.
         normal = np.pad(np.array(kind), (0, 1)) * 16
-        normal = (
-            normal
-            - normal.sum(axis=0) // 4
-            - normal.sum(axis=1, keepdims=True) // 4
-            + normal.sum() // 16
-        )
+        column_means = normal.sum(axis=0) // 4
+        row_means = normal.sum(axis=1, keepdims=True) // 4
+        normal = normal - column_means - row_means + normal.sum() // 16
+        row_orders, column_orders = orders[:, None, :, None], orders[None, :, None, :]
         for turned in (normal, normal.T, -normal, -normal.T):
-            balls.append(
-                turned[orders[:, None, :, None], orders[None, :, None, :]].reshape(-1, 4, 4)
-            )
-    result: NDArray[np.float64] = np.unique(np.concatenate(balls), axis=0) / 96
+            permuted = turned[row_orders, column_orders]
+            balls.append(permuted.reshape(-1, 4, 4))
+    distinct = np.unique(np.concatenate(balls), axis=0)
+    result: NDArray[np.float64] = distinct / 96
     result.flags.writeable = False
     return result
 
@@ -99,8 +97,13 @@ def table_moment(rows: int, columns: int, a: int) -> float:
     (47, 241)
     """
     x, y = 1 / rows, 1 / columns
-    powers = (1.0, x + y, x * y, x * x + y * y, x * y * (x + y), x**3 + y**3, (x * y) ** 2)
-    logarithm = sum(b * power for b, power in zip(_COEFFICIENTS[a], powers, strict=True))
+    product = x * y
+    linear = (1.0, x + y, product)
+    higher = (x * x + y * y, product * (x + y), x**3 + y**3, product**2)
+    terms = []
+    for coefficient, power in zip(_COEFFICIENTS[a], (*linear, *higher), strict=True):
+        terms.append(coefficient * power)
+    logarithm = sum(terms)
     return (rows - 1) * (columns - 1) * math.exp(logarithm)
 
 
@@ -135,7 +138,8 @@ class TableBall:
     a: int
 
     def __post_init__(self) -> None:
-        if not 3 <= self.rows <= self.columns or self.a not in (2, 3):
+        has_sides = 3 <= self.rows <= self.columns
+        if not has_sides or self.a not in (2, 3):
             raise InputError(
                 f"a ball of tables needs 3 <= rows <= columns and a = 2 or 3, not {self}"
             )
@@ -153,9 +157,10 @@ class TableBall:
     def norm(self, points: Floats) -> Floats:
         """Return the K-norm of each table of a batch, to nine digits and never too small."""
         values = self._formula(points)
-        return (
-            np.array([self._polar.norm(point)[1] for point in points]) if values is None else values
-        )
+        if values is not None:
+            return values
+        upper = [self._polar.norm(point)[1] for point in points]
+        return np.array(upper)
 
     def contains(self, points: Floats) -> NDArray[np.bool_]:
         """Decide for each table of a batch whether it lies in K; every answer is proved for the
@@ -189,7 +194,9 @@ class TableBall:
             progress("drawing uniform points", done, size)
         place = generator.integers(self.rows, size=size)
         everyone = np.arange(size)
-        points[everyone, place], points[:, -1] = points[:, -1].copy(), points[everyone, place]
+        longest = points[:, -1].copy()
+        points[:, -1] = points[everyone, place]
+        points[everyone, place] = longest
         return points
 
     def variances(self) -> Floats:
@@ -212,7 +219,8 @@ class TableBall:
     def _second_moment(self) -> float:
         """``E ||U||²``, from a fit: see `table_moment` for its error."""
         s = self.dimension
-        return table_moment(self.rows, self.columns, self.a) / ((s + 1) * (s + 2))
+        noise_moment = table_moment(self.rows, self.columns, self.a)
+        return noise_moment / ((s + 1) * (s + 2))
 
     def _formula(self, points: Floats) -> Floats | None:
         if self.rows == 3:
@@ -231,19 +239,25 @@ class TableBall:
         rows, columns = self.shape
         count = _BATCH // rows
         radii = generator.standard_gamma(columns - 1, (count, rows - 1))
-        radii *= (self.a * (rows - 1) / rows) / (
-            radii.sum(axis=1) + generator.standard_exponential(count)
-        )[:, None]
-        longest, room = radii.max(axis=1), np.minimum(self.a - radii.sum(axis=1), 1.0)
+        slack = generator.standard_exponential(count)
+        envelope = self.a * (rows - 1) / rows
+        radii *= envelope / (radii.sum(axis=1) + slack)[:, None]
+        longest = radii.max(axis=1)
+        room = np.minimum(self.a - radii.sum(axis=1), 1.0)
         keep = longest <= room
-        radii, longest, room = radii[keep], longest[keep], room[keep]
+        radii = radii[keep]
+        longest, room = longest[keep], room[keep]
         points = np.empty((len(radii), rows, columns))
-        directions = root_directions(radii.size, columns, generator).reshape(-1, rows - 1, columns)
+        flat_directions = root_directions(radii.size, columns, generator)
+        directions = flat_directions.reshape(-1, rows - 1, columns)
         points[:, :-1] = radii[:, :, None] * directions
-        points[:, -1] = -points[:, :-1].sum(axis=1)
+        other_rows = points[:, :-1]
+        points[:, -1] = -other_rows.sum(axis=1)
         length = half_l1(points[:, -1])
         points = points[(longest <= length) & (length <= room)]
-        return np.asarray(points[(np.abs(points).sum(axis=1) <= 2).all(axis=1)])
+        # N of a column is half of its l1 norm.
+        column_sums = np.abs(points).sum(axis=1)
+        return np.asarray(points[(column_sums <= 2).all(axis=1)])
 
 
 @dataclass(frozen=True)
@@ -286,17 +300,20 @@ class ExchangeBall:
     @cached_property
     def closed(self) -> PairBall | TableBall:
         """The ball of tables with one more row; on its side where there are two columns."""
-        return PairBall(self.rows + 1) if self.columns == 2 else TableBall(3, self.columns, 3)
+        if self.columns == 2:
+            return PairBall(self.rows + 1)
+        return TableBall(3, self.columns, 3)
 
     def norm(self, points: Floats) -> Floats:
         """Return the norm of the tables with one more row."""
-        return self.closed.norm(
-            self._turned(np.concatenate([points, -points.sum(axis=1, keepdims=True)], axis=1))
-        )
+        last_row = -points.sum(axis=1, keepdims=True)
+        tables = np.concatenate([points, last_row], axis=1)
+        return self.closed.norm(self._turned(tables))
 
     def uniform(self, size: int, generator: Generator, progress: Progress = silent) -> Floats:
         """Return uniform points: those of the tables with one more row, without it."""
-        return self._turned(self.closed.uniform(size, generator, progress))[:, :-1]
+        points = self.closed.uniform(size, generator, progress)
+        return self._turned(points)[:, :-1]
 
     def variances(self) -> Floats:
         """Return the variance of each cell."""
@@ -304,12 +321,14 @@ class ExchangeBall:
 
     def spread(self, weights: Floats) -> float:
         """Return ``E <weights, U>²``."""
-        return self.closed.spread(
-            self._turned(np.concatenate([weights, np.zeros((1, self.columns))]))
-        )
+        last_row = np.zeros((1, self.columns))
+        tables = np.concatenate([weights, last_row])
+        return self.closed.spread(self._turned(tables))
 
     def _turned(self, points: Floats) -> Floats:
-        return np.asarray(np.swapaxes(points, -1, -2)) if self.columns == 2 else points
+        if self.columns != 2:
+            return points
+        return np.asarray(np.swapaxes(points, -1, -2))
 
 
 def _three_rows(points: Floats, a: int) -> Floats:
@@ -320,20 +339,24 @@ def _three_rows(points: Floats, a: int) -> Floats:
     the longest row or column.
     """
     if a == 3:
-        longest = np.maximum(
-            np.abs(points).sum(axis=-1).max(axis=-1), np.abs(points).sum(axis=-2).max(axis=-1)
-        )
-        return np.asarray(longest / 2)
-    flat = np.zeros_like(points[..., 0, :])
-    low, median, high = np.sort(np.stack([flat, points[..., 0, :], -points[..., 1, :]]), axis=0)
-    return np.asarray(((high - low).sum(axis=-1) + np.abs(median.sum(axis=-1))) / 2)
+        sizes = np.abs(points)
+        longest_row = sizes.sum(axis=-1).max(axis=-1)
+        longest_column = sizes.sum(axis=-2).max(axis=-1)
+        return np.asarray(np.maximum(longest_row, longest_column) / 2)
+    first, second = points[..., 0, :], points[..., 1, :]
+    stacked = np.stack([np.zeros_like(first), first, -second])
+    low, median, high = np.sort(stacked, axis=0)
+    ranges = (high - low).sum(axis=-1)
+    return np.asarray((ranges + np.abs(median.sum(axis=-1))) / 2)
 
 
 def _largest_product(points: Floats, normals: Floats) -> Floats:
     """Return ``max_W <V, W>`` over the normals W of all facets."""
-    flat, normals = points.reshape(len(points), -1), normals.reshape(len(normals), -1)
+    flat = points.reshape(len(points), -1)
+    normals = normals.reshape(len(normals), -1)
     values = np.empty(len(flat))
     step = (1 << 22) // len(normals)  # keeps the products small enough for a processor's cache
     for start in range(0, len(flat), step):
-        values[start : start + step] = (flat[start : start + step] @ normals.T).max(axis=1)
+        part = slice(start, start + step)
+        values[part] = (flat[part] @ normals.T).max(axis=1)
     return values
