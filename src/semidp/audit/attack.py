@@ -40,7 +40,7 @@ from semidp.core.progress import Progress, silent
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Mechanism
-from semidp.noise.randomness import Randomness, SystemRandomness, generator
+from semidp.noise.randomness import Randomness, SystemRandomness, generator, is_whole
 from semidp.output.plots.figures import audit_plot
 from semidp.queries.worst_pairs import Pair
 
@@ -48,6 +48,7 @@ Outputs = NDArray[Any]
 Verdict = Literal["convicted", "inconclusive", "survives"]
 _OfBatch = Callable[[Batch], NDArray[Any]]
 _Tables = tuple[Floats, Floats]
+_Pieces = tuple[list[Floats], list[Floats]]
 
 ERROR = 1e-3
 """The probability of convicting a mechanism whose claim is true, at most."""
@@ -126,10 +127,10 @@ class Audit:
     >>> from semidp.core.tradeoff.budget import Budget
     >>> mechanism = RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1))
     >>> pair, claim = worst_pair(mechanism.space), mechanism.guarantee.tradeoff
-    >>> found = audit_mechanism(
+    >>> audit = audit_mechanism(
     ...     mechanism.measure_many, pair, claim, samples=2000, randomness=SeededRandomness(7)
     ... )
-    >>> found.convicted, found.bound.unit
+    >>> audit.convicted, audit.bound.unit
     (False, 'mu')
     """
 
@@ -182,36 +183,28 @@ class Audit:
 
     def __repr__(self) -> str:
         bound = self.bound
-        loss = f"{bound.unit} at least {bound.measured:.4g}, claimed {bound.claimed:.4g}"
-        return f"Audit({self.verdict}: {loss}; {self.samples:,} samples, power {self.power:.2f})"
+        measured, claimed = f"{bound.measured:.4g}", f"{bound.claimed:.4g}"
+        loss = f"{bound.unit} at least {measured}, claimed {claimed}"
+        evidence = f"{self.samples:,} samples, power {self.power:.2f}"
+        return f"Audit({self.verdict}: {loss}; {evidence})"
 
     def _repr_html_(self) -> str:
         bound = self.bound
-        return facts(
-            "Audit",
-            [
-                ("verdict", self.verdict),
-                (
-                    "privacy loss",
-                    f"{bound.unit} at least {bound.measured:.4g}; claimed is {bound.claimed:.4g}",
-                ),
-                (
-                    "samples",
-                    f"{self.samples:,} of each of two tables {self.pair.records} records apart",
-                ),
-                (
-                    "power",
-                    (
-                        "convicts the same mechanism with 20% less noise with probability"
-                        f" {self.power:.2f}"
-                    ),
-                ),
-                ("false alarms", f"at most {self.error:g}"),
-            ],
-        )
+        measured, claimed = f"{bound.measured:.4g}", f"{bound.claimed:.4g}"
+        rows: list[tuple[str, str]] = [("verdict", self.verdict)]
+        rows.append(("privacy loss", f"{bound.unit} at least {measured}; claimed is {claimed}"))
+        tables = f"two tables {self.pair.records} records apart"
+        rows.append(("samples", f"{self.samples:,} of each of {tables}"))
+        power = f"{self.power:.2f}"
+        chance = f"convicts the same mechanism with 20% less noise with probability {power}"
+        rows.append(("power", chance))
+        rows.append(("false alarms", f"at most {self.error:g}"))
+        return facts("Audit", rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return the audit as plain values."""
+        first, second = self.pair.inputs
+        pair = {"first": first.tolist(), "second": second.tolist(), "records": self.pair.records}
         return {
             "verdict": self.verdict,
             "claim": self.claim.to_json(),
@@ -221,11 +214,7 @@ class Audit:
             "power": self.power,
             "error": self.error,
             "samples": self.samples,
-            "pair": {
-                "first": self.pair.inputs[0].tolist(),
-                "second": self.pair.inputs[1].tolist(),
-                "records": self.pair.records,
-            },
+            "pair": pair,
             "points": [point.to_json() for point in self.points],
         }
 
@@ -287,22 +276,22 @@ def audit_mechanism(
     ...         values + RoundedGaussian(variance).sample((count, *values.shape), words)
     ...     )
     >>> for variance in (Fraction(4), Fraction(6)):
-    ...     found = audit_mechanism(
+    ...     audit = audit_mechanism(
     ...         gaussian_noise(variance),
     ...         pair,
     ...         gaussian(1),
     ...         samples=40_000,
     ...         randomness=SeededRandomness(1),
     ...     )
-    ...     print(found.verdict, found.mu > 1)
+    ...     print(audit.verdict, audit.mu > 1)
     convicted True
     survives False
     """
     _check(samples, error)
     words = SystemRandomness() if randomness is None else randomness
-    trial = _Trial(
-        mechanism, weaker, pair, claim.symmetric(), error / 2, words, progress, 2 * samples
-    )
+    curve = claim.symmetric()
+    # Half of the error is for the event that is chosen to convict.
+    trial = _Trial(mechanism, weaker, pair, curve, error / 2, words, progress, 2 * samples)
     # Outputs are split in three, so that what is counted had no part in choosing what is counted.
     training = trained_on(samples)
     choosing = min(samples * 3 // 10, _MOST_TO_CHOOSE)
@@ -314,11 +303,11 @@ def audit_mechanism(
     weaker_event = trial.best(weaker_scores, weaker_scored, counting)
     events = (convicting, *_curve(scores, scored))
     hits, (weaker_hits,) = trial.count([events, (weaker_event,)], counting)
+    shares = _error_shares(error, len(events))
     points = []
-    for event, event_hits, share in zip(
-        events, hits, _error_shares(error, len(events)), strict=True
-    ):
-        points.append(Point.counted(event.score.name, event_hits, counting, share, trial.claim))
+    for event, event_hits, share in zip(events, hits, shares, strict=True):
+        name = event.score.name
+        points.append(Point.counted(name, event_hits, counting, share, trial.claim))
     power = trial.chance(weaker_hits, counting)
     return Audit(claim, pair, tuple(points), samples, error, power)
 
@@ -338,8 +327,8 @@ def with_less_noise(mechanism: Mechanism) -> Draws | None:
 
 
 def trained_on(samples: int) -> int:
-    """Return how many of so many outputs an audit trains on: the first ones that it draws for each
-    table.
+    """Return the number of outputs that an audit of `samples` trains on: the first that it draws
+    for each table.
 
     >>> trained_on(20_000)
     4000
@@ -350,8 +339,8 @@ def trained_on(samples: int) -> int:
 def affordable_samples(
     mechanism: Draws, pair: Pair, randomness: Randomness, seconds: float = _SECONDS
 ) -> int:
-    """Return how many samples of each table take about so long, at most a million: by drawing and
-    scoring a few.
+    """Return the number of samples of each table that take about so long, at most a million: by
+    drawing and scoring a few.
 
     >>> from semidp.noise.randomness import SeededRandomness
     >>> pair = Pair([1, 0], [0, 1])
@@ -360,8 +349,10 @@ def affordable_samples(
     >>> affordable_samples(silent, pair, SeededRandomness(1), seconds=3600)
     1000000
     """
-    functions: list[_OfBatch] = [*_plain(pair), *(lesson.features for lesson in lessons(pair))]
-    pilot = printed(Batch(pair, mechanism(pair.inputs[0], _PILOT[0], randomness)))
+    taught = [lesson.features for lesson in lessons(pair)]
+    functions: list[_OfBatch] = [*_plain(pair), *taught]
+    few = mechanism(pair.inputs[0], _PILOT[0], randomness)
+    pilot = printed(Batch(pair, few))
     functions += digit_scores(pilot, pilot)
     rate = 0.0
     for count in _PILOT:
@@ -373,12 +364,12 @@ def affordable_samples(
         if rate * count > seconds / 100:
             break
     # two tables, and every output is scored as drawn and with less noise
-    return int(min(MOST_SAMPLES, max(2 * _FEWEST, seconds / (4 * max(rate, 1e-9)))))
+    affordable = seconds / (4 * max(rate, 1e-9))
+    return int(min(MOST_SAMPLES, max(2 * _FEWEST, affordable)))
 
 
 def shrunk(outputs: Outputs, table: NDArray[np.int64], dither: np.random.Generator) -> Outputs:
-    """Return what the mechanism would have given with 20% less noise: outputs drawn towards their
-    table.
+    """Return outputs as a mechanism with 20% less noise would give them: drawn towards their table.
 
     Whole numbers stay whole, by rounding up or down at random.
 
@@ -420,7 +411,8 @@ class _Trial:
         """Yield which table, and its outputs as drawn and with less noise, in chunks."""
         step = max(1, _CHUNK // self.pair.first.size)
         dither = generator(self.randomness)
-        tables = zip((self.pair.first, self.pair.second), self.pair.inputs, strict=True)
+        values_read = (self.pair.first, self.pair.second)
+        tables = zip(values_read, self.pair.inputs, strict=True)
         for which, (table, values) in enumerate(tables):
             for start in range(0, count, step):
                 size = min(step, count - start)
@@ -430,7 +422,8 @@ class _Trial:
                     weaker_outputs = shrunk(outputs, table, dither)
                 else:
                     weaker_outputs = _read(self.weaker(values, size, self.randomness), shape)
-                yield which, (Batch(self.pair, outputs), Batch(self.pair, weaker_outputs))
+                drawn = Batch(self.pair, outputs)
+                yield which, (drawn, Batch(self.pair, weaker_outputs))
                 self.done += size
                 self.progress("attacking the mechanism", self.done, self.total)
 
@@ -440,7 +433,7 @@ class _Trial:
         The first list of functions reads outputs as drawn, the second reads outputs with less
         noise.
         """
-        pieces: list[list[tuple[list[Floats], list[Floats]]]] = []
+        pieces: list[list[_Pieces]] = []
         for several in functions:
             pieces.append([([], []) for _ in several])
         for which, batches in self.batches(count):
@@ -449,14 +442,20 @@ class _Trial:
                     of_tables[which].append(function(batch))
         values: list[list[_Tables]] = []
         for held in pieces:
-            values.append([(np.hstack(first), np.hstack(second)) for first, second in held])
+            stacked = []
+            for first, second in held:
+                stacked.append((np.hstack(first), np.hstack(second)))
+            values.append(stacked)
         return values
 
     def sorted_scores(self, scores: Sequence[Sequence[Score]], count: int) -> list[list[_Tables]]:
         """Scores of either table, in increasing order."""
         in_order: list[list[_Tables]] = []
         for tables in self.evaluated(scores, count):
-            in_order.append([(np.sort(first), np.sort(second)) for first, second in tables])
+            ordered = []
+            for first, second in tables:
+                ordered.append((np.sort(first), np.sort(second)))
+            in_order.append(ordered)
         return in_order
 
     def learn(self, count: int) -> list[tuple[Score, ...]]:
@@ -467,10 +466,11 @@ class _Trial:
         features: list[_OfBatch] = [*(lesson.features for lesson in taught), printed]
         scores: list[tuple[Score, ...]] = []
         for *rows, digits in self.evaluated([features, features], count):
-            learned = [
-                lesson.learned(*of_tables) for lesson, of_tables in zip(taught, rows, strict=True)
-            ]
-            scores.append((*_plain(self.pair), *learned, *digit_scores(*digits)))
+            learned = []
+            for lesson, (first, second) in zip(taught, rows, strict=True):
+                learned.append(lesson.learned(first, second))
+            by_digits = digit_scores(*digits)
+            scores.append((*_plain(self.pair), *learned, *by_digits))
         return scores
 
     def best(self, scores: Sequence[Score], seen: Sequence[_Tables], trials: int) -> _Event:
@@ -483,9 +483,13 @@ class _Trial:
         for score, tables in zip(scores, seen, strict=True):
             # A stable sort merges the two increasing runs in linear time.
             both = np.sort(np.concatenate(tables), kind="stable")
-            places = np.ceil((len(both) - 1) * _LEVELS).astype(np.intp)
+            last = len(both) - 1
+            places = np.ceil(last * _LEVELS).astype(np.intp)
             thresholds = np.unique(both[places])
-            shares = [1 - np.searchsorted(values, thresholds) / len(values) for values in tables]
+            shares = []
+            for values in tables:
+                below = np.searchsorted(values, thresholds)
+                shares.append(1 - below / len(values))
             for null in (0, 1):
                 promise = self.promise(shares[null], shares[1 - null], trials)
                 best = int(promise.argmax())
@@ -503,7 +507,8 @@ class _Trial:
         # The delta method: an error of the size counts by the slope of what is allowed at that
         # size.
         beyond = np.minimum(high * 1.01, 1.0)
-        slope = (allowed_power(self.claim, beyond) - allowed) / np.maximum(beyond - high, 1e-12)
+        rise = allowed_power(self.claim, beyond) - allowed
+        slope = rise / np.maximum(beyond - high, 1e-12)
         power_variance = np.maximum(power * (1 - power), 1 / trials)
         size_variance = np.maximum(size * (1 - size), 1 / trials)
         deviation = np.sqrt((power_variance + slope**2 * size_variance) / trials)
@@ -515,36 +520,40 @@ class _Trial:
         The first list of events is counted on outputs as drawn, the second on outputs with less
         noise.
         """
-        hits = [np.zeros((len(several), 2), dtype=np.int64) for several in events]
+        hits = []
+        for several in events:
+            hits.append(np.zeros((len(several), 2), dtype=np.int64))
         for which, batches in self.batches(count):
             for several, batch, of_tables in zip(events, batches, hits, strict=True):
                 # Events of one score share its values, which are the costly part.
                 values = {event.score.name: event.score(batch) for event in several}
                 for number, event in enumerate(several):
-                    of_tables[number, which] += int(
-                        (values[event.score.name] >= event.threshold).sum()
-                    )
+                    is_hit = values[event.score.name] >= event.threshold
+                    of_tables[number, which] += int(is_hit.sum())
         counted: list[list[tuple[int, int]]] = []
         for several, of_tables in zip(events, hits, strict=True):
-            counted.append(
-                [_by_null(event, row) for event, row in zip(several, of_tables, strict=True)]
-            )
+            rows = zip(several, of_tables, strict=True)
+            counted.append([_by_null(event, row) for event, row in rows])
         return counted
 
     def chance(self, hits: tuple[int, int], trials: int) -> float:
         """Return how often an event with these frequencies convicts, by simulating the counts."""
         # neither data nor a release: what is estimated is the audit itself
         source = np.random.default_rng(0)
-        size, power = (source.binomial(trials, hit / trials, _SIMULATIONS) for hit in hits)
+        false_alarms, detections = hits
+        size = source.binomial(trials, false_alarms / trials, _SIMULATIONS)
+        power = source.binomial(trials, detections / trials, _SIMULATIONS)
         allowed = allowed_power(self.claim, at_most(size, trials, self.error / 2))
-        return float((at_least(power, trials, self.error / 2) > allowed).mean())
+        proved = at_least(power, trials, self.error / 2)
+        return float((proved > allowed).mean())
 
 
 def _by_null(event: _Event, hits: NDArray[np.int64]) -> tuple[int, int]:
     """Hits under the null and under the alternative, from hits under the first and the second
     table.
     """
-    return int(hits[event.null]), int(hits[1 - event.null])
+    null, alternative = event.null, 1 - event.null
+    return int(hits[null]), int(hits[alternative])
 
 
 def _error_shares(error: float, events: int) -> list[float]:
@@ -552,7 +561,8 @@ def _error_shares(error: float, events: int) -> list[float]:
     (Bonferroni).
     """
     drawing = events - 1
-    return [error / 2] + [error / 2 / max(1, drawing)] * drawing
+    half = error / 2
+    return [half] + [half / max(1, drawing)] * drawing
 
 
 def _plain(pair: Pair) -> tuple[Score, ...]:
@@ -565,9 +575,11 @@ def _curve(scores: Sequence[Score], seen: Sequence[_Tables]) -> tuple[_Event, ..
     """
     best = int(np.argmax([_separation(*tables) for tables in seen]))
     first = seen[best][0]
-    places = [min(len(first) - 1, math.ceil((1 - size) * len(first))) for size in _SIZES]
+    count = len(first)
+    places = [min(count - 1, math.ceil((1 - size) * count)) for size in _SIZES]
     thresholds = {float(first[place]) for place in places}
-    return tuple(_Event(scores[best], threshold, 0) for threshold in sorted(thresholds))
+    score = scores[best]
+    return tuple(_Event(score, threshold, 0) for threshold in sorted(thresholds))
 
 
 def _separation(first: Floats, second: Floats) -> float:
@@ -576,10 +588,8 @@ def _separation(first: Floats, second: Floats) -> float:
 
     Both are in increasing order, the second only for the sake of speed.
     """
-    below, upto = (
-        np.searchsorted(first, second, side="left"),
-        np.searchsorted(first, second, side="right"),
-    )
+    below = np.searchsorted(first, second, side="left")
+    upto = np.searchsorted(first, second, side="right")
     return float((below + upto).mean() / (2 * len(first)))
 
 
@@ -597,7 +607,7 @@ def _read(outputs: Outputs, shape: tuple[int, ...]) -> Outputs:
 
 
 def _check(samples: int, error: float) -> None:
-    if isinstance(samples, bool) or not isinstance(samples, (int, np.integer)) or samples < _FEWEST:
+    if not is_whole(samples) or samples < _FEWEST:
         raise InputError(
             f"an audit needs at least {_FEWEST:,} samples of each table, not {samples!r}"
         )

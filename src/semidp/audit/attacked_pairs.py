@@ -36,6 +36,7 @@ def pair_for(mechanism: Mechanism, adjacency: Adjacency | None = None) -> Pair:
     >>> pair_for(choose(two_way()[0], Budget.gdp(1))).records
     2
     """
-    return mechanism.worst_pair(
-        mechanism.space if adjacency is None else mechanism.space.under(adjacency)
-    )
+    space = mechanism.space
+    if adjacency is not None:
+        space = space.under(adjacency)
+    return mechanism.worst_pair(space)

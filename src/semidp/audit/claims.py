@@ -50,10 +50,10 @@ class Claim:
 
 def claims_of_plan(prepared: Prepared) -> tuple[Claim, ...]:
     """Return what a prepared plan claims of each of its requests."""
-    return tuple(
-        Claim(request.name, request.features, mechanism, mechanism.tradeoff)
-        for request, mechanism in prepared.parts
-    )
+    claims = []
+    for request, mechanism in prepared.parts:
+        claims.append(Claim(request.name, request.features, mechanism, mechanism.tradeoff))
+    return tuple(claims)
 
 
 def claims_of_release(release: Release) -> tuple[Claim, ...]:
@@ -69,12 +69,14 @@ def claims_of_release(release: Release) -> tuple[Claim, ...]:
         if recorded.compare(mechanism.tradeoff) not in (Order.EQUAL, Order.WEAKER):
             faults.append("it claims more privacy for this table than its plan gives")
         drawn = result.drawn_by(mechanism) or mechanism
-        claims.append(Claim(request.name, request.features, drawn, recorded, tuple(faults)))
+        claim = Claim(request.name, request.features, drawn, recorded, tuple(faults))
+        claims.append(claim)
     guarantees = [result.guarantee for result in release.results]
     whole = guarantees[0].compose(*guarantees[1:]).tradeoff
     if release.guarantee.tradeoff.compare(whole) not in (Order.EQUAL, Order.WEAKER):
         fault = "it claims more privacy than its tables give together"
-        claims[0] = replace(claims[0], faults=(*claims[0].faults, fault))
+        faults_of_all = (*claims[0].faults, fault)
+        claims[0] = replace(claims[0], faults=faults_of_all)
     return tuple(claims)
 
 

@@ -42,19 +42,20 @@ class _Frequencies:
     def of(cls, first: Rows, second: Rows) -> "_Frequencies":
         """Count keys under the first and the second table; one more of each keeps ratios finite.
 
-        >>> found = _Frequencies.of(np.array([[1, 1, 1, 2]]), np.array([[2, 2, 2, 3]]))
-        >>> found.keys[0].tolist(), found.losses[0].round(2).tolist()
+        >>> frequencies = _Frequencies.of(np.array([[1, 1, 1, 2]]), np.array([[2, 2, 2, 3]]))
+        >>> frequencies.keys[0].tolist(), frequencies.losses[0].round(2).tolist()
         ([1, 2], [-1.39, 0.69])
         """
         keys, losses = [], []
         for one, other in zip(first, second, strict=True):
             distinct, where = np.unique(np.concatenate([one, other]), return_inverse=True)
-            counts = [
-                np.bincount(part, minlength=len(distinct)) for part in np.split(where, [len(one)])
-            ]
-            often = counts[0] + counts[1] >= 2
+            where_first, where_second = np.split(where, [len(one)])
+            first_counts = np.bincount(where_first, minlength=len(distinct))
+            second_counts = np.bincount(where_second, minlength=len(distinct))
+            often = first_counts + second_counts >= 2
             keys.append(distinct[often])
-            losses.append(np.log((counts[1][often] + 1) / (counts[0][often] + 1)))
+            ratios = (second_counts[often] + 1) / (first_counts[often] + 1)
+            losses.append(np.log(ratios))
         return cls(tuple(keys), tuple(losses))
 
     def score(self, rows: Rows) -> Floats:
@@ -62,7 +63,8 @@ class _Frequencies:
         total = np.zeros(rows.shape[1])
         for row, keys, losses in zip(rows, self.keys, self.losses, strict=True):
             if keys.size:
-                place = np.minimum(np.searchsorted(keys, row), len(keys) - 1)
+                last = len(keys) - 1
+                place = np.minimum(np.searchsorted(keys, row), last)
                 total += np.where(keys[place] == row, losses[place], 0.0)
         return total
 
@@ -84,15 +86,11 @@ def digit_scores(first: Rows, second: Rows) -> tuple[Score, ...]:
     scores = [_learned("values that occur", _same, first, second)]
     if first.dtype.kind == "f":
         grids = [(f"remainders modulo {grid:g}", grid) for grid in GRIDS]
-        grids += [
-            (f"remainders modulo the grid of the {name} table", grid)
-            for name, grid in _grids(first, second)
-        ]
+        for name, grid in _grids(first, second):
+            grids.append((f"remainders modulo the grid of the {name} table", grid))
         kinds = [(name, _remainders(grid)) for name, grid in grids]
-        kinds += [
-            (f"binary digits, byte {place + 1} from the last", _byte(place))
-            for place in range(_BYTES)
-        ]
+        for place in range(_BYTES):
+            kinds.append((f"binary digits, byte {place + 1} from the last", _byte(place)))
         scores += [_learned(name, keys, first, second, _HANDICAP) for name, keys in kinds]
     return tuple(scores)
 
@@ -104,7 +102,9 @@ def _learned(name: str, keys: _Keys, first: Rows, second: Rows, handicap: float 
 
 def printed(batch: Batch) -> Rows:
     """Return the outputs in the cells that are looked at, as they were given."""
-    return batch.given.reshape(-1, batch.given.shape[-1])[looked_at(batch.pair)]
+    outputs = batch.given
+    by_cell = outputs.reshape(-1, outputs.shape[-1])
+    return by_cell[looked_at(batch.pair)]
 
 
 def _same(rows: Rows) -> Rows:
@@ -118,7 +118,8 @@ def _remainders(grid: float) -> _Keys:
 
     def keys(rows: Rows) -> Rows:
         turns = rows.astype(np.float64) / grid
-        return np.asarray(np.rint((turns - np.floor(turns)) * _BINS) % _BINS)
+        fractions = turns - np.floor(turns)
+        return np.asarray(np.rint(fractions * _BINS) % _BINS)
 
     return keys
 
@@ -126,7 +127,8 @@ def _remainders(grid: float) -> _Keys:
 def _byte(place: int) -> _Keys:
     def keys(rows: Rows) -> Rows:
         bits = np.ascontiguousarray(rows, dtype=np.float64).view(np.uint64)
-        return np.asarray((bits >> np.uint64(8 * place)) & np.uint64(255))
+        shifted = bits >> np.uint64(8 * place)
+        return np.asarray(shifted & np.uint64(255))
 
     return keys
 
@@ -139,7 +141,8 @@ def _grids(first: Rows, second: Rows) -> list[tuple[str, float]]:
         for row in rows.astype(np.float64):
             values = np.unique(row[:_NEAREST])
             apart = np.diff(values)
-            apart = apart[apart > _ROUNDING * (values[-1] - values[0])]
+            spread = values[-1] - values[0]
+            apart = apart[apart > _ROUNDING * spread]
             gaps.append(float(apart.min(initial=np.inf)))
         if np.isfinite(min(gaps)):
             grids.append((name, min(gaps)))

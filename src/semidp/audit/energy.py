@@ -113,18 +113,22 @@ def noise_energy(
     >>> from semidp.core.tradeoff.budget import Budget
     >>> space, table = two_way()
     >>> honest = RoundedGaussianMechanism.calibrate(space, Budget.gdp(1))
-    >>> found = noise_energy(honest, table.counts, 10_000, 1e-3, SeededRandomness(1))
-    >>> found.convicts, found.directions
+    >>> energy = noise_energy(honest, table.counts, 10_000, 1e-3, SeededRandomness(1))
+    >>> energy.convicts, energy.directions
     (False, 7)
     """
     stated = mechanism.standard_errors().ravel() ** 2
     noisy = np.flatnonzero(stated >= LEAST_VARIANCE)
     if not noisy.size:
         return None
-    spaced = np.linspace(0, len(noisy) - 1, min(len(noisy), _MOST_CELLS)).astype(int)
+    number = min(len(noisy), _MOST_CELLS)
+    spaced = np.linspace(0, len(noisy) - 1, number).astype(int)
     cells = noisy[np.unique(spaced)]
-    units = (np.eye(1, values.size, cell).reshape(values.shape) for cell in cells)
-    published = np.stack([mechanism.space.project(unit).ravel() for unit in units])
+    projected = []
+    for cell in cells:
+        unit = np.eye(1, values.size, cell).reshape(values.shape)
+        projected.append(mechanism.space.project(unit).ravel())
+    published = np.stack(projected)
     # A fifth of the draws chooses a direction; the others are counted, so that the bound holds for
     # it too.
     second_moments = _moments(mechanism, values, published, draws // 5, randomness)
@@ -132,15 +136,19 @@ def noise_energy(
     chosen = np.zeros(values.size)
     chosen[cells] = weights
     directions = np.vstack([published, weights @ published])
-    variances = np.append(
-        stated[cells], mechanism.standard_error(chosen.reshape(values.shape)) ** 2
-    )
+    chosen_error = mechanism.standard_error(chosen.reshape(values.shape))
+    variances = np.append(stated[cells], chosen_error**2)
     counted = draws - draws // 5
     shares = np.diag(_moments(mechanism, values, directions, counted, randomness)) / variances
     worst = int(shares.argmin())
-    short = math.sqrt(2 * FOURTH_MOMENT * math.log(len(shares) / error) / counted)
-    name = "the chosen direction" if worst == len(cells) else _name(int(cells[worst]), values.shape)
-    return Energy(name, float(shares[worst]), max(0.0, 1 - short), len(shares))
+    # Maurer's bound with error/directions for each direction, solved for t
+    log_error = math.log(len(shares) / error)
+    short = math.sqrt(2 * FOURTH_MOMENT * log_error / counted)
+    name = "the chosen direction"
+    if worst < len(cells):
+        name = _name(int(cells[worst]), values.shape)
+    least = max(0.0, 1 - short)
+    return Energy(name, float(shares[worst]), least, len(shares))
 
 
 def _moments(
@@ -155,7 +163,8 @@ def _moments(
     total = np.zeros((len(directions), len(directions)))
     for start in range(0, draws, step):
         size = min(step, draws - start)
-        noise = (mechanism.measure_many(values, size, randomness) - values).reshape(size, -1)
+        outputs = mechanism.measure_many(values, size, randomness)
+        noise = (outputs - values).reshape(size, -1)
         components = noise @ directions.T
         total += components.T @ components
     return total / draws
@@ -167,10 +176,12 @@ def _weakest(moments: Floats, published: Floats, cells: NDArray[np.intp]) -> Flo
     """
     # A generalised eigenvalue problem, on the range of P: outside it both forms vanish.
     sizes, basis = np.linalg.eigh(published[:, cells])
-    inside = basis[:, sizes > 1e-6] / np.sqrt(sizes[sizes > 1e-6])
+    positive = sizes > 1e-6
+    inside = basis[:, positive] / np.sqrt(sizes[positive])
     _, vectors = np.linalg.eigh(inside.T @ moments @ inside)
     return np.asarray(inside @ vectors[:, 0])
 
 
 def _name(cell: int, shape: tuple[int, ...]) -> str:
-    return "cell " + ", ".join(str(int(place) + 1) for place in np.unravel_index(cell, shape))
+    places = [str(int(place) + 1) for place in np.unravel_index(cell, shape)]
+    return "cell " + ", ".join(places)

@@ -29,7 +29,9 @@ def at_least(hits: ArrayLike, trials: int, error: float) -> Floats:
     (0.0, 0.9333)
     """
     k = np.asarray(hits, dtype=np.float64)
-    quantiles = scipy.special.betaincinv(np.maximum(k, 1.0), trials - k + 1, error)
+    # without hits the bound is 0, and the quantile below is not used
+    positive_hits = np.maximum(k, 1.0)
+    quantiles = scipy.special.betaincinv(positive_hits, trials - k + 1, error)
     return np.asarray(np.where(k > 0, quantiles, 0.0))
 
 
@@ -52,7 +54,8 @@ def allowed_power(claim: Tradeoff, size: ArrayLike) -> Floats:
     >>> round(float(allowed_power(approximate(1), 0.1)), 6)
     0.271828
     """
-    return np.asarray(1.0 - np.asarray(claim(1.0 - np.asarray(size, dtype=np.float64))))
+    size = np.asarray(size, dtype=np.float64)
+    return np.asarray(1.0 - np.asarray(claim(1.0 - size)))
 
 
 @dataclass(frozen=True)
@@ -97,10 +100,12 @@ class Point:
         >>> Point.counted("projection", (30, 900), 1000, 1e-3, gaussian(1)).convicts
         True
         """
-        size_high = float(at_most(hits[0], trials, error / 2))
-        power_low = float(at_least(hits[1], trials, error / 2))
+        false_alarms, detections = hits
+        size_high = float(at_most(false_alarms, trials, error / 2))
+        power_low = float(at_least(detections, trials, error / 2))
         allowed = float(allowed_power(claim, size_high))
-        return cls(attack, hits[0] / trials, hits[1] / trials, size_high, power_low, allowed)
+        size, power = false_alarms / trials, detections / trials
+        return cls(attack, size, power, size_high, power_low, allowed)
 
     @property
     def convicts(self) -> bool:
@@ -112,9 +117,8 @@ class Point:
         """A lower bound of mu: a mu-GDP mechanism has ``power <= Phi(Phi^-1(size) + mu)``."""
         if self.power_low <= 0 or self.size_high >= 1:
             return 0.0
-        return max(
-            0.0, float(scipy.special.ndtri(self.power_low) - scipy.special.ndtri(self.size_high))
-        )
+        ndtri = scipy.special.ndtri
+        return max(0.0, float(ndtri(self.power_low) - ndtri(self.size_high)))
 
     def epsilon(self, delta: float = 0.0) -> float:
         """Return a lower bound of epsilon at a delta: ``power <= e^epsilon size + delta``, and for
@@ -126,9 +130,10 @@ class Point:
         >>> Point("l1", 0.1, 0.3, 0.1, 0.3, 0.27).epsilon(0.95)
         0.0
         """
-        pairs = ((self.power_low, self.size_high), (1 - self.size_high, 1 - self.power_low))
+        event = (self.power_low, self.size_high)
+        complement = (1 - self.size_high, 1 - self.power_low)
         bounds = [0.0]
-        for more, less in pairs:
+        for more, less in (event, complement):
             if more > delta and less > 0:
                 bounds.append(float(np.log((more - delta) / less)))
         return max(bounds)
@@ -140,7 +145,8 @@ class Point:
         """
         if self.power_low <= 0 or self.size_high >= 1:
             return 0.0
-        rare = np.sqrt(-np.log(self.size_high)) - np.sqrt(-np.log(self.power_low))
+        rare = _root_log(self.size_high) - _root_log(self.power_low)
+        # the same for the complement, whose probabilities keep their digits near 1
         common = np.sqrt(-np.log1p(-self.power_low)) - np.sqrt(-np.log1p(-self.size_high))
         return float(max(0.0, rare, common) ** 2)
 
@@ -154,6 +160,10 @@ class Point:
             "power_at_least": self.power_low,
             "power_allowed": self.allowed,
         }
+
+
+def _root_log(probability: float) -> Any:
+    return np.sqrt(-np.log(probability))
 
 
 @dataclass(frozen=True)
@@ -189,7 +199,8 @@ def best_bound(claim: Tradeoff, points: tuple[Point, ...]) -> Bound:
     if isinstance(claim, Approximate) and claim.size == 1:
         delta = down(claim.delta0)
         unit = f"epsilon at delta {delta:g}" if delta else "epsilon"
-        return Bound(unit, max(point.epsilon(delta) for point in points), up(claim.epsilon0))
+        measured = max(point.epsilon(delta) for point in points)
+        return Bound(unit, measured, up(claim.epsilon0))
     best = worst_point(points)
     return Bound(f"power at size {best.size_high:.4g}", best.power_low, best.allowed)
 
@@ -206,7 +217,8 @@ def worst_point(points: tuple[Point, ...]) -> Point:
 
     def excess(point: Point) -> float:
         # in units of the spread that an attack with the allowed power would have
-        spread = math.sqrt(max(point.allowed * (1 - point.allowed), 1e-12))
+        variance = point.allowed * (1 - point.allowed)
+        spread = math.sqrt(max(variance, 1e-12))
         return (point.power_low - point.allowed) / spread
 
     return max(points, key=excess)

@@ -141,9 +141,9 @@ def _around(first: ArrayLike, second: ArrayLike) -> tuple[tuple[Outputs, Outputs
     """
     one, other = _matrix(first), _matrix(second)
     if one.shape[1] != other.shape[1]:
+        numbers, other_numbers = one.shape[1], other.shape[1]
         raise InputError(
-            f"the outputs of one dataset have {one.shape[1]} numbers, those of the other"
-            f" {other.shape[1]}"
+            f"the outputs of one dataset have {numbers} numbers, those of the other {other_numbers}"
         )
     count = min(len(one), len(other))
     if count < _FEWEST:
@@ -166,7 +166,7 @@ def _around(first: ArrayLike, second: ArrayLike) -> tuple[tuple[Outputs, Outputs
     else:
         # A power of two, so that dividing by it loses no digit.
         unit = 2.0 ** math.floor(math.log2(typical / _FINE))
-    largest = max(float(np.abs(part).max()) for part in (one, other))
+    largest = max(float(np.abs(one).max()), float(np.abs(other).max()))
     if largest / unit >= _LARGEST:
         raise InputError("the outputs are too large beside their spread to be read in whole steps")
     first_value = np.rint(first_centre / unit).astype(np.int64)
@@ -176,8 +176,12 @@ def _around(first: ArrayLike, second: ArrayLike) -> tuple[tuple[Outputs, Outputs
         change = second_seen.mean(axis=0) - first_seen.mean(axis=0)
         where = int(np.abs(change).argmax())
         second_value[where] += 1 if change[where] >= 0 else -1
-    precision = 1 / np.maximum(spread / unit, 1e-6) ** 2 if (spread > 0).any() else None
-    outputs = (one, other) if unit == 1.0 else (one / unit, other / unit)
+    precision = None
+    if (spread > 0).any():
+        precision = 1 / np.maximum(spread / unit, 1e-6) ** 2
+    outputs = (one, other)
+    if unit != 1.0:
+        outputs = (one / unit, other / unit)
     return outputs, Pair(first_value, second_value, precision, unit)
 
 
@@ -187,7 +191,8 @@ def _matrix(outputs: ArrayLike) -> Outputs:
         array = array[:, None]
     elif array.ndim:
         array = array.reshape(len(array), -1)
-    if array.ndim != 2 or array.shape[1] == 0 or array.dtype.kind not in "iufb":
+    has_columns = array.ndim == 2 and array.shape[1] > 0
+    if not has_columns or array.dtype.kind not in "iufb":
         raise InputError("outputs are numbers, as many in every row")
     if not np.isfinite(array.astype(np.float64)).all():
         raise InputError(

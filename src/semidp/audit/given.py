@@ -72,7 +72,9 @@ def given_pairs(
                 measured.append(request.read(reader, scope, claim.mechanism.space))
             values.append(measured)
     _check_adjacent(first, second, adjacency or scope.adjacency, scope)
-    pairs = [_pair(claim, one, other) for claim, one, other in zip(claims, *values, strict=True)]
+    pairs = []
+    for claim, one, other in zip(claims, *values, strict=True):
+        pairs.append(_pair(claim, one, other))
     if not any(pairs):
         raise Refused(
             "the two datasets of the pair give the same measured values: there is nothing to tell"
@@ -102,9 +104,8 @@ class _Dataset:
         for feature in schema.features:
             needed.extend(feature.names)
         needed.extend(plan.outcomes)
-        if not isinstance(records, list) or not all(
-            isinstance(record, Mapping) for record in records
-        ):
+        is_list = isinstance(records, list)
+        if not is_list or not all(isinstance(record, Mapping) for record in records):
             raise InputError(
                 f"the {name} dataset of the pair is not a list of records: write each as an object"
                 f" with a value for {', '.join(needed)}"
@@ -121,7 +122,8 @@ class _Dataset:
         parts: list[list[Any]] = []
         for feature in schema.features:
             if len(feature.names) == 1:
-                parts.append(feature.codes(np.array(columns[feature.name], dtype=object)).tolist())
+                values = np.array(columns[feature.name], dtype=object)
+                parts.append(feature.codes(values).tolist())
             else:
                 parts.append(_leaves(feature, columns, name))
         for column in plan.outcomes:
@@ -131,7 +133,9 @@ class _Dataset:
     @contextlib.contextmanager
     def reader(self, plan: Plan, scope: Scope) -> Iterator[Reader]:
         """Yield a reader of the dataset with the schema of the release."""
-        columns = {name: np.array(values) for name, values in self.columns.items()}
+        columns = {}
+        for name, values in self.columns.items():
+            columns[name] = np.array(values)
         with open_source(columns) as source:
             yield Reader(scope.dataspace.schema, source, plan.features)
 
@@ -156,7 +160,8 @@ def _leaves(feature: Feature, columns: Mapping[str, list[Any]], name: str) -> li
     """Leaf of every record in a nested feature, from the columns of its depths."""
     leaves = {path: leaf for leaf, path in enumerate(feature.paths())}
     depths = [map(str, columns[depth]) for depth in feature.names]
-    places = [leaves.get(path, -1) for path in zip(*depths, strict=True)]
+    paths = zip(*depths, strict=True)
+    places = [leaves.get(path, -1) for path in paths]
     if -1 in places:
         raise DataError(
             f"the {name} dataset of the pair has a value of {feature.name!r} that the release does"
@@ -184,9 +189,8 @@ def _check_adjacent(first: _Dataset, second: _Dataset, adjacency: Adjacency, sco
         )
     if isinstance(adjacency, Exchange):
         blocks = Blocks.of(scope.dataspace)
-        if apart > blocks.count + 1 or not (
-            _arises(blocks, one, other) or _arises(blocks, other, one)
-        ):
+        is_near = apart <= blocks.count + 1
+        if not is_near or not (_arises(blocks, one, other) or _arises(blocks, other, one)):
             raise Refused(
                 "the two datasets of the pair are not one exchange apart: one person may go"
                 " anywhere, and for each published total that it changes one other record takes its"
@@ -212,11 +216,13 @@ def _arises(blocks: Blocks, before: Counter[Record], after: Counter[Record]) -> 
         return True
     change = Counter(after)
     change.subtract(before)
-    if any(_carried(blocks, before, x, y, change) for x, y in product(gone, new)):
+    movers = product(gone, new)
+    if any(_carried(blocks, before, x, y, change) for x, y in movers):
         return True
     if len(before) * len(after) > _MOST_PEOPLE:
         return False
-    return any(_carried(blocks, before, x, y, change) for x, y in product(before, after))
+    movers = product(before, after)
+    return any(_carried(blocks, before, x, y, change) for x, y in movers)
 
 
 def _carried(
@@ -233,11 +239,10 @@ def _carried(
     for margin in blocks.margins:
         source = blocks.nodes(x[:axes], margin.view)
         target = blocks.nodes(y[:axes], margin.view)
-        changed = [
-            axis
-            for axis, nodes in enumerate(zip(source, target, strict=True))
-            if nodes[0] != nodes[1]
-        ]
+        changed = []
+        for axis, (source_node, target_node) in enumerate(zip(source, target, strict=True)):
+            if source_node != target_node:
+                changed.append(axis)
         if changed:
             differ.append((margin.view, target, changed))
     # A carrier leaves one place and takes another, so it accounts for two entries of the change.
@@ -278,7 +283,8 @@ def _served(
     for record in candidates:
         if bystanders[record] < 1:
             continue
-        if any(blocks.nodes(record[:axes], view) != target for view, target, _ in served[0]):
+        leaf = record[:axes]
+        if any(blocks.nodes(leaf, view) != target for view, target, _ in served[0]):
             continue
         moved = list(record)
         for _, _, changed in served[0]:

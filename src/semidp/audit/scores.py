@@ -42,8 +42,11 @@ class Batch:
     def __init__(self, pair: Pair, outputs: NDArray[np.generic]) -> None:
         self.outputs = np.ascontiguousarray(np.moveaxis(outputs, 0, -1))
         # Whole numbers stay whole, so that remainders and equalities are exact.
-        y = np.rint(self.outputs / GRID) * GRID if self.outputs.dtype.kind == "f" else self.outputs
-        self.exact = (y - pair.first[..., None], y - pair.second[..., None])
+        y = self.outputs
+        if y.dtype.kind == "f":
+            y = np.rint(y / GRID) * GRID
+        from_first = y - pair.first[..., None]
+        self.exact = (from_first, y - pair.second[..., None])
         self.pair = pair
 
     @property
@@ -51,7 +54,8 @@ class Batch:
         """The outputs in the units that they came in, digit by digit: the unit of a pair is a power
         of two.
         """
-        return self.outputs if self.pair.unit == 1.0 else self.outputs * self.pair.unit
+        unit = self.pair.unit
+        return self.outputs if unit == 1.0 else self.outputs * unit
 
     @cached_property
     def differences(self) -> tuple[Floats, Floats]:
@@ -73,20 +77,24 @@ class Batch:
         >>> Batch(pair, np.array([[2, 0], [1, 1]])).residues(np.array([0]), 2).tolist()
         [[-2.0, 2.0]]
         """
-        turn = np.pi / modulus * self.pair.move.ravel()[cells, None]
-        by_cell = self.exact[0].reshape(-1, self.exact[0].shape[-1])
+        move = self.pair.move.ravel()[cells, None]
+        turn = np.pi / modulus * move
+        from_first, _ = self.exact
+        by_cell = from_first.reshape(-1, from_first.shape[-1])
         remainders = np.mod(by_cell[cells], modulus)
 
         def agreement(remainders: NDArray[Any]) -> Floats:
             # cos(a - 2t) - cos(a) = 2 sin(t) sin(a - t)
-            values = 2 * np.sin(turn) * np.sin(2 * np.pi / modulus * remainders - turn)
+            angle = 2 * np.pi / modulus * remainders
+            values = 2 * np.sin(turn) * np.sin(angle - turn)
             # Rounded, so that the same residue gives the same number, whatever the batch.
             return np.asarray(values.round(9))
 
         if remainders.dtype.kind == "f":
             return agreement(remainders)
         # Whole numbers have few remainders: compute each once and look it up.
-        return np.take_along_axis(agreement(np.arange(modulus)), remainders.astype(np.intp), axis=1)
+        by_remainder = agreement(np.arange(modulus))
+        return np.take_along_axis(by_remainder, remainders.astype(np.intp), axis=1)
 
 
 @dataclass(frozen=True)
@@ -113,7 +121,8 @@ def looked_at(pair: Pair) -> NDArray[np.intp]:
     >>> looked_at(Pair([2, 0, 7], [1, 3, 7])).tolist()
     [1, 0, 2]
     """
-    return np.argsort(-np.abs(pair.move).ravel(), kind="stable")[:_MOST_CELLS]
+    sizes = np.abs(pair.move).ravel()
+    return np.argsort(-sizes, kind="stable")[:_MOST_CELLS]
 
 
 def norms(pair: Pair) -> tuple[str, ...]:
@@ -123,8 +132,10 @@ def norms(pair: Pair) -> tuple[str, ...]:
     ('l1', 'l2', 'l∞')
     """
     axes = pair.first.ndim
-    lines = tuple(f"line (axis {axis + 1})" for axis in range(axes)) if axes > 1 else ()
-    return ("l1", "l2", "l∞", *lines, *(("longest line",) if lines else ()))
+    if axes < 2:
+        return ("l1", "l2", "l∞")
+    lines = [f"line (axis {axis + 1})" for axis in range(axes)]
+    return ("l1", "l2", "l∞", *lines, "longest line")
 
 
 def signed_scores(pair: Pair) -> tuple[Score, ...]:
@@ -145,17 +156,24 @@ def signed_scores(pair: Pair) -> tuple[Score, ...]:
     move = pair.direction
 
     def projection(batch: Batch) -> Floats:
-        return np.asarray(
-            move @ (batch.differences[0] + batch.differences[1]).reshape(len(move), -1) / 2
-        )
+        from_first, from_second = batch.differences
+        doubled = (from_first + from_second).reshape(len(move), -1)
+        return np.asarray(move @ doubled / 2)
 
     def logs(batch: Batch) -> Floats:
-        return np.asarray(np.log1p(batch.distances[0][1]) - np.log1p(batch.distances[1][1]))
+        from_first, from_second = batch.distances
+        return np.asarray(np.log1p(from_first[1]) - np.log1p(from_second[1]))
 
     def nearer(row: int) -> Callable[[Batch], Floats]:
-        return lambda batch: batch.distances[0][row] - batch.distances[1][row]
+        def of(batch: Batch) -> Floats:
+            from_first, from_second = batch.distances
+            return np.asarray(from_first[row] - from_second[row])
 
-    distances = (Score(f"{name} distances", nearer(row)) for row, name in enumerate(norms(pair)))
+        return of
+
+    distances = []
+    for row, name in enumerate(norms(pair)):
+        distances.append(Score(f"{name} distances", nearer(row)))
     return (Score("projection on the move", projection), *distances, Score("log distances", logs))
 
 
@@ -173,7 +191,7 @@ def residue_scores(pair: Pair) -> tuple[Score, ...]:
     def residues(modulus: int) -> Callable[[Batch], Floats]:
         return lambda batch: batch.residues(cells, modulus).sum(axis=0)
 
-    useful = (modulus for modulus in MODULI if (pair.move % modulus).any())
+    useful = [modulus for modulus in MODULI if (pair.move % modulus).any()]
     return tuple(Score(f"residues modulo {modulus}", residues(modulus)) for modulus in useful)
 
 
@@ -185,11 +203,12 @@ def distance_scores(pair: Pair) -> tuple[Score, ...]:
     def near(which: int, row: int) -> Callable[[Batch], Floats]:
         return lambda batch: -batch.distances[which][row]
 
-    return tuple(
-        Score(f"{name} distance to the {table} table", near(which, row))
-        for which, table in enumerate(("first", "second"))
-        for row, name in enumerate(norms(pair))
-    )
+    scores = []
+    for which, table in enumerate(("first", "second")):
+        for row, name in enumerate(norms(pair)):
+            text = f"{name} distance to the {table} table"
+            scores.append(Score(text, near(which, row)))
+    return tuple(scores)
 
 
 @dataclass(frozen=True)
@@ -211,7 +230,8 @@ class Lesson:
         rows = np.hstack([first, second])
         centre = rows.mean(axis=1, keepdims=True)
         spread = np.maximum(rows.std(axis=1, keepdims=True), 1e-12)
-        answers = np.repeat([0.0, 1.0], [first.shape[1], second.shape[1]])
+        counts = [first.shape[1], second.shape[1]]
+        answers = np.repeat([0.0, 1.0], counts)
         weights = logistic(self.combined((rows - centre) / spread), answers)
 
         def score(batch: Batch) -> Floats:
@@ -239,12 +259,12 @@ def lessons(pair: Pair) -> tuple[Lesson, ...]:
         return np.vstack([score(batch) for score in scores])
 
     def single(batch: Batch) -> Floats:
-        one, other = (table.reshape(-1, table.shape[-1])[cells] for table in batch.differences)
-        return np.vstack([one + other, np.abs(one) - np.abs(other), batch.residues(cells, 2)])
+        one, other = (_by_cell(table)[cells] for table in batch.differences)
+        nearness = np.abs(one) - np.abs(other)
+        return np.vstack([one + other, nearness, batch.residues(cells, 2)])
 
-    return Lesson("learned score", signed, _products), Lesson(
-        "learned score of cells", single, _alone
-    )
+    of_scores = Lesson("learned score", signed, _products)
+    return of_scores, Lesson("learned score of cells", single, _alone)
 
 
 def logistic(design: Floats, answers: Floats) -> Floats:
@@ -259,7 +279,8 @@ def logistic(design: Floats, answers: Floats) -> Floats:
     from scipy.special import expit
 
     weights = np.zeros(len(design))
-    ridge = _RIDGE * design.shape[1] * np.eye(len(weights))
+    outputs = design.shape[1]
+    ridge = _RIDGE * outputs * np.eye(len(weights))
     for _ in range(_STEPS):
         guess = expit(weights @ design)
         curvature = (design * (guess * (1 - guess))) @ design.T + ridge
@@ -268,25 +289,34 @@ def logistic(design: Floats, answers: Floats) -> Floats:
         # Separable outputs have no finite maximum: a step is at most 10 in any weight.
         longest = max(float(np.abs(step).max()), 1e-12)
         weights += step * min(1.0, 10.0 / longest)
-        if step @ slope < _GAIN * design.shape[1]:
+        if step @ slope < _GAIN * outputs:
             break
     return weights
 
 
+def _by_cell(tables: NDArray[Any]) -> NDArray[Any]:
+    """Tables with outputs along the last axis: a row a cell."""
+    return tables.reshape(-1, tables.shape[-1])
+
+
 def _alone(rows: Floats) -> Floats:
-    return np.vstack([np.ones((1, rows.shape[1])), rows])
+    constant = np.ones((1, rows.shape[1]))
+    return np.vstack([constant, rows])
 
 
 def _products(rows: Floats) -> Floats:
     """The rows and ``z_i |z_j|``: products that keep the sign of the first."""
     one, other = np.triu_indices(len(rows))
-    return np.vstack([_alone(rows), rows[one] * np.abs(rows)[other]])
+    products = rows[one] * np.abs(rows)[other]
+    return np.vstack([_alone(rows), products])
 
 
 def _distances(differences: Floats) -> Floats:
     size = np.abs(differences)
     cells = tuple(range(size.ndim - 1))
-    rows = [size.sum(axis=cells), np.sqrt((size**2).sum(axis=cells)), size.max(axis=cells)]
+    l1 = size.sum(axis=cells)
+    l2 = np.sqrt((size**2).sum(axis=cells))
+    rows = [l1, l2, size.max(axis=cells)]
     if len(cells) > 1:
         lines = []
         for axis in cells:
