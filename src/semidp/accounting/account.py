@@ -86,7 +86,8 @@ class Charge:
         """Why the charge cannot be recomputed under other exact statistics; None where it can."""
         if self.dataspace is None:
             return "a version of semidp charged it that recorded no query"
-        if not self.measured or any(part.get("query") is None for part in self.measured):
+        queries = [part.get("query") for part in self.measured]
+        if not queries or None in queries:
             return "its query was not recorded"
         return None
 
@@ -141,17 +142,13 @@ class Charge:
         """
         if not isinstance(adjacency, Exchange):
             return self
-        kinds = {
-            part["query"].get("kind")
-            for part in self.measured
-            if isinstance(part.get("query"), Mapping)
-        }
+        queries = [part.get("query") for part in self.measured]
+        kinds = {query.get("kind") for query in queries if isinstance(query, Mapping)}
         if not kinds & CORRECTED:
             return self
         try:
-            proven = compose(
-                *(recorded(part, dataspace, adjacency).tradeoff for part in self.measured)
-            )
+            curves = [recorded(part, dataspace, adjacency).tradeoff for part in self.measured]
+            proven = compose(*curves)
         except Refused:
             return self
         # A charge that holds is left as it was counted, even where today's bound is better.
@@ -161,17 +158,16 @@ class Charge:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as plain values; the dataspace by its digest."""
-        return {
-            "label": self.label,
-            "time": self.time,
-            "tradeoff": self.tradeoff.to_json(),
-            "group": self.group,
-            "dataspace": self.dataspace and self.dataspace.digest,
-            "adjacency": self.adjacency and self.adjacency.to_json(),
-            "measured": [dict(part) for part in self.measured],
-            **({} if self.counted is None else {"counted": self.counted.to_json()}),
-            "head": self.head,
-        }
+        document: dict[str, Any] = {"label": self.label, "time": self.time}
+        document["tradeoff"] = self.tradeoff.to_json()
+        document["group"] = self.group
+        document["dataspace"] = self.dataspace and self.dataspace.digest
+        document["adjacency"] = self.adjacency and self.adjacency.to_json()
+        document["measured"] = [dict(part) for part in self.measured]
+        if self.counted is not None:
+            document["counted"] = self.counted.to_json()
+        document["head"] = self.head
+        return document
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], dataspaces: Mapping[str, Datasets]) -> "Charge":
@@ -183,28 +179,22 @@ class Charge:
         >>> Charge.from_json(charge.to_json(), {}) == charge
         True
         """
-        label, time, group = value["label"], value["time"], value["group"]
+        label, time = value["label"], value["time"]
+        group = value["group"]
         measured = tuple(value.get("measured") or ())
         texts = isinstance(label, str) and isinstance(time, str)
-        if (
-            not texts
-            or not _is_count(group)
-            or not all(isinstance(part, Mapping) for part in measured)
-        ):
+        mappings = all(isinstance(part, Mapping) for part in measured)
+        if not texts or not _is_count(group) or not mappings:
             raise TypeError(
                 "a charge needs a label, a time, a number of records and its measurements"
             )
-        return cls(
-            label,
-            time,
-            tradeoff_from_json(value["tradeoff"]),
-            group,
-            dataspaces[value["dataspace"]] if value.get("dataspace") else None,
-            Adjacency.from_json(value["adjacency"]) if value.get("adjacency") else None,
-            measured,
-            value.get("head", ""),
-            tradeoff_from_json(value["counted"]) if value.get("counted") else None,
-        )
+        tradeoff = tradeoff_from_json(value["tradeoff"])
+        # Entries of version 1 have neither.
+        dataspace = dataspaces[value["dataspace"]] if value.get("dataspace") else None
+        adjacency = Adjacency.from_json(value["adjacency"]) if value.get("adjacency") else None
+        head = value.get("head", "")
+        counted = tradeoff_from_json(value["counted"]) if value.get("counted") else None
+        return cls(label, time, tradeoff, group, dataspace, adjacency, measured, head, counted)
 
 
 @dataclass(frozen=True)
@@ -244,12 +234,10 @@ class Account:
         """
         ready = [charge.spent for charge in self.charges if charge.group == 1]
         stated = [charge for charge in self.charges if charge.group > 1]
-        lifted = (
-            [compose(*(charge.tradeoff for charge in stated)).group(stated[0].group)]
-            if stated
-            else []
-        )
-        return compose(*ready, *lifted)
+        if not stated:
+            return compose(*ready)
+        composed = compose(*(charge.tradeoff for charge in stated))
+        return compose(*ready, composed.group(stated[0].group))
 
     def charged(
         self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = ()
@@ -258,15 +246,7 @@ class Account:
         budget.
         """
         time = datetime.now(UTC).isoformat(timespec="seconds")
-        charge = Charge(
-            label,
-            time,
-            guarantee.tradeoff,
-            1,
-            guarantee.dataspace,
-            guarantee.adjacency,
-            tuple(measured),
-        )
+        charge = _charge(guarantee, label, time, measured)
         account = self._rebased(charge)
         if not fits(account.semi_first(), self.budget):
             raise BudgetExceeded(
@@ -282,10 +262,9 @@ class Account:
         """
         if self.dataspace is None or self.adjacency is None:
             return self
-        return replace(
-            self,
-            charges=tuple(one.corrected(self.dataspace, self.adjacency) for one in self.charges),
-        )
+        dataspace, adjacency = self.dataspace, self.adjacency
+        charges = [charge.corrected(dataspace, adjacency) for charge in self.charges]
+        return replace(self, charges=tuple(charges))
 
     def _rebased(self, charge: Charge) -> "Account":
         """Return the account with one more charge, everything under the union of what is exact."""
@@ -308,9 +287,10 @@ class Account:
             )
         union = self.dataspace.union(charge.dataspace)
         if union is None:
+            ours, theirs = self.dataspace.summary(), charge.dataspace.summary()
             raise Refused(
-                f"this ledger adds up releases under {self.dataspace.summary()}, and the new"
-                f" guarantee is about {charge.dataspace.summary()} of other records, levels or"
+                f"this ledger adds up releases under {ours}, and the new"
+                f" guarantee is about {theirs} of other records, levels or"
                 " values: use another ledger"
             )
         adjacency = _together(union, charge, self)
@@ -326,16 +306,17 @@ class Account:
                 counted.append(one.under(union, adjacency, None if new else before))
             except Refused as refusal:
                 what = "the new guarantee" if new else f"charge {number} ({one.label!r})"
+                exact = union.summary()
                 raise Refused(
-                    f"{what} does not add up with the others under {union.summary()} and"
+                    f"{what} does not add up with the others under {exact} and"
                     f" {adjacency}: {refusal}; use another ledger, or calibrate under all"
                     " invariants together"
                 ) from None
         return replace(self, dataspace=union, adjacency=adjacency, charges=tuple(counted))
 
     def disagreement(self, entry: Mapping[str, Any] | None) -> str | None:
-        """Say how the entry that a release keeps of its charge disagrees with this account; None
-        where it agrees.
+        """Return a sentence on how the entry that a release keeps of its charge disagrees with this
+        account; None where it agrees.
 
         The hash in the entry covers the charge and all before it. So a charge that was removed,
         changed or put in later shows in every release that was charged after it, and a last one
@@ -357,12 +338,10 @@ class Account:
         if "head" in entry:
             same = entry["head"] == charge.head
         else:  # charged by a version without hashes
-            same = (entry.get("label"), entry.get("time")) == (charge.label, charge.time)
-        return (
-            None
-            if same
-            else f"charge {number} of the ledger, or one before it, is not the one that was made"
-        )
+            same = entry.get("label") == charge.label and entry.get("time") == charge.time
+        if same:
+            return None
+        return f"charge {number} of the ledger, or one before it, is not the one that was made"
 
 
 def fits(total: Tradeoff, budget: Budget) -> bool:
@@ -381,15 +360,17 @@ def fits(total: Tradeoff, budget: Budget) -> bool:
     if budget.mu is not None:
         # Squares of Gaussian parts are exact, so that a budget can be spent to the end.
         square = _mu_squared(total)
-        return total >= budget.tradeoff() if square is None else square <= budget.mu**2
+        if square is not None:
+            return square <= budget.mu**2
+        return total >= budget.tradeoff()
     assert budget.epsilon is not None
     if not budget.delta:
         return _within(total.implied_epsilon(), budget.epsilon, "pure")
     # Composed curves are rounded. Exact sums of the parts let a budget be spent to the end.
     epsilon, delta = _basic(total)
-    return (epsilon <= budget.epsilon and delta <= budget.delta) or total.delta(
-        budget.epsilon
-    ) <= budget.delta
+    if epsilon <= budget.epsilon and delta <= budget.delta:
+        return True
+    return total.delta(budget.epsilon) <= budget.delta
 
 
 def _within(spent: Fraction | None, limit: Fraction, kind: str) -> bool:
@@ -406,12 +387,13 @@ def _mu_squared(total: Tradeoff) -> Fraction | None:
     part by part.
     """
     if isinstance(total, Composed):
-        squares = [_mu_squared(part) for part in total.parts]
-        return (
-            None
-            if None in squares
-            else sum((square for square in squares if square is not None), Fraction(0))
-        )
+        sum_of_squares = Fraction(0)
+        for part in total.parts:
+            square = _mu_squared(part)
+            if square is None:
+                return None
+            sum_of_squares += square
+        return sum_of_squares
     exactly = total.implied_mu_squared()
     if exactly is not None or isinstance(total, Grouped):
         return exactly
@@ -425,16 +407,18 @@ def _basic(total: Tradeoff) -> tuple[Fraction, Fraction]:
     """
     if isinstance(total, Composed):
         points = [_basic(part) for part in total.parts]
-        return sum((e for e, _ in points), Fraction(0)), min(
-            sum((d for _, d in points), Fraction(0)), Fraction(1)
-        )
+        epsilon = sum((e for e, _ in points), Fraction(0))
+        delta = sum((d for _, d in points), Fraction(0))
+        return epsilon, min(delta, Fraction(1))
     if isinstance(total, Approximate):
         if total.size == 1:
             return total.epsilon0, total.delta0
-        epsilon, delta = approximate_group(total.epsilon0, total.delta0, total.size)
-        return epsilon, Fraction(delta)
+        epsilon, rounded_delta = approximate_group(total.epsilon0, total.delta0, total.size)
+        return epsilon, Fraction(rounded_delta)
     pure = total.implied_epsilon()
-    return (Fraction(0), Fraction(1)) if pure is None else (pure, Fraction(0))
+    if pure is None:
+        return Fraction(0), Fraction(1)
+    return pure, Fraction(0)
 
 
 def _refuse_other_persons(ours: Adjacency, theirs: Adjacency) -> None:
@@ -460,8 +444,9 @@ def _refuse_other_persons(ours: Adjacency, theirs: Adjacency) -> None:
             " ledger"
         )
     if not one.is_about(other):
+        protected = f"{one.protect} ({one.who})"
         raise Refused(
-            f"this ledger protects one {one.protect} ({one.who}), and the new guarantee one"
+            f"this ledger protects one {protected}, and the new guarantee one"
             f" {other.protect}: these are two promises and are not added up; use another ledger"
         )
 
@@ -500,20 +485,21 @@ def _together(union: Datasets, new: Charge, account: Account) -> Adjacency:
         # have come first.
         exchange = Exchange.of(union, protection)
         return Exchange(max(exchange.a, exchange.times), protection)
-    opened = account.opened
-    if (
-        opened is not None
-        and margins == {*opened[0].margins}
-        and opened[1].protection == protection
-    ):
-        return opened[1]
-    every = [
-        (charge.dataspace or account.dataspace, charge.adjacency)
-        for charge in (*account.charges, new)
-    ]
-    numbers = [account.adjacency.a if adjacency is None else adjacency.a for _, adjacency in every]
-    least = max(min(numbers), account.opened[1].a if account.opened is not None else 0)
-    alike = all({*space.margins} == margins for space, _ in every)
+    opened_adjacency = None
+    if account.opened is not None:
+        opened_space, opened_adjacency = account.opened
+        is_unchanged = margins == {*opened_space.margins}
+        if is_unchanged and opened_adjacency.protection == protection:
+            return opened_adjacency
+    numbers, spaces = [], []
+    for charge in (*account.charges, new):
+        adjacency = account.adjacency if charge.adjacency is None else charge.adjacency
+        numbers.append(adjacency.a)
+        spaces.append(charge.dataspace or account.dataspace)
+    least = min(numbers)
+    if opened_adjacency is not None:
+        least = max(least, opened_adjacency.a)
+    alike = all({*space.margins} == margins for space in spaces)
     try:
         # an outcome that nothing publishes changes alone, in each record of a person
         alone = 1 if protection is None else protection.times
@@ -525,7 +511,9 @@ def _together(union: Datasets, new: Charge, account: Account) -> Adjacency:
             f"how many records move together under {union.summary()} is not known, so that charges"
             " under all of it do not add up: use another ledger"
         ) from None
-    return Ball(max(least, min(enough, max(numbers)) if alike else enough), protection)
+    # Charges that are all about these statistics may protect fewer than a(t) records.
+    shared = min(enough, max(numbers)) if alike else enough
+    return Ball(max(least, shared), protection)
 
 
 def guarantee_of(account: Account, tradeoff: Tradeoff) -> Guarantee | None:
@@ -554,15 +542,7 @@ def guarantee_together(
     # No budget is asked about, so that any will do.
     account = Account(Budget.zcdp(1))
     for guarantee, label, measured in charges:
-        charge = Charge(
-            label,
-            "",
-            guarantee.tradeoff,
-            1,
-            guarantee.dataspace,
-            guarantee.adjacency,
-            tuple(measured),
-        )
+        charge = _charge(guarantee, label, "", measured)
         account = account._rebased(charge)
     together = guarantee_of(account, account.semi_first())
     assert together is not None
@@ -581,6 +561,14 @@ def composed_anew(
         If one of them is not known for these pairs.
     """
     return compose(*(recorded(part, dataspace, adjacency).tradeoff for part in records))
+
+
+def _charge(
+    guarantee: Guarantee, label: str, time: str, measured: Sequence[Mapping[str, Any]]
+) -> Charge:
+    """Charge of a guarantee as it is stated."""
+    dataspace, adjacency = guarantee.dataspace, guarantee.adjacency
+    return Charge(label, time, guarantee.tradeoff, 1, dataspace, adjacency, tuple(measured))
 
 
 def _is_count(value: object) -> TypeGuard[int]:

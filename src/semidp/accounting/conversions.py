@@ -9,7 +9,7 @@ ledgers in ledger.
 import math
 from fractions import Fraction
 
-from semidp.core.ball_arithmetic import above, ball, least, sharp
+from semidp.core.ball_arithmetic import RealBall, above, ball, least, sharp
 from semidp.core.exact import Number, nonnegative
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.core.tradeoff.function import group_size, proportion, pure_rho, read_up
@@ -49,7 +49,12 @@ def zcdp_epsilon_paper(rho: Number, delta: Number) -> float:
         return 0.0
     if d == 0:
         return math.inf
-    return above(sharp(lambda: ball(r) + 2 * (ball(r) * ball(1 / d).log()).sqrt()))
+
+    def paper_epsilon() -> RealBall:
+        log_inverse = ball(1 / d).log()
+        return ball(r) + 2 * (ball(r) * log_inverse).sqrt()
+
+    return above(sharp(paper_epsilon))
 
 
 def zcdp_delta(rho: Number, epsilon: Number) -> float:
@@ -110,12 +115,15 @@ def pure_to_gdp(epsilon: Number) -> Fraction:
     (1.23204, 'STRONGER')
     """
     e = nonnegative(epsilon, "epsilon")
-    return (
+    if not e:
+        return Fraction(0)
+
+    def mu() -> RealBall:
         # 2 Phi^-1(p) is 2 sqrt(2) erfinv(2p - 1), and 2p - 1 is tanh(eps/2): no digits cancel.
-        Fraction(above(sharp(lambda: 2 * ball(2).sqrt() * (ball(e) / 2).tanh().erfinv())))
-        if e
-        else Fraction(0)
-    )
+        advantage = (ball(e) / 2).tanh()
+        return 2 * ball(2).sqrt() * advantage.erfinv()
+
+    return Fraction(above(sharp(mu)))
 
 
 def zcdp_group(rho: Number, k: int) -> Fraction:
@@ -151,4 +159,8 @@ def approximate_group(epsilon: Number, delta: Number, k: int) -> tuple[Fraction,
     # The quotient tends to k as epsilon goes to 0, where it would divide zero by zero.
     if step == 0 or d == 0:
         return total, min(above(ball(d * curve.size)), 1.0)
-    return total, min(above(sharp(lambda: ball(d) * ball(total).expm1() / ball(step).expm1())), 1.0)
+
+    def group_delta() -> RealBall:
+        return ball(d) * ball(total).expm1() / ball(step).expm1()
+
+    return total, min(above(sharp(group_delta)), 1.0)

@@ -129,9 +129,9 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     size = group_size(a)
     relation = _relation(event, relation)
     replaced = relation is NeighboringRelation.REPLACE_ONE
-    if size > 1 and any(
-        isinstance(leaf, dp_event.MixtureOfGaussiansDpEvent) for leaf, _ in _leaves(event, 1)
-    ):
+    leaves = [leaf for leaf, _ in _leaves(event, 1)]
+    has_mixture = any(isinstance(leaf, dp_event.MixtureOfGaussiansDpEvent) for leaf in leaves)
+    if size > 1 and has_mixture:
         # The event is about one record: nothing says that the random centres of several are
         # independent.
         return event_tradeoff(event, 1, relation).group(size)
@@ -140,11 +140,9 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     mixtures: list[tuple[Mixture, int]] = []
     curves: list[tuple[Tradeoff, int]] = []
     for leaf, count in _leaves(event, 1):
-        inverse, mixture, curve = (
-            _precision(leaf),
-            Mixture.of(leaf, size, replaced),
-            _curve(leaf, size, relation),
-        )
+        inverse = _precision(leaf)
+        mixture = Mixture.of(leaf, size, replaced)
+        curve = _curve(leaf, size, relation)
         if not count:
             continue
         if isinstance(leaf, dp_event.ZCDpEvent) and leaf.xi == 0:
@@ -152,7 +150,8 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
         elif inverse is not None:
             # A replaced record leaves and another joins, so that the sum moves by two clipping
             # norms.
-            square += inverse * count * (2 * size if replaced else size) ** 2
+            norms = 2 * size if replaced else size
+            square += inverse * count * norms**2
         elif mixture is not None:
             mixtures.append((mixture, count))
         elif curve is not None:
@@ -203,15 +202,17 @@ def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
         if not kept.any():
             raise Refused("the event has a part without any privacy: there is nothing to guarantee")
         orders = tuple(exact(float(order)) for order in renyi.orders[kept])
-        curve = Renyi(
-            orders, tuple(Fraction(value) for value in np.maximum(renyi.rdp[kept], 0.0).tolist())
-        )
-        return _through(lambda epsilons: np.array([curve.delta(float(e)) for e in epsilons])).group(
-            size
-        )
+        divergences = np.maximum(renyi.rdp[kept], 0.0).tolist()
+        curve = Renyi(orders, tuple(Fraction(value) for value in divergences))
+
+        def renyi_deltas(epsilons: Floats) -> Floats:
+            return np.array([curve.delta(float(e)) for e in epsilons])
+
+        return _through(renyi_deltas).group(size)
     kinds = dict.fromkeys(type(leaf).__name__ for leaf, _ in _leaves(event, 1))
+    names = ", ".join(kinds)
     raise Refused(
-        f"dp-accounting knows no bound for this event ({', '.join(kinds)}) under {neighbours.name}:"
+        f"dp-accounting knows no bound for this event ({names}) under {neighbours.name}:"
         " state its guarantee as a tradeoff function, and use its group()"
     )
 
@@ -254,10 +255,10 @@ class Mixture:
         else:
             return None
         total = functools.reduce(_added, itertools.repeat(one, a - 1), one)
-        kept = sorted((centre, weight) for centre, weight in total.items() if weight > 0)
-        return cls(
-            tuple(centre for centre, _ in kept), tuple(weight for _, weight in kept), replaced
-        )
+        kept = {centre: weight for centre, weight in total.items() if weight > 0}
+        centres = tuple(sorted(kept))
+        weights = tuple(kept[centre] for centre in centres)
+        return cls(centres, weights, replaced)
 
     @property
     def is_trivial(self) -> bool:
@@ -271,15 +272,18 @@ class Mixture:
         ones from that of the second from the first, and what is left has the loss 0. `back`
         exchanges the two.
         """
-        one, other = (
-            Losses.of(functools.partial(self.deltas, back=b), step, self.reach)
-            for b in (back, not back)
-        )
+        forwards = functools.partial(self.deltas, back=back)
+        backwards = functools.partial(self.deltas, back=not back)
+        one = Losses.of(forwards, step, self.reach)
+        other = Losses.of(backwards, step, self.reach)
         top = -one.lowest
-        upper, lower = one.masses[top + 1 :], other.masses[:top]
-        middle = max(1 - one.infinite - float(upper.sum()) - float(lower.sum()), 0.0)
+        upper = one.masses[top + 1 :]
+        lower = other.masses[:top]
+        outside = 1 - one.infinite - float(upper.sum())
+        middle = max(outside - float(lower.sum()), 0.0)
         middle += 64 * ROUNDOFF  # pairwise sums of numbers below 1
-        return Losses(step, one.lowest, np.concatenate([lower, [middle], upper]), one.infinite)
+        masses = np.concatenate([lower, [middle], upper])
+        return Losses(step, one.lowest, masses, one.infinite)
 
     def deltas(self, epsilons: Floats, back: bool) -> Floats:
         """Return the hockey-stick divergence at each epsilon >= 0 of the first output from the
@@ -288,12 +292,19 @@ class Mixture:
         The loss L increases in the output x, so the best test at epsilon asks whether
         ``L(x) > epsilon``, or for the other direction whether ``L(x) < -epsilon``.
         """
-        x, sign = (self._where(-epsilons), -1.0) if back else (-self._where(epsilons), 1.0)
+        if back:
+            x, sign = self._where(-epsilons), -1.0
+        else:
+            x, sign = -self._where(epsilons), 1.0
         first = self._below(x, sign)
-        second = self._below(x, -sign) if self.replaced else np.asarray(scipy.special.ndtr(x))
+        if self.replaced:
+            second = self._below(x, -sign)
+        else:
+            second = np.asarray(scipy.special.ndtr(x))
         gain, cost = (second, first) if back else (first, second)
         with np.errstate(over="ignore", invalid="ignore"):
-            price = np.where(cost > 0, np.exp(epsilons) * cost, 0.0)
+            price = np.exp(epsilons) * cost
+        price = np.where(cost > 0, price, 0.0)
         slack = 32 * ROUNDOFF * (gain + price)  # of two tail probabilities and an exponential
         deltas: Floats = np.clip(gain - price + slack, 0.0, 1.0)
         return np.where(gain > 0, deltas, 0.0)
@@ -307,36 +318,44 @@ class Mixture:
     @property
     def spread(self) -> float:
         """Roughly the standard deviation of the loss."""
-        mean = sum(c * w for c, w in zip(self.centres, self.weights, strict=True))
-        return mean * (2 if self.replaced else 1)
+        products = []
+        for centre, weight in zip(self.centres, self.weights, strict=True):
+            products.append(centre * weight)
+        return sum(products) * (2 if self.replaced else 1)
 
     def _log_moment(self, x: Floats) -> Floats:
         """log Σ w_k exp(c_k x - c_k²/2)."""
-        c, w = np.array(self.centres), np.array(self.weights)
-        result: Floats = scipy.special.logsumexp(np.multiply.outer(x, c) - c * c / 2, axis=-1, b=w)
+        c = np.array(self.centres)
+        exponents = np.multiply.outer(x, c) - c * c / 2
+        result: Floats = scipy.special.logsumexp(exponents, axis=-1, b=np.array(self.weights))
         return result
 
     def _mean_centre(self, x: Floats) -> Floats:
         """The derivative of `_log_moment`."""
-        c, w = np.array(self.centres), np.array(self.weights)
-        terms = np.multiply.outer(x, c) - c * c / 2 + np.log(w)
+        c = np.array(self.centres)
+        exponents = np.multiply.outer(x, c) - c * c / 2
+        terms = exponents + np.log(np.array(self.weights))
         terms = np.exp(terms - terms.max(axis=-1, keepdims=True))
         result: Floats = (terms @ c) / terms.sum(axis=-1)
         return result
 
     def _loss(self, x: Floats) -> Floats:
-        return self._log_moment(x) - self._log_moment(-x) if self.replaced else self._log_moment(x)
+        if not self.replaced:
+            return self._log_moment(x)
+        return self._log_moment(x) - self._log_moment(-x)
 
     def _where(self, losses: Floats) -> Floats:
         """Return the output at which the loss has given values: interpolation, then Newton's
         method; ±inf beyond.
         """
-        reach = max(self.centres) + 12.0
-        grid = np.linspace(-reach - 40.0, reach + 40.0, 1 << 14)
+        farthest = max(self.centres) + 12.0 + 40.0
+        grid = np.linspace(-farthest, farthest, 1 << 14)
         grid_losses = self._loss(grid)
         x = np.interp(losses, grid_losses, grid)
         for _ in range(4):
-            slope = self._mean_centre(x) + (self._mean_centre(-x) if self.replaced else 0.0)
+            slope = self._mean_centre(x)
+            if self.replaced:
+                slope = slope + self._mean_centre(-x)
             step = (losses - self._loss(x)) / np.maximum(slope, 1e-12)
             x = x + np.clip(step, -0.5, 0.5)
         x = np.where(losses > grid_losses[-1], np.inf, x)
@@ -346,9 +365,10 @@ class Mixture:
         """Σ w_k Φ(x + sign c_k): how probable an output below x is, around the centres (sign -1) or
         their negatives.
         """
-        c, w = np.array(self.centres), np.array(self.weights)
+        c = np.array(self.centres)
         below = scipy.special.log_ndtr(np.add.outer(x, sign * c))
-        return np.asarray(np.exp(scipy.special.logsumexp(below, axis=-1, b=w)))
+        log_probability = scipy.special.logsumexp(below, axis=-1, b=np.array(self.weights))
+        return np.asarray(np.exp(log_probability))
 
 
 def _curve(leaf: Any, a: int, relation: Any) -> Tradeoff | None:
@@ -362,7 +382,8 @@ def _curve(leaf: Any, a: int, relation: Any) -> Tradeoff | None:
     if isinstance(leaf, dp_event.LaplaceDpEvent) and leaf.noise_multiplier > 0:
         return _laplace(exact(float(leaf.noise_multiplier)), norms)
     if isinstance(leaf, dp_event.DiscreteLaplaceDpEvent) and leaf.noise_parameter > 0:
-        return _discrete_laplace(exact(float(leaf.noise_parameter)), int(leaf.sensitivity) * norms)
+        moved = int(leaf.sensitivity) * norms
+        return _discrete_laplace(exact(float(leaf.noise_parameter)), moved)
     if isinstance(leaf, dp_event.PoissonSampledDpEvent) and isinstance(
         leaf.event, dp_event.LaplaceDpEvent
     ):
@@ -410,8 +431,13 @@ def _discrete_laplace(rate: Fraction, moved: int) -> Tradeoff:
     True
     """
     half = moved // 2
-    places = np.unique(np.linspace(0, half, min(half, _POINTS) + 1).round().astype(int)).tolist()
-    return from_profile([(rate * (moved - 2 * x), _one_less_power(rate * x)) for x in places])
+    # At most so many corners; chords between the others lie above the curve of delta.
+    spaced = np.linspace(0, half, min(half, _POINTS) + 1)
+    places = np.unique(spaced.round().astype(int)).tolist()
+    points = []
+    for x in places:
+        points.append((rate * (moved - 2 * x), _one_less_power(rate * x)))
+    return from_profile(points)
 
 
 def _sampled_laplace(noise: Fraction, rate: float, a: int) -> Tradeoff:
@@ -430,23 +456,30 @@ def _sampled_laplace(noise: Fraction, rate: float, a: int) -> Tradeoff:
     """
     if rate == 0:
         return Gaussian(Fraction(0))
-    weights = [math.comb(a, k) * rate**k * (1 - rate) ** (a - k) for k in range(1, a + 1)]
+    weights = []
+    for k in range(1, a + 1):
+        weights.append(math.comb(a, k) * rate**k * (1 - rate) ** (a - k))
     # A larger chance gives a smaller inner epsilon and a larger delta: up is the safe side.
-    some = -math.expm1(a * math.log1p(-rate)) * (1 + 8 * ROUNDOFF)
+    chance = -math.expm1(a * math.log1p(-rate))
+    some = chance * (1 + 8 * ROUNDOFF)
 
     def deltas(epsilons: Floats) -> Floats:
-        inner = np.log1p(np.expm1(epsilons) / some) * (1 - 8 * ROUNDOFF)
+        amplified = np.log1p(np.expm1(epsilons) / some)
+        inner = amplified * (1 - 8 * ROUNDOFF)
         share = np.exp(epsilons - inner)
         total = np.zeros(epsilons.shape)
         for k, weight in enumerate(weights, 1):
-            near, far = (_laplace(noise, norms)._deltas(inner) for norms in (k, 2 * k))
+            near = _laplace(noise, k)._deltas(inner)
+            far = _laplace(noise, 2 * k)._deltas(inner)
             total += weight * (near + np.minimum(share, 1.0) * (far - near))
         return np.clip(total * (1 + 64 * ROUNDOFF), 0.0, 1.0)
 
     counts = np.arange(a + 1) / float(noise)
     logs = np.log([(1 - rate) ** a, *weights])
-    largest = scipy.special.logsumexp(logs + counts) - scipy.special.logsumexp(logs - counts)
-    return _through(deltas, [(Fraction(float(largest) * (1 + 64 * ROUNDOFF)), Fraction(0))])
+    logsumexp = scipy.special.logsumexp
+    largest = logsumexp(logs + counts) - logsumexp(logs - counts)
+    largest_up = Fraction(float(largest) * (1 + 64 * ROUNDOFF))
+    return _through(deltas, [(largest_up, Fraction(0))])
 
 
 def _randomized_response(noise: Fraction, buckets: int) -> Tradeoff | None:
@@ -461,12 +494,17 @@ def _randomized_response(noise: Fraction, buckets: int) -> Tradeoff | None:
     if noise == 0:
         return None
     ratio = 1 + (1 - noise) * buckets / noise
-    return from_profile([(Fraction(above(sharp(lambda: ball(ratio).log()))), 0), (0, 1 - noise)])
+    # the largest loss is the logarithm of the ratio, rounded up
+    largest = Fraction(above(sharp(lambda: ball(ratio).log())))
+    return from_profile([(largest, 0), (0, 1 - noise)])
 
 
 def _one_less_power(x: Fraction) -> Fraction:
     """Return ``1 - e^-x``, rounded up."""
-    return Fraction(min(above(sharp(lambda: -ball(-x).expm1())), 1.0)) if x else Fraction(0)
+    if not x:
+        return Fraction(0)
+    rounded_up = above(sharp(lambda: -ball(-x).expm1()))
+    return Fraction(min(rounded_up, 1.0))
 
 
 def _composed(
@@ -478,19 +516,22 @@ def _composed(
     # A grid of losses would forget what else is known of a curve, such as its exact mu.
     if not mixed and sum(count for _, count in kept) <= _FEW:
         return compose(*(curve for curve, count in kept for _ in range(count)))
-    reaches = [reach_of(curve) for curve, _ in kept]
-    reach = max([*(mixture.reach for mixture, _ in mixed), *reaches])
-    spreads = [
-        max(2.6 * curve.delta(0), least / 9)
-        for (curve, _), least in zip(kept, reaches, strict=True)
-    ]
-    finest = min([*(mixture.spread for mixture, _ in mixed), *spreads]) / 64
+    reaches = [mixture.reach for mixture, _ in mixed]
+    spreads = [mixture.spread for mixture, _ in mixed]
+    for curve, _ in kept:
+        least = reach_of(curve)
+        reaches.append(least)
+        spreads.append(max(2.6 * curve.delta(0), least / 9))
+    finest = min(spreads) / 64
     # Fine enough for the narrowest part, unless the grid of the widest would become too long.
-    step = 2.0 ** max(math.floor(math.log2(finest)), math.ceil(math.log2(reach / _CELLS)))
+    exponent = math.floor(math.log2(finest))
+    coarsest_needed = math.ceil(math.log2(max(reaches) / _CELLS))
+    step = 2.0 ** max(exponent, coarsest_needed)
     alike = [_repeated(losses_of(curve, step), count) for curve, count in kept]
-    powers = []
     # Where records are replaced, the two directions mirror each other. Else the worse one counts.
-    for back in (False,) if all(mixture.replaced for mixture, _ in mixed) else (False, True):
+    is_mirrored = all(mixture.replaced for mixture, _ in mixed)
+    powers = []
+    for back in (False,) if is_mirrored else (False, True):
         losses = [_repeated(mixture.losses(step, back), count) for mixture, count in mixed]
         powers.append(convolve_all([*losses, *alike]).power_curve())
 
@@ -499,14 +540,21 @@ def _composed(
         factors = np.exp(epsilons) * (1 - 8 * ROUNDOFF)
         best = []
         for factor in factors:
-            best.append(max(float(np.max(power - factor * size)) for size, power in powers))
-        return np.clip(np.array(best) * (1 + 8 * ROUNDOFF) + 4 * ROUNDOFF, 0.0, 1.0)
+            of_directions = [float(np.max(power - factor * size)) for size, power in powers]
+            best.append(max(of_directions))
+        raised = np.array(best) * (1 + 8 * ROUNDOFF) + 4 * ROUNDOFF
+        return np.clip(raised, 0.0, 1.0)
 
-    pure = [curve.implied_epsilon() for curve, _ in kept]
-    total = sum(
-        (e * count for e, (_, count) in zip(pure, kept, strict=True) if e is not None), Fraction(0)
-    )
-    return _through(deltas, [] if mixed or None in pure else [(total, Fraction(0))])
+    if mixed:
+        return _through(deltas)
+    # Pure parts have a largest loss, which adds up.
+    total = Fraction(0)
+    for curve, count in kept:
+        epsilon = curve.implied_epsilon()
+        if epsilon is None:
+            return _through(deltas)
+        total += epsilon * count
+    return _through(deltas, [(total, Fraction(0))])
 
 
 def _through(deltas: Any, also: Sequence[tuple[Fraction, Fraction]] = ()) -> Tradeoff:
@@ -520,17 +568,16 @@ def _through(deltas: Any, also: Sequence[tuple[Fraction, Fraction]] = ()) -> Tra
     floor = float(deltas(np.array([_FARTHEST]))[0])
     if floor >= 1:
         raise Refused("the event has a part without any privacy: there is nothing to guarantee")
-    while reach < _FARTHEST and float(deltas(np.array([reach]))[0]) > max(
-        _SMALLEST_DELTA, floor * (1 + 1e-6)
-    ):
+    target = max(_SMALLEST_DELTA, floor * (1 + 1e-6))
+    while reach < _FARTHEST and float(deltas(np.array([reach]))[0]) > target:
         reach *= 1.25
     epsilons = np.linspace(0.0, reach, _POINTS)
     # Delta cannot rise with epsilon, so that a smaller bound found before still holds.
     values = np.minimum.accumulate(np.asarray(deltas(epsilons), dtype=np.float64))
-    pairs = zip(epsilons.tolist(), values.tolist(), strict=True)
-    return from_profile(
-        [*((Fraction(epsilon), Fraction(delta)) for epsilon, delta in pairs), *also]
-    )
+    points = []
+    for epsilon, delta in zip(epsilons.tolist(), values.tolist(), strict=True):
+        points.append((Fraction(epsilon), Fraction(delta)))
+    return from_profile([*points, *also])
 
 
 def _repeated(losses: Losses, count: int) -> Losses:
@@ -547,7 +594,8 @@ def _repeated(losses: Losses, count: int) -> Losses:
             twice = losses.convolve(losses)
             # Losses of twice as many repetitions are used half as often: twice as much may be cut.
             allowed *= 2
-            losses = twice.trimmed(max(allowed, twice.infinite - 2 * losses.infinite))
+            grown = twice.infinite - 2 * losses.infinite
+            losses = twice.trimmed(max(allowed, grown))
     assert total is not None
     return total
 
@@ -555,8 +603,10 @@ def _repeated(losses: Losses, count: int) -> Losses:
 def _added(one: dict[float, float], other: dict[float, float]) -> dict[float, float]:
     """Return the distribution of the sum of two independent centres."""
     total: dict[float, float] = {}
-    for (x, p), (y, q) in itertools.product(one.items(), other.items()):
-        total[x + y] = total.get(x + y, 0.0) + p * q
+    for x, p in one.items():
+        for y, q in other.items():
+            centre = x + y
+            total[centre] = total.get(centre, 0.0) + p * q
     return total
 
 
@@ -581,15 +631,15 @@ def _precision(event: Any) -> Fraction | None:
     if isinstance(event, dp_event.PoissonSampledDpEvent) and event.sampling_probability == 1:
         return _precision(event.event)
     parts = list(_leaves(event, 1))
-    gaussian = all(
-        isinstance(leaf, dp_event.GaussianDpEvent) and leaf.noise_multiplier > 0
-        for leaf, _ in parts
-    )
-    if not parts or not gaussian:
+    if not parts:
         return None
-    return sum(
-        (count / exact(float(leaf.noise_multiplier)) ** 2 for leaf, count in parts), Fraction(0)
-    )
+    for leaf, _ in parts:
+        if not isinstance(leaf, dp_event.GaussianDpEvent) or not leaf.noise_multiplier > 0:
+            return None
+    precision = Fraction(0)
+    for leaf, count in parts:
+        precision += count / exact(float(leaf.noise_multiplier)) ** 2
+    return precision
 
 
 def _up(centre: float) -> float:
@@ -610,6 +660,7 @@ def _relation(event: Any, relation: Any) -> Any:
 
 
 _DEEPEST = 30
+_NAMES = ("class_name", "module_name")  # of an event in a file, beside its fields
 
 
 def event_to_json(event: Any) -> dict[str, Any]:
@@ -630,10 +681,14 @@ def event_to_json(event: Any) -> dict[str, Any]:
     def plain(value: Any) -> Any:
         if isinstance(value, dp_event.DpEvent):
             return event_to_json(value)
-        return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+        if isinstance(value, (list, tuple)):
+            return [plain(item) for item in value]
+        return value
 
-    fields = {field.name: plain(getattr(event, field.name)) for field in attr.fields(type(event))}
-    return {"class_name": type(event).__name__, **fields}
+    document: dict[str, Any] = {"class_name": type(event).__name__}
+    for field in attr.fields(type(event)):
+        document[field.name] = plain(getattr(event, field.name))
+    return document
 
 
 def event_from_json(value: Any) -> Any:
@@ -662,26 +717,22 @@ def _read(value: Any, depth: int) -> Any:
         return value
     name = value.get("class_name")
     # The file names the class, so that nothing but an event may be built from it.
-    kind = getattr(dp_event, name, None) if isinstance(name, str) else None
-    if not (
-        isinstance(kind, type)
-        and issubclass(kind, dp_event.DpEvent)
-        and kind is not dp_event.DpEvent
-    ):
+    kind: Any = getattr(dp_event, name, None) if isinstance(name, str) else None
+    is_event = isinstance(kind, type) and issubclass(kind, dp_event.DpEvent)
+    if not is_event or kind is dp_event.DpEvent:
         raise InputError(
             "an event has the class_name of a dp-accounting event, such as GaussianDpEvent"
         )
     legal = [field.name for field in attr.fields(kind)]
-    values = {
-        str(key): item for key, item in value.items() if key not in ("class_name", "module_name")
-    }
+    values = {str(key): item for key, item in value.items() if key not in _NAMES}
     unknown = sorted({*values} - {*legal})
+    legal_names = ", ".join(legal)
     if unknown:
-        raise InputError(f"a {name} has the fields {', '.join(legal)}, not {', '.join(unknown)}")
+        raise InputError(f"a {name} has the fields {legal_names}, not {', '.join(unknown)}")
     fields = {key: _read(item, depth + 1) for key, item in values.items()}
     try:
         return kind(**fields)
     except (TypeError, ValueError):
         raise InputError(
-            f"a {name} needs the fields {', '.join(legal)}, with values that it allows"
+            f"a {name} needs the fields {legal_names}, with values that it allows"
         ) from None

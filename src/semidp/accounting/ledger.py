@@ -175,7 +175,7 @@ class Ledger:
             entry = {**account.charges[-1].to_json(), "under": under}
             moved = (account.dataspace, account.adjacency) != (before.dataspace, before.adjacency)
             if before.charges and (moved or before.charges != as_written.charges):
-                entry["rebased"] = [old.spent.to_json() for old in account.charges[:-1]]
+                entry["rebased"] = [charge.spent.to_json() for charge in account.charges[:-1]]
             _append(document, entry, run)
             # An interrupted write leaves a name too many, which `made` drops. The other order could
             # lose the name of a charge that was made.
@@ -193,9 +193,8 @@ class Ledger:
         if not self._nonces:
             return ()
         try:
-            nonces = {
-                entry["nonce"] for entry in _document(self.path)["charges"] if "nonce" in entry
-            }
+            charges = _document(self.path)["charges"]
+            nonces = {entry["nonce"] for entry in charges if "nonce" in entry}
         except (SemidpError, KeyError, TypeError):
             return tuple(self._nonces)
         return tuple(nonce for nonce in self._nonces if nonce in nonces)
@@ -251,9 +250,8 @@ def _locked(path: Path, waiting: Callable[[str], None] | None = None) -> Iterato
                 " charged; try again"
             ) from None
         except OSError as error:
-            raise InputError(
-                f"cannot lock {path}: {(error.strerror or 'unknown reason').lower()}"
-            ) from None
+            reason = (error.strerror or "unknown reason").lower()
+            raise InputError(f"cannot lock {path}: {reason}") from None
         yield
 
 
@@ -272,15 +270,13 @@ def _account(document: Mapping[str, Any], path: Path) -> Account:
         budget = Budget.from_json(document["budget"])
         if document.get("schema_version", 1) == 1:
             space, adjacency = document["dataspace"], document["adjacency"]
-            return Account(
-                budget,
-                space_from(space, path) if space else None,
-                Adjacency.from_json(adjacency) if adjacency else None,
-                tuple(Charge.from_json(charge, {}) for charge in document["charges"]),
-            )
-        spaces = {
-            digest: space_from(value, path) for digest, value in document["dataspaces"].items()
-        }
+            dataspace = space_from(space, path) if space else None
+            named = Adjacency.from_json(adjacency) if adjacency else None
+            old = [Charge.from_json(charge, {}) for charge in document["charges"]]
+            return Account(budget, dataspace, named, tuple(old))
+        spaces = {}
+        for digest, value in document["dataspaces"].items():
+            spaces[digest] = space_from(value, path)
         if any(space.digest != digest for digest, space in spaces.items()):
             raise InputError(
                 f"{path} was changed: what it says is published does not fit its digest"
@@ -298,17 +294,25 @@ def _account(document: Mapping[str, Any], path: Path) -> Account:
                 pairs = zip(charges, map(tradeoff_from_json, entry["rebased"]), strict=True)
                 charges = [replace(charge, group=1, counted=curve) for charge, curve in pairs]
             charges.append(Charge.from_json(entry, spaces))
-        under = [document["under"], *(entry["under"] for entry in document["charges"])]
-        opened, now = (
-            (spaces[named["dataspace"]], Adjacency.from_json(named["adjacency"])) if named else None
-            for named in (under[0], under[-1])
-        )
+        opened = _pairs_named(document["under"], spaces)
+        # The last charge is about all that is exact.
+        under = [entry["under"] for entry in document["charges"]]
+        now = _pairs_named(under[-1], spaces) if under else opened
         space, adjacency = now or (None, None)
         return Account(budget, space, adjacency, tuple(charges), document["id"], opened)
     except SemidpError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError):
         raise InputError(f"{path} does not hold a ledger") from None
+
+
+def _pairs_named(
+    under: Mapping[str, Any] | None, spaces: Mapping[str, Datasets]
+) -> tuple[Datasets, Adjacency] | None:
+    """Dataspace and adjacency that an entry names; None where it names none."""
+    if not under:
+        return None
+    return spaces[under["dataspace"]], Adjacency.from_json(under["adjacency"])
 
 
 def _upgraded(document: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -328,14 +332,8 @@ def _opened(
     path: Path, budget: Budget, dataspace: Datasets | None, adjacency: Adjacency | None
 ) -> dict[str, Any]:
     """Return the file of a ledger without charges."""
-    document: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "id": secrets.token_hex(16),
-        "budget": budget.to_json(),
-        "under": None,
-        "charges": [],
-        "dataspaces": {},
-    }
+    document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "id": secrets.token_hex(16)}
+    document |= {"budget": budget.to_json(), "under": None, "charges": [], "dataspaces": {}}
     if dataspace is not None and adjacency is not None:
         document["under"] = _under(document, dataspace, adjacency, path)
     return document
@@ -355,31 +353,38 @@ def _append(document: dict[str, Any], entry: dict[str, Any], run: str | None = N
     """Add an entry behind all others, which stay as they are. A number that nobody can guess makes
     it unlike any.
     """
-    before = document["charges"][-1]["head"] if document["charges"] else _genesis(document)
+    charges = document["charges"]
+    before = charges[-1]["head"] if charges else _genesis(document)
     new = {**entry, "nonce": secrets.token_hex(8) if run is None else run}
-    document["charges"].append({**new, "head": _head(before, new)})
+    charges.append({**new, "head": _head(before, new)})
 
 
 def _number_of(document: Mapping[str, Any], run: str | None) -> int | None:
     """Return the number of the charge that was made for a run; None where there is none."""
     nonces = [entry.get("nonce") for entry in document["charges"]]
-    return None if run is None or run not in nonces else nonces.index(run) + 1
+    if run is None or run not in nonces:
+        return None
+    return nonces.index(run) + 1
 
 
 def _kept(document: Mapping[str, Any], number: int) -> dict[str, Any]:
     """Return what a release keeps of its charge."""
     entry = document["charges"][number - 1]
-    kept = ("label", "time", "tradeoff", "group", "head")
-    return {"ledger": document["id"], "number": number, **{key: entry[key] for key in kept}}
+    kept: dict[str, Any] = {"ledger": document["id"], "number": number}
+    for key in ("label", "time", "tradeoff", "group", "head"):
+        kept[key] = entry[key]
+    return kept
 
 
 def _genesis(document: Mapping[str, Any]) -> str:
     """Return the hash that the first charge follows: what the ledger was opened with."""
-    return _sha256("", {key: document[key] for key in ("schema_version", "id", "budget", "under")})
+    opened = {key: document[key] for key in ("schema_version", "id", "budget", "under")}
+    return _sha256("", opened)
 
 
 def _head(before: str, entry: Mapping[str, Any]) -> str:
-    return _sha256(before, {key: value for key, value in entry.items() if key != "head"})
+    content = {key: value for key, value in entry.items() if key != "head"}
+    return _sha256(before, content)
 
 
 def _sha256(before: str, value: Any) -> str:

@@ -73,7 +73,8 @@ class Renyi:
         orders = tuple(exact(order, "a Rényi order") for order in self.orders)
         values = tuple(nonnegative(value, "a Rényi divergence") for value in self.values)
         rising = all(low < high for low, high in itertools.pairwise(orders))
-        if not orders or len(orders) != len(values) or orders[0] <= 1 or not rising:
+        fits = len(orders) == len(values)
+        if not orders or not fits or orders[0] <= 1 or not rising:
             raise InputError("a Rényi curve needs increasing orders above 1 and one bound for each")
         object.__setattr__(self, "orders", orders)
         object.__setattr__(self, "values", values)
@@ -111,10 +112,13 @@ class Renyi:
         def bound(order: Fraction) -> Fraction:
             def divergence() -> RealBall:
                 top = ball(order * e).exp() + ball((1 - order) * e).exp()
-                return (top / (1 + ball(e).exp())).log() / ball(order - 1)
+                bottom = 1 + ball(e).exp()
+                return (top / bottom).log() / ball(order - 1)
 
+            if not e:
+                return Fraction(0)
             # A divergence of any order is at most the largest loss, whatever rounding up has added.
-            return min(Fraction(above(sharp(divergence))), e) if e else Fraction(0)
+            return min(Fraction(above(sharp(divergence))), e)
 
         return cls._at(orders, bound)
 
@@ -138,11 +142,10 @@ class Renyi:
 
         def at(order: Fraction, value: Fraction) -> RealBall:
             gain = ball(1 / (order * d)).log() / ball(order - 1)
-            return ball(value) + gain + ball(1 - 1 / order).log()
+            correction = ball(1 - 1 / order).log()
+            return ball(value) + gain + correction
 
-        bounds = [
-            above(sharp(partial(at, o, v))) for o, v in zip(self.orders, self.values, strict=True)
-        ]
+        bounds = self._rounded_up(at)
         # Every order gives a valid epsilon, so that the least of them holds.
         return max(min(bounds), 0.0)
 
@@ -155,14 +158,19 @@ class Renyi:
         e = nonnegative(epsilon, "epsilon")
 
         def at(order: Fraction, value: Fraction) -> RealBall:
-            return (ball(order - 1) * (ball(value - e) + ball(1 - 1 / order).log())).exp() / ball(
-                order
-            )
+            correction = ball(1 - 1 / order).log()
+            exponent = ball(order - 1) * (ball(value - e) + correction)
+            return exponent.exp() / ball(order)
 
-        bounds = [
-            above(sharp(partial(at, o, v))) for o, v in zip(self.orders, self.values, strict=True)
-        ]
+        bounds = self._rounded_up(at)
         return min([1.0, *bounds])
+
+    def _rounded_up(self, at: Callable[[Fraction, Fraction], RealBall]) -> list[float]:
+        """A function of each order and its divergence, rounded up."""
+        bounds = []
+        for order, value in zip(self.orders, self.values, strict=True):
+            bounds.append(above(sharp(partial(at, order, value))))
+        return bounds
 
     def compose(self, *others: "Renyi") -> "Renyi":
         """Return the curve of all mechanisms together: divergences add, at the orders that all
@@ -171,7 +179,9 @@ class Renyi:
         >>> Renyi.zcdp(1).compose(Renyi.gdp(1)) == Renyi.zcdp("3/2")
         True
         """
-        curves = [dict(zip(curve.orders, curve.values, strict=True)) for curve in (self, *others)]
+        curves = []
+        for curve in (self, *others):
+            curves.append(dict(zip(curve.orders, curve.values, strict=True)))
         shared = sorted(set.intersection(*(set(curve) for curve in curves)))
         if not shared:
             raise InputError(
@@ -180,7 +190,8 @@ class Renyi:
         sums = []
         for order in shared:
             # Rényi divergences of independent measurements add, order by order.
-            sums.append(sum((curve[order] for curve in curves), Fraction(0)))
+            values = [curve[order] for curve in curves]
+            sums.append(sum(values, Fraction(0)))
         return Renyi(tuple(shared), tuple(sums))
 
     def group(self, k: int) -> "Renyi":
@@ -193,14 +204,14 @@ class Renyi:
         Renyi(orders=(Fraction(2, 1),), values=(Fraction(9, 1),))
         """
         c = (group_size(k) - 1).bit_length()
-        kept = [
-            (o / 2**c, v * 3**c)
-            for o, v in zip(self.orders, self.values, strict=True)
-            if c == 0 or o >= 2 ** (c + 1)
-        ]
-        if not kept:
+        least = 2 ** (c + 1) if c else 0
+        orders, values = [], []
+        for order, value in zip(self.orders, self.values, strict=True):
+            if order >= least:
+                orders.append(order / 2**c)
+                values.append(value * 3**c)
+        if not orders:
             raise Refused(
-                f"groups of {k} need Rényi orders of at least {2 ** (c + 1)}: compute the curve"
-                " there too"
+                f"groups of {k} need Rényi orders of at least {least}: compute the curve there too"
             )
-        return Renyi(tuple(order for order, _ in kept), tuple(value for _, value in kept))
+        return Renyi(tuple(orders), tuple(values))
