@@ -97,13 +97,12 @@ class Guarantee:
     tradeoff: Tradeoff
 
     def __repr__(self) -> str:
-        return (
-            f"Guarantee({self.dataspace.summary()}; {self.adjacency};"
-            f" {shortened_text(self.tradeoff)})"
-        )
+        exact, curve = self.dataspace.summary(), shortened_text(self.tradeoff)
+        return f"Guarantee({exact}; {self.adjacency}; {curve})"
 
     def _repr_html_(self) -> str:
-        parts = (part.partition(": ") for part in str(self.explain()).split("\n\n"))
+        paragraphs = str(self.explain()).split("\n\n")
+        parts = [paragraph.partition(": ") for paragraph in paragraphs]
         return facts("Guarantee", [(name, text) for name, _, text in parts])
 
     def covers(self, other: "Guarantee") -> bool:
@@ -119,10 +118,10 @@ class Guarantee:
         """Whether `other` is at least as strong: it covers all pairs and its curve is nowhere
         lower.
         """
-        return other.covers(self) and other.tradeoff.compare(self.tradeoff) in (
-            Order.EQUAL,
-            Order.STRONGER,
-        )
+        if not other.covers(self):
+            return False
+        order = other.tradeoff.compare(self.tradeoff)
+        return order in (Order.EQUAL, Order.STRONGER)
 
     def __lt__(self, other: "Guarantee") -> bool:
         """Whether `other` is stronger: at least as strong, and better in the pairs or in the
@@ -131,7 +130,9 @@ class Guarantee:
         if not other.covers(self):
             return False
         order = other.tradeoff.compare(self.tradeoff)
-        return order is Order.STRONGER or (order is Order.EQUAL and not self.covers(other))
+        if order is Order.EQUAL:
+            return not self.covers(other)
+        return order is Order.STRONGER
 
     def compare(self, other: "Guarantee") -> Order:
         """Return how this guarantee stands to `other` in the partial order.
@@ -161,10 +162,8 @@ class Guarantee:
         >>> part.compose(Guarantee(part.dataspace, part.adjacency, gaussian("4/5"))).tradeoff.mu
         Fraction(1, 1)
         """
-        if any(
-            (other.dataspace, other.adjacency) != (self.dataspace, self.adjacency)
-            for other in others
-        ):
+        pairs = (self.dataspace, self.adjacency)
+        if any((other.dataspace, other.adjacency) != pairs for other in others):
             raise Refused(
                 "guarantees about other datasets, other numbers of records or another kind of"
                 " adjacency do not compose: use a ledger"
@@ -192,11 +191,8 @@ class Guarantee:
         >>> announced.with_invariant(Dataspace.of(table, [Margin("state")]), Ball(2)).tradeoff
         ZCDP(rho=Fraction(256, 25))
         """
-        if (
-            self.adjacency.a != 1
-            or self.dataspace.margins
-            or not isinstance(self.dataspace, Dataspace)
-        ):
+        is_known = isinstance(self.dataspace, Dataspace)
+        if self.adjacency.a != 1 or self.dataspace.margins or not is_known:
             raise Refused(
                 "only a guarantee for one record, with nothing published exactly but n, can be"
                 " carried over to an invariant: calibrate the mechanism under the invariant instead"
@@ -207,9 +203,9 @@ class Guarantee:
                 " records"
             )
         a = adjacency.a
-        return Guarantee(
-            dataspace, adjacency, self.tradeoff.group(a) if a else Gaussian(Fraction(0))
-        )
+        # With a = 0 nothing can change, and the two curves agree.
+        curve = self.tradeoff.group(a) if a else Gaussian(Fraction(0))
+        return Guarantee(dataspace, adjacency, curve)
 
     def for_any_records(self, a: int, protection: Protection | None = None) -> "Guarantee":
         """Return what an exchange guarantee says of any `a` records that change at once: (D_t, A_a,
@@ -221,8 +217,8 @@ class Guarantee:
         >>> from semidp.core.spaces.adjacency import Exchange
         >>> from semidp.core.tradeoff.curves import gaussian
         >>> exchange = Guarantee(Dataspace.described("state totals"), Exchange(2), gaussian(1))
-        >>> found = exchange.for_any_records(3)
-        >>> found.adjacency, found.tradeoff.mu
+        >>> any_records = exchange.for_any_records(3)
+        >>> any_records.adjacency, any_records.tradeoff.mu
         (Ball(a=3), Fraction(3, 1))
         """
         records = Ball(a, protection)
@@ -231,9 +227,8 @@ class Guarantee:
             raise InputError(
                 "only an exchange guarantee is carried over to any records in this way"
             )
-        return Guarantee(
-            self.dataspace, records, self.tradeoff.group(steps) if steps else Gaussian(Fraction(0))
-        )
+        curve = self.tradeoff.group(steps) if steps else Gaussian(Fraction(0))
+        return Guarantee(self.dataspace, records, curve)
 
     def explain(self) -> "Explanation":
         """Say in plain language what is protected, from whom, how strongly, and what is not.
@@ -242,12 +237,10 @@ class Guarantee:
         >>> print(Guarantee(Dataspace.described("state totals"), Ball(2), gaussian(1)).explain())
         What is protected: ...at most 2 records...
         """
+        attacker = "From whom: anyone who sees the release, with any computing power."
+        strength = detection(self.tradeoff, self.adjacency.protection)
         return Explanation(
-            self._protected(),
-            "From whom: anyone who sees the release, with any computing power.",
-            detection(self.tradeoff, self.adjacency.protection),
-            self._unprotected(),
-            self._side_information(),
+            self._protected(), attacker, strength, self._unprotected(), self._side_information()
         )
 
     @property
@@ -318,11 +311,10 @@ class Guarantee:
         """Return the guarantee as plain values, the published values included: everything in it is
         public.
         """
-        return {
-            "dataspace": self.dataspace.to_json(),
-            "adjacency": self.adjacency.to_json(),
-            "tradeoff": self.tradeoff.to_json(),
-        }
+        document = {"dataspace": self.dataspace.to_json()}
+        document["adjacency"] = self.adjacency.to_json()
+        document["tradeoff"] = self.tradeoff.to_json()
+        return document
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Guarantee":
@@ -333,11 +325,9 @@ class Guarantee:
         >>> Guarantee.from_json(guarantee.to_json()) == guarantee
         True
         """
-        return cls(
-            Datasets.from_json(value["dataspace"]),
-            Adjacency.from_json(value["adjacency"]),
-            tradeoff_from_json(value["tradeoff"]),
-        )
+        dataspace = Datasets.from_json(value["dataspace"])
+        adjacency = Adjacency.from_json(value["adjacency"])
+        return cls(dataspace, adjacency, tradeoff_from_json(value["tradeoff"]))
 
     def save(self, path: str | Path) -> None:
         """Write the guarantee to a JSON file; a large t goes to a file beside it, named and hashed
@@ -353,9 +343,8 @@ class Guarantee:
         path = Path(path)
         document = read_document(path, "a guarantee")
         try:
-            return cls.from_json(
-                {**document, "dataspace": space_from(document["dataspace"], path).to_json()}
-            )
+            dataspace = space_from(document["dataspace"], path)
+            return cls.from_json({**document, "dataspace": dataspace.to_json()})
         except (KeyError, TypeError, AttributeError):
             raise InputError(f"{path} does not hold a guarantee") from None
 
@@ -437,8 +426,9 @@ def detection(tradeoff: Tradeoff, protection: Protection | None = None) -> str:
     yours = "your record was this or that"
     if protection is not None and protection.times > 1:
         yours = f"all your {protection.records} were these or those"
+    percent = min(math.ceil(100 * power + 1e-9), 100)
+    guessing = f"{float(_FALSE_ALARMS):.0%}"
     return (
-        f"The best attacker who accepts {float(_FALSE_ALARMS):.0%} false alarms tells whether"
-        f" {yours} in at most {min(math.ceil(100 * power + 1e-9), 100)}% of cases, where guessing"
-        f" would give {float(_FALSE_ALARMS):.0%}."
+        f"The best attacker who accepts {guessing} false alarms tells whether"
+        f" {yours} in at most {percent}% of cases, where guessing would give {guessing}."
     )

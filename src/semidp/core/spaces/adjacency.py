@@ -77,7 +77,8 @@ class Adjacency(ABC):
     protects_groups: ClassVar[bool]
 
     def __post_init__(self) -> None:
-        if isinstance(self.a, bool) or not isinstance(self.a, int) or self.a < 0:
+        is_whole = isinstance(self.a, int) and not isinstance(self.a, bool)
+        if not is_whole or self.a < 0:
             raise InputError(
                 f"the adjacency parameter a must be a whole number of at least 0, not {self.a}"
             )
@@ -156,8 +157,9 @@ class Adjacency(ABC):
 
     def mark(self) -> dict[str, Any]:
         """Return what tells the relation from a ball beside its number in a release's JSON."""
-        kind = {} if self.kind is AdjacencyKind.ball else {"kind": str(self.kind)}
-        return {**kind, **self.whose()}
+        if self.kind is AdjacencyKind.ball:
+            return self.whose()
+        return {"kind": str(self.kind), **self.whose()}
 
     def whose(self) -> dict[str, Any]:
         """Return whom the promise is about, as plain values: nothing where a record is a person."""
@@ -219,11 +221,12 @@ class Ball(Adjacency):
     ) -> bool:
         """Whether two datasets, as lists of labelled records, differ in at most `a` of them."""
         try:
-            return sum(x != y for x, y in zip(one, other, strict=True)) <= self.a
+            pairs = list(zip(one, other, strict=True))
         except ValueError:
             raise InputError(
                 "adjacency compares datasets with the same number of records"
             ) from None
+        return sum(x != y for x, y in pairs) <= self.a
 
     def neighbours(
         self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace
@@ -244,9 +247,8 @@ class Ball(Adjacency):
         (7, 5)
         """
         mine = tuple(map(tuple, dataset))
-        return [
-            other for other in datasets(dataspace) if other != mine and self.adjacent(mine, other)
-        ]
+        candidates = (other for other in datasets(dataspace) if other != mine)
+        return [other for other in candidates if self.adjacent(mine, other)]
 
     def check(self, dataspace: Dataspace) -> None:
         """Accept every dataspace: records can differ in all of them."""
@@ -265,15 +267,20 @@ class Ball(Adjacency):
         for sizes in counts:
             flat = sizes.ravel()
             order = np.argsort(-flat, kind="stable")
-            before = np.cumsum(flat[order]) - flat[order]
+            largest_first = flat[order]
+            before = np.cumsum(largest_first) - largest_first
             move = np.zeros(flat.shape, dtype=np.int64)
-            move[order] = np.clip(min(self.a, int(flat.sum())) - before, 0, flat[order])
+            changed = min(self.a, int(flat.sum()))
+            move[order] = np.clip(changed - before, 0, largest_first)
             moves.append(move)
         return moves
 
     def replaced_values(self, counts: Sequence[NDArray[np.int64]]) -> list[int]:
         """Return the records of `changed_sums`: a records replace as many values."""
-        return [k for move in self.changed_sums(counts) for k in move[move > 0].tolist()]
+        values: list[int] = []
+        for move in self.changed_sums(counts):
+            values.extend(move[move > 0].tolist())
+        return values
 
     def to_json(self) -> dict[str, Any]:
         """Return the relation as plain values, written as before there were two kinds."""
@@ -389,9 +396,8 @@ class Exchange(Adjacency):
         never covered.
         """
         if other.differ(other_space) > 1:
-            return (
-                other.kind is self.kind and dataspace == other_space and other.times <= self.times
-            )
+            same_pairs = other.kind is self.kind and dataspace == other_space
+            return same_pairs and other.times <= self.times
         return super().covers(dataspace, other, other_space)
 
     def steps(self, other: Adjacency) -> int | None:
@@ -420,9 +426,9 @@ class Exchange(Adjacency):
         >>> Exchange(6, Protection("patient", 3)).changed_sums([np.array([5, 2, 4])])
         [array([ 3,  0, -3])]
         """
-        inhabited = [
-            np.flatnonzero(sizes) if self.times == 1 else _largest_first(sizes) for sizes in counts
-        ]
+        # One exchange does as much in any two groups; several need large ones.
+        in_order = np.flatnonzero if self.times == 1 else _largest_first
+        inhabited = [in_order(sizes) for sizes in counts]
         several = sum(len(groups) > 1 for groups in inhabited)
         single = sum(len(groups) == 1 for groups in inhabited)
         # carriers bring the upper bound along; else the outcome changes in place
@@ -447,7 +453,11 @@ class Exchange(Adjacency):
         >>> Exchange(2).replaced_values([np.array([5, 2]), np.array([7])])
         [1, 1, 1]
         """
-        return [self.times for sizes in counts for _ in range(min(int((sizes > 0).sum()), 2))]
+        values: list[int] = []
+        for sizes in counts:
+            groups = int((sizes > 0).sum())
+            values.extend([self.times] * min(groups, 2))
+        return values
 
     def to_json(self) -> dict[str, Any]:
         """Return the relation as plain values."""
@@ -455,7 +465,7 @@ class Exchange(Adjacency):
 
 
 def _largest_first(sizes: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return where records are: two of the largest groups first, in their order, then the
+    """Flat positions of the groups with records: two of the largest first, in their order, then the
     others.
     """
     flat = sizes.ravel()
@@ -508,14 +518,16 @@ class SemiAdjacency:
         return None if self.find_witness is None else self.find_witness()
 
     def _repr_html_(self) -> str:
-        worst = str(self.worst_case) if self.worst_case is not None else f"at most {self.bound}"
+        worst = f"at most {self.bound}"
+        if self.worst_case is not None:
+            worst = str(self.worst_case)
         rows = [
             ("worst case", worst),
             ("definition, literally", str(self.definition or "not known")),
+            ("found by", self.method),
         ]
-        rows += [("found by", self.method)] + (
-            [("example", str(self.witness))] if self.witness is not None else []
-        )
+        if self.witness is not None:
+            rows.append(("example", str(self.witness)))
         return facts("a(t): how many records move together", rows)
 
     def to_json(self) -> dict[str, Any]:
@@ -553,10 +565,10 @@ def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) ->
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 3], [4, 9]])
-    >>> found = semi_adjacency(Dataspace.of(table, [Margin("sex"), Margin("region")]))
-    >>> found.worst_case, found.definition, found.bound, found.method
+    >>> a = semi_adjacency(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    >>> a.worst_case, a.definition, a.bound, a.method
     (3, 2, 3, 'closed form for disjoint margins')
-    >>> print(found.witness)
+    >>> print(a.witness)
     (m, s) → (f, n) needs (f, s) → (m, s); (m, n) → (m, s)
     >>> semi_adjacency(
     ...     Dataspace.of(table, [Margin("sex"), Margin("region")]), Protection("patient", 2)
@@ -637,23 +649,20 @@ def semi_adjacency_bound(
     """
     listed, grid, possible = tuple(margins), schema.grid, schema.possible
     views = maximal(schema.view(margin.names) for margin in listed)
-    occurs = (
-        Totals(
-            view,
-            (
-                np.ones(grid.shape_of(view), dtype=np.int64)
-                if possible is None
-                else grid.sum(possible, view)
-            ),
-        )
-        for view in views
-    )
+    occurs = []
+    for view in views:
+        if possible is None:
+            counts = np.ones(grid.shape_of(view), dtype=np.int64)
+        else:
+            counts = grid.sum(possible, view)
+        occurs.append(Totals(view, counts))
     everything = Structure(schema, 1, tuple(occurs))
     bound, _ = _bound(everything)
     if bound is None:
+        names = ", ".join(map(str, listed))
         raise AdjacencyUnknown(
             "no number of records is known that suffices for all totals of"
-            f" {', '.join(map(str, listed))}: give the totals themselves, or the number a of"
+            f" {names}: give the totals themselves, or the number a of"
             " records that must be able to move together",
             needs="adjacency",
         )
@@ -720,34 +729,43 @@ def graver_degree(structure: Structure) -> int | None:
     if degree == 1:
         return degree
     cells = _published_cells(structure)
-    if cells is None or len(cells) > (MOST_CELLS if degree is None else _FEW_CELLS):
+    most_cells = MOST_CELLS if degree is None else _FEW_CELLS
+    if cells is None or len(cells) > most_cells:
         return degree
     grid, published = structure.grid, structure.published
-    rows = [
-        grid.labels(margin.view, published)[cells] == np.arange(margin.counts.size)[:, None]
-        for margin in structure.essential
-    ]
+    rows = []
+    for margin in structure.essential:
+        labels = grid.labels(margin.view, published)[cells]
+        rows.append(labels == np.arange(margin.counts.size)[:, None])
     basis = graver_basis(np.concatenate(rows).astype(np.int64))
-    return degree if basis is None else max(1, int(np.maximum(basis, 0).sum(axis=1).max(initial=1)))
+    if basis is None:
+        return degree
+    # the degree of an element is the number of records that it brings
+    degrees = np.maximum(basis, 0).sum(axis=1)
+    return max(1, int(degrees.max(initial=1)))
 
 
 def _known_degree(structure: Structure) -> int | None:
     views = [margin.view for margin in structure.essential]
     if len(views) <= 1:
         return 1
-    if len(views) == 2 and not any(map(min, *views)):
+    are_disjoint = len(views) == 2 and not any(map(min, *views))
+    if are_disjoint:
         return min(margin.levels for margin in structure.essential)
-    axes = [axis for axis, depths in enumerate(zip(*views, strict=True)) if any(depths)]
-    depths = []
-    for axis in axes:
-        depths.append({view[axis] for view in views} - {0})
-    by_pairs = len(views) == len(axes) == 3 and all(sum(map(bool, view)) == 2 for view in views)
+    axes, depths = [], []
+    for axis, of_views in enumerate(zip(*views, strict=True)):
+        if any(of_views):
+            axes.append(axis)
+            depths.append({*of_views} - {0})
+    # Each of three margins names two of three features.
+    named_features = [sum(map(bool, view)) for view in views]
+    by_pairs = len(axes) == 3 and named_features == [2, 2, 2]
     if not by_pairs or any(len(named) != 1 for named in depths):
         return None
-    sizes = [
-        int(structure.inhabited_nodes(axis, named.pop()).sum())
-        for axis, named in zip(axes, depths, strict=True)
-    ]
+    sizes = []
+    for axis, named in zip(axes, depths, strict=True):
+        nodes = structure.inhabited_nodes(axis, named.pop())
+        sizes.append(int(nodes.sum()))
     sizes.sort()
     return 2 * sizes[1] if sizes[0] <= 2 else None
 
@@ -757,17 +775,19 @@ def _published_cells(structure: Structure) -> NDArray[np.intp] | None:
     large to look.
     """
     grid, view = structure.grid, structure.published
-    if (
-        max(structure.schema.size if structure.zeros_matter else 0, grid.size_of(view))
-        > LARGEST_MASK
-    ):
+    size = grid.size_of(view)
+    if structure.zeros_matter:
+        size = max(size, structure.schema.size)
+    if size > LARGEST_MASK:
         return None
+    possible = None
     declared = structure.schema.possible
-    possible = (
-        None if declared is None or not structure.zeros_matter else grid.sum(declared, view) > 0
-    )
+    if declared is not None and structure.zeros_matter:
+        possible = grid.sum(declared, view) > 0
     inhabited = grid.inhabited(possible, structure.margins, view)
-    return np.arange(grid.size_of(view)) if inhabited is None else np.flatnonzero(inhabited)
+    if inhabited is None:
+        return np.arange(grid.size_of(view))
+    return np.flatnonzero(inhabited)
 
 
 def _closed_form(structure: Structure) -> SemiAdjacency:
@@ -794,9 +814,9 @@ def _closed_form(structure: Structure) -> SemiAdjacency:
     )
     exact = least == most
     method = f"closed form for {kind}" if exact else f"bound for {kind}"
-    find_witness = (
-        partial(slice_witness, structure, slices, *best) if best is not None and exact else None
-    )
+    find_witness = None
+    if best is not None and exact:
+        find_witness = partial(slice_witness, structure, slices, *best)
     return SemiAdjacency(least if exact else None, 2, most, method, find_witness)
 
 

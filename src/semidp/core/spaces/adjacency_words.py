@@ -80,12 +80,11 @@ class AdjacencyWords(ABC):
         """
         if self.protection is None:
             return "each person's record"
-        every = (
-            f"all {self.protection.records}"
-            if self.protection.most > 1
-            else f"the {self.protection.record}"
-        )
-        return f"{every} of each {self.protection.noun} (up to {self.protection.most})"
+        protection = self.protection
+        every = f"the {protection.record}"
+        if protection.most > 1:
+            every = f"all {protection.records}"
+        return f"{every} of each {protection.noun} (up to {protection.most})"
 
     @property
     def noun(self) -> str:
@@ -116,25 +115,26 @@ class AdjacencyWords(ABC):
         a = self.a
         if self.protection is not None:
             kept = " under the exact totals" if exact else ""
-            return (
-                f"a = {a}: {self.protection.who} can be different with up to {self._records}{kept}"
-            )
+            who = self.protection.who
+            return f"a = {a}: {who} can be different with up to {self._records}{kept}"
         if not exact:
             return (
                 "a = 1: one record changes alone"
                 if a == 1
                 else f"a = {a}: any {a} records change together"
             )
-        return (
-            f"a = {a}: up to {a} record{'s change' if a != 1 else ' changes'} together under the"
-            " exact totals"
-        )
+        change = "record changes" if a == 1 else "records change"
+        return f"a = {a}: up to {a} {change} together under the exact totals"
 
     @property
     def _records(self) -> str:
-        if self.protection is not None:
-            return f"{self.a} {self.protection.records if self.a != 1 else self.protection.record}"
-        return f"{self.a} record{'s' if self.a != 1 else ''}"
+        noun = self.one if self.a == 1 else self.noun
+        return f"{self.a} {noun}"
+
+    @property
+    def _in_brackets(self) -> str:
+        """The person behind a number of records, where one has several."""
+        return "" if self.protection is None else f" ({self.protection.who})"
 
 
 class BallWords(AdjacencyWords):
@@ -150,24 +150,24 @@ class BallWords(AdjacencyWords):
     def name(self) -> str:
         if not self.a:
             return f"no {self.noun}"
-        return f"any {self._records}" + (
-            "" if self.protection is None else f" ({self.protection.who})"
-        )
+        return f"any {self._records}{self._in_brackets}"
 
     @property
     def used(self) -> str:
-        return f"a = {self.a}" + ("" if self.protection is None else f", {self.protection.who}")
+        if self.protection is None:
+            return f"a = {self.a}"
+        return f"a = {self.a}, {self.protection.who}"
 
     @property
     def pairs(self) -> str:
-        return f"any {self.a} {self.noun} at once" + (
-            "" if self.protection is None else f" ({self.protection.who})"
-        )
+        return f"any {self.a} {self.noun} at once{self._in_brackets}"
 
     @property
     def promise(self) -> str:
         kept = f"any {self._records} that keep the exact totals"
-        return kept if self.protection is None else f"{self.protection.who}: {kept}"
+        if self.protection is None:
+            return kept
+        return f"{self.protection.who}: {kept}"
 
     @property
     def column(self) -> str:
@@ -179,16 +179,21 @@ class BallWords(AdjacencyWords):
 
     def protected(self, exact: str) -> str:
         if self.protection is not None:
+            who, whose = self.protection.who, self.whose
+            compared = (
+                f"Datasets that agree on every exact statistic ({exact}) and differ in at most"
+                f" {self._records} are hard to tell apart."
+            )
             return (
-                f"What is protected: {self.whose}, as far as the exact statistics leave them open."
-                f" Datasets that agree on every exact statistic ({exact}) and differ in at most"
-                f" {self._records} are hard to tell apart. There {self.protection.who} can be"
+                f"What is protected: {whose}, as far as the exact statistics leave them open."
+                f" {compared} There {who} can be"
                 f" different together with {self.noun} of others."
             )
         if self.a == 1:
             together = "one record can change alone"
         else:
-            other_people = f"{self.a - 1} other{'s' if self.a > 2 else ''}"
+            noun = "others" if self.a > 2 else "other"
+            other_people = f"{self.a - 1} {noun}"
             together = f"a record can only be different together with up to {other_people}"
         return (
             "What is protected: each person's record, as far as the exact statistics leave it"
@@ -198,16 +203,18 @@ class BallWords(AdjacencyWords):
 
     def why(self, most: str) -> list[str]:
         if self.protection is not None:
+            who, noun = self.protection.who, self.noun
             return [
-                f"For {self.protection.who} to be any other that the published totals allow, {most}"
-                f" {self.noun} have to change together in the worst case. The guarantee compares"
+                f"For {who} to be any other that the published totals allow, {most}"
+                f" {noun} have to change together in the worst case. The guarantee compares"
                 f" datasets that differ in up to {self._records} and agree on every published"
                 " total."
             ]
+        records = f"{self.a} records" if self.a > 1 else f"{self.a} record"
         return [
             f"In the worst case {most} records have to change together, whoever the person is and"
             " whatever else they could have been. The guarantee compares datasets that differ in"
-            f" up to {self.a} record{'s' if self.a > 1 else ''} and agree on every published total."
+            f" up to {records} and agree on every published total."
         ]
 
 
@@ -247,26 +254,34 @@ class ExchangeWords(AdjacencyWords):
 
     @property
     def same_noise(self) -> str:
+        most = f"at most {self.a} {self.noun}"
         return (
-            f"For exchanges of {self.who} alone (at most {self.a} {self.noun}, the others hand over"
+            f"For exchanges of {self.who} alone ({most}, the others hand over"
             " published values) the same noise gives"
         )
 
+    @property
+    def _several_at_once(self) -> str:
+        """Records in a change that the promise is not about."""
+        return f"{max(self.a, 2)} {self.noun}"
+
     def protected(self, exact: str) -> str:
         if self.protection is not None:
+            who, record = self.protection.who, self.protection.record
             return (
                 f"What is protected: {self.whose}, against every alternative that the exact"
                 f" statistics ({exact}) allow. Two datasets are hard to tell apart where"
-                f" {self.protection.who} differs and {self.noun} of others do no more than hand"
+                f" {who} differs and {self.noun} of others do no more than hand"
                 " over the published values that are taken (exchange adjacency, one"
-                f" {self.protection.record} after the other). This is not a guarantee for any"
-                f" {max(self.a, 2)} {self.noun} that change at once: such changes may be protected"
+                f" {record} after the other). This is not a guarantee for any"
+                f" {self._several_at_once} that change at once: such changes may be protected"
                 " less."
             )
         if self.a == 1:
             other_people = "nobody else changes"
         else:
-            handing = f"{self.a - 1} other record{'s do' if self.a > 2 else ' does'}"
+            do = "other records do" if self.a > 2 else "other record does"
+            handing = f"{self.a - 1} {do}"
             other_people = (
                 f"at most {handing} no more than hand over the published values that the person"
                 " takes"
@@ -275,42 +290,35 @@ class ExchangeWords(AdjacencyWords):
             "What is protected: each person's record, against every alternative that the exact"
             f" statistics ({exact}) allow. Two datasets are hard to tell apart where one person's"
             f" record differs and {other_people} (exchange adjacency). This is not a guarantee for"
-            f" any {max(self.a, 2)} records that change at once: such changes may be protected"
+            f" any {self._several_at_once} that change at once: such changes may be protected"
             " less."
         )
 
     def why(self, most: str) -> list[str]:
-        if self.protection is not None:
-            return [
-                (
-                    f"The guarantee compares datasets in which {self.protection.who} is different"
-                    f" and {self.noun} of others, {self._records} in all at most, hand over the"
-                    " published values that are taken, keeping everything else (exchange"
-                    f" adjacency). Every {self.protection.noun} could have had any {self.noun} that"
-                    " the published totals allow."
-                ),
-                (
-                    f"This is not a guarantee for any {max(self.a, 2)} {self.noun} that change at"
-                    " once; what the same noise guarantees for those is stated apart."
-                ),
-            ]
-        other_people = (
-            "at most one other record hands"
-            if self.a == 2
-            else f"at most {self.a - 1} other records hand"
+        limit = (
+            f"This is not a guarantee for any {self._several_at_once} that change at once;"
+            " what the same noise guarantees for those is stated apart."
         )
-        return [
-            (
-                "The guarantee compares datasets in which one person's record is different and"
-                f" {other_people} over the published values that the person takes, keeping"
-                " everything else (exchange adjacency). Every person could have been everybody"
-                " that the published totals allow."
-            ),
-            (
-                f"This is not a guarantee for any {max(self.a, 2)} records that change at once;"
-                " what the same noise guarantees for those is stated apart."
-            ),
-        ]
+        if self.protection is not None:
+            who, unit = self.protection.who, self.protection.noun
+            compared = (
+                f"The guarantee compares datasets in which {who} is different"
+                f" and {self.noun} of others, {self._records} in all at most, hand over the"
+                " published values that are taken, keeping everything else (exchange"
+                f" adjacency). Every {unit} could have had any {self.noun} that"
+                " the published totals allow."
+            )
+            return [compared, limit]
+        other_people = f"at most {self.a - 1} other records hand"
+        if self.a == 2:
+            other_people = "at most one other record hands"
+        compared = (
+            "The guarantee compares datasets in which one person's record is different and"
+            f" {other_people} over the published values that the person takes, keeping"
+            " everything else (exchange adjacency). Every person could have been everybody"
+            " that the published totals allow."
+        )
+        return [compared, limit]
 
     def heading(self, exact: bool) -> str:
         if self.protection is not None:
@@ -322,7 +330,9 @@ class ExchangeWords(AdjacencyWords):
     def together(self, exact: bool) -> str:
         if self.a <= 1 or self.protection is not None:
             return super().together(exact)
-        other_people = "one other hands" if self.a == 2 else f"up to {self.a - 1} others hand"
+        other_people = f"up to {self.a - 1} others hand"
+        if self.a == 2:
+            other_people = "one other hands"
         return (
             f"exchange: one person changes and {other_people} over published values (not any"
             f" {self.a} records)"

@@ -97,7 +97,8 @@ def normalised(schema: Schema, margins: Iterable[Margin]) -> tuple[Margin, ...]:
     (Margin('sex', 'region'),)
     """
     views = [schema.view(margin.names) for margin in margins]
-    return tuple(Margin(*schema.named(view)) for view in maximal(views))
+    kept = maximal(views)
+    return tuple(Margin(*schema.named(view)) for view in kept)
 
 
 def _merged(features: Iterable[Feature]) -> tuple[Feature, ...] | None:
@@ -106,17 +107,16 @@ def _merged(features: Iterable[Feature]) -> tuple[Feature, ...] | None:
     """
     kept: list[Feature] = []
     for feature in features:
-        same = [place for place, old in enumerate(kept) if {*old.names} & {*feature.names}]
+        names = {*feature.names}
+        same = [place for place, old in enumerate(kept) if names & {*old.names}]
         if not same:
             kept.append(feature)
             continue
         old = kept[same[0]]
         upper, deeper = sorted((old, feature), key=lambda one: len(one.names))
-        if (
-            len(same) > 1
-            or upper.names != deeper.names[: len(upper.names)]
-            or deeper.at(len(upper.names)) != upper
-        ):
+        depth = len(upper.names)
+        is_upper_part = upper.names == deeper.names[:depth] and deeper.at(depth) == upper
+        if len(same) > 1 or not is_upper_part:
             return None
         kept[same[0]] = deeper
     return tuple(kept)
@@ -126,9 +126,8 @@ def _ordered(total: Table, schema: Schema) -> Table:
     """Return a table with its features in the order of a schema."""
     part = schema.restrict(total.schema.names)
     place = {feature.name: axis for axis, feature in enumerate(total.schema.features)}
-    return Table(
-        part, np.transpose(total.counts, [place[feature.name] for feature in part.features])
-    )
+    axes = [place[feature.name] for feature in part.features]
+    return Table(part, np.transpose(total.counts, axes))
 
 
 class Datasets(ABC):
@@ -187,7 +186,8 @@ class Datasets(ABC):
     @cached_property
     def digest(self) -> str:
         """A hash of everything that is published: two spaces are equal when their digests are."""
-        return hashlib.sha256(json.dumps(self._document(), sort_keys=True).encode()).hexdigest()
+        text = json.dumps(self._document(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def _document(self) -> dict[str, Any]:
         """What the digest is taken of."""
@@ -216,10 +216,10 @@ class Datasets(ABC):
         schema = Schema.from_json(value["schema"])
         values = {}
         for entry in value["margins"]:
-            part = schema.restrict(entry["features"])
-            values[Margin(*entry["features"])] = Table(
-                part, np.array(entry["counts"], np.int64).reshape(part.shape)
-            )
+            names = entry["features"]
+            part = schema.restrict(names)
+            counts = np.array(entry["counts"], np.int64).reshape(part.shape)
+            values[Margin(*names)] = Table(part, counts)
         members = Dataspace.known(schema, values, value["n"])
         if "link" not in value:
             return members
@@ -308,9 +308,8 @@ class Dataspace(Datasets):
     def __attrs_post_init__(self) -> None:
         if self.n is None or self.n < 0:
             raise InputError("a dataspace needs the number of records, at least 0")
-        if normalised(self.schema, self.margins) != self.margins or len(self.totals) != len(
-            self.margins
-        ):
+        is_normalised = normalised(self.schema, self.margins) == self.margins
+        if not is_normalised or len(self.totals) != len(self.margins):
             raise InputError(
                 "build a dataspace with Dataspace.of(table, margins) or Dataspace.known(schema,"
                 " values)"
@@ -326,9 +325,10 @@ class Dataspace(Datasets):
             for other, again in zip(self.margins, self.totals, strict=True):
                 # closed: both name the coarser depths
                 shared = [name for name in one.names if name in other.names]
-                if shared and not np.array_equal(
-                    total.margin(shared).counts, again.margin(shared).counts
-                ):
+                if not shared:
+                    continue
+                counts = total.margin(shared).counts
+                if not np.array_equal(counts, again.margin(shared).counts):
                     raise DataError(
                         f"the published values of {one} and {other} contradict each other"
                     )
@@ -337,9 +337,8 @@ class Dataspace(Datasets):
     def of(cls, table: Table, margins: Iterable[Margin]) -> "Dataspace":
         """Return the space of datasets that agree with `table` on `margins`."""
         kept = normalised(table.schema, margins)
-        return cls(
-            table.schema, kept, tuple(table.margin(margin.names) for margin in kept), table.n
-        )
+        totals = tuple(table.margin(margin.names) for margin in kept)
+        return cls(table.schema, kept, totals, table.n)
 
     @classmethod
     def known(
@@ -353,7 +352,9 @@ class Dataspace(Datasets):
         >>> Dataspace.known(schema, {Margin("sex"): sexes}).n
         21
         """
-        closed = {Margin(*schema.closed(margin.names)): table for margin, table in values.items()}
+        closed = {}
+        for margin, table in values.items():
+            closed[Margin(*schema.closed(margin.names))] = table
         kept = normalised(schema, closed)
         totals = tuple(closed[margin] for margin in kept)
         if n is None:
@@ -372,7 +373,8 @@ class Dataspace(Datasets):
         return DescribedDatasets(text)
 
     def __repr__(self) -> str:
-        return f"Dataspace({self.summary()} exact; {', '.join(self.schema.names)}; n={self.n})"
+        features = ", ".join(self.schema.names)
+        return f"Dataspace({self.summary()} exact; {features}; n={self.n})"
 
     def value(self, margin: Margin) -> Table:
         """Return the published value of a margin (or of one nested in it)."""
@@ -391,7 +393,8 @@ class Dataspace(Datasets):
         True
         """
         closed = Margin(*self.schema.closed(margin.names))
-        return not closed.names or any(closed.within(other) for other in self.margins)
+        # no features: the number of records, which is always public
+        return not closed.names or closed.within_any(self.margins)
 
     def about(self, kind: str) -> "Dataspace":
         """Return what is public about the records of one kind: their features, their number, their
@@ -418,10 +421,11 @@ class Dataspace(Datasets):
         """The published margins as arrays with an axis for each feature that they name, for the
         geometry of margins.
         """
-        views = [self.schema.view(margin.names) for margin in self.margins]
-        return tuple(
-            Totals(view, total.counts) for view, total in zip(views, self.totals, strict=True)
-        )
+        totals = []
+        for margin, total in zip(self.margins, self.totals, strict=True):
+            view = self.schema.view(margin.names)
+            totals.append(Totals(view, total.counts))
+        return tuple(totals)
 
     def over(self, names: Iterable[str]) -> "Dataspace":
         """Return what is published about the table over some features alone.
@@ -438,9 +442,8 @@ class Dataspace(Datasets):
         for margin in self.margins:
             names = [name for name in margin.names if name in part.names]
             shared.append(Margin(*names))
-        return Dataspace.known(
-            part, {margin: self.value(margin) for margin in normalised(part, shared)}, self.n
-        )
+        values = {margin: self.value(margin) for margin in normalised(part, shared)}
+        return Dataspace.known(part, values, self.n)
 
     def coded_as(self, schema: Schema) -> "Dataspace":
         """Return the same where features that no exact total has are published in other levels.
@@ -467,8 +470,10 @@ class Dataspace(Datasets):
         """Whether a table is one of this space: same schema, same n, same published margins."""
         if table.schema != self.schema or table.n != self.n:
             return False
-        pairs = zip(self.margins, self.totals, strict=True)
-        return all(table.margin(margin.names) == total for margin, total in pairs)
+        for margin, total in zip(self.margins, self.totals, strict=True):
+            if table.margin(margin.names) != total:
+                return False
+        return True
 
     def tables(self) -> Iterator[Table]:
         """Iterate over the tables of a small space.
@@ -490,12 +495,14 @@ class Dataspace(Datasets):
         """
         if self == other:
             return True
-        if not isinstance(other, Dataspace) or self.schema != other.schema or self.n != other.n:
+        if not isinstance(other, Dataspace):
             return False
-        return all(
-            self.publishes(margin) and self.value(margin) == total
-            for margin, total in zip(other.margins, other.totals, strict=True)
-        )
+        if self.schema != other.schema or self.n != other.n:
+            return False
+        for margin, total in zip(other.margins, other.totals, strict=True):
+            if not self.publishes(margin) or self.value(margin) != total:
+                return False
+        return True
 
     def union(self, other: Datasets) -> "Dataspace | None":
         """Return the space over the features of both where all that either publishes is published.
@@ -526,21 +533,22 @@ class Dataspace(Datasets):
         if features is None:
             return None
         zeros, theirs = self.schema.structural_zeros, other.schema.structural_zeros
-        if (zeros or theirs) and (
-            {*zeros} != {*theirs} or {*self.schema.features} != {*other.schema.features}
-        ):
-            return None
+        if zeros or theirs:
+            same_features = {*self.schema.features} == {*other.schema.features}
+            if {*zeros} != {*theirs} or not same_features:
+                return None
         schema = Schema(features, zeros)
-        told = [
-            (margin, _ordered(total, schema))
-            for one in (self, other)
-            for margin, total in one._told
-        ]
+        told = []
+        for one in (self, other):
+            for margin, total in one._told:
+                told.append((margin, _ordered(total, schema)))
         try:
             space = Dataspace.known(schema, dict(told), self.n)
         except DataError:
             return None
-        return space if all(space.value(margin) == total for margin, total in told) else None
+        # A margin that both publish must have the same values in both.
+        agrees = all(space.value(margin) == total for margin, total in told)
+        return space if agrees else None
 
     def with_features(self, schema: Schema) -> "Dataspace | None":
         """Return the same statistics about records with more features; None where the schema does
@@ -550,9 +558,8 @@ class Dataspace(Datasets):
             return self if self.schema == schema else None
         if _merged((*schema.features, *self.schema.features)) != schema.features:
             return None
-        return Dataspace.known(
-            schema, {margin: _ordered(total, schema) for margin, total in self._told}, self.n
-        )
+        values = {margin: _ordered(total, schema) for margin, total in self._told}
+        return Dataspace.known(schema, values, self.n)
 
     @property
     def _told(self) -> tuple[tuple[Margin, Table], ...]:
@@ -579,20 +586,19 @@ class Dataspace(Datasets):
         """
         document = self.to_json()
         for feature in document["schema"]["feature"]:  # the order of leaves is that of the counts
-            feature |= {"tree": json.dumps(feature["tree"])} if "tree" in feature else {}
-        document["schema"] = {
-            part: sorted(entries, key=json.dumps) for part, entries in document["schema"].items()
-        }
+            if "tree" in feature:
+                feature["tree"] = json.dumps(feature["tree"])
+        in_order = {}
+        for part, entries in document["schema"].items():
+            in_order[part] = sorted(entries, key=json.dumps)
+        document["schema"] = in_order
         document["margins"] = self._values
         return document
 
     def to_json(self) -> dict[str, Any]:
         """Return the space as plain values: everything in it is public."""
-        return {
-            "schema": self.schema.to_json(),
-            "n": self.n,
-            "margins": [
-                {"features": list(margin.names), "counts": total.counts.ravel().tolist()}
-                for margin, total in zip(self.margins, self.totals, strict=True)
-            ],
-        }
+        margins = []
+        for margin, total in zip(self.margins, self.totals, strict=True):
+            counts = total.counts.ravel().tolist()
+            margins.append({"features": list(margin.names), "counts": counts})
+        return {"schema": self.schema.to_json(), "n": self.n, "margins": margins}

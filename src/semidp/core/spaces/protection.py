@@ -62,21 +62,17 @@ class Protection:
             raise InputError(
                 "a promise for several records needs the column that says whose a record is"
             )
-        whole = isinstance(self.most, int) and not isinstance(self.most, bool)
-        if not whole or not 1 <= self.most <= MOST_RECORDS:
+        if not _is_whole(self.most) or not 1 <= self.most <= MOST_RECORDS:
+            limits = f"from 1 to {MOST_RECORDS:,}"
             raise InputError(
-                f"the most records of one {self.noun} is a whole number from 1 to {MOST_RECORDS:,},"
-                f" not {self.most}"
+                f"the most records of one {self.noun} is a whole number {limits}, not {self.most}"
             )
-        if not isinstance(self.records, str) or not self.records.strip() or len(self.records) > 40:
+        is_text = isinstance(self.records, str) and self.records.strip()
+        if not is_text or len(self.records) > 40:
             raise InputError("what records are called is a short word, such as stays")
         # files name it by its word
         object.__setattr__(self, "protect", Protect(self.protect))
-        if (
-            isinstance(self.least, bool)
-            or not isinstance(self.least, int)
-            or not 0 <= self.least <= self.most
-        ):
+        if not _is_whole(self.least) or not 0 <= self.least <= self.most:
             raise InputError(
                 f"the fewest records of one {self.noun} is a whole number from 0 to the most"
             )
@@ -106,12 +102,15 @@ class Protection:
         noun = self.noun
         if noun.endswith("y") and noun[-2:-1] not in "aeiou":
             return f"{noun[:-1]}ies"
-        return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
+        ending = "es" if noun.endswith(("s", "x", "ch", "sh")) else "s"
+        return f"{noun}{ending}"
 
     @property
     def record(self) -> str:
         """What one record is called."""
-        return self.records.removesuffix("s") if len(self.records) > 1 else self.records
+        if len(self.records) <= 1:
+            return self.records
+        return self.records.removesuffix("s")
 
     @property
     def who(self) -> str:
@@ -139,17 +138,13 @@ class Protection:
         if other is None:
             return False
         # two columns may name the same persons, but nothing here can know that
-        return (self.id, self.protect, self.least) == (other.id, other.protect, other.least)
+        same_units = self.id == other.id and self.least == other.least
+        return same_units and self.protect == other.protect
 
     def to_json(self) -> dict[str, Any]:
         """Return the promise as plain values."""
-        return {
-            "id": self.id,
-            "most": self.most,
-            "records": self.records,
-            "protect": str(self.protect),
-            "least": self.least,
-        }
+        document: dict[str, Any] = {"id": self.id, "most": self.most, "records": self.records}
+        return document | {"protect": str(self.protect), "least": self.least}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Protection":
@@ -158,6 +153,9 @@ class Protection:
         >>> Protection.from_json(Protection("patient", 5).to_json()) == Protection("patient", 5)
         True
         """
-        return cls(
-            value["id"], value["most"], value["records"], Protect(value["protect"]), value["least"]
-        )
+        protect = Protect(value["protect"])
+        return cls(value["id"], value["most"], value["records"], protect, value["least"])
+
+
+def _is_whole(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)

@@ -48,7 +48,8 @@ class Witness:
         moved = []
         for before, after in others:
             moved.append((labelled(schema, before), labelled(schema, after)))
-        return cls(schema.names, labelled(schema, x), labelled(schema, y), tuple(moved))
+        record, wants = labelled(schema, x), labelled(schema, y)
+        return cls(schema.names, record, wants, tuple(moved))
 
     def to_json(self) -> dict[str, Any]:
         """Return the witness as plain values."""
@@ -56,7 +57,9 @@ class Witness:
         def named(levels: tuple[str, ...]) -> dict[str, str]:
             return dict(zip(self.features, levels, strict=True))
 
-        moves = [{"from": named(before), "to": named(after)} for before, after in self.others]
+        moves = []
+        for before, after in self.others:
+            moves.append({"from": named(before), "to": named(after)})
         return {"record": named(self.record), "wants": named(self.wants), "others": moves}
 
     def __str__(self) -> str:
@@ -67,7 +70,8 @@ class Witness:
 
 def _arrow(before: Sequence[str], after: Sequence[str]) -> str:
     """One record as it was and as it becomes."""
-    return f"({', '.join(before)}) → ({', '.join(after)})"
+    start, end = ", ".join(before), ", ".join(after)
+    return f"({start}) → ({end})"
 
 
 def slice_witness(
@@ -79,7 +83,9 @@ def slice_witness(
     cells, rows = zip(*slices.rows(z), strict=True)
     # y has the rarest level of each block, so that as few records as possible can carry its values.
     y = [_rarest(row) for row in rows]
-    varying = [b for b, row in enumerate(rows) if (row > 0).sum() > 1]
+    # A block of one level has nothing to vary.
+    level_counts = [int((row > 0).sum()) for row in rows]
+    varying = [b for b, levels in enumerate(level_counts) if levels > 1]
     # `Cover` numbers the blocks by their rarest count.
     varying.sort(key=lambda b: int(rows[b][y[b]]))
     agree = [_chosen(varying, pattern) for pattern in cover.agree] or [set()]
@@ -113,7 +119,9 @@ def slice_witness(
     replaced = list(zip(carriers, parts, strict=True))
     for carrier, part in replaced[len(after) :]:
         after.append(record(_replaced(carrier, part, x)))
-    moved = [(record(before), now) for before, now in zip(carriers, after, strict=True)]
+    moved = []
+    for before, now in zip(carriers, after, strict=True):
+        moved.append((record(before), now))
     return Witness.of(structure.schema, start, record(y), moved)
 
 
@@ -124,13 +132,14 @@ def _chosen(blocks: Sequence[int], places: Iterable[int]) -> set[int]:
 
 def _rarest(row: NDArray[np.int64]) -> int:
     """The level with the smallest positive count."""
-    return int(np.where(row > 0, row, row.max() + 1).argmin())
+    beyond = row.max() + 1
+    return int(np.where(row > 0, row, beyond).argmin())
 
 
 def _elsewhere(structure: Structure, slices: Slices, z: int) -> Record:
     """A record at another level of the common part, at the commonest cell of each margin there."""
-    homes = (int(other) for other in np.flatnonzero(slices.sizes) if other != z)
-    home = next(homes)
+    inhabited = np.flatnonzero(slices.sizes).tolist()
+    home = next(other for other in inhabited if other != z)
     chosen = []
     for margin, (positions, row) in zip(slices.margins, slices.rows(home), strict=True):
         chosen.append((margin.view, int(positions[row.argmax()])))

@@ -67,7 +67,8 @@ class Budget:
                 "a budget is Budget.zcdp(rho), Budget.gdp(mu), Budget.pure(epsilon) or "
                 "Budget.approximate(epsilon, delta)"
             )
-        if not all(isinstance(number, Fraction) for number in self._numbers().values()):
+        numbers = self._numbers().values()
+        if not all(isinstance(number, Fraction) for number in numbers):
             raise InputError(
                 "the numbers of a budget are exact: build it with Budget.zcdp, .gdp, .pure or"
                 " .approximate"
@@ -170,10 +171,8 @@ class Budget:
         # A delta of 1 promises nothing.
         if sum(part.delta or Fraction(0) for part in budgets) >= 1:
             return None
-        sums = [
-            sum(numbers, Fraction(0))
-            for numbers in zip(*(part._given().values() for part in budgets), strict=True)
-        ]
+        amounts = [part._given().values() for part in budgets]
+        sums = [sum(numbers, Fraction(0)) for numbers in zip(*amounts, strict=True)]
         return Budget._of(budgets[0].kind, sums)
 
     @staticmethod
@@ -192,23 +191,23 @@ class Budget:
                 "give one of epsilon, rho and mu as the privacy budget, not"
                 f" {' and '.join(stated_keys)}"
             )
-        amount, delta = value[stated_keys[0]], value.get("delta")
-        if stated_keys[0] == "epsilon":
+        (key,) = stated_keys
+        amount, delta = value[key], value.get("delta")
+        if key == "epsilon":
             return Budget.pure(amount) if delta is None else Budget.approximate(amount, delta)
         if delta is not None:
             raise InputError(
-                f"delta is part of an epsilon budget; beside {stated_keys[0]} set report_delta"
-                " instead"
+                f"delta is part of an epsilon budget; beside {key} set report_delta instead"
             )
-        return Budget.zcdp(amount) if stated_keys[0] == "rho" else Budget.gdp(amount)
+        return Budget.zcdp(amount) if key == "rho" else Budget.gdp(amount)
 
     def keys(self) -> dict[str, str]:
         """Return the budget as the keys of a plan that `stated` reads."""
         return {name: plain(x) for name, x in self._given().items()}
 
     def __str__(self) -> str:
-        amounts = [f"{name} = {text}" for name, text in self.keys().items()]
-        return f"{', '.join(amounts)} ({_WORDS[self.kind]})"
+        amounts = ", ".join(f"{name} = {text}" for name, text in self.keys().items())
+        return f"{amounts} ({_WORDS[self.kind]})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the budget as plain values, exact numbers as text.
@@ -216,8 +215,10 @@ class Budget:
         >>> Budget.zcdp(0.5).to_json()
         {'kind': 'zcdp', 'rho': '0.5'}
         """
-        numbers = {name: plain(x) for name, x in self._numbers().items()}
-        return {"kind": self.kind, **numbers}
+        document: dict[str, Any] = {"kind": self.kind}
+        for name, x in self._numbers().items():
+            document[name] = plain(x)
+        return document
 
     def numbers(self) -> dict[str, Any]:
         """Return the budget for readers of a result: numbers, rounded up where no float prints as
@@ -226,15 +227,18 @@ class Budget:
         >>> Budget.approximate(1, "1e-9").numbers()
         {'kind': 'approximate', 'epsilon': 1, 'delta': 1e-09}
         """
-        numbers = {name: number(x) for name, x in self._numbers().items()}
-        return {"kind": self.kind, **numbers}
+        document: dict[str, Any] = {"kind": self.kind}
+        for name, x in self._numbers().items():
+            document[name] = number(x)
+        return document
 
     def _numbers(self) -> dict[str, Fraction]:
         numbers = {"rho": self.rho, "mu": self.mu, "epsilon": self.epsilon, "delta": self.delta}
         return {name: x for name, x in numbers.items() if x is not None}
 
     def _given(self) -> dict[str, Fraction]:
-        return {name: x for name, x in self._numbers().items() if name in GIVEN[self.kind]}
+        names = GIVEN[self.kind]
+        return {name: x for name, x in self._numbers().items() if name in names}
 
     @classmethod
     def _of(cls, kind: Kind, numbers: Sequence[Number]) -> "Budget":
@@ -256,7 +260,8 @@ class Budget:
         """
         kind: Any = value.get("kind")
         if kind not in get_args(Kind):
-            raise InputError(f"a budget is one of {', '.join(get_args(Kind))}, not {kind!r}")
+            kinds = ", ".join(get_args(Kind))
+            raise InputError(f"a budget is one of {kinds}, not {kind!r}")
         return cls._of(kind, [value[name] for name in GIVEN[kind]])
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from semidp.core.ball_arithmetic import above, ball, least, sharp
+from semidp.core.ball_arithmetic import RealBall, above, ball, least, sharp
 from semidp.core.exact import Number, down, up
 from semidp.core.tradeoff.function import (
     ROUNDOFF,
@@ -45,11 +45,10 @@ def compose(*parts: Tradeoff) -> Tradeoff:
     >>> compose(Gaussian(Fraction(1)), ZCDP(Fraction(2)))
     ZCDP(rho=Fraction(5, 2))
     """
-    flat = [
-        piece.symmetric()
-        for part in parts
-        for piece in (part.parts if isinstance(part, Composed) else (part,))
-    ]
+    flat: list[Tradeoff] = []
+    for part in parts:
+        pieces = part.parts if isinstance(part, Composed) else (part,)
+        flat.extend(piece.symmetric() for piece in pieces)
     kept = [part for part in flat if not part.is_trivial]
     square = _total(part.implied_mu_squared() for part in kept)
     if square is not None:
@@ -58,18 +57,27 @@ def compose(*parts: Tradeoff) -> Tradeoff:
     if rho is not None and any(isinstance(part, ZCDP) for part in kept):
         return ZCDP(rho)
     kept = _merged(kept)
-    return kept[0] if len(kept) == 1 else Composed(tuple(kept))
+    if len(kept) == 1:
+        return kept[0]
+    return Composed(tuple(kept))
 
 
 def _merged(parts: list[Tradeoff]) -> list[Tradeoff]:
     """Add up the Gaussians and the zCDP parts, and sort the rest, so that equal compositions are
     equal values.
     """
-    square = sum((part.mu_squared for part in parts if isinstance(part, Gaussian)), Fraction(0))
-    rho = sum((part.rho for part in parts if isinstance(part, ZCDP)), Fraction(0))
+    square, rho = Fraction(0), Fraction(0)
+    unmerged = []
+    for part in parts:
+        if isinstance(part, Gaussian):
+            square += part.mu_squared
+        elif isinstance(part, ZCDP):
+            rho += part.rho
+        else:
+            unmerged.append(part)
     sums = [part for part in (Gaussian(square), ZCDP(rho)) if not part.is_trivial]
-    unmerged = [part for part in parts if not isinstance(part, (Gaussian, ZCDP))]
-    return [*sums, *sorted(unmerged, key=lambda part: json.dumps(part.to_json(), sort_keys=True))]
+    unmerged.sort(key=lambda part: json.dumps(part.to_json(), sort_keys=True))
+    return [*sums, *unmerged]
 
 
 class Numeric(Cornered):
@@ -82,9 +90,8 @@ class Numeric(Cornered):
         pure = self.implied_epsilon()
         if pure is not None and epsilon >= pure:
             return 0.0
-        return min(
-            float(self._deltas(np.array([down(epsilon)]))[0]), *self._other_deltas(epsilon), 1.0
-        )
+        of_curve = float(self._deltas(np.array([down(epsilon)]))[0])
+        return min(of_curve, *self._other_deltas(epsilon), 1.0)
 
     def epsilon(self, delta: Number) -> float:
         exactly = proportion(delta, "delta")
@@ -96,7 +103,8 @@ class Numeric(Cornered):
         # else delta does not fall to the target, or only beyond the range of floats
         if np.all(sizes[held] > 0):
             slopes = np.log(powers[held] - target) - np.log(sizes[held])
-            best = max(float(np.max(slopes, initial=0.0)), 0.0) * (1 + 4 * ROUNDOFF)
+            steepest = max(float(np.max(slopes, initial=0.0)), 0.0)
+            best = steepest * (1 + 4 * ROUNDOFF)
             best += 8 * ROUNDOFF * (1 + best) if best else 0.0
         best = min(best, *self._other_epsilons(exactly), math.inf)
         return best if pure is None else min(best, up(pure))
@@ -116,18 +124,22 @@ class Numeric(Cornered):
     def _landmarks(self) -> Floats:
         sizes, powers = self._outer
         held = (sizes > 0) & (powers > powers[0])
-        last = max(
-            float(np.max(np.log(powers[held] - powers[0]) - np.log(sizes[held]), initial=0.0)), 0.0
-        )
-        return np.append(np.linspace(0.0, last, 129), 2 * last + 1)
+        rises = np.log(powers[held] - powers[0])
+        slopes = rises - np.log(sizes[held])
+        last = max(float(np.max(slopes, initial=0.0)), 0.0)
+        marks = np.linspace(0.0, last, 129)
+        return np.append(marks, 2 * last + 1)
 
     def _deltas(self, epsilons: Floats) -> Floats:
         sizes, powers = self._outer
         powers = powers * (1 + 2 * ROUNDOFF)
-        best = [np.max(powers - factor * sizes) for factor in grown(epsilons)]
+        factors = grown(epsilons)
+        best = [np.max(powers - factor * sizes) for factor in factors]
         deltas: Floats = np.clip(np.array(best), 0.0, 1.0)
         pure = self.implied_epsilon()
-        return deltas if pure is None else np.where(epsilons >= up(pure), 0.0, deltas)
+        if pure is None:
+            return deltas
+        return np.where(epsilons >= up(pure), 0.0, deltas)
 
 
 @dataclass(frozen=True)
@@ -154,21 +166,23 @@ class Composed(Numeric):
         grid needed without others.
         """
         reaches = [reach_of(part) for part in self.parts]
-        spreads = [
-            min(max(2.6 * part.delta(0), reach / 9), reach)
-            for part, reach in zip(self.parts, reaches, strict=True)
-        ]
+        spreads = []
+        for part, reach in zip(self.parts, reaches, strict=True):
+            # about the standard deviation of the losses, if they were Gaussian
+            spread = max(2.6 * part.delta(0), reach / 9)
+            spreads.append(min(spread, reach))
         variance = sum(spread**2 for spread in spreads)
-        width = min(sum(reaches), 9 * math.sqrt(variance) + variance)
+        likely = 9 * math.sqrt(variance) + variance
+        width = min(sum(reaches), likely)
         fine = 2.0 ** math.floor(math.log2(width / _CELLS))
-        unit = float(
-            _common([part.epsilon0 for part in self.parts if isinstance(part, Approximate)])
-        )
+        epsilons = [part.epsilon0 for part in self.parts if isinstance(part, Approximate)]
+        unit = float(_common(epsilons))
         if unit * 4 < fine:  # too fine to hold: rounding losses up costs less
             return fine
         if all(isinstance(part, Approximate) for part in self.parts):
             return unit
-        return unit / 2.0 ** max(math.ceil(math.log2(unit / fine)), 0)
+        halvings = math.ceil(math.log2(unit / fine))
+        return unit / 2.0 ** max(halvings, 0)
 
     @cached_property
     def _outer(self) -> tuple[Floats, Floats]:
@@ -184,14 +198,18 @@ class Composed(Numeric):
         """
         smooth = [part for part in self.parts if isinstance(part, (Gaussian, ZCDP))]
         points = [_bounded(part) for part in self.parts if part not in smooth]
-        spent, lost = _total(epsilon for epsilon, _ in points), _total(delta for _, delta in points)
-        return None if spent is None or lost is None else (spent, lost, compose(*smooth))
+        spent = _total(epsilon for epsilon, _ in points)
+        lost = _total(delta for _, delta in points)
+        if spent is None or lost is None:
+            return None
+        return spent, lost, compose(*smooth)
 
     def _other_deltas(self, epsilon: Fraction) -> list[float]:
         deltas = super()._other_deltas(epsilon)
         if self._basic is not None and epsilon >= self._basic[0]:
             spent, lost, remainder = self._basic
-            deltas.append(up(Fraction(remainder.delta(epsilon - spent)) + lost))
+            more = Fraction(remainder.delta(epsilon - spent))
+            deltas.append(up(more + lost))
         return deltas
 
     def _other_epsilons(self, delta: Fraction) -> list[float]:
@@ -199,7 +217,8 @@ class Composed(Numeric):
         if self._basic is not None and delta >= self._basic[1]:
             spent, lost, remainder = self._basic
             more = remainder.epsilon(delta - lost)
-            epsilons.append(up(spent + Fraction(more)) if math.isfinite(more) else math.inf)
+            is_finite = math.isfinite(more)
+            epsilons.append(up(spent + Fraction(more)) if is_finite else math.inf)
         return epsilons
 
 
@@ -231,9 +250,8 @@ class Grouped(Numeric):
         epsilons = super()._other_epsilons(delta)
         # else the rule, which loses more delta, says nothing either
         if self.curve.epsilon(delta) < math.inf:
-            epsilons.append(
-                read_up(least(lambda epsilon: self._by_rule(Fraction(epsilon)) <= delta))
-            )
+            by_rule = least(lambda epsilon: self._by_rule(Fraction(epsilon)) <= delta)
+            epsilons.append(read_up(by_rule))
         return epsilons
 
     def _by_rule(self, epsilon: Fraction) -> float:
@@ -244,23 +262,32 @@ class Grouped(Numeric):
         once = self.curve.delta(step)
         if not once or epsilon > _LARGEST_EXPONENT:
             return 1.0 if once else 0.0
-        return min(
-            above(sharp(lambda: ball(Fraction(once)) * geometric(self.size, ball(step)))), 1.0
-        )
+
+        def group_delta() -> RealBall:
+            return ball(Fraction(once)) * geometric(self.size, ball(step))
+
+        return min(above(sharp(group_delta)), 1.0)
 
     @cached_property
     def _outer(self) -> tuple[Floats, Floats]:
         once = self.curve._outer
-        return functools.reduce(lambda inner, _: _after(once, inner), range(self.size - 1), once)
+        grouped = once
+        for _ in range(self.size - 1):
+            grouped = _after(once, grouped)
+        return grouped
 
 
 def _after(outer: tuple[Floats, Floats], inner: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
     """Return the corners of the power function ``outer(inner(size))``, powers rounded up."""
-    rising, first = np.unique(inner[1], return_index=True)
+    inner_sizes, inner_powers = inner
+    rising, first = np.unique(inner_powers, return_index=True)
     reached = np.append(outer[0], 1.0)
     reached = reached[(reached > rising[0]) & (reached <= 1.0)]
-    sizes = np.union1d(inner[0], np.interp(reached, rising, inner[0][first]))
-    powers = np.interp(np.minimum(np.interp(sizes, *inner), 1.0), *outer) * (1 + 32 * ROUNDOFF)
+    # The composition bends where the inner one does, and where that reaches a bend of the outer.
+    bends = np.interp(reached, rising, inner_sizes[first])
+    sizes = np.union1d(inner_sizes, bends)
+    between = np.minimum(np.interp(sizes, *inner), 1.0)
+    powers = np.interp(between, *outer) * (1 + 32 * ROUNDOFF)
     return sizes, np.maximum.accumulate(powers)
 
 
@@ -290,16 +317,17 @@ def _bounded(part: Tradeoff) -> tuple[Fraction | None, Fraction]:
 def _common(numbers: list[Fraction]) -> Fraction:
     """Return the largest fraction of which all the given ones are multiples; 0 for none."""
     bottom = math.lcm(*(number.denominator for number in numbers))
-    return Fraction(math.gcd(*(int(number * bottom) for number in numbers)), bottom)
+    multiples = [int(number * bottom) for number in numbers]
+    return Fraction(math.gcd(*multiples), bottom)
 
 
 def _total(values: Iterable[Fraction | None]) -> Fraction | None:
-    listed = list(values)
-    return (
-        None
-        if None in listed
-        else sum((value for value in listed if value is not None), Fraction(0))
-    )
+    total = Fraction(0)
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
 
 
 @functools.lru_cache(maxsize=4096)
@@ -315,4 +343,5 @@ def reach_of(part: Tradeoff) -> float:
     marks = part._landmarks()
     deltas = part._deltas(marks)
     enough = deltas <= deltas[-1] + _NEGLIGIBLE
-    return float(marks[int(np.argmax(enough))]) or float(marks[-1])
+    first = int(np.argmax(enough))
+    return float(marks[first]) or float(marks[-1])

@@ -86,7 +86,9 @@ class Tradeoff(ABC):
         array = np.asarray(alpha, dtype=np.float64)
         if not np.all((array >= 0) & (array <= 1)):
             raise InputError("alpha must lie between 0 and 1")
-        values = array if self.is_trivial else np.clip(self._values(array), 0.0, array)
+        values = array
+        if not self.is_trivial:
+            values = np.clip(self._values(array), 0.0, array)
         return float(values) if np.ndim(alpha) == 0 else values
 
     @abstractmethod
@@ -157,12 +159,13 @@ class Tradeoff(ABC):
             return Order.EQUAL
         grid = np.union1d(self._landmarks(), other._landmarks())
         below = above = False
-        for ours, theirs in zip(self._sides(other), other._sides(self), strict=True):
+        sides = zip(self._sides(other), other._sides(self), strict=True)
+        for ours, theirs in sides:
             mine, yours = ours._deltas(grid), theirs._deltas(grid)
-            for i in np.flatnonzero(
-                np.abs(mine - yours) <= _CLOSE + _CLOSE * np.maximum(mine, yours)
-            ):
-                mine[i], yours[i] = ours.delta(Fraction(grid[i])), theirs.delta(Fraction(grid[i]))
+            tolerance = _CLOSE + _CLOSE * np.maximum(mine, yours)
+            for i in np.flatnonzero(np.abs(mine - yours) <= tolerance):
+                epsilon = Fraction(grid[i])
+                mine[i], yours[i] = ours.delta(epsilon), theirs.delta(epsilon)
             below = below or bool(np.any(mine > yours * (1 + _TIE)))
             above = above or bool(np.any(yours > mine * (1 + _TIE)))
         return Order.of(below, above)
@@ -205,7 +208,8 @@ class Tradeoff(ABC):
 
     def _deltas(self, epsilons: Floats) -> Floats:
         """`delta` for many epsilons >= 0: as cautious, perhaps a little less tight, and fast."""
-        return np.array([self.delta(Fraction(float(epsilon))) for epsilon in epsilons])
+        exact_epsilons = [Fraction(float(epsilon)) for epsilon in epsilons]
+        return np.array([self.delta(epsilon) for epsilon in exact_epsilons])
 
     @property
     def _reflected(self) -> "Tradeoff":
@@ -247,7 +251,8 @@ def grown(epsilons: Floats) -> Floats:
     array([ True,  True])
     """
     with np.errstate(over="ignore"):
-        return np.minimum(np.exp(epsilons) * (1 - 8 * ROUNDOFF), 1e307)
+        rounded_down = np.exp(epsilons) * (1 - 8 * ROUNDOFF)
+    return np.minimum(rounded_down, 1e307)
 
 
 def proportion(value: Number, name: str) -> Fraction:
@@ -294,4 +299,5 @@ def tail(reach: float) -> Floats:
     """
     if not math.isfinite(reach) or reach <= 0:
         return np.array([0.0])
-    return np.union1d(np.linspace(0.0, reach, 129), np.geomspace(reach * 1e-6, reach, 65))
+    even = np.linspace(0.0, reach, 129)
+    return np.union1d(even, np.geomspace(reach * 1e-6, reach, 65))

@@ -48,22 +48,25 @@ class Losses:
         1.0
         """
         # A hair fewer cells, so that a reach on the grid is not rounded up to one more.
-        top = max(math.ceil(reach / step * (1 - 4 * ROUNDOFF)), 1)
+        cells = reach / step * (1 - 4 * ROUNDOFF)
+        top = max(math.ceil(cells), 1)
         grid: Floats = np.arange(top + 1, dtype=np.float64) * step
         # the differences below lose about u/step of relative precision: pay for it in advance
         margin = 1 + 4 * ROUNDOFF * (1 + 1 / step)
         values = np.minimum(deltas(grid) * margin, 1.0)
         # delta(epsilon) falls: what rounding raised further out is raised here too
-        values = np.maximum.accumulate(values[::-1])[::-1]
+        from_above = np.maximum.accumulate(values[::-1])
+        values = from_above[::-1]
         falls = -np.diff(values)
         upper = np.empty(top)
+        growth = math.expm1(step)
         upper[-1] = falls[-1] / -math.expm1(-step)
         # the second difference of delta, in steps of e^epsilon, is the mass at a loss
         bends = np.maximum(falls[:-1] * math.exp(step) - falls[1:], 0.0)
-        upper[:-1] = bends / math.expm1(step)
-        mirrored = (upper * np.exp(-grid[1:]))[::-1]
-        lower = mirrored * (1 + 4 * ROUNDOFF)
-        middle = max(1 - values[0] - 2 * falls[0] / math.expm1(step), 0.0)
+        upper[:-1] = bends / growth
+        mirrored = upper * np.exp(-grid[1:])
+        lower = mirrored[::-1] * (1 + 4 * ROUNDOFF)
+        middle = max(1 - values[0] - 2 * falls[0] / growth, 0.0)
         middle += 8 * ROUNDOFF * (1 + values[0] / step)
         masses = np.concatenate([lower, [middle], upper])
         return cls(step, -top, masses, float(values[-1]))
@@ -85,7 +88,8 @@ class Losses:
         q, p = np.diff(powers), np.diff(sizes)
         # an edge that rises straight up is an infinite loss
         vertical = (p <= 0) & (q > 0)
-        infinite = float(powers[0]) + float(q[vertical].sum())
+        straight_up = float(q[vertical].sum())
+        infinite = float(powers[0]) + straight_up
         held = (q > 0) & (p > 0)
         q, p = q[held], p[held]
         log_q, log_p = np.log(q), np.log(p)
@@ -95,12 +99,14 @@ class Losses:
         on_grid = np.abs(losses - nearest * step) < 2 * unsure
         below = np.where(on_grid, nearest, np.floor(losses / step)).astype(np.int64)
         # the share of the upper neighbour that keeps both probabilities
-        upwards = np.expm1(below * step - losses) / math.expm1(-step)
+        excess = np.expm1(below * step - losses)
+        upwards = excess / math.expm1(-step)
         share = np.where(on_grid, 0.0, np.clip(upwards, 0.0, 1.0))
         lowest = int(below.min(initial=0))
         size = int(below.max(initial=0)) - lowest + 2
         cells = below - lowest
-        masses: Floats = np.bincount(cells, q * (1 - share), size).astype(np.float64)
+        staying = q * (1 - share)
+        masses: Floats = np.bincount(cells, staying, size).astype(np.float64)
         masses += np.bincount(cells + 1, q * share, size)
         rounding = 4 * float(np.sum(q * unsure))
         return cls(step, lowest, masses, infinite + rounding)
@@ -118,7 +124,8 @@ class Losses:
         short, long = sorted((self.masses, other.masses), key=len)
         lost = 0.0
         if len(short) * len(long) <= _DIRECT:
-            masses = np.convolve(short, long) * (1 + (len(short) + 4) * ROUNDOFF)
+            margin = 1 + (len(short) + 4) * ROUNDOFF
+            masses = np.convolve(short, long) * margin
         else:
             x, x_peaks = _without_peaks(short)
             y, y_peaks = _without_peaks(long)
@@ -145,7 +152,8 @@ class Losses:
         masses = self.masses[left:right].copy()
         masses[0] += self.masses[:left].sum()
         # the sum of the tail may be rounded down: pay for it
-        tail = float(self.masses[right:].sum()) * (1 + size * ROUNDOFF)
+        margin = 1 + size * ROUNDOFF
+        tail = float(self.masses[right:].sum()) * margin
         return Losses(self.step, self.lowest + left, masses, self.infinite + tail)
 
     def power_curve(self) -> tuple[Floats, Floats]:
@@ -161,7 +169,8 @@ class Losses:
         held = self.masses > 0
         masses = self.masses[held][::-1]
         # the largest loss first: the best test rejects there
-        every_loss = (self.lowest + np.arange(len(self.masses))) * self.step
+        positions = self.lowest + np.arange(len(self.masses))
+        every_loss = positions * self.step
         losses = every_loss[held][::-1]
         largest = np.abs(losses).max(initial=0.0)
         slack = (len(masses) + 16 + largest) * ROUNDOFF
@@ -213,12 +222,10 @@ def _transform(x: Floats, y: Floats) -> tuple[Floats, float]:
     size = scipy.fft.next_fast_len(length, real=True)
     product = scipy.fft.rfft(x, size) * scipy.fft.rfft(y, size)
     masses: Floats = scipy.fft.irfft(product, size)[:length]
-    one, other, both = (
-        float(np.linalg.norm(x)),
-        float(np.linalg.norm(y)),
-        float(np.linalg.norm(masses)),
-    )
-    norms = one * float(y.sum()) + other * float(x.sum()) + both
+    x_term = float(np.linalg.norm(x)) * float(y.sum())
+    y_term = float(np.linalg.norm(y)) * float(x.sum())
+    norms = x_term + y_term + float(np.linalg.norm(masses))
     # Higham's bound in the l2 norm, times sqrt(size) for the l1 norm
-    error = math.sqrt(size) * 4 * ROUNDOFF * math.log2(size) * norms
+    l2_bound = math.sqrt(size) * 4 * ROUNDOFF
+    error = l2_bound * math.log2(size) * norms
     return np.maximum(masses, 0.0), error

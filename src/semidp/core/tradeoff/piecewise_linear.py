@@ -81,8 +81,8 @@ class PiecewiseLinear(Polygon):
         alphas = sorted({*self.alphas, *other.alphas})
         places = [(alpha, self.at(alpha), other.at(alpha)) for alpha in alphas]
         corners = [(alpha, max(values)) for alpha, *values in places]
-        for (low, *ours), (high, *theirs) in itertools.pairwise(places):
-            left, right = ours[0] - ours[1], theirs[0] - theirs[1]
+        for (low, ours, theirs), (high, ours_next, theirs_next) in itertools.pairwise(places):
+            left, right = ours - theirs, ours_next - theirs_next
             if left * right < 0:  # both are straight here, and meet
                 alpha = low + (high - low) * left / (left - right)
                 corners.append((alpha, self.at(alpha)))
@@ -110,14 +110,15 @@ class PiecewiseLinear(Polygon):
         return super()._delta(epsilon)
 
     def to_json(self) -> dict[str, Any]:
-        alphas, values = [*map(plain, self.alphas)], [*map(plain, self.values)]
+        alphas = [*map(plain, self.alphas)]
+        values = [*map(plain, self.values)]
         return {"kind": "piecewise", "alphas": alphas, "values": values}
 
     @cached_property
     def _reflected(self) -> "PiecewiseLinear":
-        reflected = [
-            (1 - value, 1 - alpha) for alpha, value in zip(self.alphas, self.values, strict=True)
-        ]
+        reflected = []
+        for alpha, value in zip(self.alphas, self.values, strict=True):
+            reflected.append((1 - value, 1 - alpha))
         corners = reflected[::-1]
         if corners[0][0] > 0:  # f(1) < 1: the inverse is 0 up to 1 - f(1)
             corners.insert(0, (Fraction(0), Fraction(0)))
@@ -127,7 +128,8 @@ class PiecewiseLinear(Polygon):
     def _compute_corners(self) -> list[tuple[RealBall, RealBall]]:
         corners = []
         for alpha, value in zip(self.alphas, self.values, strict=True):
-            corners.append((ball(1 - alpha), ball(1 - value)))
+            size, power = 1 - alpha, 1 - value
+            corners.append((ball(size), ball(power)))
         return corners[::-1]
 
 
@@ -154,19 +156,21 @@ def from_profile(points: Iterable[tuple[Number, Number]]) -> PiecewiseLinear:
     >>> curve.delta("1/2") - 1e-3 < 1e-12, curve.is_symmetric
     (True, True)
     """
-    pairs = [(nonnegative(e, "epsilon"), proportion(d, "delta")) for e, d in points]
+    pairs = []
+    for e, d in points:
+        pairs.append((nonnegative(e, "epsilon"), proportion(d, "delta")))
     if not pairs:
         raise InputError("a privacy profile needs at least one pair (epsilon, delta)")
     # power <= slope · size + delta, with the slope rounded up: claims a little less
     with precision(BITS):
-        lines = sorted(((_ceiling(ball(e).exp()), d) for e, d in pairs), reverse=True)
-    first, corners = lowest([*lines, (Fraction(0), Fraction(1))])
-    ends = [
-        (Fraction(0), first),
-        *(corner for corner in corners if corner[0] < 1),
-        (Fraction(1), Fraction(1)),
-    ]
-    return _through([(1 - size, 1 - power) for size, power in reversed(ends)]).symmetric()
+        lines = [(_ceiling(ball(e).exp()), d) for e, d in pairs]
+    lines.sort(reverse=True)
+    zero, one = Fraction(0), Fraction(1)
+    first, corners = lowest([*lines, (zero, one)])
+    inner = [corner for corner in corners if corner[0] < 1]
+    ends = [(zero, first), *inner, (one, one)]
+    curve = [(1 - size, 1 - power) for size, power in reversed(ends)]
+    return _through(curve).symmetric()
 
 
 def from_function(f: Callable[[Floats], npt.ArrayLike], points: int = 1024) -> PiecewiseLinear:
@@ -197,7 +201,8 @@ def from_function(f: Callable[[Floats], npt.ArrayLike], points: int = 1024) -> P
     # Cosines are dense near both ends, where curves bend most; powers of ten go on from there.
     ends = np.geomspace(1e-15, 0.5, points // 4)
     cosines = np.cos(np.linspace(0, np.pi, points // 2))
-    grid = np.unique(np.concatenate([(1 - cosines) / 2, ends, 1 - ends]))
+    middle = (1 - cosines) / 2
+    grid = np.unique(np.concatenate([middle, ends, 1 - ends]))
     grid[0] = 0.0
     values = np.asarray(f(grid), dtype=np.float64)
     if values.shape != grid.shape:
@@ -209,23 +214,21 @@ def from_function(f: Callable[[Floats], npt.ArrayLike], points: int = 1024) -> P
     clipped = np.clip(values, 0.0, grid)
     hull = np.array(lower_hull(list(zip(grid, clipped, strict=True))))
     largest_so_far = np.maximum.accumulate(values)
-    convex = np.interp(grid, hull[:, 0], hull[:, 1])
-    laws = {
-        "f(x) <= x": values > grid + _NOISE,
-        "f(x) >= 0": values < -_NOISE,
-        "f nondecreasing": values < largest_so_far - _NOISE,
-        "f convex": values > convex + _NOISE,
-    }
+    hull_alphas, hull_values = hull.T
+    convex = np.interp(grid, hull_alphas, hull_values)
+    laws = {"f(x) <= x": values > grid + _NOISE, "f(x) >= 0": values < -_NOISE}
+    laws["f nondecreasing"] = values < largest_so_far - _NOISE
+    laws["f convex"] = values > convex + _NOISE
     for law, fails in laws.items():
         if fails.any():
             first = grid[int(np.argmax(fails))]
             raise InputError(f"not a tradeoff function: {law} fails at alpha = {first:.6g}")
-    exact_hull = lower_hull([(Fraction(alpha), Fraction(value)) for alpha, value in hull.tolist()])
-    return _through(_below_chords(exact_hull))
+    exact_points = [(Fraction(alpha), Fraction(value)) for alpha, value in hull.tolist()]
+    return _through(_below_chords(lower_hull(exact_points)))
 
 
 def _check_shape(alphas: Sequence[Fraction], values: Sequence[Fraction]) -> None:
-    as_many = len(alphas) == len(values) and len(alphas) >= 2
+    as_many = len(alphas) == len(values) >= 2
     if not as_many or alphas[0] != 0 or alphas[-1] != 1:
         raise InputError(
             "a piecewise linear curve needs as many values as alphas, from alpha = 0 to alpha = 1"
@@ -238,12 +241,10 @@ def _check_shape(alphas: Sequence[Fraction], values: Sequence[Fraction]) -> None
     for (a0, v0), (a1, v1) in itertools.pairwise(corners):
         slopes.append(((v1 - v0) / (a1 - a0), a1))
     turns = itertools.pairwise(slopes)
-    laws = {
-        "f(x) <= x": [alpha for alpha, value in corners if value > alpha],
-        "f(x) >= 0": [alpha for alpha, value in corners if value < 0],
-        "f nondecreasing": [alpha for slope, alpha in slopes if slope < 0],
-        "f convex": [alpha for (before, alpha), (after, _) in turns if before > after],
-    }
+    laws = {"f(x) <= x": [alpha for alpha, value in corners if value > alpha]}
+    laws["f(x) >= 0"] = [alpha for alpha, value in corners if value < 0]
+    laws["f nondecreasing"] = [alpha for slope, alpha in slopes if slope < 0]
+    laws["f convex"] = [alpha for (before, alpha), (after, _) in turns if before > after]
     for law, fails in laws.items():
         if fails:
             raise InputError(f"not a tradeoff function: {law} fails at alpha = {plain(fails[0])}")
@@ -251,7 +252,8 @@ def _check_shape(alphas: Sequence[Fraction], values: Sequence[Fraction]) -> None
 
 def _turn(a: tuple[Any, Any], b: tuple[Any, Any], c: tuple[Any, Any]) -> Any:
     """Above zero where the path from a over b to c turns left."""
-    (ax, ay), (bx, by), (cx, cy) = a, b, c
+    (ax, ay), (bx, by) = a, b
+    cx, cy = c
     return (bx - ax) * (cy - by) - (by - ay) * (cx - bx)
 
 
@@ -274,10 +276,13 @@ def _below_chords(corners: list[Corner]) -> list[Corner]:
     ends only one neighbour exists; the other bound is that f does not fall.
     """
     if len(corners) < 3:
-        flat = corners[-1][1] == 0
-        return [corners[0], (Fraction(1), Fraction(0))] if flat else corners
+        if corners[-1][1] == 0:
+            return [corners[0], (Fraction(1), Fraction(0))]
+        return corners
     pairs = list(itertools.pairwise(corners))
-    slopes = [(v1 - v0) / (a1 - a0) for (a0, v0), (a1, v1) in pairs]
+    slopes = []
+    for (a0, v0), (a1, v1) in pairs:
+        slopes.append((v1 - v0) / (a1 - a0))
     result = [corners[0]]
     for i, ((a0, v0), (a1, v1)) in enumerate(pairs):
         left = slopes[i - 1] if i else Fraction(0)  # f is nondecreasing
@@ -288,7 +293,8 @@ def _below_chords(corners: list[Corner]) -> list[Corner]:
         # where the chord from the left and the one from the right meet
         meeting = a1
         if left != right:
-            meeting = a0 + (v1 - v0 - right * (a1 - a0)) / (left - right)
+            rise = v1 - v0 - right * (a1 - a0)
+            meeting = a0 + rise / (left - right)
         result.append((meeting, v0 + left * (meeting - a0)))
         result.append((a1, v1))
     return lower_hull(_increasing(result))
@@ -304,15 +310,18 @@ def _increasing(corners: list[Corner]) -> list[Corner]:
 
 
 def _interpolate(x: Fraction, xs: Sequence[Fraction], ys: Sequence[Fraction]) -> Fraction:
-    i = min(max(bisect_left(xs, x), 1), len(xs) - 1)
-    rise, run = ys[i] - ys[i - 1], xs[i] - xs[i - 1]
-    return ys[i - 1] + rise * (x - xs[i - 1]) / run
+    # the segment that holds x; beyond the ends the last one is extended
+    right = min(max(bisect_left(xs, x), 1), len(xs) - 1)
+    left = right - 1
+    rise, run = ys[right] - ys[left], xs[right] - xs[left]
+    return ys[left] + rise * (x - xs[left]) / run
 
 
 def _ceiling(x: RealBall) -> Fraction:
     """Return a fraction with denominator 2^200 that is at least the number in the ball."""
     mantissa, exponent = x.upper().man_exp()
-    value = Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+    power = Fraction(2) ** int(exponent)
+    value = Fraction(int(mantissa)) * power
     return Fraction(math.ceil(value * _GRID), _GRID)
 
 

@@ -102,14 +102,16 @@ class Gaussian(OneNumber):
         bounded = np.clip(z, -40.0, 40.0)
         margin = 16 * ROUNDOFF * (2 + bounded**2)
         lower = scipy.special.ndtr(z) * (1 - margin)
-        upper = np.nextafter(1 - scipy.special.ndtr(-z) * (1 + margin), 0.0)
+        upper_tail = scipy.special.ndtr(-z) * (1 + margin)
+        upper = np.nextafter(1 - upper_tail, 0.0)
         values = np.where(z < 0, lower, upper)
         return np.where(alpha == 1, 1.0, values)
 
     def _delta(self, epsilon: Fraction) -> float:
         def profile() -> RealBall:
             e, mu = ball(epsilon), ball(self.mu_squared).sqrt()
-            first, second = _normal_tail(e / mu - mu / 2), _normal_tail(e / mu + mu / 2)
+            first = _normal_tail(e / mu - mu / 2)
+            second = _normal_tail(e / mu + mu / 2)
             return first - e.exp() * second
 
         return above(sharp(profile))
@@ -131,14 +133,17 @@ class Gaussian(OneNumber):
         z = epsilons / mu - mu / 2
         first = scipy.special.ndtr(-z)
         second = np.exp(epsilons + scipy.special.log_ndtr(-z - mu))
-        deltas = (first - second) + 32 * ROUNDOFF * (1 + z**2) * first
+        slack = 32 * ROUNDOFF * (1 + z**2) * first
+        deltas = (first - second) + slack
         far = z > 0  # both terms share the factor phi(z); without it they cancel less
         y = z[far]
         near_ratio, far_ratio = _mills(y), _mills(y + mu)
         margin = 1 + 8 * ROUNDOFF * (1 + y**2)
         density = np.exp(-(y**2) / 2) / np.sqrt(2 * np.pi) * margin
         # the first term rounded up and the second down: the difference is never too small
-        deltas[far] = density * (near_ratio * (1 + 16 * ROUNDOFF) - far_ratio * (1 - 16 * ROUNDOFF))
+        near_up = near_ratio * (1 + 16 * ROUNDOFF)
+        far_down = far_ratio * (1 - 16 * ROUNDOFF)
+        deltas[far] = density * (near_up - far_down)
         return np.clip(np.nextafter(deltas, np.inf), 0.0, 1.0)
 
 
@@ -169,10 +174,12 @@ class ZCDP(OneNumber):
     def _values(self, alpha: Floats) -> Floats:
         root = up(sqrt_up(self.rho))
         with np.errstate(divide="ignore"):
-            low, high = -np.log(alpha), -np.log1p(-alpha)
+            low = -np.log(alpha)
+            high = -np.log1p(-alpha)
         exponent = (np.sqrt(low) + root) ** 2
         finite = np.where(np.isfinite(exponent), exponent, 0.0)
-        rare = np.exp(-exponent) * (1 - 8 * ROUNDOFF * (1 + finite))
+        relative_error = 8 * ROUNDOFF * (1 + finite)
+        rare = np.exp(-exponent) * (1 - relative_error)
         high = np.where(alpha == 1, 0.0, high)
         gap = np.maximum(np.sqrt(high) - root, 0.0)
         # an error of a few units in sqrt(high) or root moves gap^2 by that times (sqrt(high) +
@@ -200,7 +207,8 @@ class ZCDP(OneNumber):
         # any x > 1 gives a valid bound; the search above only makes it a good one
         def bound() -> RealBall:
             exponent = (x - 1) * (self.rho * x - e)
-            correction = ball(x - 1) * ball(1 - 1 / x).log()
+            log_share = ball(1 - 1 / x).log()
+            correction = ball(x - 1) * log_share
             return (ball(exponent) + correction).exp() / ball(x)
 
         return min(above(sharp(bound)), 1.0)
@@ -217,13 +225,15 @@ class ZCDP(OneNumber):
 
         def before(x: float) -> bool:
             size = math.exp(-rho * x * x)
-            return not size < -math.expm1(-rho * (x - 1) ** 2)
+            complement = -math.expm1(-rho * (x - 1) ** 2)
+            return not size < complement
 
         farthest = 2 + 30 / math.sqrt(rho)
         _, high = bisection(before, 1.0, farthest, halvings=60)
         epsilon = Fraction(0)
         if high > 1:
-            at_kink = (2 * high - 1) * rho + math.log1p(-1 / high)
+            slope = (2 * high - 1) * rho
+            at_kink = slope + math.log1p(-1 / high)
             epsilon = Fraction(max(at_kink, 0.0))
         return Approximate(epsilon, Fraction(self.conversion(epsilon)))
 
@@ -241,11 +251,14 @@ class ZCDP(OneNumber):
         # The best order for each epsilon, read off a table of orders; any order gives a valid
         # bound.
         last = float(epsilons.max(initial=1.0))
-        orders = np.geomspace(_best_order(rho, 0.0), _best_order(rho, last), 1 << 13)
-        best_for = (2 * orders + 1) * rho + np.log(orders) - np.log1p(orders)
+        lowest_order, highest_order = _best_order(rho, 0.0), _best_order(rho, last)
+        orders = np.geomspace(lowest_order, highest_order, 1 << 13)
+        linear = (2 * orders + 1) * rho
+        best_for = linear + np.log(orders) - np.log1p(orders)
         y = np.interp(epsilons, best_for, orders)
         log_y, log_x = np.log(y), np.log1p(y)
-        exponent = y * (rho * (1 + y) - epsilons) + y * (log_y - log_x) - log_x
+        moment = y * (rho * (1 + y) - epsilons)
+        exponent = moment + y * (log_y - log_x) - log_x
         size = 1 + y * (rho * (1 + y) + epsilons)
         with np.errstate(over="ignore"):
             powers = np.exp(exponent + 16 * ROUNDOFF * size)
@@ -270,13 +283,16 @@ class Laplace(OneNumber):
         object.__setattr__(self, "epsilon0", strength(self.epsilon0, "epsilon"))
 
     def _values(self, alpha: Floats) -> Floats:
-        shrink = math.exp(-up(self.epsilon0)) * (1 - 4 * ROUNDOFF)
+        # rounded down: a smaller factor claims less
+        shrink = math.exp(-up(self.epsilon0))
+        shrink *= 1 - 4 * ROUNDOFF
         if shrink == 0:
             return np.where(alpha == 1, 1.0, 0.0)
         complement = 1 - alpha
         # Three pieces: both tails of the noise are straight lines, and a hyperbola lies between
         # them.
-        middle = shrink / (4 * np.maximum(complement, shrink / 4)) * (1 - 4 * ROUNDOFF)
+        denominator = 4 * np.maximum(complement, shrink / 4)
+        middle = shrink / denominator * (1 - 4 * ROUNDOFF)
         top = 1 - complement / shrink * (1 + 4 * ROUNDOFF)
         right = np.where(complement >= shrink / 2, middle, top)
         values = np.where(alpha <= 0.5, shrink * alpha, right)
@@ -300,7 +316,8 @@ class Laplace(OneNumber):
 
     def _deltas(self, epsilons: Floats) -> Floats:
         gap = np.maximum(up(self.epsilon0) - epsilons, 0.0)
-        deltas = -np.expm1(-gap / 2) * (1 + 8 * ROUNDOFF) * (1 + 4 * ROUNDOFF)
+        true_deltas = -np.expm1(-gap / 2)
+        deltas = true_deltas * (1 + 8 * ROUNDOFF) * (1 + 4 * ROUNDOFF)
         return np.minimum(deltas, 1.0)
 
 
@@ -310,7 +327,8 @@ def _normal_tail(z: RealBall) -> RealBall:
 
 def _mills(x: Floats) -> Floats:
     """The tail of the normal law over its density."""
-    ratio: Floats = np.sqrt(np.pi / 2) * scipy.special.erfcx(x / np.sqrt(2))
+    scaled_tail = scipy.special.erfcx(x / np.sqrt(2))
+    ratio: Floats = np.sqrt(np.pi / 2) * scaled_tail
     return ratio
 
 
@@ -321,11 +339,14 @@ def _best_order(rho: float, epsilon: float) -> float:
     if rho == 0:
         return 1.0
     low = -700.0  # of ln(x - 1)
-    high = math.log(epsilon / (2 * rho) + 1 / math.sqrt(rho)) + 1
+    # (2x - 1) rho alone exceeds epsilon here
+    at_most = epsilon / (2 * rho) + 1 / math.sqrt(rho)
+    high = math.log(at_most) + 1
 
     def below(log: float) -> bool:
         y = math.exp(log)
-        at_order = (2 * y + 1) * rho + log - math.log1p(y)
+        linear = (2 * y + 1) * rho
+        at_order = linear + log - math.log1p(y)
         return at_order < epsilon
 
     _, high = bisection(below, low, high, halvings=64)
