@@ -158,10 +158,10 @@ def test_nothing_that_is_asked_for_is_forgotten() -> None:
     listed = seen.document["tables"] + seen.document["statistics"]
     assert listed == [each.to_json() for each in seen.forecasts]
     rows = dict(comparison([seen, forecast(prepare(evolve(EVERY_KIND, requests=OTHERS), PEOPLE))]))
-    assert rows["mean-score"][0].startswith("standard error of each sum ")
+    assert rows["mean-score"][0].startswith("standard error of each mean ")
     assert rows["mean-score"][1] == rows["sex by age"][1] == "not published"
     assert rows["regression-score"][0] == rows["regression-score"][1]
-    assert "ranks off" in rows["median-score"][0]
+    assert "records from the true one" in rows["median-score"][0]
     assert "a whole curve ±" in rows["distribution-score"][0]
     for (request, mechanism), foreseen in zip(prepared.parts, seen.by_request, strict=True):
         said = " ".join(request.noise_lines(mechanism, foreseen))
@@ -190,3 +190,17 @@ def test_quantiles_of_nobody_have_a_forecast() -> None:
     assert request.noise_lines(mechanism, foreseen) == [
         "no noise for median-score: no noise: there is no record"
     ]
+
+
+@pytest.mark.parametrize("sets", [[["sex"]], [["sex"], ["region"]]])
+def test_the_error_of_a_mean_that_is_foreseen_is_that_of_the_means(sets: list) -> None:
+    """Not that of the sums behind them, which nobody publishes."""
+    score = outcome_from("score", ["0", "10"], 100)
+    request = GroupRequest("mean", score, sets, Budget.gdp(1))
+    prepared = prepare(Plan([request], sets), PEOPLE)
+    ((foreseen,),) = forecast(prepared).by_request
+    result = run(prepared.plan, PEOPLE).results[0]
+    errors = np.concatenate([part.standard_errors for part in result.estimates])
+    assert foreseen.smallest == pytest.approx(errors.min())
+    assert foreseen.largest == pytest.approx(errors.max())
+    assert foreseen.standard_error > 5 * foreseen.largest

@@ -14,6 +14,7 @@ from semidp.statistics.outcomes.words import (
     clipped_text,
     estimate_lines,
     first_few,
+    quantile_heading,
     quantiles_text,
     set_text,
 )
@@ -66,7 +67,7 @@ def summary_lines(result: "PublishedDistribution") -> list[tuple[str, str]]:
     if result.request.answers is not None:
         lines.append(("choice", _REASONS[result.request.answers]))
     if result.headings:
-        lines.append(("columns", ", ".join(result.headings)))
+        lines.append(("columns", ", ".join(map(_heading, result.headings))))
     return lines + estimate_lines(group_lines(result))
 
 
@@ -156,11 +157,11 @@ def _heading(name: str) -> str:
     """What a listed number is called above the list: share below 50.
 
     >>> _heading("q0.5"), _heading("below_50")
-    ('quantile 0.5', 'share below 50')
+    ('median', 'share below 50')
     """
     if name.startswith("below_"):
         return name.replace("below_", "share below ")
-    return f"quantile {name[1:]}"
+    return quantile_heading(name)
 
 
 def paragraphs_of(result: "PublishedDistribution") -> list[str]:

@@ -91,6 +91,17 @@ def column_heading(column: str) -> str:
     return column.replace("_", ", ")
 
 
+def quantile_heading(column: str) -> str:
+    """Return what a column of quantiles is called above a list.
+
+    >>> quantile_heading("q0.5"), quantile_heading("q0.1_lower")
+    ('median', 'quantile 0.1, lower')
+    """
+    quantile, _, end = column.partition("_")
+    called = "median" if quantile == "q0.5" else f"quantile {quantile[1:]}"
+    return f"{called}, {end}" if end else called
+
+
 def statistic_text(request: StatisticRequest) -> str:
     """Name a statistic and its column: mean of score."""
     return f"{request.statistic} of {request.outcome.column}"

@@ -21,7 +21,7 @@ class RankForecast:
     Examples
     --------
     >>> RankForecast("median-score", ("school",), 12).line()
-    'at most 12 ranks off in 95% of choices'
+    'at most 12 records from the true one, in 95% of choices'
     """
 
     listed: ClassVar[str] = "statistics"

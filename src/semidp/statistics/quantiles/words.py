@@ -9,11 +9,11 @@ from semidp.output.sections import LISTED_ROWS, Details, Section
 from semidp.output.texts import FAINT_MARK, more, number_text, scale_text
 from semidp.statistics.outcomes.words import (
     clipped_text,
-    column_heading,
     estimate_lines,
     faint_cautions,
     first_few,
     interval_paragraphs,
+    quantile_heading,
     quantiles_text,
     set_text,
 )
@@ -39,9 +39,9 @@ def ranks_text(ranks: int) -> str:
     """Say how far off a choice is.
 
     >>> ranks_text(1234)
-    'at most 1,234 ranks off in 95% of choices'
+    'at most 1,234 records from the true one, in 95% of choices'
     """
-    return f"at most {ranks:,} ranks off in 95% of choices"
+    return f"at most {ranks:,} records from the true one, in 95% of choices"
 
 
 def summary_lines(quantiles: "PublishedQuantiles") -> list[tuple[str, str]]:
@@ -53,7 +53,7 @@ def summary_lines(quantiles: "PublishedQuantiles") -> list[tuple[str, str]]:
     )
     if quantiles.rank_error is not None:
         how += f", {ranks_text(quantiles.rank_error)}"
-    first = [("mechanism", how), ("columns", ", ".join(quantiles.headings))]
+    first = [("mechanism", how), ("columns", ", ".join(map(quantile_heading, quantiles.headings)))]
     faint = [("", text) for text in _faint_text(quantiles)]
     return first + estimate_lines(quantile_lines(quantiles)) + faint
 
@@ -137,7 +137,7 @@ def _set_section(quantiles: "PublishedQuantiles", number: int, by: Margin) -> Se
         heading, paragraphs = f"The same by {set_text(by)}", []
     paragraphs += more("groups are shown", len(rows), len(quantiles.groups[number]))
     columns = [" · ".join(by.names), "count (exact)"]
-    columns += map(column_heading, quantiles.headings)
+    columns += map(quantile_heading, quantiles.headings)
     return Section(heading=heading, paragraphs=paragraphs, columns=columns, rows=rows)
 
 
