@@ -7,6 +7,10 @@ The operating system's words are replaced by words that follow from the name of 
 that fails once in a hundred runs would otherwise fail for somebody who changed nothing. Tests of
 the generator itself are marked ``system_randomness`` and keep the true one; so does every process
 that a test starts.
+
+Figures of reports are replaced by an empty one, since drawing them takes longer than most releases
+here. Tests that look at reports are marked ``pictures`` and draw them; so does every process that a
+test starts.
 """
 
 import hashlib
@@ -16,19 +20,23 @@ import pytest
 from hypothesis import settings
 
 from semidp.noise.randomness import SystemRandomness, Words
+from semidp.report import report_page
 
 settings.register_profile("explore", deadline=None)
 settings.register_profile("semidp", deadline=None, derandomize=True)
 settings.load_profile("semidp")
 
 TRUE_WORDS = SystemRandomness.words
+TRUE_PICTURES = report_page.svg
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Seed the words of the operating system by the name of the test, before its fixtures draw
-    any.
+    any; leave the figures of reports out.
     """
+    if item.get_closest_marker("pictures") is None:
+        report_page.svg = lambda figure: "<svg></svg>"
     if item.get_closest_marker("system_randomness") is not None:
         SystemRandomness.words = TRUE_WORDS  # type: ignore[method-assign]
         return
@@ -42,7 +50,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_runtest_teardown() -> None:
-    """Give the operating system's words back, for what is not a test of this folder."""
+    """Give the words and the figures back, for what is not a test of this folder."""
+    report_page.svg = TRUE_PICTURES
     SystemRandomness.words = TRUE_WORDS  # type: ignore[method-assign]
 
 

@@ -14,6 +14,8 @@ import pytest
 
 from semidp.cli import run
 
+pytestmark = pytest.mark.pictures
+
 DOCS = Path(__file__).parent.parent / "docs"
 TUTORIAL = (DOCS / "tutorial.md").read_text(encoding="utf-8")
 

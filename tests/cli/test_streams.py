@@ -13,6 +13,8 @@ import pytest
 from semidp.publishing.release import Release
 from tests.cli.conftest import Semidp, one_sentence
 
+pytestmark = pytest.mark.pictures
+
 WORDS = ("--table", "sex,region", "--invariant", "sex", "--invariant", "region")
 
 

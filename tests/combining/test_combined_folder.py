@@ -15,6 +15,8 @@ from semidp.errors import Refused
 from semidp.noise import SeededRandomness
 from tests.combining.test_releases import nested, people, product, table
 
+pytestmark = pytest.mark.pictures
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

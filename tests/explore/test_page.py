@@ -36,6 +36,8 @@ from semidp.statistics.sums.request import GroupRequest
 from semidp.statistics.tables.request import TablesRequest
 from tests.cli.conftest import Semidp
 
+pytestmark = pytest.mark.pictures
+
 TOKEN, PORT = "token-of-the-test", 8765
 OWN = f"http://127.0.0.1:{PORT}"
 HEADERS = {"origin": OWN}

@@ -25,6 +25,8 @@ from starlette.testclient import TestClient
 
 from semidp.cli import run
 
+pytestmark = pytest.mark.pictures
+
 TIMES = float(os.environ.get("SEMIDP_FUZZ", "0.4"))
 """How many times the inputs of ``make test`` are run."""
 SECONDS = 60  # for one input, far beyond what any takes

@@ -27,6 +27,8 @@ from semidp.statistics.distribution.published import CURVES, PublishedDistributi
 from semidp.statistics.distribution.request import DistributionRequest
 from semidp.statistics.registry import recorded
 
+pytestmark = pytest.mark.pictures
+
 SCORE = Outcome("score", 0, 20, 20)
 PLAN_FILE = """
 invariants = ["school", "year"]

@@ -35,6 +35,8 @@ from semidp.statistics.regression.request import RegressionRequest
 from semidp.statistics.sums.request import GroupRequest
 from semidp.statistics.tables.request import TableRequest
 
+pytestmark = pytest.mark.pictures
+
 SCORE = Outcome("score", 0, 100, steps=200)
 SCHOOL, SEX = Margin("school"), Margin("sex")
 

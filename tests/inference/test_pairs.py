@@ -13,6 +13,8 @@ from semidp.errors import InputError, Refused
 from semidp.noise.randomness import SeededRandomness
 from semidp.questions.paired_tests import adjusted_p_values, draws_for, every_pair, pairs_section
 
+pytestmark = pytest.mark.pictures
+
 
 def test_adjusted_p_values_are_those_of_the_step_up_rule() -> None:
     """Reject the k smallest, k the largest with p_(k) <= k q / (m c): for every q the same as

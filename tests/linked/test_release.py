@@ -19,6 +19,8 @@ from semidp.publishing.plan import LinkedUnits, Plan
 from semidp.publishing.rechecking.release_check import recheck
 from semidp.sources.linked_records import LinkedData
 
+pytestmark = pytest.mark.pictures
+
 AGES = semidp.Feature("age", bins=[0, 18, 65, 120])
 SEX = semidp.Feature("sex", ["f", "m"])
 TYPE = semidp.Feature("type", ["alone", "family"])

@@ -29,6 +29,8 @@ from semidp.report.report_page import html
 from semidp.report.sentences import summary
 from tests.release.conftest import Example, assert_same_margins, strict_json, totals, whole_counts
 
+pytestmark = pytest.mark.pictures
+
 Save = Callable[[Release], Path]
 SEX, REGION = Feature("sex", "fm"), Feature("region", "ns")
 BOTH = (Margin("sex"), Margin("region"))

@@ -22,6 +22,8 @@ from tests.release.conftest import (
     totals,
 )
 
+pytestmark = pytest.mark.pictures
+
 Save = Callable[[Release], Path]
 BUDGETS = {
     "pure": Budget.pure(1),

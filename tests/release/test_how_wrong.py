@@ -19,6 +19,8 @@ from semidp.report.sentences import cautions, summary
 from semidp.statistics.protocol.requests import Request
 from semidp.statistics.tables.error_words import CellErrors, all_together
 
+pytestmark = pytest.mark.pictures
+
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PEOPLE = {
     "sex": [*"fm"] * 60,

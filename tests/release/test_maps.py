@@ -19,6 +19,8 @@ from semidp.output.plots.maps import PlaceValues, place_map
 from semidp.publishing.release import Release
 from semidp.report.place_sections import place_sections, unmatched
 
+pytestmark = pytest.mark.pictures
+
 PLACES = ("north", "south", "east", "west")
 PEOPLE = {"region": [*PLACES] * 50, "ill": ["n", "y", "n", "n", "y"] * 40}
 

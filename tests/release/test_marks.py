@@ -6,6 +6,8 @@ import pytest
 
 from semidp.cli import run
 
+pytestmark = pytest.mark.pictures
+
 ADMISSIONS = str(files("semidp") / "data" / "ucb_admissions.csv")
 
 

@@ -467,6 +467,7 @@ def test_a_key_that_stands_twice_is_damage(folder: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.pictures
 def test_a_script_is_no_figure(folder: Path) -> None:
     """Other software draws figures otherwise; what stands in them is still only a drawing."""
     report = (folder / "report.html").read_text()
@@ -484,6 +485,7 @@ def test_a_script_is_no_figure(folder: Path) -> None:
         assert (checked.disagreements == (), listed) == (trusted, trusted), more
 
 
+@pytest.mark.pictures
 def test_a_script_is_no_figure_of_a_page_that_has_one(tmp_path: Path) -> None:
     """A long table has a script that searches it; a drawing still has none."""
     towns = [f"town {number}" for number in range(40)]

@@ -22,6 +22,8 @@ from semidp.report.sentences import strength
 from semidp.statistics.regression.request import RegressionRequest
 from semidp.statistics.sums.request import GroupRequest
 
+pytestmark = pytest.mark.pictures
+
 RANDOM = np.random.default_rng(5)
 PEOPLE = {
     "sex": RANDOM.choice([*"fm"], 300),

@@ -6,6 +6,7 @@ import math
 import re
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,6 +38,8 @@ from semidp.mechanisms.accuracy import cell_errors
 from semidp.mechanisms.selection import available, residual_plan
 from semidp.output.texts import name_of
 from semidp.report.sentences import strength, summary
+
+pytestmark = pytest.mark.pictures
 
 NUMBERS = st.fractions(min_value="1/100000", max_value=50)
 DELTAS = st.integers(2, 12).map(lambda digits: Fraction(1, 10**digits))

@@ -1,0 +1,16 @@
+"""Many releases of one plan: it is prepared once, and noise is drawn as often as a law needs."""
+
+from semidp import Release, RunOptions
+from semidp.noise import SeededRandomness
+from semidp.publishing.pipeline import Prepared, measured, put_together
+
+
+def redrawn(prepared: Prepared, seed: int) -> Release:
+    """Return what `run` would release with this seed."""
+    options = RunOptions(randomness=SeededRandomness(seed))
+    entry, measurements = measured(prepared, options, ledger=None)
+    results = [
+        request.publish(mechanism, measurement, prepared.scope, options.progress)
+        for (request, mechanism), measurement in zip(prepared.parts, measurements, strict=True)
+    ]
+    return put_together(prepared, results, entry, options.written_as)
