@@ -37,8 +37,10 @@ def is_importing(frame):
     return False
 
 def note(frame, event, _):
+    if event != "call":
+        return
     module = frame.f_globals.get("__name__", "")
-    if event != "call" or not module.startswith("semidp") or module in entered:
+    if module in entered or not module.startswith("semidp"):
         return
     generated = frame.f_code.co_filename.startswith("<")
     if not generated and not is_importing(frame):

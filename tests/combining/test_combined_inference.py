@@ -9,9 +9,10 @@ import math
 import numpy as np
 import pytest
 
-import semidp
 from semidp import Budget, Plan, Release, TableRequest, TablesRequest, combine
 from semidp.noise import SeededRandomness
+from semidp.publishing.pipeline import Prepared, prepare
+from tests.redrawn import redrawn
 
 SIZES = {"sex": 2, "region": 3}
 
@@ -24,19 +25,20 @@ def records(counts: np.ndarray) -> dict[str, list[str]]:
     return columns
 
 
-def pair(counts: np.ndarray, seed: int) -> Release:
-    """A coarse Laplace table and residuals of two tables, combined."""
+def asked(counts: np.ndarray) -> list[Prepared]:
+    """A coarse Laplace table, and residuals of two tables."""
     first = Plan(
         [TableRequest(["sex", "region"], Budget.pure("2"), mechanism="laplace")], ["sex", "region"]
     )
     tables = [TableRequest(["sex", "region"]), TableRequest(["region"])]
     second = Plan([TablesRequest(tables, Budget.gdp("1.5"))], ["sex"], levels_from_data=True)
     people = records(counts)
-    released = [
-        semidp.run(plan, people, SeededRandomness(2 * seed + way))
-        for way, plan in enumerate((first, second))
-    ]
-    return combine(*released)
+    return [prepare(plan, people) for plan in (first, second)]
+
+
+def pair(prepared: list[Prepared], seed: int) -> Release:
+    """Both, drawn and combined."""
+    return combine(*(redrawn(part, 2 * seed + way) for way, part in enumerate(prepared)))
 
 
 def least(times: int, probability: float) -> float:
@@ -46,10 +48,10 @@ def least(times: int, probability: float) -> float:
 
 @pytest.mark.parametrize("times", [32, pytest.param(600, marks=pytest.mark.long)])
 def test_intervals_cover_and_half_of_them_do_not(times: int) -> None:
-    counts = np.array([[7, 3, 12], [5, 9, 4]])
+    prepared = asked(np.array([[7, 3, 12], [5, 9, 4]]))
     covered, in_file, halved = 0, 0, 0
     for seed in range(times):
-        both = pair(counts, seed)
+        both = pair(prepared, seed)
         answer = both.interval(
             {"sex": "f", "region": ["n", "s"]}, draws=999, randomness=SeededRandomness(seed)
         )
@@ -74,7 +76,7 @@ def test_a_test_of_independence_has_its_size(times: int) -> None:
     small = 0
     for seed in range(times):
         first = rng.multivariate_hypergeometric(columns, rows[0])
-        both = pair(np.stack([first, columns - first]), 10_000 + seed)
+        both = pair(asked(np.stack([first, columns - first])), 10_000 + seed)
         small += (
             both.test("sex", "region", draws=199, randomness=SeededRandomness(seed)).p_value <= 0.2
         )
@@ -84,7 +86,7 @@ def test_a_test_of_independence_has_its_size(times: int) -> None:
 
 
 def test_the_law_has_the_variance_of_the_formula_and_another_scale_is_caught() -> None:
-    both = pair(np.array([[7, 3, 12], [5, 9, 4]]), 1)
+    both = pair(asked(np.array([[7, 3, 12], [5, 9, 4]])), 1)
     assert both.combination is not None
     view = both.scope.dataspace.schema.view(["sex", "region"])
     weights = np.zeros((2, 2, 3))

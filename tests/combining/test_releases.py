@@ -16,7 +16,9 @@ from semidp.cli import run
 from semidp.errors import InputError, Refused
 from semidp.noise import SeededRandomness
 from semidp.publishing.combined import combination
+from semidp.publishing.pipeline import prepare
 from tests.combining.dense import null_space
+from tests.redrawn import redrawn
 
 RECORDS = 400
 
@@ -86,11 +88,14 @@ def test_noise_in_the_directions_of_the_totals_alone_is_averaged_by_precision(
         ),
         1,
     )
+    prepared = []
+    for budget, mechanism in (one, other):
+        request = TableRequest(["sex", "region"], budget, mechanism=mechanism)
+        prepared.append(prepare(Plan([request], ["sex", "region"], levels_from_data=True), data))
     ratios = []
     for seed in range(60):
-        exact = ["sex", "region"]
-        first = table(exact, ["sex", "region"], one[0], 2 * seed, mechanism=one[1])
-        second = table(exact, ["sex", "region"], other[0], 2 * seed + 1, mechanism=other[1])
+        first = redrawn(prepared[0], 2 * seed)
+        second = redrawn(prepared[1], 2 * seed + 1)
         both = combine(first, second).tables[0]
         errors = both.estimate - truth
         ratios.append(np.square(errors / both.standard_errors).mean())
