@@ -21,11 +21,18 @@ from semidp.studies.study import Settings, Tidy
 QUICK = [name for name in STUDIES if name not in {"gaussian", "knorm"}]
 
 
+class Studies(dict[str, Tidy]):
+    """Small studies, each computed when a test asks for it first."""
+
+    def __missing__(self, name: str) -> Tidy:
+        few = Settings(replicates=2) if name == "inference" else Settings(replicates=20, seed=3)
+        self[name] = study(name).compute(few)
+        return self[name]
+
+
 @pytest.fixture(scope="module")
-def tables() -> dict[str, Tidy]:
-    small = Settings(replicates=20, seed=3)
-    found = {name: study(name).compute(small) for name in QUICK if name != "inference"}
-    return found | {"inference": study("inference").compute(Settings(replicates=2))}
+def tables() -> Studies:
+    return Studies()
 
 
 def test_the_paper_lists_19_moves_of_31() -> None:
@@ -38,7 +45,7 @@ def test_the_paper_lists_19_moves_of_31() -> None:
 
 
 @pytest.mark.long
-def test_moves_keep_both_margins(tables: dict[str, Tidy]) -> None:
+def test_moves_keep_both_margins(tables: Studies) -> None:
     table = tables["sensitivity-space"]
     found = {}
     for name in table.distinct("move"):
@@ -54,13 +61,13 @@ def test_moves_keep_both_margins(tables: dict[str, Tidy]) -> None:
 
 
 @pytest.mark.long
-def test_examples_of_the_semi_adjacent_parameter(tables: dict[str, Tidy]) -> None:
+def test_examples_of_the_semi_adjacent_parameter(tables: Studies) -> None:
     table = tables["adjacency"]
     assert table["worst_case"] == [2, 0, 3, 2, 4, 3, 2, 3, 5, 3, 2]
     assert table["definition"] == [2, 0, 2, 2, 2, 2, 2, 2, 4, 3, 2]
 
 
-def test_the_papers_numbers_hold_in_the_worst_case(tables: dict[str, Tidy]) -> None:
+def test_the_papers_numbers_hold_in_the_worst_case(tables: Studies) -> None:
     for row in tables["adjacency"].records():
         if row["paper"].isdigit():
             assert row["worst_case"] == int(row["paper"])
@@ -76,8 +83,9 @@ def test_more_detail_can_need_more_records() -> None:
     assert pairs.found().worst_case == 5
 
 
-def test_semi_dp_first_is_never_worse(tables: dict[str, Tidy]) -> None:
+def test_semi_dp_first_is_never_worse(tables: Studies) -> None:
     table = tables["composition"]
+    assert table.columns == ("family", "a", "strategy", "order", "quantity", "at", "value")
     for family in table.distinct("family"):
         part = table.where(family=family)
         first, last = (
@@ -95,7 +103,7 @@ def test_semi_dp_first_is_never_worse(tables: dict[str, Tidy]) -> None:
             assert all(ours <= theirs + 1e-9 for ours, theirs in pairs)
 
 
-def test_advantages_of_pure_compositions_by_hand(tables: dict[str, Tidy]) -> None:
+def test_advantages_of_pure_compositions_by_hand(tables: Studies) -> None:
     """Two mechanisms of ε = 0.5 under A_3, from the corners of the curves and nothing of the
     library.
     """
@@ -112,7 +120,7 @@ def test_advantages_of_pure_compositions_by_hand(tables: dict[str, Tidy]) -> Non
     )
 
 
-def test_power_lies_between_naive_and_public(tables: dict[str, Tidy]) -> None:
+def test_power_lies_between_naive_and_public(tables: Studies) -> None:
     table = tables["power"]
     for epsilon in table.distinct("epsilon"):
         part = table.where(epsilon=epsilon)
@@ -129,7 +137,7 @@ def test_power_lies_between_naive_and_public(tables: dict[str, Tidy]) -> None:
 FAR = 5.5
 
 
-def test_subspace_dp_keeps_nothing_across_totals(tables: dict[str, Tidy]) -> None:
+def test_subspace_dp_keeps_nothing_across_totals(tables: Studies) -> None:
     for row in tables["subspace-dp"].records():
         assert row["agrees"] == (row["distance"] == 2 and row["other"] != "0 0 0")
         if row["agrees"]:
@@ -208,7 +216,7 @@ def test_blocks_without_housing_leave_two_records(empty_blocks: bool) -> None:
     assert semi_adjacency(Dataspace.of(people, [Margin("state")])).worst_case == 2
 
 
-def test_sizes_and_coverages_have_their_twins(tables: dict[str, Tidy]) -> None:
+def test_sizes_and_coverages_have_their_twins(tables: Studies) -> None:
     table = tables["inference"]
     assert set(table.distinct("kind")) == {"size", "coverage"}
     assert set(table.where(kind="size")["nominal"]) == {0.05, 0.01}
@@ -226,8 +234,11 @@ def test_sizes_and_coverages_have_their_twins(tables: dict[str, Tidy]) -> None:
     assert np.mean(coverages["twin"]) < 0.85
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_figures_are_labelled(tables: dict[str, Tidy], name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.long) if name == "swapping" else name for name in QUICK],
+)
+def test_figures_are_labelled(tables: Studies, name: str) -> None:
     figure = study(name).plot(tables[name])
     assert figure.axes
     for axes in figure.axes:

@@ -52,9 +52,6 @@ def compute(settings: Settings = PAPER) -> Tidy:
     three δ.
 
     δ at ε = 0 is the attacker's advantage: the most by which hits can exceed false alarms.
-
-    >>> compute().columns
-    ('family', 'a', 'strategy', 'order', 'quantity', 'at', 'value')
     """
     rows = []
     for family, parts in settings.each("compositions", families().items()):

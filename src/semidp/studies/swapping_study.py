@@ -32,35 +32,37 @@ def compute(settings: Settings = PAPER) -> Tidy:
     The error of swapping is that of its unbiased estimate, at the table that is closest to
     independence; Gaussian noise has the same advantage. Epsilons are for two people who change
     places, and derangements.
-
-    >>> table = compute()
-    >>> table.where(n=12, rate=Fraction(1, 5))["advantage"]
-    [0.738...]
     """
-    rows = []
     cases = [(rate, n) for rate in RATES for n in STRATA]
-    for rate, n in settings.each("strata", cases):
-        half = n // 2
-        stratum = Stratum([half, half], [half, half])
-        swap = Swap(rate)
-        loss = _loss(stratum, swap)
-        as_published, unbiased = _errors(stratum, swap)
-        # the published epsilon is about derangements, and two people are two records
-        deranging = Swap(rate, SwapRule.derange)
-        epsilon = None
-        if n <= LISTED:
-            epsilon = listed(stratum, deranging).epsilon
-        is_proved = loss.curve is not None
-        row: dict[str, Any] = {"rate": rate, "n": n, "proved": is_proved}
-        row["advantage"] = loss.attack
-        row["published_epsilon"] = 2 * deranging.published_epsilon(n)
-        row["exact_epsilon"] = epsilon
-        row["swapping_error"] = as_published
-        row["swapping_error_unbiased"] = unbiased
-        # Between fixed margins a 2 x 2 table is one number, which moves by one: its σ is 1/mu.
-        row["gaussian_error"] = 1 / gaussian_mu(loss.attack)
-        rows.append(row)
-    return Tidy.of(rows)
+    return Tidy.of([_row(rate, n) for rate, n in settings.each("strata", cases)])
+
+
+def _row(rate: Fraction, n: int) -> dict[str, Any]:
+    """One rate, and one stratum of n people, half of them of either kind.
+
+    >>> round(_row(Fraction(1, 5), 12)["advantage"], 3)
+    0.738
+    """
+    half = n // 2
+    stratum = Stratum([half, half], [half, half])
+    swap = Swap(rate)
+    loss = _loss(stratum, swap)
+    as_published, unbiased = _errors(stratum, swap)
+    # the published epsilon is about derangements, and two people are two records
+    deranging = Swap(rate, SwapRule.derange)
+    epsilon = None
+    if n <= LISTED:
+        epsilon = listed(stratum, deranging).epsilon
+    is_proved = loss.curve is not None
+    row: dict[str, Any] = {"rate": rate, "n": n, "proved": is_proved}
+    row["advantage"] = loss.attack
+    row["published_epsilon"] = 2 * deranging.published_epsilon(n)
+    row["exact_epsilon"] = epsilon
+    row["swapping_error"] = as_published
+    row["swapping_error_unbiased"] = unbiased
+    # Between fixed margins a 2 x 2 table is one number, which moves by one: its σ is 1/mu.
+    row["gaussian_error"] = 1 / gaussian_mu(loss.attack)
+    return row
 
 
 def _loss(stratum: Stratum, swap: Swap) -> StratumLoss:
