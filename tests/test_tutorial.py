@@ -54,6 +54,9 @@ def _matches(line: str, output: str) -> bool:
     return any(re.fullmatch(pattern, printed.rstrip()) for printed in output.splitlines())
 
 
+LONG = pytest.mark.long  # six to twelve seconds of processor time each
+
+
 @pytest.mark.parametrize(
     ("page", "made"),
     [
@@ -61,7 +64,7 @@ def _matches(line: str, output: str) -> bool:
         ("exchange.md", {"titanic.csv"}),
         ("groups.md", {"means"}),
         ("distributions.md", {"districts.csv", "meals"}),
-        (
+        pytest.param(
             "inference.md",
             {
                 "release",
@@ -74,6 +77,7 @@ def _matches(line: str, output: str) -> bool:
                 "unsure-status",
                 "schools",
             },
+            marks=LONG,
         ),
         ("nested.md", {"districts"}),
         ("several_records.md", {"stays", "one-stay"}),
@@ -90,7 +94,7 @@ def _matches(line: str, output: str) -> bool:
                 "answered",
             },
         ),
-        ("scale.md", {"large", "nation"}),
+        pytest.param("scale.md", {"large", "nation"}, marks=LONG),
         ("combine.md", {"march", "june", "both"}),
         (
             "products.md",

@@ -92,9 +92,10 @@ CASES = list(itertools.product(SCHEMAS, WORKLOADS, INVARIANTS, ["state", "county
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("law", ["zcdp", "gdp"])
-def test_branches_put_together_are_the_whole_product(law: str) -> None:
+@pytest.mark.parametrize("part", range(3))
+def test_branches_put_together_are_the_whole_product(law: str, part: int) -> None:
     checked = 0
-    for order, tables, exact, depth, empty in CASES:
+    for order, tables, exact, depth, empty in CASES[part::3]:
         schema = SCHEMAS[order]
         names = {name for table in tables for name in table}
         if depth == "county" and "tract" not in names:
@@ -155,7 +156,7 @@ def test_branches_put_together_are_the_whole_product(law: str) -> None:
                 )
                 assert np.allclose(variance, cut.row(schema.grid, view, errors, node), rtol=1e-9)
                 checked += 1
-    assert checked > 400
+    assert checked > 130
 
 
 def test_a_branch_measures_what_the_whole_product_measures_of_its_records() -> None:

@@ -292,7 +292,7 @@ INVARIANTS = [
 BUDGETS = {"zcdp": Budget.zcdp("1/50"), "gdp": Budget.gdp("1/5"), "pure": Budget.pure("1/5")}
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("invariants", INVARIANTS, ids=str)
 @pytest.mark.parametrize("table", [["tract", "sex"], ["sex", "county"], ["state", "sex"]], ids=str)
