@@ -199,7 +199,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class Account:
-    """What a ledger file holds at one moment.
+    """Content of a ledger file at one moment.
 
     The dataspace and adjacency are those of the first charge, unless the ledger was created with
     its own. A charge about other features of the same records, or with further exact statistics,
@@ -452,7 +452,7 @@ def _refuse_other_persons(ours: Adjacency, theirs: Adjacency) -> None:
 
 
 def _widest(ours: Adjacency, theirs: Adjacency) -> Protection | None:
-    """Return whom both promises are about, with the larger number of records."""
+    """Return the protection of both promises, with the larger number of records."""
     one, other = ours.protection, theirs.protection
     if one is None or other is None:
         return one

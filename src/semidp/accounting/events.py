@@ -69,7 +69,7 @@ def dp_sgd(noise_multiplier: float, sample_rate: float, steps: int) -> Any:
 
 
 def event_guarantee(event: Any, dataspace: Datasets, adjacency: Adjacency) -> Guarantee:
-    """Return what a dp-accounting event guarantees beside exact statistics: (D_t, A_a, f).
+    """Return the guarantee of a dp-accounting event beside exact statistics: (D_t, A_a, f).
 
     >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Dataspace

@@ -200,7 +200,7 @@ class Ledger:
         return tuple(nonce for nonce in self._nonces if nonce in nonces)
 
     def account(self) -> Account:
-        """Return what the file holds now. That takes no lock: a charge replaces the whole file at
+        """Return the content of the file. That takes no lock: a charge replaces the whole file at
         once.
 
         Raises
@@ -265,7 +265,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def _account(document: Mapping[str, Any], path: Path) -> Account:
-    """Return what a file of either version holds; refuse one whose hashes do not fit."""
+    """Return the account of a file of either version; refuse one whose hashes do not fit."""
     try:
         budget = Budget.from_json(document["budget"])
         if document.get("schema_version", 1) == 1:
@@ -368,7 +368,7 @@ def _number_of(document: Mapping[str, Any], run: str | None) -> int | None:
 
 
 def _kept(document: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Return what a release keeps of its charge."""
+    """Return the entry that a release keeps of its charge."""
     entry = document["charges"][number - 1]
     kept: dict[str, Any] = {"ledger": document["id"], "number": number}
     for key in ("label", "time", "tradeoff", "group", "head"):

@@ -100,7 +100,7 @@ def one_by_one(mechanism: Callable[[NDArray[np.int64], Randomness], Outputs]) ->
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
-    """What an attack on a mechanism found.
+    """Result of an attack on a mechanism.
 
     Parameters
     ----------
@@ -537,7 +537,7 @@ class _Trial:
         return counted
 
     def chance(self, hits: tuple[int, int], trials: int) -> float:
-        """Return how often an event with these frequencies convicts, by simulating the counts."""
+        """Return the probability that an event with these frequencies convicts, by simulation."""
         # neither data nor a release: what is estimated is the audit itself
         source = np.random.default_rng(0)
         false_alarms, detections = hits

@@ -49,7 +49,7 @@ class Claim:
 
 
 def claims_of_plan(prepared: Prepared) -> tuple[Claim, ...]:
-    """Return what a prepared plan claims of each of its requests."""
+    """Return the claims of a prepared plan, one for each request."""
     claims = []
     for request, mechanism in prepared.parts:
         claims.append(Claim(request.name, request.features, mechanism, mechanism.tradeoff))

@@ -59,7 +59,7 @@ class _Frequencies:
         return cls(tuple(keys), tuple(losses))
 
     def score(self, rows: Rows) -> Floats:
-        """Return for each output the sum of its log ratios, 0 for a key that was not seen."""
+        """Return the sum of the log ratios of each output; a key that was not seen counts 0."""
         total = np.zeros(rows.shape[1])
         for row, keys, losses in zip(rows, self.keys, self.losses, strict=True):
             if keys.size:

@@ -126,7 +126,7 @@ def looked_at(pair: Pair) -> NDArray[np.intp]:
 
 
 def norms(pair: Pair) -> tuple[str, ...]:
-    """Return what the distances of a batch are called.
+    """Return the names of the distances of a batch.
 
     >>> norms(Pair([1, 0], [0, 1]))
     ('l1', 'l2', 'l∞')

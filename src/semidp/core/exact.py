@@ -283,7 +283,7 @@ def only_keys(value: Any, known: Iterable[str], what: str) -> None:
 
 
 def shown(value: object) -> str:
-    """Return what was written, cut where it is long.
+    """Return a value as it was written, cut where it is long.
 
     >>> shown("a" * 100)
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…"

@@ -135,7 +135,7 @@ class Guarantee:
         return order is Order.STRONGER
 
     def compare(self, other: "Guarantee") -> Order:
-        """Return how this guarantee stands to `other` in the partial order.
+        """Return the order of this guarantee and `other`, which may not be comparable.
 
         >>> from semidp.core.tradeoff.curves import zcdp
         >>> states, counties = (
@@ -231,7 +231,7 @@ class Guarantee:
         return Guarantee(self.dataspace, records, curve)
 
     def explain(self) -> "Explanation":
-        """Say in plain language what is protected, from whom, how strongly, and what is not.
+        """Return an explanation: what is protected, from whom, how strongly, and what is not.
 
         >>> from semidp.core.tradeoff.curves import gaussian
         >>> print(Guarantee(Dataspace.described("state totals"), Ball(2), gaussian(1)).explain())
@@ -406,7 +406,7 @@ def read_document(path: Path, what: str) -> dict[str, Any]:
 
 
 def detection(tradeoff: Tradeoff, protection: Protection | None = None) -> str:
-    """Say how often the best attacker tells two records apart, in whole percent rounded up.
+    """Sentence on the success of the best attacker at two records, in whole percent rounded up.
 
     A number rounded down would flatter the guarantee.
 

@@ -246,7 +246,7 @@ class Chain:
         return {}
 
     def children(self, coarse: int, fine: int) -> NDArray[np.intp]:
-        """Return how many nodes at depth `fine` lie below each node at depth `coarse`."""
+        """Return the number of nodes at depth `fine` below each node at depth `coarse`."""
         return np.diff(self.first(coarse, fine), append=self.size(fine))
 
     def below(self, depth: int, node: int, fine: int) -> slice:
@@ -273,7 +273,7 @@ class Chain:
         return int(np.searchsorted(firsts, node, side="right")) - 1
 
     def above(self, depth: int) -> NDArray[np.intp]:
-        """Return for each leaf the node at a depth that it lies below, or is.
+        """Return the ancestor of each leaf at a depth; the leaf itself at the deepest.
 
         >>> Chain(5, ((0, 3), (0, 1, 2, 3, 4))).above(1).tolist()
         [0, 0, 0, 1, 1]
@@ -403,7 +403,7 @@ class Grid:
         return values
 
     def below(self, view: View, source: View | None = None) -> Any:
-        """Return how many cells of the table (or of the margin at `source`) lie in each cell of a
+        """Return the number of cells of the table (or of the margin at `source`) in each cell of a
         margin.
 
         A plain number where that is the same for all, else an array of the margin's shape or one
@@ -422,8 +422,8 @@ class Grid:
         return product
 
     def labels(self, view: View, source: View | None = None) -> NDArray[np.intp]:
-        """Return for each cell of the table (or of the margin at `source`), flattened, its cell in
-        a margin.
+        """Return the flat number of the margin cell that holds each cell of the table (or of the
+        margin at `source`).
         """
         source = self.full if source is None else source
         # Number the cells of the margin, and spread the numbers like any values.

@@ -10,7 +10,7 @@ from semidp.core.spaces.protection import Protection
 
 @dataclass(frozen=True)
 class Scope:
-    """What is known publicly about a release before any noise is drawn.
+    """Public facts about a release before any noise is drawn.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ class Problem:
 
     @property
     def common(self) -> View:
-        """What all margins share: the problem falls apart by its cells."""
+        """View that all margins share: the problem splits into one part for each of its cells."""
         return meet(*self.views)
 
     @cached_property
@@ -218,7 +218,7 @@ class Problem:
         return Block(self.grid, ranges)
 
     def missing(self, table: NDArray[Any]) -> list[NDArray[Any]]:
-        """Return what a table lacks of each total."""
+        """Return each total less the sums of a table."""
         return [total.counts - self.grid.sum(table, total.view) for total in self.totals]
 
     def loss(self, table: NDArray[Any]) -> float:

@@ -296,7 +296,7 @@ class Newton:
     def missing(
         self, levels: Sequence[Floats], share: float = 1.0, whole: bool = False
     ) -> list[Floats]:
-        """Return what the table max(0, y + Aᵀθ), perhaps rounded, lacks of each total."""
+        """Return each total less the sums of the table max(0, y + Aᵀθ), rounded if `whole`."""
         missing = [total.counts.astype(np.float64) for total in self.totals]
 
         def table(block: Block) -> Floats:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Oracle = Callable[[Floats], tuple[float, Floats]]
-"""What noise costs: for τ = 1/σ² the largest ``q·τ`` over all moves, and the q of that move."""
+"""Cost of noise: for τ = 1/σ² the largest ``q·τ`` over all moves, and the q of that move."""
 
 _ROUNDS = 400
 _CLOSE = 1e-3

@@ -32,7 +32,7 @@ _TAIL = math.sqrt(8 * math.log(2 / (1 - LEVEL)))  # P(|S| > h) <= 2 exp(-h²/8V)
 
 @dataclass(frozen=True, eq=False)
 class Conditioning:
-    """What the impossible cells of a product say about the noise in its residuals.
+    """Correction of the residuals of a product by its impossible cells.
 
     Let L be the weights of the impossible cells on the entries of the vector, V the variances of
     the noise, G = L V L'. A vector z becomes ``z - V L' G⁺ e``, where e are the estimates at the

@@ -167,7 +167,7 @@ class Mechanism(ABC):
 
     @property
     def statement(self) -> str:
-        """What kind of claim the guarantee is, in a sentence."""
+        """Sentence on the kind of claim: exact or ideal."""
         return CLAIMS[self.claim]
 
     @property
@@ -176,7 +176,7 @@ class Mechanism(ABC):
         return Guarantee(self.space.dataspace, self.space.adjacency, self.tradeoff)
 
     def under(self, adjacency: Adjacency) -> Guarantee:
-        """Return what the same noise guarantees under another adjacency of the same dataspace:
+        """Return the guarantee of the same noise under another adjacency of the same dataspace:
         ``μ' = Δ2(S')/σ``.
 
         >>> from semidp.core.spaces.adjacency import Ball, Exchange
@@ -231,7 +231,7 @@ class Mechanism(ABC):
         return simulated_half_widths(self)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what an analysis lists: name, scale, expected loss and kind of claim."""
+        """Return the entries of an analysis: name, scale, expected loss and kind of claim."""
         return {
             "name": self.name,
             "scale": self.scale,
@@ -240,7 +240,7 @@ class Mechanism(ABC):
         }
 
     def record(self) -> dict[str, Any]:
-        """Return what a ledger keeps: the query, and the law of the noise with its exact scale; see
+        """Return the ledger entry: the query, and the law of the noise with its exact scale; see
         `recorded`.
         """
         noise: dict[str, Any] = {"law": self.name}

@@ -34,7 +34,7 @@ _STARTS = 6  # of every search for a costly move
 
 
 class Objective(StrEnum):
-    """What the noise of a product is placed for.
+    """Objective that the noise of a product is placed for.
 
     >>> [str(objective) for objective in Objective]
     ['total', 'largest']
@@ -46,7 +46,7 @@ class Objective(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """What the noise of a product is to make small.
+    """Objective of the noise of a product: which errors are to be small.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Workload:
 
     @cached_property
     def gains(self) -> Floats:
-        """What unit noise in each residual adds: to the weighted total, or to each table's
+        """Variance that unit noise in each residual adds: to the weighted total, or to each table's
         largest.
         """
         if self.objective is Objective.largest:
@@ -106,7 +106,7 @@ class Workload:
         return np.asarray(rows[rows.any(axis=1)])
 
     def total(self, sigma2: Mapping[View, Fraction] | Mapping[View, float]) -> float:
-        """Return what is to be small, for some noise: rounding to whole numbers is left apart.
+        """Return the value of the objective for some noise, without the rounding to whole numbers.
 
         >>> from semidp.mechanisms.examples import two_way
         >>> from semidp.queries.products import product_space

@@ -30,17 +30,17 @@ FOR_RELEASES: tuple[type[Mechanism], ...] = (
     L2Mechanism,
     LatticeGaussianMechanism,
 )
-"""What `choose` chooses from, the first of two that are equally good."""
+"""Mechanisms that `choose` compares; of two that are equally good it takes the first."""
 
 EXACT: tuple[type[Mechanism], ...] = (
     RoundedGaussianMechanism,
     DiscreteGaussianMechanism,
     LaplaceMechanism,
 )
-"""What sums of an outcome are measured with: whole-number noise and exact claims only."""
+"""Mechanisms for sums of an outcome: whole-number noise and exact claims only."""
 
 EXACT_NAMES = ("gaussian", "laplace")
-"""What a plan calls them."""
+"""Names of the exact mechanisms in a plan."""
 
 NAMES: dict[str, tuple[type[Mechanism], ...]] = {
     "gaussian": (RoundedGaussianMechanism, DiscreteGaussianMechanism),
@@ -49,7 +49,7 @@ NAMES: dict[str, tuple[type[Mechanism], ...]] = {
     "l2": (L2Mechanism,),
     "lattice": (LatticeGaussianMechanism,),
 }
-"""What a plan and the command line call them."""
+"""Mechanisms by their names in a plan and on the command line."""
 
 
 _MOST_CELLS, _MOST_EXCHANGED, _MOST_FEATURES = 4096, 24, 6  # of a table whose residuals are tried
@@ -57,11 +57,11 @@ _WORTH = 0.95
 _FINE = 4  # σ² from which noise on the lattice has the variance of noise in single cells
 
 AUTO = "auto"
-"""What a plan calls the mechanism with the least expected loss."""
+"""Name, in a plan, of the mechanism with the least expected loss."""
 
 
 def option_name(mechanism: Mechanism) -> str:
-    """Return what a plan and the command line call a mechanism.
+    """Return the name of a mechanism in a plan and on the command line.
 
     >>> from semidp.mechanisms.examples import two_way
     >>> option_name(choose(two_way()[0], Budget.gdp(1)))

@@ -41,7 +41,7 @@ class SharedNoise(Mechanism):
     @property
     @abstractmethod
     def entry_scales(self) -> NDArray[np.int64]:
-        """What each entry was multiplied by before it was measured."""
+        """Factor by which each entry was multiplied before it was measured."""
 
     @abstractmethod
     def estimates(self, values: ArrayLike) -> list[Floats]:

@@ -102,7 +102,7 @@ class CanonicalNoise(ABC):
 
     @cached_property
     def reach(self) -> float:
-        """How far the noise goes in floats: ``cdf(-reach)`` is below the smallest number above 0.
+        """Largest noise in floats: ``cdf(-reach)`` is below the smallest number above 0.
 
         A tenth beyond R, where ``F(-R) = 1e-300``: F falls by ``f(w)/w`` a step, which falls with w
         since f is convex with f(0) = 0, so that ``F(-1.1 R)`` is about ``F(-R)^1.1 = 1e-330`` or

@@ -112,8 +112,8 @@ class ExponentialChoice(Choice):
     def _certain(
         self, steps: list[int], counts: list[int], bits: int
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Return for each distance the first word that chooses it, and the first beyond that may
-        not.
+        """First word that chooses each distance for certain, and first word beyond that may choose
+        another.
 
         Words in between choose the distance whatever their further bits are; all others are decided
         by more bits. Distances that no word of so few bits chooses for certain are left out. Beyond
@@ -144,7 +144,7 @@ class ExponentialChoice(Choice):
         return low, high
 
     def _step(self, steps: list[int], counts: list[int], u: LazyUniform) -> int:
-        """Return which distance a number chooses, in proportion to how many have it times
+        """Position of the distance that a uniform number chooses, in proportion to its count times
         ``exp(-rate · distance)``.
         """
         while True:
@@ -249,7 +249,7 @@ def _weight(rate: Fraction, step: int, bits: int) -> tuple[int, int]:
 
 
 def _below_each(limits: NDArray[np.int64], stream: Stream) -> NDArray[np.int64]:
-    """Return for each limit a uniform whole number below it, by rejection.
+    """Uniform whole numbers, each below its limit, by rejection.
 
     >>> from semidp.noise.randomness import SeededRandomness
     >>> drawn = _below_each(np.array([1, 5, 5]), Stream(SeededRandomness(3)))

@@ -163,7 +163,7 @@ class _ZeroSums:
 
     @property
     def _drawn(self) -> tuple[int | None, int, Fraction]:
-        """What is drawn at once: a table, or a row where rows are independent."""
+        """Rows, columns and σ² of one draw: a table, or a row (None) where rows are independent."""
         return None if self.columns_free else self.rows, self.columns, self.sigma2
 
     @property
@@ -508,7 +508,7 @@ def _largest(rows: Splits, columns: Splits) -> int:
 
 
 def _largest_batch(rows: Splits, columns: Splits) -> int:
-    """Return how many tables are drawn together at most."""
+    """Largest number of tables that are drawn together."""
     return max(1, _VALUES // (rows.nodes * columns.nodes))
 
 

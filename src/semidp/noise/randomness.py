@@ -99,7 +99,7 @@ class SeededRandomness:
         object.__setattr__(self, "_bits", np.random.PCG64(seed))
 
     def __repr__(self) -> str:
-        """Say at every turn that this source is not private."""
+        """Text with the mark that this source is not private."""
         return f"SeededRandomness(seed={self.seed}, NOT PRIVATE)"
 
     def words(self, count: int) -> Words:

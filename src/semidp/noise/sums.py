@@ -55,7 +55,7 @@ class Weighted:
 
 
 def half_widths(sums: Sequence[Sequence[Weighted]], level: float = LEVEL) -> list[float]:
-    """Return for each of several sums an h with ``P(|S| <= h) >= level``; see `half_width`.
+    """Half-widths of several sums: an h each with ``P(|S| <= h) >= level``; see `half_width`.
 
     Noise that is a normal number moved by at most d, as rounding does, is not asked for its own law
     where that hardly matters: a sum is then a normal number moved by at most ``Σ |weight| d``, and

@@ -44,7 +44,7 @@ ours differ."""
 
 
 class Study(Protocol):
-    """What the module of a study offers."""
+    """Functions of the module of a study."""
 
     def compute(self, settings: Settings = ...) -> Tidy:
         """Return the numbers, one observation a row."""

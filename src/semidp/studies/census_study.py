@@ -146,7 +146,7 @@ def discrete_epsilon(interval: float = 1e-3) -> float:
 
 
 def _nominal() -> list[tuple[str, Fraction, str, str]]:
-    """What one move costs under exchange, and under the ball where an exact statistic fixes a
+    """Costs of one move under exchange, and under the ball where an exact statistic fixes a
     query.
     """
     exchange = _total_rho(costs())
@@ -191,7 +191,7 @@ def budget() -> tuple[tuple[str, Fraction, str, Fraction], ...]:
 
 
 def costs(kind: str = "exchange", *, fixed: bool = False) -> Tidy:
-    """Return what one move costs in each level and query of the persons tables, and why.
+    """Return the cost of one move in each level and query of the persons tables, with its reason.
 
     A query measured with ``ρ`` for one record costs ``ρ |φ(X) - φ(Y)|² / 2``. Under exchange the
     person costs 2 and so does the carrier, and their cross term is at most 0 for queries without
@@ -273,7 +273,7 @@ def guarantee(a: int = 2) -> Guarantee:
 
 
 def exchange_guarantee() -> Guarantee:
-    """Return what holds for exchanges without any condition on the shares of the budget: twice rho.
+    """Return the guarantee for exchanges, whatever the shares of the budget: twice rho.
 
     >>> exchange_guarantee().tradeoff.rho
     Fraction(128, 25)

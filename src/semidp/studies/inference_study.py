@@ -57,7 +57,7 @@ MOST_MARGINS = 50
 
 @dataclass(frozen=True)
 class RandomMargins:
-    """What the random margins of an experiment look like.
+    """Ranges from which the random margins of an experiment are drawn.
 
     Parameters
     ----------

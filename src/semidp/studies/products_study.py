@@ -127,7 +127,7 @@ def plot(table: Tidy) -> Figure:
 
 
 def _gains(table: Tidy) -> str:
-    """Say which gain is at the same promise, and which is another promise."""
+    """Sentences on the two gains: at the same promise, and by another promise."""
     equal, best = table.where(promise="ball", joint=False)["total_variance"][:2]
     (ours,) = table.where(promise="ball", joint=True)["total_variance"]
     (other,) = table.where(promise="exchange", joint=True)["total_variance"]

@@ -30,7 +30,7 @@ Losses = tuple[Row, Floats]
 
 @dataclass(frozen=True)
 class Settings:
-    """How large a study is: the number of replicates, the seed, and who hears about progress.
+    """Size of a study: number of replicates, seed, and the callback for progress.
 
     The defaults are the paper's 30 replicates and seed 0. Studies without noise use neither.
 

@@ -140,7 +140,7 @@ def _measured(
     attacks: int,
     source: np.random.Generator,
 ) -> float:
-    """How often an attacker names the right one of two datasets, from the published number and the
+    """Share of attacks that name the right one of two datasets, from the published number and the
     noisy bits.
     """
     answers = source.integers(2, size=attacks)

@@ -37,7 +37,7 @@ _FEW_CELLS = 20
 
 
 class AdjacencyKind(StrEnum):
-    """How files name the pairs of datasets that an adjacency protects: `Ball` or `Exchange`."""
+    """Names of the two adjacencies in files: `Ball` and `Exchange`."""
 
     ball = "ball"
     exchange = "exchange"
@@ -156,13 +156,13 @@ class Adjacency(ABC):
         """
 
     def mark(self) -> dict[str, Any]:
-        """Return what tells the relation from a ball beside its number in a release's JSON."""
+        """Return the entries of a release's JSON that tell the relation from a ball."""
         if self.kind is AdjacencyKind.ball:
             return self.whose()
         return {"kind": str(self.kind), **self.whose()}
 
     def whose(self) -> dict[str, Any]:
-        """Return whom the promise is about, as plain values: nothing where a record is a person."""
+        """Return the protection as plain values; nothing where a record is a person."""
         return {} if self.protection is None else {"protection": self.protection.to_json()}
 
     @abstractmethod

@@ -62,7 +62,7 @@ class AdjacencyWords(ABC):
 
     @abstractmethod
     def protected(self, exact: str) -> str:
-        """Say what a guarantee beside exact statistics protects."""
+        """Sentences on what a guarantee beside exact statistics protects."""
 
     @abstractmethod
     def why(self, most: str) -> list[str]:
@@ -88,12 +88,12 @@ class AdjacencyWords(ABC):
 
     @property
     def noun(self) -> str:
-        """What records are called."""
+        """Word for records."""
         return "records" if self.protection is None else self.protection.records
 
     @property
     def one(self) -> str:
-        """What one record is called."""
+        """Word for one record."""
         return "record" if self.protection is None else self.protection.record
 
     def heading(self, exact: bool) -> str:

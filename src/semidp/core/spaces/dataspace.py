@@ -190,7 +190,7 @@ class Datasets(ABC):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _document(self) -> dict[str, Any]:
-        """What the digest is taken of."""
+        """Content that the digest is taken of."""
         return self.to_json()
 
     def __eq__(self, other: object) -> bool:
@@ -428,7 +428,7 @@ class Dataspace(Datasets):
         return tuple(totals)
 
     def over(self, names: Iterable[str]) -> "Dataspace":
-        """Return what is published about the table over some features alone.
+        """Return the dataspace of the table over some features alone.
 
         >>> from semidp.core.tables.features import Feature
         >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 2], [3, 4]])
@@ -571,7 +571,7 @@ class Dataspace(Datasets):
 
     @cached_property
     def _values(self) -> list[tuple[list[str], list[int]]]:
-        """What is published, whatever the order in which it is listed."""
+        """Published values in an order that does not depend on how they are listed."""
         in_order = []
         for margin, total in zip(self.margins, self.totals, strict=True):
             # Axes by the names of their features, so that the order of a schema does not matter.

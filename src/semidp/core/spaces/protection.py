@@ -79,7 +79,7 @@ class Protection:
 
     @property
     def noun(self) -> str:
-        """What a unit is called: the name of its column without the part that says it is one.
+        """Word for a unit: the name of its column without an ending such as id or number.
 
         >>> [
         ...     Protection(name, 2).noun
@@ -94,7 +94,7 @@ class Protection:
 
     @property
     def units(self) -> str:
-        """What several units are called.
+        """Word for several units.
 
         >>> Protection("patient", 2).units, Protection("baby", 2).units
         ('patients', 'babies')
@@ -107,7 +107,7 @@ class Protection:
 
     @property
     def record(self) -> str:
-        """What one record is called."""
+        """Word for one record."""
         if len(self.records) <= 1:
             return self.records
         return self.records.removesuffix("s")

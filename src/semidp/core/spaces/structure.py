@@ -103,7 +103,7 @@ class Structure:
         return np.asarray(counts[counts > 0])
 
     def inhabited_nodes(self, axis: int, depth: int) -> NDArray[np.bool_]:
-        """Return which nodes of a feature can hold a record, by the published counts alone."""
+        """Return for each node of a feature whether published counts let it hold a record."""
         chain = self.grid.chains[axis]
         inhabited = np.ones(chain.size(depth), dtype=bool)
         for margin in self.margins:
@@ -170,7 +170,7 @@ class Structure:
 
     @cached_property
     def common(self) -> View | None:
-        """What all essential margins share, if these are disjoint apart from it; else None."""
+        """View that all essential margins share, if these are disjoint apart from it; else None."""
         if not self.essential:
             return self.grid.nothing
         return common_part([margin.view for margin in self.essential])

@@ -199,7 +199,7 @@ class Schema:
 
     @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:
-        """Where each name stands: the position of its feature, and its depth there."""
+        """Position of the feature of each name, and its depth there."""
         places = {}
         for axis, feature in enumerate(self.features):
             for depth, name in enumerate(feature.names, start=1):

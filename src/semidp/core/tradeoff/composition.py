@@ -110,14 +110,14 @@ class Numeric(Cornered):
         return best if pure is None else min(best, up(pure))
 
     def _other_deltas(self, epsilon: Fraction) -> list[float]:
-        """Return what other proofs say of delta(epsilon): arithmetic leaves the curve itself no
+        """Return bounds of delta(epsilon) from other proofs: arithmetic leaves the curve itself no
         delta below 1e-15.
         """
         rho = self.implied_rho()
         return [] if rho is None else [ZCDP(rho).delta(epsilon)]
 
     def _other_epsilons(self, delta: Fraction) -> list[float]:
-        """Return what other proofs say of epsilon(delta)."""
+        """Return bounds of epsilon(delta) from other proofs."""
         rho = self.implied_rho()
         return [] if rho is None else [ZCDP(rho).epsilon(delta)]
 

@@ -149,7 +149,7 @@ class Tradeoff(ABC):
         return self.compare(other) is Order.STRONGER
 
     def compare(self, other: "Tradeoff") -> Order:
-        """Return how this curve stands to `other`, pointwise.
+        """Return the pointwise order of this curve and `other`.
 
         Exact within a family. Between families the curves are compared through delta(epsilon) on a
         grid that reaches into the far tails and holds every kink; differences below one part in

@@ -151,7 +151,7 @@ class RowsBall:
 
     @cached_property
     def _starts(self) -> Integers:
-        """Where each row begins."""
+        """Position of the first cell of each row."""
         return np.cumsum((0, *self.lengths[:-1]))
 
     @cached_property

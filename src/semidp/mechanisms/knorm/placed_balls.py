@@ -70,7 +70,7 @@ class PlacedBall(ABC):
         """
 
     def rounding_coefficients(self, weights: Floats) -> Floats:
-        """Return how much each rounding error counts in a weighted sum of the rounded point."""
+        """Return the coefficient of each rounding error in a weighted sum of the rounded point."""
         return np.asarray(self.lattice @ weights.ravel())
 
     @cached_property
