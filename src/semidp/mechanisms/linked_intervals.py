@@ -54,7 +54,7 @@ class LinkedIntervals:
     code: TopCode | None = None
 
     def of_table(self, number: int, variance: Floats) -> Floats:
-        """Return for each cell of a table how far its estimate is off at most in 95% of all draws.
+        """Return the half-width of the 95% interval of each cell of a table.
 
         Parameters
         ----------
@@ -64,18 +64,25 @@ class LinkedIntervals:
             The variances of its cells once both kinds agree.
         """
         first = len(self.mechanism.space.members.views)
-        which, place = (0, number) if number < first else (1, number - first)
+        which, place = 0, number
+        if number >= first:
+            which, place = 1, number - first
         kind = self.mechanism.space.kinds[which]
         view = kind.views[place]
-        spread = np.asarray(kind.trim(np.sqrt(variance), view), dtype=np.float64)
+        errors = kind.trim(np.sqrt(variance), view)
+        spread = np.asarray(errors, dtype=np.float64)
         distance = self._distance(which, view)
         distance = self._smoothed(which, view, distance)
         # Hidden steps may raise a tail by this factor, so that a little less may be missed.
         missed = (1 - LEVEL) / (1 + _HIDDEN)
-        widths = float(scipy.special.ndtri(1 - missed / 2)) * spread + distance
-        if ((spread > 0) & ~(distance <= _NEAR * spread)).any():
+        quantile = float(scipy.special.ndtri(1 - missed / 2))
+        widths = quantile * spread + distance
+        is_near = distance <= _NEAR * spread
+        if ((spread > 0) & ~is_near).any():
             space = self.mechanism.space
-            alike = [alike_nodes(space, kind, axis, view[axis], self.code) for axis in named(view)]
+            alike = []
+            for axis in named(view):
+                alike.append(alike_nodes(space, kind, axis, view[axis], self.code))
             if math.prod(len(firsts) for firsts, _ in alike) <= _MOST_LAWS:
                 widths = self._by_law(number, kind, view, alike)
             else:
@@ -94,7 +101,8 @@ class LinkedIntervals:
         widths = np.zeros([len(firsts) for firsts, _ in alike])
         for sort in np.ndindex(widths.shape):
             unit = np.zeros(kind.residuals.shape(view))
-            cell = [firsts[place] for (firsts, _), place in zip(alike, sort, strict=True)]
+            by_feature = zip(alike, sort, strict=True)
+            cell = [firsts[place] for (firsts, _), place in by_feature]
             unit[self._summed(view, cell)] = 1.0
             row = self.mechanism.combination({number: kind.whole(unit, view)})
             row[np.abs(row) * self.mechanism.entry_scales < _NOTHING] = 0.0
@@ -112,8 +120,8 @@ class LinkedIntervals:
         return tuple(places)
 
     def _grown(self, view: View, small: View, by_size: float, without: float) -> "Floats | float":
-        """How many times the weights of a published cell on a residual are those of a single size:
-        for residuals by size, and without it.
+        """Ratio of the weights of a published cell on a residual to those of a single size: for
+        residuals by size, and without it.
         """
         if self.code is None:
             return 1.0
@@ -135,16 +143,18 @@ class LinkedIntervals:
         return self._grown(view, small, by_size, self._grouped**power)
 
     def _distance(self, which: int, view: View) -> Floats:
-        """How far each cell is from a normal number at most; infinite beside noise that is near
+        """Largest distance of each cell from a normal number; infinite beside noise that is near
         none.
         """
-        kind, part = self.mechanism.space.kinds[which], self.mechanism.parts[which]
+        kind = self.mechanism.space.kinds[which]
+        part = self.mechanism.parts[which]
         total = np.zeros(kind.residuals.shape(view))
         for small in kind.inside[kind.views.index(view)]:
             moved = kind.residuals.spread(_moved(part, small), small, view)
             total = total + _times(moved, self._factor(view, small, 1))
         for equation in self.mechanism.agreement.touched(view, which):
-            total = total + self._corrected(which, equation, view, self._moved_gap(equation), 1)
+            gap = self._moved_gap(equation)
+            total = total + self._corrected(which, equation, view, gap, 1)
         return total
 
     def _smoothed(self, which: int, view: View, distance: Floats) -> Floats:
@@ -157,33 +167,35 @@ class LinkedIntervals:
         >= 3 on that is 1 + 3e-13. So one number is moved to a normal one by at most its step, and
         all others only make that one wider.
         """
-        kind, part = self.mechanism.space.kinds[which], self.mechanism.parts[which]
+        kind = self.mechanism.space.kinds[which]
+        part = self.mechanism.parts[which]
         equations = self.mechanism.agreement.touched(view, which)
         in_equations = [(term.kind, term.view) for each in equations for term in each.terms]
-        views = [(which, small) for small in kind.inside[kind.views.index(view)]]
-        widest = all(
-            _least_square(self.mechanism.parts[one], own) >= _WIDE
-            for one, own in (*views, *in_equations)
-        )
-        if part.law != "discrete" or not widest:
+        inside = kind.inside[kind.views.index(view)]
+        squares = []
+        for one, small in (*((which, small) for small in inside), *in_equations):
+            squares.append(_least_square(self.mechanism.parts[one], small))
+        if part.law != "discrete" or any(square < _WIDE for square in squares):
             return distance
         largest = np.zeros(kind.residuals.shape(view))
-        for _, small in views:
-            weights = kind.residuals.spread(1 / kind.residuals.scale(small), small, view)
-            largest = np.maximum(largest, weights * self._grown(view, small, 1, self._grouped))
+        for small in inside:
+            steps = 1 / kind.residuals.scale(small)
+            weights = kind.residuals.spread(steps, small, view)
+            grown = self._grown(view, small, 1, self._grouped)
+            largest = np.maximum(largest, weights * grown)
         for equation in equations:
-            largest = largest + self._corrected(
-                which, equation, view, self._largest_gap(equation), 1
-            )
-        for _, small in views:
+            gap = self._largest_gap(equation)
+            largest = largest + self._corrected(which, equation, view, gap, 1)
+        for small in inside:
             # the entry of the cell itself, uncorrected, has the weight 1 - 1/c along every feature
             if (which, small) in in_equations:
                 continue
-            shares = _per_entry(part, small, np.ones(kind.residuals.shape(small)), 1.0)
-            errors = kind.residuals.spread(
-                shares * math.sqrt(float(part.sigma2[small])), small, view
-            )
-            weight = kind.residuals.spread(shares / kind.residuals.scale(small), small, view)
+            ones = np.ones(kind.residuals.shape(small))
+            shares = _per_entry(part, small, ones, 1.0)
+            deviation = math.sqrt(float(part.sigma2[small]))
+            errors = kind.residuals.spread(shares * deviation, small, view)
+            steps = shares / kind.residuals.scale(small)
+            weight = kind.residuals.spread(steps, small, view)
             grown = self._grown(view, small, self._own_factor, self._grouped)
             errors, weight = errors * grown, weight * grown
             hides = (errors >= math.sqrt(_WIDE) * largest) & (weight > 0)
@@ -194,27 +206,34 @@ class LinkedIntervals:
         """The largest weight on a number of what members and units miss of each other."""
         largest = np.zeros(())
         for term in equation.terms:
-            steps = 1 / self.mechanism.parts[term.kind].space.residuals.scale(term.view)
+            residuals = self.mechanism.parts[term.kind].space.residuals
+            steps = 1 / residuals.scale(term.view)
             weights = _leading(term, steps) * np.abs(term.coefficients)
-            largest = np.maximum(largest, weights if term.axis is None else weights.max(axis=-1))
+            if term.axis is not None:
+                weights = weights.max(axis=-1)
+            largest = np.maximum(largest, weights)
         return np.asarray(largest)
 
     def _moved_gap(self, equation: Agreement) -> Floats:
-        """How far what members and units miss of each other is from a normal number at most, an
+        """Largest distance from a normal number of what members and units miss of each other, an
         entry each.
         """
         moved = np.zeros(())
         for term in equation.terms:
-            of_term = _leading(term, _moved(self.mechanism.parts[term.kind], term.view))
+            part = self.mechanism.parts[term.kind]
+            of_term = _leading(term, _moved(part, term.view))
             weighted = _times(of_term, np.abs(term.coefficients))
-            moved = moved + (weighted if term.axis is None else weighted.sum(axis=-1))
+            if term.axis is not None:
+                weighted = weighted.sum(axis=-1)
+            moved = moved + weighted
         return np.asarray(moved)
 
     def _bounded_spread(self, which: int, view: View) -> Floats:
         """A bound of the root of ``Σ weight² σ²`` for each cell: that of its own kind, plus those
         of corrections.
         """
-        kind, part = self.mechanism.space.kinds[which], self.mechanism.parts[which]
+        kind = self.mechanism.space.kinds[which]
+        part = self.mechanism.parts[which]
         square = np.zeros(kind.residuals.shape(view))
         for small in kind.inside[kind.views.index(view)]:
             squares = kind.residuals.spread(_squares(part, small), small, view, power=2)
@@ -233,22 +252,23 @@ class LinkedIntervals:
         for term in equation.terms:
             part = self.mechanism.parts[term.kind]
             residuals, entries = part.space.residuals, equation.entries(term.kind)
-            square = float(part.sigma2.get(term.view, 0)) * float((term.coefficients**2).sum())
-            squares = squares + residuals.centred_variance(
-                entries, np.full(residuals.shape(entries), square)
-            )
+            coefficients = float((term.coefficients**2).sum())
+            square = float(part.sigma2.get(term.view, 0)) * coefficients
+            variances = np.full(residuals.shape(entries), square)
+            squares = squares + residuals.centred_variance(entries, variances)
         return np.asarray(squares)
 
     def _corrected(
         self, which: int, equation: Agreement, view: View, gap: Floats, power: int
     ) -> Floats:
-        """What the cells of a table get of a gap by its correction: shares, or their squares."""
+        """Part of a gap that cells of a table get by its correction: shares, or their squares."""
         residuals = self.mechanism.space.kinds[which].residuals
         shares, by_level = self.mechanism.agreement.shares(equation, which, view, self.code)
         sizes = np.abs(shares) ** power
         if by_level is None:
             return residuals.spread(_times(gap, sizes), equation.entries(which), view, power)
-        values = np.moveaxis(_times(gap[..., None], sizes), -1, by_level.place)
+        by_entry = _times(gap[..., None], sizes)
+        values = np.moveaxis(by_entry, -1, by_level.place)
         return residuals.spread(values, by_level.view, view, power)
 
 
@@ -275,7 +295,9 @@ def alike_nodes(
 
 def _leading(term: AgreeingResidual, values: Floats) -> Floats:
     """Values of a residual with the axis that an equation sums over last."""
-    return values if term.axis is None else np.moveaxis(values, term.place, -1)
+    if term.axis is None:
+        return values
+    return np.moveaxis(values, term.place, -1)
 
 
 def _times(values: Floats, shares: "Floats | float") -> Floats:
@@ -285,7 +307,7 @@ def _times(values: Floats, shares: "Floats | float") -> Floats:
 
 
 def _moved(part: ResidualMechanism, view: View) -> Floats:
-    """How far each centred entry of a residual is from a normal number at most:
+    """Largest distance of each centred entry of a residual from a normal number:
     ``Σ |weight| d / scale``.
     """
     residuals = part.space.residuals
@@ -293,8 +315,12 @@ def _moved(part: ResidualMechanism, view: View) -> Floats:
     if view not in part.sigma2:
         return np.zeros(shape)
     laws, which = part.samplers
-    near = [laws[number].near_normal for number in np.unique(which[part.space.parts[view]])]
-    distance = max(math.inf if each is None else each[1] for each in near)
+    numbers = np.unique(which[part.space.parts[view]])
+    distances = []
+    for number in numbers:
+        near = laws[number].near_normal
+        distances.append(math.inf if near is None else near[1])
+    distance = max(distances)
     # 1 - 1/c on the entry itself, 1/c on each of its c - 1 siblings; an only child has no noise
     return _per_entry(part, view, distance / residuals.scale(view), 2.0)
 
@@ -305,7 +331,9 @@ def _per_entry(part: ResidualMechanism, view: View, values: Floats, factor: floa
     result = values
     for place, axis in enumerate(named(view)):
         siblings = residuals.siblings(axis, view[axis]).astype(float)
-        along = siblings.reshape([-1 if other == place else 1 for other in range(values.ndim)])
+        shape = [1] * values.ndim
+        shape[place] = -1
+        along = siblings.reshape(shape)
         result = _times(result, factor * (1 - 1 / along))
     return np.asarray(result)
 
@@ -314,7 +342,9 @@ def _least_square(part: ResidualMechanism, view: View) -> float:
     """The least σ² of the whole-number noise of a residual; infinite where there is none."""
     if view not in part.sigma2:
         return math.inf
-    return float(part.sigma2[view] * int(part.space.residuals.scale(view).min()) ** 2)
+    # in squares of the step of the noise
+    scale = int(part.space.residuals.scale(view).min())
+    return float(part.sigma2[view] * scale**2)
 
 
 def _squares(part: ResidualMechanism, view: View) -> Floats:
@@ -322,6 +352,6 @@ def _squares(part: ResidualMechanism, view: View) -> Floats:
     residuals = part.space.residuals
     if view not in part.sigma2:
         return np.zeros(residuals.shape(view))
-    return residuals.centred_variance(
-        view, np.full(residuals.shape(view), float(part.sigma2[view]))
-    )
+    square = float(part.sigma2[view])
+    variances = np.full(residuals.shape(view), square)
+    return residuals.centred_variance(view, variances)

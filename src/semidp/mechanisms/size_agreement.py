@@ -48,7 +48,7 @@ class AgreeingResidual:
 
     @property
     def leverage(self) -> float:
-        """What the residual adds to the variance of the equation, ``σ² |c|²``."""
+        """Variance that the residual adds to the equation, ``σ² |c|²``."""
         return self.variance * float((self.coefficients**2).sum())
 
     @property
@@ -61,13 +61,15 @@ class AgreeingResidual:
         """Return ``c · r`` for every entry of the equation."""
         if self.axis is None:
             return np.asarray(residual * self.coefficients)
-        return np.asarray(np.moveaxis(residual, self.place, -1) @ self.coefficients)
+        last = np.moveaxis(residual, self.place, -1)
+        return np.asarray(last @ self.coefficients)
 
     def spread(self, entries: Floats) -> Floats:
         """Return the transpose of `summed`: each entry times its coefficients."""
         if self.axis is None:
             return np.asarray(entries * self.coefficients)
-        return np.moveaxis(entries[..., None] * self.coefficients, -1, self.place)
+        products = entries[..., None] * self.coefficients
+        return np.moveaxis(products, -1, self.place)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +148,7 @@ class SizeAgreement:
 
     @property
     def public(self) -> LinkedDataspace:
-        """What is public about both kinds."""
+        """Public facts about both kinds."""
         space = self.members.space
         assert isinstance(space, KindSpace)
         return space.public
@@ -161,12 +163,8 @@ class SizeAgreement:
         """The equations that no other one contains."""
         chosen = []
         for one in self.equations:
-            above = [
-                other
-                for other in self.equations
-                if other is not one and within(one.units, other.units)
-            ]
-            if not above:
+            other_equations = [other for other in self.equations if other is not one]
+            if not any(within(one.units, other.units) for other in other_equations):
                 chosen.append(one)
         return chosen
 
@@ -191,12 +189,13 @@ class SizeAgreement:
             if not total:
                 continue
             # the equation holds of true residuals: what it misses by is noise
-            gap = sum(
-                (term.summed(both[term.kind][term.view]) for term in equation.terms), np.zeros(())
-            )
+            gap = np.zeros(())
+            for term in equation.terms:
+                gap = gap + term.summed(both[term.kind][term.view])
             for term in equation.terms:
                 change = term.spread(gap * (term.variance / total))
-                both[term.kind][term.view] = both[term.kind][term.view] - change
+                of_kind = both[term.kind]
+                of_kind[term.view] = of_kind[term.view] - change
         return both
 
     def member_variances(self, table: int) -> Floats:
@@ -234,7 +233,8 @@ class SizeAgreement:
             # A residual without the size has the weight k/n on the last level, where one size has
             # 1/n.
             grown = code.spread_factor if axis in named(small) else float(code.grouped**2)
-            variance = variance + by_cell * along_size(self.public, view, code.factors(grown))
+            factors = along_size(self.public, view, code.factors(grown))
+            variance = variance + by_cell * factors
         return space.whole(variance, view)
 
     def touched(self, view: View, kind: int) -> list[Agreement]:
@@ -248,14 +248,15 @@ class SizeAgreement:
     def shares(
         self, equation: Agreement, kind: int, view: View, code: TopCode | None = None
     ) -> tuple[Floats, AgreeingResidual | None]:
-        """Return how much of a gap the cells of a table are corrected by: one number, or one for
-        each level of a term.
+        """Return the share of a gap by which the cells of a table are corrected: one number, or one
+        for each level of a term.
 
         A cell has an even share of what its entry gets, and the part of its own level. The last
         level of a top code has the shares of all its sizes.
         """
         even, by_level = equation.seen(kind, view)
-        change = np.array(sum(float(term.variance * term.coefficients) for term in even))
+        changes = [float(term.variance * term.coefficients) for term in even]
+        change = np.array(sum(changes))
         if by_level is not None:
             change = change / by_level.coefficients.size + by_level.variance * by_level.coefficients
             if code is not None:
@@ -265,22 +266,25 @@ class SizeAgreement:
     def _saved(
         self, equation: Agreement, kind: int, view: View, code: TopCode | None = None
     ) -> tuple[Floats, View]:
-        """What a correction takes from variances, ``2 λ Cov - λ² Var``, and of which residual: with
-        the noise drawn.
+        """Decrease of variances by a correction, ``2 λ Cov - λ² Var``, and its residual: with the
+        noise drawn.
         """
         entries = equation.entries(kind)
         gap = np.zeros(())
         for term in equation.terms:
-            gap = gap + float((term.coefficients**2).sum()) * self._entry_variances(equation, term)
+            square = float((term.coefficients**2).sum())
+            gap = gap + square * self._entry_variances(equation, term)
         even, _ = equation.seen(kind, view)
         common = np.zeros(self._parts[kind].space.residuals.shape(entries))
         for term in even:
             common = common + float(term.coefficients) * self._entry_variances(equation, term)
         shares, by_level = self.shares(equation, kind, view, code)
         if by_level is None:
-            return np.asarray(2 * shares * common - shares**2 * gap), entries
-        own = by_level.coefficients * self._entry_variances(equation, by_level)[..., None]
-        with_gap = common[..., None] / by_level.coefficients.size + own
+            saved = 2 * shares * common - shares**2 * gap
+            return np.asarray(saved), entries
+        level_variances = self._entry_variances(equation, by_level)
+        own_level = by_level.coefficients * level_variances[..., None]
+        with_gap = common[..., None] / by_level.coefficients.size + own_level
         if code is not None:
             with_gap = code.stretched(with_gap)
         saved = 2 * shares * with_gap - shares**2 * gap[..., None]
@@ -290,11 +294,12 @@ class SizeAgreement:
         """The variance of a residual at one level of its own axis, centred over the entries of the
         equation alone.
         """
-        space, variances = self._parts[term.kind].space, _entries(self._parts[term.kind], term.view)
+        part = self._parts[term.kind]
+        variances = _entries(part, term.view)
         if term.axis is not None:
             # the scale of an entry does not depend on the level, and coefficients add up to zero
             variances = np.moveaxis(variances, term.place, -1)[..., 0]
-        return space.residuals.centred_variance(equation.entries(term.kind), variances)
+        return part.space.residuals.centred_variance(equation.entries(term.kind), variances)
 
     @property
     def _parts(self) -> tuple[ResidualMechanism, ResidualMechanism]:
@@ -320,14 +325,17 @@ class SizeAgreement:
                 continue
             common = np.zeros(())
             for term in equation.terms:
-                if term.view not in both[term.kind]:
+                of_kind = both[term.kind]
+                if term.view not in of_kind:
                     shape = self._parts[term.kind].space.residuals.shape(term.view)
-                    both[term.kind][term.view] = np.zeros(shape)
-                common = common + term.variance * term.summed(both[term.kind][term.view])
+                    of_kind[term.view] = np.zeros(shape)
+                common = common + term.variance * term.summed(of_kind[term.view])
             for term in equation.terms:
                 change = term.spread(common / equation.total)
-                both[term.kind][term.view] = both[term.kind][term.view] - change
-        return _measured_ones(both[0], self.members), _measured_ones(both[1], self.units)
+                of_kind = both[term.kind]
+                of_kind[term.view] = of_kind[term.view] - change
+        of_members, of_units = both
+        return _measured_ones(of_members, self.members), _measured_ones(of_units, self.units)
 
 
 def agreeing_views(public: LinkedDataspace) -> Iterator[tuple[View, View, View]]:
@@ -349,7 +357,9 @@ def agreeing_views(public: LinkedDataspace) -> Iterator[tuple[View, View, View]]
         by_name = dict(zip(shared, chosen, strict=True))
         members = tuple(by_name.get(name, 0) for name in member_names)
         units = tuple(by_name.get(name, 0) for name in unit_names)
-        sizes = tuple(1 if axis == size else depth for axis, depth in enumerate(units))
+        with_size = list(units)
+        with_size[size] = 1
+        sizes = tuple(with_size)
         yield members, units, sizes
 
 
@@ -365,7 +375,9 @@ def in_quarters(public: LinkedDataspace, members: View) -> View:
     """Return a view of members with the feature of quarters."""
     assert public.home is not None
     axis, _ = public.home
-    return tuple(1 if place == axis else depth for place, depth in enumerate(members))
+    with_quarters = list(members)
+    with_quarters[axis] = 1
+    return tuple(with_quarters)
 
 
 def _terms(
@@ -388,8 +400,9 @@ def _terms(
         parts.append((0, members, np.array(1.0), None))
     else:
         assert public.home is not None
-        parts.append((0, members, np.array(1 / home.size), None))
-        parts.append((0, in_quarters(public, members), home - 1 / home.size, public.home[0]))
+        share = 1 / home.size
+        parts.append((0, members, np.array(share), None))
+        parts.append((0, in_quarters(public, members), home - share, public.home[0]))
     parts.append((1, units, np.array(-mean), None))
     parts.append((1, sizes, mean - levels, public.size_axis))
     terms = []
@@ -419,7 +432,8 @@ def _variance(mechanism: ResidualMechanism, view: View) -> float:
     part = mechanism.space.parts.get(view)
     if part is None:
         return 0.0
-    variances = mechanism.variances[part] / mechanism.space.scales[part].astype(float) ** 2
+    scales = mechanism.space.scales[part].astype(float)
+    variances = mechanism.variances[part] / scales**2
     return float(variances.mean())
 
 
@@ -429,7 +443,8 @@ def _entries(mechanism: ResidualMechanism, view: View) -> Floats:
     part = space.parts.get(view)
     if part is None:
         return np.zeros(space.residuals.shape(view))
-    variances = mechanism.variances[part] / space.scales[part].astype(float) ** 2
+    scales = space.scales[part].astype(float)
+    variances = mechanism.variances[part] / scales**2
     return np.asarray(variances.reshape(space.residuals.shape(view)))
 
 
@@ -437,10 +452,14 @@ def _measured_ones(
     weights: Mapping[View, Floats], mechanism: ResidualMechanism
 ) -> dict[View, Floats]:
     """The weights on residuals that have noise; exact ones have none."""
-    return {view: values for view, values in weights.items() if view in mechanism.space.parts}
+    noisy = mechanism.space.parts
+    return {view: values for view, values in weights.items() if view in noisy}
 
 
 def of_views(residuals: Mapping[View, Floats], space: KindSpace) -> list[Floats]:
     """Return every table of one kind, put together from its residuals."""
     every = dict(residuals)
-    return [space.whole(space.residuals.together(every, view), view) for view in space.views]
+    tables = []
+    for view in space.views:
+        tables.append(space.whole(space.residuals.together(every, view), view))
+    return tables
