@@ -26,10 +26,10 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, MissingExtra, SchemaError
-from semidp.sources import duck
+from semidp.sources import duck_conditions
 from semidp.sources import ibis as ibis_engine
 from semidp.sources.contract import Outcome
-from semidp.sources.duck import DuckRecords
+from semidp.sources.duck_files import records_of_files
 from semidp.sources.opening import open_source
 
 SECRET = 7654321
@@ -514,13 +514,13 @@ def test_only_the_columns_that_a_where_names_are_surveyed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    plain = duck._run
+    plain = duck_conditions.run_query
 
     def spied(connection: Any, sql: str, *others: Any) -> Any:
         asked.append(sql)
         return plain(connection, sql, *others)
 
-    monkeypatch.setattr(duck, "_run", spied)
+    monkeypatch.setattr(duck_conditions, "run_query", spied)
     with open_source(_csv(tmp_path, WIDE), where="lo < hi"):
         surveys = [sql for sql in asked if "regexp_full_match" in sql]
     assert len(surveys) == 1
@@ -684,8 +684,8 @@ def test_a_where_that_takes_for_ever_is_given_up(tmp_path: Path, times: str) -> 
     code = f"""
 import sys
 from semidp.cli import main
-from semidp.sources import duck
-duck.PATIENCE = 0.5
+from semidp.sources import duck_files
+duck_files.PATIENCE = 0.5
 where = "levenshtein(repeat({times}, 2000000), repeat({times}, 2000000)) > 1"
 sys.argv = ["semidp", "release", {str(file)!r}, "--table", "word", "--invariant", "word", "--rho", "1"]
 sys.argv += ["--dry-run", "--where", where]
@@ -704,7 +704,7 @@ def test_the_database_can_reach_nothing_else(tmp_path: Path) -> None:
 
     file = _csv(tmp_path, "sex\nf\n")
     other = _csv(tmp_path, "sex\nm\n", "other.csv")
-    records = DuckRecords.of_files(str(file), None)
+    records = records_of_files(str(file), None)
     settings = "current_setting('temp_directory'), current_setting('enable_external_access')"
     assert records._rows(f"SELECT {settings}") == [("", False)]
     for sql in (
@@ -897,7 +897,7 @@ def test_an_interrupt_stays_an_interrupt(tmp_path: Path, monkeypatch: pytest.Mon
         def execute(self, sql: str) -> None:
             raise RuntimeError("Query interrupted")
 
-    records = DuckRecords.of_files(str(_csv(tmp_path, "sex\nf\n")), None)
+    records = records_of_files(str(_csv(tmp_path, "sex\nf\n")), None)
     monkeypatch.setattr(records, "_connection", Interrupted())
     with pytest.raises(KeyboardInterrupt):
         records.occurrences("sex")

@@ -12,15 +12,8 @@ from typing import Any
 from semidp.errors import InputError, did_you_mean
 from semidp.sources.comparisons import Node, columns_in, nodes
 from semidp.sources.contract import MAX_WHERE, quietly
-from semidp.sources.duck import (
-    EXPRESSIONS,
-    connect,
-    consistent_functions,
-    is_plain,
-    parsed,
-    quoted_name,
-    typed,
-)
+from semidp.sources.duck import connect, is_plain, quoted_name
+from semidp.sources.duck_conditions import EXPRESSIONS, consistent_functions, parsed, typed
 
 AGGREGATES = (
     *("count", "count_star", "count_if", "countif", "sum", "min", "max", "avg", "mean", "median"),

@@ -1,37 +1,27 @@
 """CSV files, Parquet files and data frames, grouped by DuckDB in this process.
 
 Nothing is written: the database is in memory and may not spill to disk. Once its files are named it
-can open no other, load no extension and change no setting. What the groups mean is decided in the
-package, not here.
+can open no other, load no extension and change no setting. Files are opened in `duck_files`, a
+WHERE is checked in `duck_conditions`; what the groups mean is decided in `opening`.
 """
 
-import codecs
 import contextlib
 import copy
-import csv
-import glob
-import gzip
 import importlib.util
-import itertools
-import json
 import math
-import os
 import re
 import warnings
-import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
-from pathlib import Path
 from threading import Thread
-from typing import Any, TextIO, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.tables.counts import no_column
-from semidp.errors import DataError, InputError, SemidpError, did_you_mean
-from semidp.sources.comparisons import JOINS, Node, Typing, Values, columns_in, nodes, survey
+from semidp.errors import DataError, InputError, SemidpError
 from semidp.sources.contract import (
     BAD_COUNT,
     BAD_OUTCOME,
@@ -51,13 +41,16 @@ from semidp.sources.contract import (
     batches,
     grouping_sets,
     quietly,
-    refuse_calls,
-    short_enough,
     whole_totals,
+)
+from semidp.sources.data_files import (
+    stamp_of,
+    trouble_of,
 )
 from semidp.sources.readings import ColumnReading
 
 Codes = NDArray[np.unsignedinteger[Any]]
+
 Result = TypeVar("Result")
 Step = tuple[str, str | None]
 """A statement; where a sentence goes with it, a query that must find nothing, or that is said."""
@@ -69,67 +62,36 @@ SETTINGS = {
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",  # a WHERE must not reach the caller's variables
 }
-# Levels are text as it stands ("01" is not "1"). Nothing is guessed, skipped, padded or taken for a
-# comment.
-_CSV = (
-    """header = true, quote = '"', escape = '"', nullstr = '', skip = 0, comment = '', """
-    "strict_mode = true, "
-    "null_padding = false, ignore_errors = false, max_line_size = 16777216"
-)
-_DELIMITERS = ",;\t|"
-_SUFFIXES = {".csv": "CSV", ".tsv": "CSV", ".txt": "CSV", ".parquet": "Parquet", ".pq": "Parquet"}
-_FOREIGN = {
-    **dict.fromkeys((".xls", ".xlsb", ".ods", ".numbers"), "a workbook of another kind than .xlsx"),
-    **dict.fromkeys(
-        (".dta", ".sav", ".por", ".sas7bdat", ".xpt", ".rds", ".rdata"),
-        "a file of a statistics program",
-    ),
-    **dict.fromkeys((".json", ".jsonl", ".ndjson", ".xml"), "a file of nested records"),
-    **dict.fromkeys((".zip", ".7z", ".bz2", ".xz", ".zst", ".tar"), "an archive"),
-    **dict.fromkeys((".feather", ".arrow", ".orc", ".avro"), "a columnar file other than Parquet"),
-}
-# xlsx and zip, xls, 7z, Parquet
-_ARCHIVES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"7z\xbc\xaf\x27\x1c", b"PAR1")
-_MOST_LINES = 5_000_000  # that are looked at for a record that is longer or shorter than the header
+
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+
 _NUMBERS = (*_WHOLE, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")
+
 _TEXTS = ("VARCHAR", "ENUM")
+
 _DAYS = ("DATE", "TIME", "TIMESTAMP")
+
 _SEARCHED = 32  # texts that are found quickest one by one
+
 _UNSIGNED = {1: "UTINYINT", 2: "USMALLINT", 4: "UINTEGER"}
-# What a condition may be made of, in the words of DuckDB's parser: no query, window, lambda,
-# parameter or star.
-EXPRESSIONS = {
-    *(
-        "COLUMN_REF",
-        "CONSTANT",
-        "COMPARISON",
-        "CONJUNCTION",
-        "OPERATOR",
-        "FUNCTION",
-        "CAST",
-        "TYPE",
-        "BETWEEN",
-        "CASE",
-    ),
-    "COLLATE",
-}
-# Declared consistent by DuckDB 2.0, but the first three read the clock (age of one argument) and
-# the last the catalog.
-_MISDECLARED = {"age", "current_localtime", "current_localtimestamp", "json_serialize_plan"}
-_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-_LONGEST_LINE = 16_777_216
+
 MAX_COLUMNS = 10_000
+
 PATIENCE = 60.0  # seconds that a WHERE may take, and a second more for each of the next:
-_SLOWEST_BYTES, _SLOWEST_ROWS = 1e6, 1e4
+
+SLOWEST_BYTES, SLOWEST_ROWS = 1e6, 1e4
+
 _GRACE = 1.0
+
 _SLOW_WHERE = (
     "the WHERE takes too long and was given up: write a condition that is quicker to decide"
 )
+
 _SLOW_AGGREGATE = (
     "an aggregate takes too long and was given up: write one that is quicker to compute"
 )
-_FAILED = (
+
+FAILED = (
     "the data could not be tabulated: a record could not be read, a WHERE does not fit it, or"
     " memory ran out"
 )
@@ -155,129 +117,11 @@ class DuckRecords(Records):
         # a view of its own: else DuckDB 2.0 reads CSV columns as what a TRY_CAST tries, and fails
         if patience is None:
             connection.execute("CREATE TEMP VIEW records AS SELECT * FROM source")
-        self._files = {file: _stamp(file) for file in files}
+        self._files = {file: stamp_of(file) for file in files}
         self._types = dict(self._rows("SELECT column_name, column_type FROM (DESCRIBE records)"))
         self.columns: Mapping[str, bool] = {
             name: _numeric(kind) or _text(kind) for name, kind in self._types.items()
         }
-
-    @classmethod
-    def of_files(
-        cls,
-        pattern: str,
-        where: str | None,
-        *,
-        hive_partitions: bool = False,
-        allow_empty: bool = False,
-        readings: Sequence[ColumnReading] = (),
-        encoding: str | None = None,
-    ) -> "DuckRecords":
-        """Open a CSV or Parquet file, every file that a glob matches, or a folder of Parquet
-        files.
-        """
-        files, kind = _files(pattern)
-        if encoding is not None and kind != "CSV":
-            raise InputError("an encoding is for CSV files: leave it out")
-        connection = connect()
-        with _closed_on_error(connection):
-            confine(connection, files)
-            read = partial(
-                _reading,
-                files,
-                f"{pattern} could not be read as {kind}: check that the file is whole",
-            )
-            if kind == "CSV":
-                python, duck = _encoding(encoding)
-                delimiter = read(lambda: _delimiter(files[0], python))
-                names = _common_header(
-                    [read(partial(_header, file, delimiter, python)) for file in files], pattern
-                )
-                options: tuple[str, ...] = (
-                    f"delim = {quoted_text(delimiter)}",
-                    f"encoding = '{duck}'",
-                    _CSV,
-                )
-            else:
-                names, options = read(lambda: _parquet_header(connection, files)), ()
-            _bounded(names, pattern)
-            folders = _partitions(files, names) if hive_partitions else []
-            text = (*options, "all_varchar = true") if kind == "CSV" else options
-            every = [*names, *folders]
-            selected = _read_columns(readings, every)
-            view = (
-                f"CREATE VIEW source AS SELECT {selected} FROM"
-                f" {_reader(kind, files, folders, text)}"
-            )
-            read(lambda: connection.execute(view))
-            _same_names(
-                connection, [*every, *(part.column for part in readings if part.adds)], pattern
-            )
-            raw = _reader(kind, files, folders, text)
-            for reading in readings:
-                _refuse_misfits(connection, reading, raw, read)
-            for part in (
-                [] if allow_empty else [[file] for file in files] if kind == "CSV" else [files]
-            ):
-                first = f"SELECT 1 FROM {_reader(kind, part, [], text)} LIMIT 1"
-                if not read(partial(_run, connection, first)):
-                    holder = part[0] if len(part) == 1 else pattern
-                    raise DataError(
-                        f"{holder} holds no record: check that it is whole, or allow empty files",
-                        needs="empty",
-                    )
-            if where is None:
-                return cls(connection, files)
-            patience = PATIENCE + sum(os.path.getsize(file) for file in files) / _SLOWEST_BYTES
-            numbers = _filter(
-                connection, where, patience, _names(connection) if kind == "CSV" else folders, files
-            )
-            return cls(connection, files, patience, numbers)
-
-    @classmethod
-    def of_frame(
-        cls,
-        frame: Any,
-        where: str | None,
-        untyped: Sequence[str] = (),
-        readings: Sequence[ColumnReading] = (),
-    ) -> "DuckRecords":
-        """Open a pandas, polars or Arrow table, or a mapping of names to numpy arrays.
-
-        A WHERE compares `untyped` columns as numbers where every value is one, as those of a CSV
-        file.
-        """
-        connection = connect()
-        with _closed_on_error(connection):
-            unreadable = partial(
-                InputError,
-                f"a {type(frame).__name__} cannot be read: give a path, a database address, a data"
-                " frame (pandas, polars, Arrow) or an Ibis table",
-            )
-            held = "source" if not readings else "unread"
-            quietly(lambda: connection.register(held, frame), unreadable)
-            names = quietly(lambda: _frame_header(frame), unreadable)
-            _bounded(names, "the data frame")
-            if readings:
-                view = (
-                    f"CREATE TEMP VIEW source AS SELECT {_read_columns(readings, names)} FROM"
-                    " unread"
-                )
-                quietly(lambda: connection.execute(view), unreadable)
-                names = [*names, *(part.column for part in readings if part.adds)]
-                for part in readings:
-                    _refuse_misfits(
-                        connection, part, "unread", lambda action: quietly(action, unreadable)
-                    )
-            _same_names(connection, names, "the data frame")
-            confine(connection, ())
-            if where is None:
-                return cls(connection)
-            ((rows,),) = quietly(
-                lambda: _run(connection, "SELECT count(*) FROM source"), unreadable
-            )
-            patience = PATIENCE + rows / _SLOWEST_ROWS
-            numbers = _filter(connection, where, patience, untyped)
-            return cls(connection, patience=patience, read_as_numbers=numbers)
 
     @classmethod
     def of_queries(
@@ -301,19 +145,20 @@ class DuckRecords(Records):
         """
         connection = connect()
         opened: list[DuckRecords] = []
-        with _closed_on_error(connection):
+        with closed_on_error(connection):
             for name, frame in frames.items():
                 connection.register(name, frame)
             confine(connection, ())
-            failed = DataError(_FAILED)
-            rows = sum(_run(connection, f"SELECT count(*) FROM {name}")[0][0] for name in frames)
-            patience = PATIENCE + rows / _SLOWEST_ROWS
+            failed = DataError(FAILED)
+            counts = [run_query(connection, f"SELECT count(*) FROM {name}") for name in frames]
+            rows = sum(count for ((count,),) in counts)
+            patience = PATIENCE + rows / SLOWEST_ROWS
             yielded = steps(connection)
             while (step := quietly(lambda: next(yielded, None), failed)) is not None:
                 sql, sentence = step
-                carry_out = partial(_run, connection, sql, patience, too_slow=_SLOW_AGGREGATE)
-                rows = quietly(carry_out, failed)
-                if sentence is not None and rows:
+                carry_out = partial(run_query, connection, sql, patience, too_slow=_SLOW_AGGREGATE)
+                answer = quietly(carry_out, failed)
+                if sentence is not None and answer:
                     raise DataError(sentence)
             for name in frames:
                 # what was computed from them is all that is asked from here on
@@ -353,7 +198,7 @@ class DuckRecords(Records):
             f" {by} LIMIT {limit}"
         )
         try:
-            return quietly(lambda: _coded(self._connection, names), partial(DataError, _FAILED))
+            return quietly(lambda: _coded(self._connection, names), partial(DataError, FAILED))
         finally:
             for name in ("found", *(f"values_{name}" for name in names)):
                 self._connection.execute(f"DROP TABLE IF EXISTS {name}")
@@ -504,10 +349,10 @@ class DuckRecords(Records):
         return list(self._asked(sql, _fetched))
 
     def _asked(self, sql: str, fetch: Callable[[Any], Any]) -> Any:
-        answer = _reading(
-            [*self._files], _FAILED, lambda: _run(self._connection, sql, self._patience, fetch)
+        answer = read_or_explain(
+            [*self._files], FAILED, lambda: run_query(self._connection, sql, self._patience, fetch)
         )
-        if any(_stamp(file) != stamp for file, stamp in self._files.items()):
+        if any(stamp_of(file) != stamp for file, stamp in self._files.items()):
             raise DataError(
                 "a file changed while it was read: read it again when nothing writes to it"
             )
@@ -612,7 +457,9 @@ def _coded(connection: Any, names: Sequence[str]) -> CodedGroups:
         values.append(
             [
                 value
-                for (value,) in _run(connection, f"SELECT value FROM values_{name} ORDER BY code")
+                for (value,) in run_query(
+                    connection, f"SELECT value FROM values_{name} ORDER BY code"
+                )
             ]
         )
     codes = ", ".join(f"values_{name}.code AS {name}" for name in names)
@@ -621,7 +468,7 @@ def _coded(connection: Any, names: Sequence[str]) -> CodedGroups:
         for name in names
     )
     columns = connection.execute(f"SELECT {codes}, total FROM found {joined}").fetchnumpy()
-    ((fault,),) = _run(connection, "SELECT max(fault) FROM found")
+    ((fault,),) = run_query(connection, "SELECT max(fault) FROM found")
     keys = tuple(
         CodedColumn(values_of_key, columns[name])
         for values_of_key, name in zip(values, names, strict=True)
@@ -641,6 +488,43 @@ def _code(key: str, texts: Sequence[str], width: int) -> str:
     return f"CAST(coalesce({position}, {len(texts)}) AS {_UNSIGNED[width]})"
 
 
+def frame_connection(frame: Any, readings: Sequence[ColumnReading] = ()) -> Any:
+    """Return a database with the view `source` of a pandas, polars or Arrow table, or of a mapping
+    of names to numpy arrays.
+    """
+    connection = connect()
+    unreadable = partial(
+        InputError,
+        f"a {type(frame).__name__} cannot be read: give a path, a database address, a data"
+        " frame (pandas, polars, Arrow) or an Ibis table",
+    )
+    with closed_on_error(connection):
+        registered = "source" if not readings else "unread"
+        quietly(lambda: connection.register(registered, frame), unreadable)
+        names = quietly(lambda: _frame_header(frame), unreadable)
+        refuse_many_columns(names, "the data frame")
+        if readings:
+            selected = selected_columns(readings, names)
+            view = f"CREATE TEMP VIEW source AS SELECT {selected} FROM unread"
+            quietly(lambda: connection.execute(view), unreadable)
+            names = [*names, *(part.column for part in readings if part.adds)]
+            for part in readings:
+                refuse_misfits(
+                    connection, part, "unread", lambda action: quietly(action, unreadable)
+                )
+        refuse_like_names(connection, names, "the data frame")
+        confine(connection, ())
+    return connection
+
+
+def frame_patience(connection: Any) -> float:
+    """Return the seconds that a WHERE on a data frame may take: more for more records."""
+    count = partial(run_query, connection, "SELECT count(*) FROM source")
+    with closed_on_error(connection):
+        ((rows,),) = quietly(count, DataError(FAILED))
+    return PATIENCE + float(rows) / SLOWEST_ROWS
+
+
 def connect() -> Any:
     """Open a database in memory that may not spill to disk, load an extension or reach the caller's
     variables.
@@ -651,7 +535,7 @@ def connect() -> Any:
 
 
 @contextlib.contextmanager
-def _closed_on_error(connection: Any) -> Iterator[None]:
+def closed_on_error(connection: Any) -> Iterator[None]:
     try:
         yield
     except BaseException:
@@ -678,7 +562,7 @@ def _fetched(answer: Any) -> list[tuple[Any, ...]]:
     return list(answer.fetchall())
 
 
-def _run(
+def run_query(
     connection: Any,
     sql: str,
     patience: float | None = None,
@@ -719,57 +603,7 @@ def _run(
     return answer.result()
 
 
-def _files(pattern: str) -> tuple[list[str], str]:
-    """Return the files that `pattern` names, and whether they are CSV or Parquet."""
-    if Path(pattern).is_dir():
-        files = _folder(Path(pattern))
-    else:
-        files = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))
-    if not files:
-        raise InputError(f"there is no file {pattern}")
-    folders = [file for file in files if Path(file).is_dir()]
-    if folders:
-        raise InputError(
-            f"{pattern} matches the folder {folders[0]}: name files, or one folder of Parquet files"
-        )
-    kinds = {_kind(file) for file in files}
-    if len(kinds) > 1:
-        raise InputError(f"{pattern} matches both CSV and Parquet files: name one kind")
-    for file in files:
-        if not Path(file).is_file():
-            raise InputError(
-                f"{file} is no regular file, and data are read more than once: copy them to a file"
-            )
-        if not os.access(file, os.R_OK):
-            raise InputError(f"the file {file} may not be read: check its permissions")
-    return [os.path.abspath(file) for file in files], kinds.pop()
-
-
-def _is_hidden(path: Path) -> bool:
-    """Whether a file or a folder above it is hidden, as those that Spark leaves beside its data."""
-    return any(part.startswith(("_", ".")) for part in path.parts)
-
-
-def _folder(folder: Path) -> list[str]:
-    """Return the data files of a folder of Parquet files; those with _ or . before their names are
-    no data.
-    """
-    if (folder / "release.json").exists():
-        raise InputError(f"{folder} is a release, not data: name the records that it was made from")
-    below = [
-        path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in (*_SUFFIXES, ".gz") and path.is_file()
-    ]
-    seen = [path for path in below if not _is_hidden(path.relative_to(folder))]
-    if not any(_SUFFIXES.get(path.suffix.lower()) == "Parquet" for path in seen):
-        raise InputError(
-            f"the folder {folder} holds no Parquet file: name its files, as in '{folder / '*.csv'}'"
-        )
-    return sorted(str(path) for path in seen)
-
-
-def _reading(files: Sequence[str], otherwise: str, action: Callable[[], Result]) -> Result:
+def read_or_explain(files: Sequence[str], otherwise: str, action: Callable[[], Result]) -> Result:
     """Return what `action` reads; where it fails, say which file has what trouble, without a word
     of what it holds.
     """
@@ -785,114 +619,7 @@ def _reading(files: Sequence[str], otherwise: str, action: Callable[[], Result])
     raise DataError(next(troubles, otherwise))
 
 
-def _kind(file: str) -> str:
-    suffix = _suffix(file)
-    if suffix in _FOREIGN:
-        raise InputError(
-            f"{file} is {_FOREIGN[suffix]}, which semidp does not read: save it as CSV (UTF-8) or"
-            " Parquet"
-        )
-    if suffix not in _SUFFIXES:
-        raise InputError(
-            f"the name {file} does not say what it holds: end it in .csv, .tsv, .csv.gz or .parquet"
-        )
-    return _SUFFIXES[suffix]
-
-
-def _suffix(file: str) -> str:
-    suffixes = [suffix.lower() for suffix in Path(file).suffixes if suffix.lower() != ".gz"]
-    return suffixes[-1] if suffixes else ""
-
-
-def _stamp(file: str) -> tuple[int, ...]:
-    """Return what changes when a file is written to or replaced."""
-    with contextlib.suppress(OSError):
-        stat = os.stat(file)
-        return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
-    return ()
-
-
-def trouble_of(file: str) -> str | None:
-    """Say what keeps a CSV file from being read, if that can be seen: its encoding, or its records.
-
-    At most so many characters are looked at. A data file holds what may be in no message, so that
-    neither a value nor the number of a line is said.
-    """
-    if _SUFFIXES.get(_suffix(file)) != "CSV" or not os.path.exists(file):
-        return None
-    name = os.path.basename(file)
-    try:
-        with gzip.open(file) if file.lower().endswith(".gz") else open(file, "rb") as binary:
-            start = binary.read(4096)
-        if not start.strip():
-            return f"{name} is empty: it needs a header that names its columns, and records"
-        if start.startswith(_ARCHIVES):
-            return (
-                f"{name} is a workbook or an archive and no text, whatever its name says: save it"
-                " as CSV (UTF-8)"
-            )
-        if (
-            start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-            or start.count(0) > len(start) // 4
-        ):
-            return f"{name} is text in UTF-16: save it as UTF-8"
-        return _ragged(file, name)
-    except UnicodeDecodeError:
-        return (
-            f"{name} holds text that is not UTF-8, but Latin-1 or Windows-1252 perhaps: save it as"
-            " UTF-8"
-        )
-    except (OSError, EOFError, zlib.error):
-        return f"{name} could not be read to its end: check that it is whole"
-    except (ValueError, csv.Error, StopIteration):
-        return None
-
-
-def _ragged(file: str, name: str) -> str | None:
-    """Say so where a record has another number of values than the header has names."""
-    delimiter = _delimiter(file)
-    with _opened(file) as text:
-        lines = itertools.takewhile(bool, iter(lambda: text.readline(_LONGEST_LINE), ""))
-        rows = csv.reader(itertools.islice(lines, _MOST_LINES), delimiter=delimiter, strict=True)
-        names = next(rows)
-        try:
-            if any(row and len(row) != len(names) for row in rows):
-                return (
-                    f"{name} has records with more or fewer values than its header has names: put"
-                    " text that holds the delimiter in quotes, and keep one record a line"
-                )
-        except csv.Error:
-            return (
-                f"{name} has a quote that is not closed, or text after one: write a quote inside a"
-                " value twice"
-            )
-    return None
-
-
-_ENCODINGS = {
-    "utf-8": ("utf-8-sig", "utf-8"),
-    "latin-1": ("latin-1", "latin-1"),
-    "utf-16": ("utf-16", "utf-16"),
-}
-
-
-def _encoding(name: str | None) -> tuple[str, str]:
-    """Return what Python and DuckDB call an encoding."""
-    if name is None:
-        return _ENCODINGS["utf-8"]
-    usual = (
-        name.lower().replace("_", "-").replace("iso-8859-1", "latin-1").replace("latin1", "latin-1")
-    )
-    if usual not in _ENCODINGS:
-        every = ", ".join(_ENCODINGS)
-        raise InputError(
-            f"CSV files are read in {every}, windows-1252, not {name[:40]!r}: save the file as"
-            " UTF-8"
-        )
-    return _ENCODINGS[usual]
-
-
-def _read_columns(readings: Sequence[ColumnReading], names: Sequence[str]) -> str:
+def selected_columns(readings: Sequence[ColumnReading], names: Sequence[str]) -> str:
     """Return what is selected so that columns are read as declared; refuse a column that is not
     there.
     """
@@ -909,7 +636,7 @@ def _read_columns(readings: Sequence[ColumnReading], names: Sequence[str]) -> st
     return ", ".join([star, *added])
 
 
-def _refuse_misfits(
+def refuse_misfits(
     connection: Any, part: ColumnReading, raw: str, read: Callable[[Callable[[], Any]], Any]
 ) -> None:
     """Refuse values that are not written as was declared: none is quoted."""
@@ -918,62 +645,8 @@ def _refuse_misfits(
         f"SELECT 1 FROM {raw} WHERE {name} IS NOT NULL AND ({part.expression(name)}) IS NULL"
         " LIMIT 1"
     )
-    if read(lambda: _run(connection, misfits)):
+    if read(lambda: run_query(connection, misfits)):
         raise DataError(part.misfit())
-
-
-def _opened(file: str, encoding: str = "utf-8-sig") -> TextIO:
-    if file.lower().endswith(".gz"):
-        return gzip.open(file, "rt", encoding=encoding, newline="")
-    return open(file, encoding=encoding, newline="")
-
-
-def _delimiter(file: str, encoding: str = "utf-8-sig") -> str:
-    """Return the delimiter that the header of a CSV file uses most, outside quotes."""
-    with _opened(file, encoding) as text:
-        header = text.readline(_LONGEST_LINE)
-    if not header.strip():
-        raise ValueError("a CSV file needs a header")
-    bare = "".join(header.split('"')[::2])
-    return max(_DELIMITERS, key=bare.count)
-
-
-def _header(file: str, delimiter: str, encoding: str = "utf-8-sig") -> list[str]:
-    with _opened(file, encoding) as text:
-        names = next(
-            csv.reader(iter(lambda: text.readline(_LONGEST_LINE), ""), delimiter=delimiter)
-        )
-    if any("\x00" in name for name in names):
-        raise ValueError("no text in UTF-8, though its bytes could be")
-    return [name.strip() for name in names]  # as DuckDB does
-
-
-def _common_header(headers: Sequence[list[str]], pattern: str) -> list[str]:
-    """Return the names in the headers of CSV files, which must be the same in each."""
-    if any(header != headers[0] for header in headers):
-        raise DataError(
-            f"the files of {pattern} have different headers: name files with the same columns in"
-            " one order"
-        )
-    return headers[0]
-
-
-def _parquet_header(connection: Any, files: Sequence[str]) -> list[str]:
-    """Return the names of the columns in the first of some Parquet files, as they are in the
-    file.
-    """
-    sql = (
-        "SELECT name, coalesce(num_children, 0) FROM"
-        f" parquet_schema({quoted_text(literal(files[0]))})"
-    )
-    _, *nodes = _run(connection, sql)
-    names: list[str] = []
-    inside = 0  # how many nodes are still to come below the last column
-    for name, children in nodes:
-        if inside == 0:
-            names.append(name)
-        inside += children - (inside > 0)
-    return names
 
 
 def _frame_header(frame: Any) -> list[str]:
@@ -983,75 +656,24 @@ def _frame_header(frame: Any) -> list[str]:
     return [str(name) for name in (arrow if isinstance(arrow, list) else frame.columns)]
 
 
-def _bounded(names: Sequence[str], what: str) -> None:
+def refuse_many_columns(names: Sequence[str], what: str) -> None:
     if len(names) > MAX_COLUMNS:
         raise DataError(f"{what} has more than {MAX_COLUMNS:,} columns: keep those that are needed")
 
 
-def _names(connection: Any) -> list[str]:
-    return [name for (name,) in _run(connection, "SELECT column_name FROM (DESCRIBE source)")]
+def source_columns(connection: Any) -> list[str]:
+    return [name for (name,) in run_query(connection, "SELECT column_name FROM (DESCRIBE source)")]
 
 
-def _same_names(connection: Any, names: Sequence[str], what: str) -> None:
+def refuse_like_names(connection: Any, names: Sequence[str], what: str) -> None:
     """Refuse names that DuckDB changed to tell them apart; it names a column that has none."""
-    read_names = _names(connection)
+    read_names = source_columns(connection)
     if len(read_names) != len(names) or any(
         name not in ("", other) for name, other in zip(names, read_names, strict=True)
     ):
         raise DataError(
             f"{what} names two columns alike, capitals aside: give every column a name of its own"
         )
-
-
-def _partition_keys(file: Path) -> list[str]:
-    """Return the columns that the folders above a file name, such as sex of sex=f."""
-    keys = []
-    for folder in file.parent.parts:
-        key, equals, _ = folder.partition("=")
-        if equals:
-            keys.append(key)
-    return keys
-
-
-def _partitions(files: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the columns that folders such as sex=f name for every file and that the files lack."""
-    keys = [_partition_keys(Path(file)) for file in files]
-    if any(set(those) != set(keys[0]) for those in keys):
-        raise InputError(
-            "the files lie in folders of different partitions: each needs the same, such as"
-            " sex=f/region=n"
-        )
-    lower_names = {name.lower() for name in names}
-    return [key for key in dict.fromkeys(keys[0]) if key and key.lower() not in lower_names]
-
-
-def _reader(kind: str, files: Sequence[str], folders: Sequence[str], options: Sequence[str]) -> str:
-    """Return the SQL that reads these files, with what the names of folders say where that is asked
-    for.
-    """
-    names = f"[{', '.join(quoted_text(literal(file)) for file in files)}]"
-    place = "_" * (1 + max(map(len, folders), default=0)) + "file"
-    path = [f"filename = {quoted_text(place)}"] if folders else []
-    call = (
-        f"read_{kind.lower()}({', '.join([names, *options, *path, 'hive_partitioning = false'])})"
-    )
-    if not folders:
-        return call
-    values = [
-        f"nullif(url_decode(regexp_extract({place}, {quoted_text(_folder_value(key))}, 1)),"
-        f" '{_HIVE_NULL}') AS {quoted_name(key)}"
-        for key in folders
-    ]
-    return f"(SELECT * EXCLUDE ({place}), {', '.join(values)} FROM {call})"
-
-
-def _folder_value(key: str) -> str:
-    r"""Return the expression for what a path says of a key.
-
-    >>> re.search(_folder_value("sex"), "/data/sex=f/people.csv").group(1)
-    'f'
-    """
-    return rf"[/\\]{re.escape(key)}=([^/\\]*)[/\\]"
 
 
 def literal(file: str) -> str:
@@ -1061,166 +683,6 @@ def literal(file: str) -> str:
     'a[[]1][*].csv'
     """
     return re.sub(r"([*?\[])", r"[\1]", file)
-
-
-def _filter(
-    connection: Any, where: str, patience: float, untyped: Sequence[str], files: Sequence[str] = ()
-) -> list[str]:
-    """Make the view `records` of what `where` keeps; return which of the columns without a type it
-    reads as numbers.
-    """
-    hint = ", and convert text with CAST(column AS DOUBLE)" if untyped else ""
-    failure = InputError(
-        "the WHERE must be one condition on the columns of a record, such as age >= 18 AND region"
-        f" <> 'north': check its names and quotes{hint}"
-    )
-    quietly(lambda: of_the_record_alone(connection, where, _names(connection)), failure)
-    condition, numbers = _reading(files, _FAILED, lambda: typed(connection, where, untyped))
-    if not _is_condition(connection, condition, patience):
-        raise failure
-    view = f"CREATE TEMP VIEW records AS SELECT * FROM source WHERE (\n{condition}\n)"
-    quietly(lambda: _run(connection, view, patience), failure)
-    return numbers
-
-
-def _is_condition(connection: Any, where: str, patience: float) -> bool:
-    try:
-        ((_, kind, *_),) = _run(connection, f"DESCRIBE SELECT (\n{where}\n) FROM source", patience)
-    except InputError:
-        raise
-    except Exception:
-        return False
-    return bool(kind == "BOOLEAN")
-
-
-def typed(
-    connection: Any,
-    text: str,
-    untyped: Sequence[str],
-    relation: str = "source",
-    as_numbers: Collection[str] = (),
-    place: str = "the WHERE",
-) -> tuple[str, list[str]]:
-    """Return an expression that reads columns without a type as numbers where they are, and the
-    names of these columns.
-
-    Every value of the columns that it names is looked at once; no other column is read.
-
-    Parameters
-    ----------
-    connection, text
-        Where the expression is evaluated, and the expression.
-    untyped
-        The columns without a type.
-    relation
-        What has these columns.
-    as_numbers
-        Functions that take text too, but numbers where a column holds them.
-    place
-        What the expression is called in a message.
-    """
-    (expression,), _ = parsed(connection, text)
-    named = {name.lower(): name for name in untyped if name.lower() in columns_in(expression)}
-    if not named:
-        return text, []
-    surveys = ", ".join(survey(quoted_name(name)) for name in named.values())
-    (facts,) = _run(connection, f"SELECT {surveys} FROM {relation}")
-    width = len(facts) // len(named)
-    values = {
-        name: Values(*facts[place * width : (place + 1) * width])
-        for place, name in enumerate(named)
-    }
-
-    def cast(column: Node, kind: str) -> Node:
-        (example,), _ = parsed(connection, f"CAST(x AS {kind})")
-        return {**example, "child": column}
-
-    takes = "bool_or(list_contains(parameter_types, 'VARCHAR'))"
-    typing = Typing(
-        values,
-        {*_functions(connection, takes), *JOINS} - {*as_numbers},
-        {*_functions(connection, "bool_or(return_type = 'VARCHAR')"), *JOINS},
-        cast,
-        place,
-    )
-    cast_columns, numbers = typing.typed(expression)
-    unchanged = cast_columns == expression
-    return (text if unchanged else written(connection, cast_columns)), [
-        named[name] for name in numbers
-    ]
-
-
-def parsed(connection: Any, text: str) -> tuple[list[Any], dict[str, Any]]:
-    """Return the parser's account of a bare expression, and of the statement around it."""
-    ((answer,),) = connection.execute(
-        "SELECT json_serialize_sql(?)", [f"SELECT (\n{text}\n)"]
-    ).fetchall()
-    document = json.loads(answer)
-    (statement,) = document["statements"]
-    return statement["node"].pop("select_list"), document
-
-
-def written(connection: Any, expression: Node) -> str:
-    """Return the SQL of an expression, from the parser's account of it."""
-    _, document = parsed(connection, "true")
-    document["statements"][0]["node"]["select_list"] = [expression]
-    ((text,),) = connection.execute(
-        "SELECT json_deserialize_sql(?)", [json.dumps(document)]
-    ).fetchall()
-    return str(text).removeprefix("SELECT ")
-
-
-def of_the_record_alone(connection: Any, where: str, columns: Collection[str]) -> None:
-    """Refuse a text that is not one expression on its own, or that may depend on more than the
-    record.
-
-    The parser's own account of the text is compared with that of a bare expression, so that closing
-    the bracket early, a second statement or any further clause shows. Inside, only columns of the
-    record, constants, operators and scalar functions that DuckDB declares consistent may occur:
-    what is not known to be one of these is refused.
-    """
-    short_enough(where)
-    expressions, around = parsed(connection, where)
-    parts = list(nodes(expressions))
-    _, bare = parsed(connection, "true")
-    if (
-        len(expressions) != 1
-        or around != bare
-        or not {node["class"] for node in parts} <= EXPRESSIONS
-    ):
-        raise ValueError("not one condition")
-    strange = sorted(set(columns_in(expressions)) - {name.lower() for name in columns})
-    if strange:  # of the record it is none; perhaps it is the date, or a text that lacks its quotes
-        raise InputError(
-            "the WHERE must be one condition on the columns of a record, such as age >= 18 AND"
-            f" region <> 'north': {strange[0]!r} is no column{did_you_mean(strange[0], columns)},"
-            " and text stands in single quotes"
-        )
-    calls = [node for node in parts if node["class"] == "FUNCTION"]
-    if any(node["schema"] or node["catalog"] for node in calls):
-        raise ValueError("a function of a schema of its own")
-    refuse_calls(
-        {node["function_name"].lower() for node in calls} - consistent_functions(connection)
-    )
-
-
-def consistent_functions(connection: Any) -> set[str]:
-    """Return the functions whose every form DuckDB declares to depend on its arguments alone."""
-    scalar = "bool_and(function_type = 'scalar' AND stability IS NOT DISTINCT FROM 'CONSISTENT')"
-    return _functions(connection, scalar) - _MISDECLARED
-
-
-def _functions(connection: Any, having: str) -> set[str]:
-    """Return the functions that can stand in a condition and whose forms together have a
-    property.
-    """
-    # these stand elsewhere
-    in_a_condition = "function_type NOT IN ('table', 'table_macro', 'pragma')"
-    sql = (
-        f"SELECT lower(function_name) FROM duckdb_functions() WHERE {in_a_condition} GROUP BY 1"
-        f" HAVING {having}"
-    )
-    return {name for (name,) in _run(connection, sql)}
 
 
 def _numeric(kind: str) -> bool:

@@ -37,7 +37,7 @@ from semidp.sources.contract import (
     refuse_calls,
     short_enough,
 )
-from semidp.sources.duck import of_the_record_alone
+from semidp.sources.duck_conditions import of_the_record_alone
 
 _FAILED = (
     "the data could not be tabulated: the database refused the query, or a WHERE does not fit its"

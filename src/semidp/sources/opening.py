@@ -589,7 +589,7 @@ def _records(
         if address:
             return IbisRecords.at(data, table, where, hive_partitions=hive_partitions)
         return IbisRecords.of(data, where) if kind == "ibis" else IbisRecords.of_spark(data, where)
-    from semidp.sources.duck import DuckRecords
+    from semidp.sources.duck_files import records_of_files
 
     if sheets or (encoding is not None and is_windows(encoding)):
         path = os.fspath(data)
@@ -599,9 +599,9 @@ def _records(
                 f"{path} holds no record: check that it is whole, or allow empty files",
                 needs="empty",
             )
-        return DuckRecords.of_frame(columns, where, untyped=list(columns), readings=readings)
+        return _frame_records(columns, where, list(columns), readings)
     if isinstance(data, (str, os.PathLike)):
-        return DuckRecords.of_files(
+        return records_of_files(
             os.fspath(data),
             where,
             hive_partitions=hive_partitions,
@@ -618,7 +618,24 @@ def _records(
     if isinstance(data, Mapping):
         data = {name: np.asarray(column) for name, column in data.items()}
     in_memory = kind == "pandas" or isinstance(data, dict)
-    return DuckRecords.of_frame(data if in_memory else materialised(data), where, readings=readings)
+    frame = data if in_memory else materialised(data)
+    return _frame_records(frame, where, (), readings)
+
+
+def _frame_records(
+    frame: Any, where: str | None, untyped: Sequence[str], readings: Sequence[ColumnReading]
+) -> Records:
+    """Open a data frame; a WHERE compares `untyped` columns as numbers where every value is one, as
+    those of a CSV file.
+    """
+    from semidp.sources.duck import DuckRecords, frame_connection, frame_patience
+
+    connection = frame_connection(frame, readings)
+    if where is None:
+        return DuckRecords(connection)
+    from semidp.sources.duck_conditions import kept_records
+
+    return kept_records(connection, where, frame_patience(connection), untyped)
 
 
 def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.intp]:
