@@ -7,14 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp.core.spaces.adjacency import (
-    by_listing,
-    graver_degree,
-    semi_adjacency,
-    semi_adjacency_bound,
-)
+from semidp.core.spaces.adjacency import by_listing, semi_adjacency, semi_adjacency_bound
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.graver import graver_basis
+from semidp.core.spaces.graver_degrees import graver_degree
 from semidp.core.spaces.structure import Structure
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature

@@ -16,24 +16,20 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.margins import LARGEST_MASK, Totals, maximal
+from semidp.core.margins import Totals, maximal
 from semidp.core.notebook import facts
 from semidp.core.spaces.adjacency_words import AdjacencyWords, BallWords, ExchangeWords
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.core.spaces.exchange_blocks import Blocks
-from semidp.core.spaces.graver import MOST_CELLS, graver_basis
-from semidp.core.spaces.listing import cells, datasets, fiber
+from semidp.core.spaces.graver_degrees import graver_degree
+from semidp.core.spaces.listed_moves import listed_moves
+from semidp.core.spaces.listing import datasets
 from semidp.core.spaces.protection import Protection
 from semidp.core.spaces.structure import Slices, Structure, worst_cover
 from semidp.core.spaces.unknown_totals import even_space
 from semidp.core.spaces.witness import Witness, free_witness, slice_witness
 from semidp.core.tables.schema import Schema
 from semidp.errors import AdjacencyUnknown, InputError
-
-_MOST_WORK = 300_000_000  # pairs of tables times cells: a few seconds
-_NEVER = 2**40  # more than any number of records
-# where a closed form is known, a Graver basis is computed to improve it on so many cells
-_FEW_CELLS = 20
 
 
 class AdjacencyKind(StrEnum):
@@ -700,96 +696,6 @@ def exchange_bound(
     return Exchange.of(even_space(schema, margins, 1), protection)
 
 
-def graver_degree(structure: Structure) -> int | None:
-    """Return the largest degree of a Graver element of the margins, where it is known: then
-    ``a(t) <= max(2, 1 + g)``.
-
-    If somebody already is y, two records swap. Otherwise T' - T for a table T' of D_t with a y is a
-    sign-compatible sum of Graver elements; one of them, e, brings a y, and T + e is in D_t: x
-    becomes y, one record that e takes away becomes x, the others follow. Structural zeros only
-    leave Graver elements out, and features that nobody publishes add some of degree 1.
-
-    At most one block: degree 1. Two disjoint blocks of r and c levels: cycles of a bipartite graph,
-    min(r, c). Three features by pairs, one of two levels: the Lawrence lifting of the J x K table,
-    2 min(J, K). Small structures: the Graver basis itself, on the cells that can occur
-    (`semidp.core.spaces.graver`).
-
-    >>> from semidp.core.spaces.dataspace import Margin
-    >>> from semidp.core.tables.features import Feature
-    >>> from semidp.core.tables.counts import Table
-    >>> table = Table(
-    ...     Schema([Feature("a", "01"), Feature("b", "012"), Feature("c", "0123")]),
-    ...     np.ones((2, 3, 4)),
-    ... )
-    >>> pairs = Dataspace.of(table, [Margin("a", "b"), Margin("b", "c"), Margin("a", "c")])
-    >>> graver_degree(Structure.of(pairs))
-    6
-    """
-    degree = _known_degree(structure)
-    if degree == 1:
-        return degree
-    cells = _published_cells(structure)
-    most_cells = MOST_CELLS if degree is None else _FEW_CELLS
-    if cells is None or len(cells) > most_cells:
-        return degree
-    grid, published = structure.grid, structure.published
-    rows = []
-    for margin in structure.essential:
-        labels = grid.labels(margin.view, published)[cells]
-        rows.append(labels == np.arange(margin.counts.size)[:, None])
-    basis = graver_basis(np.concatenate(rows).astype(np.int64))
-    if basis is None:
-        return degree
-    # the degree of an element is the number of records that it brings
-    degrees = np.maximum(basis, 0).sum(axis=1)
-    return max(1, int(degrees.max(initial=1)))
-
-
-def _known_degree(structure: Structure) -> int | None:
-    views = [margin.view for margin in structure.essential]
-    if len(views) <= 1:
-        return 1
-    are_disjoint = len(views) == 2 and not any(map(min, *views))
-    if are_disjoint:
-        return min(margin.levels for margin in structure.essential)
-    axes, depths = [], []
-    for axis, of_views in enumerate(zip(*views, strict=True)):
-        if any(of_views):
-            axes.append(axis)
-            depths.append({*of_views} - {0})
-    # Each of three margins names two of three features.
-    named_features = [sum(map(bool, view)) for view in views]
-    by_pairs = len(axes) == 3 and named_features == [2, 2, 2]
-    if not by_pairs or any(len(named) != 1 for named in depths):
-        return None
-    sizes = []
-    for axis, named in zip(axes, depths, strict=True):
-        nodes = structure.inhabited_nodes(axis, named.pop())
-        sizes.append(int(nodes.sum()))
-    sizes.sort()
-    return 2 * sizes[1] if sizes[0] <= 2 else None
-
-
-def _published_cells(structure: Structure) -> NDArray[np.intp] | None:
-    """The cells of all that is published together that can occur, flat; None where the table is too
-    large to look.
-    """
-    grid, view = structure.grid, structure.published
-    size = grid.size_of(view)
-    if structure.zeros_matter:
-        size = max(size, structure.schema.size)
-    if size > LARGEST_MASK:
-        return None
-    possible = None
-    declared = structure.schema.possible
-    if declared is not None and structure.zeros_matter:
-        possible = grid.sum(declared, view) > 0
-    inhabited = grid.inhabited(possible, structure.margins, view)
-    if inhabited is None:
-        return np.arange(grid.size_of(view))
-    return np.flatnonzero(inhabited)
-
-
 def _closed_form(structure: Structure) -> SemiAdjacency:
     """Margins that are disjoint apart from a common part Z: the worst slice of Z decides."""
     if not structure.essential:
@@ -828,68 +734,13 @@ def by_listing(dataspace: Dataspace) -> SemiAdjacency | None:
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 1], [0, 1]])
-    >>> found = by_listing(Dataspace.of(table, [Margin("sex"), Margin("region")]))
-    >>> found.worst_case, found.definition
+    >>> listed = by_listing(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    >>> listed.worst_case, listed.definition
     (3, 2)
     """
-    listed = fiber(dataspace)
-    if listed is None or len(listed) ** 2 * listed.shape[1] > _MOST_WORK:
+    moves = listed_moves(dataspace)
+    if moves is None:
         return None
-    occurs = np.asarray((listed > 0).any(axis=0))
-    kindest = np.full((listed.shape[1],) * 2, np.iinfo(np.int64).max)
-    worst, where = 0, (0, 0, 0)
-    for i, table in enumerate(listed):
-        cost = _cheapest(table, listed, occurs)
-        present = table > 0
-        kindest[present] = np.minimum(kindest[present], cost[present])
-        here = np.where(present[:, None], cost, 0)
-        if here.max(initial=0) > worst:
-            worst = int(here.max())
-            x, y = np.unravel_index(here.argmax(), here.shape)
-            where = (i, int(x), int(y))
-    definition = int(kindest[occurs].max(initial=0))
-    find_witness = partial(_listed_witness, dataspace, listed, *where) if worst else None
-    return SemiAdjacency(worst, definition, worst, "listing of all tables", find_witness)
-
-
-def _cheapest(
-    table: NDArray[np.int64], listed: NDArray[np.int64], occurs: NDArray[np.bool_]
-) -> NDArray[np.int64]:
-    """For each x and y, the fewest records to change so that a record x of this table becomes y.
-
-    The cheapest datasets of tables T and T' with x in the one and y in the other differ in
-    ``1 + |(T - e_x) - (T' - e_y)|_1 / 2`` records: the distance of the tables, and one more or
-    less. Tables are taken nearest first, until the next ones cannot be cheaper.
-    """
-    change = table - listed
-    distance = np.abs(change).sum(axis=1) // 2
-    cost = np.full((len(occurs),) * 2, np.iinfo(np.int64).max)
-    np.fill_diagonal(cost, 0)
-    cost[:, ~occurs] = 0
-    for far in np.unique(distance):
-        if cost.max() <= far:
-            break
-        near = distance == far
-        leave = np.where(change[near] >= 1, -1, 1)
-        enter = np.where(change[near] >= 0, 1, -1)
-        both = leave[:, :, None] + enter[:, None, :]
-        twice = np.where((listed[near] > 0)[:, None, :], both, _NEVER).min(axis=0)
-        cost = np.minimum(cost, 1 + far + twice // 2)
-    return cost
-
-
-def _listed_witness(
-    dataspace: Dataspace, listed: NDArray[np.int64], i: int, x: int, y: int
-) -> Witness:
-    """Write out the cheapest way from table i, where a record x becomes y."""
-    change = listed[i] - listed
-    change[:, x] -= 1
-    change[:, y] += 1
-    price = np.abs(change).sum(axis=1) + np.where(listed[:, y] > 0, 0, _NEVER)
-    moved = change[price.argmin()]
-    schema = dataspace.schema
-    levels = np.transpose(np.unravel_index(cells(dataspace), schema.shape))
-    records = [tuple(map(int, cell)) for cell in levels]
-    before = [records[cell] for cell in np.flatnonzero(moved > 0) for _ in range(int(moved[cell]))]
-    after = [records[cell] for cell in np.flatnonzero(moved < 0) for _ in range(int(-moved[cell]))]
-    return Witness.of(schema, records[x], records[y], list(zip(before, after, strict=True)))
+    worst = moves.worst_case
+    method = "listing of all tables"
+    return SemiAdjacency(worst, moves.definition, worst, method, moves.find_witness)

@@ -1,7 +1,7 @@
 """The Graver basis of a small margin map: its largest degree bounds a(t) where no closed form does.
 
 A Graver element is a table of whole numbers with zero margins that is no sum of two others without
-cancellation. What follows for a(t) is in `adjacency`.
+cancellation. What follows for a(t) is in `graver_degrees`.
 """
 
 import numpy as np
