@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from semidp import Ledger, Release
-from semidp.output.files import is_unfinished
+from semidp.output.unfinished import is_unfinished
 from semidp.publishing.parts import by_partition, runners
 from semidp.publishing.pipeline import charged
 from tests.cli.conftest import Done, Semidp, one_sentence

@@ -11,7 +11,7 @@ from semidp import Budget, Plan, Release, RunOptions, TableRequest, TablesReques
 from semidp.cli import run as command
 from semidp.errors import InputError, Refused
 from semidp.noise import SeededRandomness
-from semidp.output.files import document_at
+from semidp.output.plain_reading import document_at
 from semidp.publishing import release as release_module
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.statistics.tables.assembled import AssembledTables

@@ -9,7 +9,7 @@ import pytest
 import semidp
 from semidp.accounting.ledger import Ledger
 from semidp.core.tables.schema import Schema
-from semidp.output.files import document_at
+from semidp.output.plain_reading import document_at
 from semidp.publishing.rechecking.release_check import recheck
 
 GOLDEN = Path(__file__).parent / "version_0_1"

@@ -22,7 +22,7 @@ from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.noise.randomness import SeededRandomness
-from semidp.output.files import document_at
+from semidp.output.plain_reading import document_at
 from semidp.publishing.pipeline import RunOptions
 from semidp.publishing.rechecking.release_check import recheck
 from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace

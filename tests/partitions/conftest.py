@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Plan, Release, RunOptions, TableRequest, TablesRequest, run
-from semidp.output.files import Unfinished
+from semidp.output.unfinished import Unfinished
 from semidp.statistics.tables import cut_fits
 
 PATHS = [

@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from semidp import Budget, Ledger, Plan, Release, TableRequest
-from semidp.output.files import document_at, is_unfinished, replace_file
+from semidp.output.files import replace_file
+from semidp.output.plain_reading import document_at
+from semidp.output.unfinished import is_unfinished
 from semidp.publishing.rechecking.release_check import disagreements
 from tests.partitions.conftest import FEATURES, records, run_partitioned
 

@@ -18,8 +18,9 @@ from semidp import (
     TablesRequest,
 )
 from semidp.core.tables.schema import Schema
-from semidp.output import files
-from semidp.output.files import Unfinished, document_at
+from semidp.output import unfinished as unfinished_folders
+from semidp.output.plain_reading import document_at
+from semidp.output.unfinished import Unfinished
 from semidp.publishing.parts import by_partition, runners
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.sources.opening import open_source
@@ -75,7 +76,7 @@ def test_what_fails_at_the_very_end_is_resumed_too(
     """
     Ledger.create(tmp_path / "ledger.json", Budget.gdp(10))
     place, how = tmp_path / "release", {"ledger": Ledger(tmp_path / "ledger.json")}
-    last = {"report": (Release, "report_html"), "move": (files, "_into_place")}
+    last = {"report": (Release, "report_html"), "move": (unfinished_folders, "put_in_place")}
     with monkeypatch.context() as patched:
         if where != "sign":
             patched.setattr(*last[where], broken)

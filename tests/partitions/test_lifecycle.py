@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from semidp import Budget, BudgetExceeded, InputError, Ledger, Release
-from semidp.output.files import Unfinished, discard_unfinished, document_at, is_unfinished
+from semidp.output.plain_reading import document_at
+from semidp.output.unfinished import Unfinished, discard_unfinished, is_unfinished
 from semidp.publishing.parts import by_partition, runners
 from semidp.publishing.parts import tasks as part_tasks
 from semidp.publishing.rechecking.release_check import disagreements
@@ -319,7 +320,7 @@ def test_a_whole_release_without_a_charge_is_finished_as_it_is(
     place, ledger = tmp_path / "release", ledger_at(tmp_path / "ledger.json")
     with monkeypatch.context() as broken:
         broken.setattr(
-            "semidp.output.files._into_place",
+            "semidp.output.unfinished.put_in_place",
             lambda *_: raised(OSError(28, "No space left on device")),
         )
         with pytest.raises(InputError, match="no space left"):

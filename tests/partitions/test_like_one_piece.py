@@ -32,7 +32,7 @@ from semidp.mechanisms.branch_noise import BranchNoise
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.cells import StoredFiles
-from semidp.output.files import document_at
+from semidp.output.plain_reading import document_at
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.statistics.protocol.results import Published
 from semidp.statistics.tables.assembled import AssembledTables, whole_vector

@@ -18,7 +18,7 @@ from semidp.accounting.ledger import Ledger
 from semidp.core.margins import Chain, Grid, Totals, View, junction_order, meet, within
 from semidp.core.progress import silent
 from semidp.noise.randomness import SeededRandomness
-from semidp.output.files import document_at
+from semidp.output.plain_reading import document_at
 from semidp.output.published_table import FitKind
 from semidp.publishing.parts.by_partition import prepare_parts
 from semidp.publishing.rechecking.release_check import disagreements

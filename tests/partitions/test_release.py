@@ -28,7 +28,7 @@ from semidp import (
 from semidp.core.tables.schema import Schema
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import SeededRandomness
-from semidp.output.files import digest, document_at
+from semidp.output.plain_reading import digest, document_at
 from semidp.publishing.parts import by_partition
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.statistics.tables import assembled, part_work

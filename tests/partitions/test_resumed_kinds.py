@@ -8,7 +8,7 @@ import pytest
 
 from semidp import Budget, InputError, Ledger, Release
 from semidp.noise.randomness import SystemRandomness, Words
-from semidp.output.files import document_at
+from semidp.output.plain_reading import document_at
 from semidp.publishing.parts import runners
 from semidp.publishing.rechecking.release_check import disagreements
 from tests.partitions.conftest import run_partitioned

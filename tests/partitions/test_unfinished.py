@@ -14,7 +14,8 @@ import pytest
 
 from semidp import Budget, InputError, Ledger, Release
 from semidp.noise.randomness import SeededRandomness, SystemRandomness
-from semidp.output.files import discard_unfinished, document_at, is_unfinished
+from semidp.output.plain_reading import document_at
+from semidp.output.unfinished import discard_unfinished, is_unfinished
 from semidp.publishing.parts import runners
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.statistics.parts import STATE

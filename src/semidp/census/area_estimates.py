@@ -34,7 +34,8 @@ from semidp.combining import AreaSums, Estimate, Share, estimate
 from semidp.combining.regions import RootKnowledge, estimate_from_root
 from semidp.core.progress import Progress, silent
 from semidp.errors import InputError
-from semidp.output.files import lasting_folder, replace_file
+from semidp.output.files import replace_file
+from semidp.output.unfinished import lasting_folder
 
 KIND = "census estimates"
 SUMMARY, AREAS = "estimates.json", "areas.csv"

@@ -237,7 +237,7 @@ def estimate(
     11 for a tract, 5 for a county.
     """
     from semidp.census import CensusTask, estimate_areas, read_areas, write_estimates
-    from semidp.output.files import discard_unfinished
+    from semidp.output.unfinished import discard_unfinished
 
     if out is None and (each or resume or discard or force):
         raise InputError(

@@ -29,8 +29,10 @@ from semidp.cli._presenting import Presenting, places_of
 from semidp.cli._rehearsal import found_budget, rehearse
 from semidp.cli._running import Measuring, Running
 from semidp.errors import InputError
-from semidp.output.files import check_place, discard_unfinished, document_at, is_unfinished
+from semidp.output.files import check_place
 from semidp.output.place_maps import PlaceMap
+from semidp.output.plain_reading import document_at
+from semidp.output.unfinished import discard_unfinished, is_unfinished
 from semidp.publishing.missing_outcomes import with_missing
 from semidp.publishing.needs import declared_needs
 from semidp.publishing.pipeline import RunOptions, run

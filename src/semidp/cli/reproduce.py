@@ -7,7 +7,8 @@ from pathlib import Path
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, in_place, naming_options, print_json, progress_bar
-from semidp.output.files import document_at, new_folder
+from semidp.output.files import new_folder
+from semidp.output.plain_reading import document_at
 from semidp.output.plots.style import png
 from semidp.studies.catalogue import PAPER, STUDIES, Study, study, study_name
 from semidp.studies.study import Settings, Tidy

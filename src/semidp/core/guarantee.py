@@ -23,7 +23,8 @@ from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.core.tradeoff.function import Order, Tradeoff
 from semidp.core.tradeoff.smooth import Gaussian
 from semidp.errors import InputError, Refused
-from semidp.output.files import read_plain, replace_file
+from semidp.output.files import replace_file
+from semidp.output.plain_reading import read_plain
 
 _INLINE = 4096  # published numbers up to which a dataspace stays inside the file that needs it
 _FALSE_ALARMS = Fraction(5, 100)

@@ -26,7 +26,7 @@ from semidp.core.progress import Progress, silent
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
 from semidp.output.columns import Labels, ParquetFiles, write_parquet
-from semidp.output.files import LARGEST, digest, read_plain
+from semidp.output.plain_reading import LARGEST, digest, read_plain
 from semidp.output.texts import row_texts
 
 if TYPE_CHECKING:

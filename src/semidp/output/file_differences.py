@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from semidp.output.cells import Columns, Form
 from semidp.output.columns import different_column
-from semidp.output.files import read_plain
+from semidp.output.plain_reading import read_plain
 
 _EARLIER = {"projected": "estimate"}
 """Columns of earlier versions, and what they hold."""

@@ -10,37 +10,36 @@ import contextlib
 import errno
 import functools
 import hashlib
-import json
 import os
 import re
 import secrets
 import shutil
 import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-from semidp.core.documents import from_json
-from semidp.errors import InputError, Occupied, SemidpError
+from semidp.errors import InputError, Occupied
+from semidp.output.plain_reading import is_plain_file
 
 _SCRAP = re.compile(
     r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|unfinished\.(?:old|json)|lock)", re.DOTALL
 )
+
 _OLD = ".old"
-_UNFINISHED = "unfinished"  # what lasts when a run ends before its folder is whole
-_RUN = "run"  # the key of a note under which the run is named that it is about
-LARGEST = 2**30
-"""Bytes of the largest file that is read whole."""
-_BLOCK = 2**22  # bytes of a file that are hashed at once
+
+UNFINISHED = "unfinished"  # what lasts when a run ends before its folder is whole
+
 # file systems take names of 255 bytes, and a scrap's name has 21 more than its tag
 _LONGEST_TAG = 200
+
 _HASHED = "sha256-"
+
 _SETTLED = 600.0
 """Seconds for which a scrap is left alone even if its lock is free: a lock may not reach every
 machine of a volume."""
-_PATIENCE = 3.0
+
+PATIENCE = 3.0
 """Seconds to wait for a destination that another run holds: long enough for one that only removes
 scraps."""
 
@@ -64,9 +63,9 @@ def replace_file(
     path = Path(path)
     whole = content.encode() if isinstance(content, str) else content
     parts = [whole] if isinstance(whole, bytes) else whole
-    with _plainly(path), _claimed(path, timeout=-1):
+    with plain_errors(path), claimed(path, timeout=-1):
         _sweep(path)
-        scrap = _scrap_beside(path)
+        scrap = scrap_beside(path)
         try:
             with open(scrap, "xb") as file:
                 # Before the content, so that nobody reads it who may not read the file it replaces.
@@ -77,8 +76,8 @@ def replace_file(
             if force:
                 os.replace(scrap, path)
             else:
-                _move_file(scrap, path)
-            _sync_folder(path.parent)
+                move_file(scrap, path)
+            sync_folder(path.parent)
         finally:
             scrap.unlink(missing_ok=True)
 
@@ -108,284 +107,57 @@ def new_folder(
     path = Path(path)
     check = functools.partial(check_place, path, force=force, ours=ours, inputs=list(inputs))
     check()
-    with _place(path, check):
-        scrap = _scrap_beside(path)
+    with held_place(path, check):
+        scrap = scrap_beside(path)
         scrap.mkdir()
         _like(path, scrap)
         try:
             yield scrap
-            _sync(scrap)
+            sync_files(scrap)
             # Asked again: others may have put files there while the new ones were written.
             check()
-            _into_place(scrap, path, force, _old_of(scrap))
+            put_in_place(scrap, path, force, old_of(scrap))
         except KeyboardInterrupt:
             if scrap.exists():
                 raise  # else the folder is in place already, and nothing is left to interrupt
         finally:
             # else nothing is at `path`, and this one is still to be recovered
-            if not _old_of(scrap).exists():
+            if not old_of(scrap).exists():
                 shutil.rmtree(scrap, ignore_errors=True)
 
 
-@dataclass(frozen=True)
-class Unfinished:
-    """A folder that outlasts its run, and a note beside it that says which run it is of and how far
-    that came.
-
-    The folder is named after its run. A process that is left over from a run that was discarded or
-    is finished finds no folder of that name any more, so that it can add nothing to a later run.
-
-    Parameters
-    ----------
-    folder
-        What becomes the destination when it is whole.
-    run
-        A random name, drawn once, and kept by whoever goes on with the folder.
-    """
-
-    folder: Path
-    run: str
-
-    @classmethod
-    def new(cls, path: Path) -> "Unfinished":
-        """Return the folder of a run that begins now, for the destination `path`; it is not made
-        here.
-        """
-        run = secrets.token_hex(8)
-        return cls(path.with_name(f"{_unfinished_stem(path)}-{run}"), run)
-
-    @classmethod
-    def left(cls, path: Path) -> "Unfinished | None":
-        """Return what a run for `path` has left to go on with; None where its folder is in place
-        already.
-        """
-        notes, folders = _notes(path), _unfinished_folders(path)
-        run = document_at(notes).get(_RUN)
-        if not isinstance(run, str):
-            if folders and os.path.lexists(notes):  # it is never half written
-                raise InputError(
-                    f"{notes}, which says how far {path} came, is damaged: discard what is"
-                    " unfinished"
-                )
-            return None
-        folder = cls(path.with_name(f"{_unfinished_stem(path)}-{run}"), run)
-        return folder if folder.folder in folders else None
-
-    @property
-    def notes(self) -> Path:
-        """The file beside the folder that holds the note."""
-        return self.folder.with_name(f"{self.folder.name.removesuffix(f'-{self.run}')}.json")
-
-    def noted(self) -> Mapping[str, Any]:
-        """Return what is noted of this run: nothing where the note is about another one, or
-        gone.
-        """
-        document = document_at(self.notes)
-        return document if document.get(_RUN) == self.run else {}
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether there is something to go on with: also where the note cannot be read, so that
-        nothing is lost.
-        """
-        return (
-            os.path.lexists(self.notes) and document_at(self.notes).get(_RUN, self.run) == self.run
-        )
-
-    def check(self) -> None:
-        """Refuse to go on in a folder whose run was discarded or is over, also on another
-        machine.
-        """
-        if not self.noted():
-            raise InputError(
-                "the run that this part belongs to was discarded or is over: nothing of it is"
-                " stored"
-            )
-
-    def begin(self, facts: Mapping[str, Any]) -> None:
-        """Note that there is something to go on with from now on; refuse where another run has just
-        done so.
-        """
-        with self._written({**facts, _RUN: self.run}) as scrap:
-            _move_file(scrap, self.notes)
-
-    def note(self, **facts: Any) -> None:
-        """Add facts to the note, which is whole at any time."""
-        self.check()
-        with self._written({**self.noted(), **facts, _RUN: self.run}) as scrap:
-            os.replace(scrap, self.notes)
-
-    def forget(self) -> None:
-        """Take the note back: there is nothing to go on with."""
-        self.notes.unlink(missing_ok=True)
-
-    @contextlib.contextmanager
-    def _written(self, document: Mapping[str, Any]) -> Iterator[Path]:
-        stem = self.notes.name.removesuffix(f".{_UNFINISHED}.json")
-        scrap = self.notes.with_name(f"{stem}.{secrets.token_hex(4)}")
-        try:
-            with open(scrap, "x", encoding="utf-8") as file:
-                json.dump(document, file)
-                file.flush()
-                os.fsync(file.fileno())
-            yield scrap
-            _sync_folder(scrap.parent)
-        finally:
-            scrap.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def lasting_folder(
-    path: str | Path,
-    *,
-    resume: bool = False,
-    force: bool = False,
-    ours: Callable[[Path], Collection[str]] = lambda folder: (),
-    inputs: Iterable[str | Path] = (),
-    clear: Callable[[Path], None] = lambda folder: None,
-) -> Iterator[Unfinished]:
-    """Yield a folder that becomes `path` when the block ends well, and stays for a later run when
-    it does not.
-
-    It stays only once `Unfinished.begin` has noted it, and then no run removes it but by
-    `discard_unfinished`. Whenever a run is killed, `path` is what it was or the new folder, or
-    `recover` makes it what it was.
-
-    Parameters
-    ----------
-    path, force, ours, inputs
-        As for `new_folder`.
-    resume
-        Go on with the folder that an earlier run has left; refuse to begin another.
-    clear
-        Removes, when the folder is whole, what only an unfinished one needs.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> root = tempfile.TemporaryDirectory()
-    >>> with (
-    ...     contextlib.suppress(ZeroDivisionError),
-    ...     lasting_folder(f"{root.name}/release") as left,
-    ... ):
-    ...     left.begin({})
-    ...     1 / 0
-    >>> with lasting_folder(f"{root.name}/release", resume=True) as left:
-    ...     (left.folder / "whole").touch()
-    >>> os.listdir(root.name), os.listdir(f"{root.name}/release")
-    (['release'], ['whole'])
-    >>> root.cleanup()
-    """
-    path = Path(path)
-    check = functools.partial(check_place, path, force=force, ours=ours, inputs=list(inputs))
-    check()
-    with _to_be_finished(path), _place(path, check):
-        left = Unfinished.left(path)
-        if left is not None and not resume:
-            raise InputError(
-                f"an earlier run has left {path} unfinished: finish it, or discard what it has left"
-            )
-        if resume and left is None:
-            raise InputError(f"there is no unfinished {path} to go on with")
-        if left is None:
-            _remove_unfinished(path)
-            left = Unfinished.new(path)
-            left.folder.mkdir()
-        try:
-            yield left
-            _sync(left.folder)
-            check()
-            clear(left.folder)
-            # The old folder gets a name that no other run has used. Were a run killed between the
-            # renames, the old folder would be put back, and this one would still be there to go on
-            # with.
-            _into_place(left.folder, path, force, _old_of(_scrap_beside(path)))
-        except KeyboardInterrupt:
-            if left.folder.exists():
-                raise  # else the folder is in place already, and nothing is left to interrupt
-        finally:
-            if not left.is_kept:
-                shutil.rmtree(left.folder, ignore_errors=True)
-            elif not left.folder.exists():
-                with contextlib.suppress(OSError):  # a note without its folder says nothing
-                    left.forget()
-
-
-def is_unfinished(path: str | Path) -> bool:
-    """Whether a run has left something for `path` that can be gone on with or discarded."""
-    path = Path(path)
-    return os.path.lexists(_notes(path)) and bool(_unfinished_folders(path))
-
-
-def discard_unfinished(path: str | Path) -> Mapping[str, Any]:
-    """Remove what an unfinished run for `path` has left, and return what it had noted; refuse where
-    there is nothing.
-
-    >>> discard_unfinished("nowhere/release")
-    Traceback (most recent call last):
-    semidp.errors.InputError: there is no unfinished nowhere/release to discard
-    """
-    path = Path(path)
-    if not is_unfinished(path):
-        raise InputError(f"there is no unfinished {path} to discard")
-    with _plainly(path), _claimed(path, timeout=_PATIENCE):
-        noted = document_at(_notes(path))
-        _remove_unfinished(path)
-    return noted
-
-
-def _remove_unfinished(path: Path) -> None:
-    """Remove every unfinished folder of `path`, and the note; the lock is held."""
-    for folder in _unfinished_folders(path):
-        aside = _scrap_beside(path)  # under that name nobody goes on with half of it
-        os.rename(folder, aside)
-        _discard(aside)
-    _notes(path).unlink(missing_ok=True)
-
-
-def _unfinished_folders(path: Path) -> list[Path]:
+def unfinished_folders(path: Path) -> list[Path]:
     """Return the folders of unfinished runs for `path`: one, and those of runs killed before they
     noted theirs.
     """
-    pattern = re.compile(re.escape(f"{_unfinished_stem(path)}-") + "[0-9a-f]{16}")
-    named = [entry for entry in _entries(path.parent) if pattern.fullmatch(entry.name)]
+    pattern = re.compile(re.escape(f"{unfinished_stem(path)}-") + "[0-9a-f]{16}")
+    named = [entry for entry in entries_of(path.parent) if pattern.fullmatch(entry.name)]
     return [entry for entry in named if entry.is_dir() and not entry.is_symlink()]
 
 
-def _notes(path: Path) -> Path:
-    return path.with_name(f"{_unfinished_stem(path)}.json")
+def notes_of(path: Path) -> Path:
+    return path.with_name(f"{unfinished_stem(path)}.json")
 
 
-def _unfinished_stem(path: Path) -> str:
-    return f".semidp-{_tag(path)}.{_UNFINISHED}"
+def unfinished_stem(path: Path) -> str:
+    return f".semidp-{tag_of(path)}.{UNFINISHED}"
 
 
 @contextlib.contextmanager
-def _place(path: Path, check: Callable[[], None]) -> Iterator[None]:
+def held_place(path: Path, check: Callable[[], None]) -> Iterator[None]:
     """Hold the place of a folder to write, swept and checked."""
-    with _plainly(path):
+    with plain_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _claimed(path, timeout=_PATIENCE):
+        with claimed(path, timeout=PATIENCE):
             _sweep(path)
             check()
             yield
 
 
-@contextlib.contextmanager
-def _to_be_finished(path: Path) -> Iterator[None]:
-    """Say with an error that there is something to go on with."""
-    try:
-        yield
-    except SemidpError as error:
-        if is_unfinished(path):
-            error.needs = error.needs or _UNFINISHED
-        raise
-
-
 def durable(folder: Path) -> None:
     """Make what was written into a folder outlast a power failure."""
-    _sync(folder)
-    _sync_folder(folder.parent)
+    sync_files(folder)
+    sync_folder(folder.parent)
 
 
 def check_place(
@@ -426,7 +198,7 @@ def check_place(
         raise Occupied(f"{path} is not a name for a new folder")
     if "\x00" in str(path):
         raise Occupied("the name of the new folder holds a character that no file name has")
-    with _plainly(path):
+    with plain_errors(path):
         if needed := _held(path, inputs):
             raise Occupied(f"{path} holds {needed}, which this run needs")
         if _held(path, [Path.cwd()]):
@@ -466,7 +238,7 @@ def recover(path: str | Path) -> None:
     path = Path(path)
     if os.path.lexists(path) or not any(_scraps(path, _OLD)):
         return
-    with contextlib.suppress(InputError, OSError), _claimed(path, timeout=_PATIENCE):
+    with contextlib.suppress(InputError, OSError), claimed(path, timeout=PATIENCE):
         _recover(path)
 
 
@@ -507,79 +279,8 @@ def locked(file: Path, timeout: float = -1) -> Iterator[None]:
         lock.release()
 
 
-def read_plain(path: Path, within: Path | None = None) -> bytes:
-    """Return the content of a regular file: no pipe or device, which may never end, and none that
-    is too large.
-
-    It must not lead out of the folder `within` by a link. What cannot be read is an `OSError`.
-
-    >>> read_plain(Path(os.devnull))
-    Traceback (most recent call last):
-    semidp.errors.InputError: /dev/null is not a regular file
-    """
-    with open(regular_file(path, within), "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        # A file may grow while it is read, so that its size is no limit by itself.
-        content = file.read(LARGEST + 1) if size <= LARGEST else b""
-        if max(size, len(content)) > LARGEST:
-            raise InputError(
-                f"{path} is larger than {LARGEST >> 20} MB, which no such file that semidp"
-                " writes is"
-            )
-        return content
-
-
-def regular_file(path: Path, within: Path | None = None) -> int:
-    """Open a regular file for reading, as `read_plain` does, and return its handle; it may be of
-    any size.
-    """
-    if within is not None and not Path(os.path.realpath(path)).is_relative_to(
-        os.path.realpath(within)
-    ):
-        raise InputError(f"{path} is a link that leads out of its folder")
-    # To open a pipe would otherwise wait for somebody who writes to it.
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise InputError(f"{path} is not a regular file")
-    return handle
-
-
-def digest(path: Path, within: Path | None = None, most: int = 64 * LARGEST) -> str:
-    """Return the SHA-256 of a regular file of at most so many bytes, read in parts.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = (Path(folder) / "x").write_bytes(b"abc")
-    ...     digest(Path(folder) / "x")[:8]
-    'ba7816bf'
-    """
-    hashed = hashlib.sha256()
-    with open(regular_file(path, within), "rb") as file:
-        if os.fstat(file.fileno()).st_size > most:
-            raise InputError(
-                f"{path} is larger than {most >> 20} MB, which no such file that semidp writes is"
-            )
-        while block := file.read(_BLOCK):
-            hashed.update(block)
-    return hashed.hexdigest()
-
-
-def document_at(path: Path) -> Mapping[str, Any]:
-    """Return the JSON object that a file holds, and nothing where there is no such file.
-
-    >>> document_at(Path("nowhere.json"))
-    {}
-    """
-    try:
-        document = from_json(read_plain(path)) if _is_plain_file(path) else {}
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
 @contextlib.contextmanager
-def _plainly(path: Path) -> Iterator[None]:
+def plain_errors(path: Path) -> Iterator[None]:
     """Turn what the operating system says into one sentence; its own text may hold less and never
     more.
     """
@@ -591,14 +292,14 @@ def _plainly(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _claimed(path: Path, timeout: float) -> Iterator[None]:
+def claimed(path: Path, timeout: float) -> Iterator[None]:
     """Hold the lock for a destination. Its file goes with the last holder, so that no folder fills
     with locks.
 
     A waiting process may be left with the lock of a file that is gone. Two then write at once, each
     under a name of its own, and the moves into place still decide.
     """
-    file = path.with_name(f".semidp-{_tag(path)}.lock")
+    file = path.with_name(f".semidp-{tag_of(path)}.lock")
     with contextlib.ExitStack() as held:
         try:
             held.enter_context(locked(file, timeout))
@@ -611,7 +312,7 @@ def _claimed(path: Path, timeout: float) -> Iterator[None]:
                 file.unlink()
 
 
-def _into_place(scrap: Path, path: Path, force: bool, old: Path) -> None:
+def put_in_place(scrap: Path, path: Path, force: bool, old: Path) -> None:
     """Move a whole folder to `path`: onto nothing or an empty folder; with `force` what is there is
     `old` meanwhile.
     """
@@ -624,11 +325,11 @@ def _into_place(scrap: Path, path: Path, force: bool, old: Path) -> None:
             if scrap.exists() and old.exists() and not os.path.lexists(path):
                 os.rename(old, path)
             raise
-        _discard(old)
+        discard_scrap(old)
     else:
         _move_folder(scrap, path)
     with contextlib.suppress(OSError):  # it is in place, whatever the system says of its disk
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 def _move_folder(scrap: Path, path: Path) -> None:
@@ -645,7 +346,7 @@ def _move_folder(scrap: Path, path: Path) -> None:
         raise
 
 
-def _move_file(scrap: Path, path: Path) -> None:
+def move_file(scrap: Path, path: Path) -> None:
     """Give a file a name that nothing has."""
     try:
         os.link(scrap, path)
@@ -662,9 +363,9 @@ def _recover(path: Path) -> None:
             return
         new = old.with_name(old.name.removesuffix(_OLD))
         # version 0.2 gave an unfinished folder that name
-        whole = new.is_dir() and not new.name.endswith(_UNFINISHED)
+        whole = new.is_dir() and not new.name.endswith(UNFINISHED)
         os.rename(new if whole else old, path)
-        _discard(old)
+        discard_scrap(old)
 
 
 def _sweep(path: Path) -> None:
@@ -674,17 +375,19 @@ def _sweep(path: Path) -> None:
     is to know it.
     """
     names = {
-        match["name"] for entry in _entries(path.parent) if (match := _SCRAP.fullmatch(entry.name))
+        match["name"]
+        for entry in entries_of(path.parent)
+        if (match := _SCRAP.fullmatch(entry.name))
     }
     for name in sorted(names):
         destination = path.with_name(name)
         # Somebody else's scraps: who can neither lock nor remove them leaves them.
         with contextlib.suppress(InputError, OSError):
-            if name == _tag(path):
+            if name == tag_of(path):
                 _clean(path)
             elif not name.startswith(_HASHED):  # whose destination only a run for it knows
                 # which also removes a lock that a killed run has left
-                with _claimed(destination, timeout=0):
+                with claimed(destination, timeout=0):
                     _clean(destination)
 
 
@@ -692,14 +395,14 @@ def _clean(path: Path) -> None:
     """Recover or remove what runs for `path` have left; its lock is held."""
     _recover(path)
     # of a run that is over, or was discarded
-    if os.path.lexists(_notes(path)) and not _unfinished_folders(path):
-        _notes(path).unlink()
+    if os.path.lexists(notes_of(path)) and not unfinished_folders(path):
+        notes_of(path).unlink()
     for scrap in _scraps(path):
         if _is_settled(scrap):
-            _discard(scrap)
+            discard_scrap(scrap)
 
 
-def _discard(scrap: Path) -> None:
+def discard_scrap(scrap: Path) -> None:
     """Remove a scrap; one that could be recovered gets another name first, so that half of it never
     is.
     """
@@ -727,28 +430,28 @@ def _scraps(path: Path, suffix: str = "") -> Iterator[Path]:
     """Yield the scraps of runs for the destination `path`, those with a suffix only if one is
     given.
     """
-    old = f"(?:[0-9a-f]{{8}}|{_UNFINISHED}){re.escape(_OLD)}"
+    old = f"(?:[0-9a-f]{{8}}|{UNFINISHED}){re.escape(_OLD)}"
     kind = old if suffix == _OLD else f"(?:[0-9a-f]{{8}}|{old})"
-    pattern = re.compile(re.escape(f".semidp-{_tag(path)}.") + kind)
-    return (entry for entry in _entries(path.parent) if pattern.fullmatch(entry.name))
+    pattern = re.compile(re.escape(f".semidp-{tag_of(path)}.") + kind)
+    return (entry for entry in entries_of(path.parent) if pattern.fullmatch(entry.name))
 
 
-def _entries(folder: Path) -> list[Path]:
+def entries_of(folder: Path) -> list[Path]:
     try:
         return sorted(folder.iterdir())
     except OSError:
         return []
 
 
-def _scrap_beside(path: Path) -> Path:
-    return path.with_name(f".semidp-{_tag(path)}.{secrets.token_hex(4)}")
+def scrap_beside(path: Path) -> Path:
+    return path.with_name(f".semidp-{tag_of(path)}.{secrets.token_hex(4)}")
 
 
-def _old_of(scrap: Path) -> Path:
+def old_of(scrap: Path) -> Path:
     return scrap.with_name(scrap.name + _OLD)
 
 
-def _tag(path: Path) -> str:
+def tag_of(path: Path) -> str:
     """Return what scraps for a destination are called after: its name, or a hash where that would
     get too long.
     """
@@ -795,11 +498,7 @@ def _is_known(entry: Path, name: str, known: Collection[str]) -> bool:
         return bool(inside) and all(
             _is_known(below, f"{name}/{below.name}", known) for below in inside
         )
-    return name in known and _is_plain_file(entry)
-
-
-def _is_plain_file(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
+    return name in known and is_plain_file(entry)
 
 
 def _listed(names: list[str]) -> str:
@@ -807,7 +506,7 @@ def _listed(names: list[str]) -> str:
     return first if len(names) == 1 else f"{first} and {len(names) - 1} more"
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make moves in a folder outlast a power failure, where the system can open folders."""
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -817,7 +516,7 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def _sync(folder: Path) -> None:
+def sync_files(folder: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     def one(file: Path) -> None:
@@ -827,4 +526,4 @@ def _sync(folder: Path) -> None:
     # a disk takes many files at once in little more time than one
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(one, [file for file in folder.rglob("*") if file.is_file()]))
-    _sync_folder(folder)
+    sync_folder(folder)

@@ -23,17 +23,12 @@ from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.output.cells import METADATA, Form, StoredFiles, csvw, form_named
-from semidp.output.files import (
-    digest,
-    discard_unfinished,
-    document_at,
-    new_folder,
-    read_plain,
-    recover,
-)
+from semidp.output.files import new_folder, recover
 from semidp.output.place_maps import MAP, PlaceMap
+from semidp.output.plain_reading import digest, document_at, read_plain
 from semidp.output.presentation import AS_USUAL, Presentation
 from semidp.output.sections import Section
+from semidp.output.unfinished import discard_unfinished
 from semidp.output.workbooks import WORKBOOK, check_installed
 from semidp.publishing.combined.combined_tables import CombinedTables
 from semidp.publishing.combined.linked_combination import one_estimate

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from semidp.errors import InputError, MissingExtra
-from semidp.output.files import digest, read_plain
+from semidp.output.plain_reading import digest, read_plain
 from semidp.statistics.parts import refuse_changed
 
 SUMS = "SHA256SUMS"

@@ -18,8 +18,8 @@ from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
 from semidp.noise.randomness import Randomness
 from semidp.output.cells import Form
-from semidp.output.files import digest, regular_file
 from semidp.output.grids import edge_cells, faint_cells
+from semidp.output.plain_reading import digest, regular_file
 from semidp.output.published_table import Fitted, PublishedTable
 from semidp.queries.branches import Cut
 from semidp.statistics.findings import close

@@ -28,7 +28,8 @@ from semidp.errors import InputError, SemidpError
 from semidp.mechanisms.selection import with_exact_claim
 from semidp.noise.randomness import Randomness
 from semidp.output.cells import Form
-from semidp.output.files import Unfinished, durable, lasting_folder
+from semidp.output.files import durable
+from semidp.output.unfinished import Unfinished, lasting_folder
 from semidp.publishing.budgets import one_by_one, with_targets_met
 from semidp.publishing.choices import best_answered
 from semidp.publishing.linked_survey import linked_survey

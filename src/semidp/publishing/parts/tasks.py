@@ -14,7 +14,9 @@ from pathlib import Path
 
 from semidp.core.documents import from_json
 from semidp.errors import InputError
-from semidp.output.files import Unfinished, digest, durable
+from semidp.output.files import durable
+from semidp.output.plain_reading import digest
+from semidp.output.unfinished import Unfinished
 from semidp.sources.linked_records import LinkedSource
 from semidp.sources.opening import Source
 from semidp.statistics.parts import STATE, Part, PartTable, PartTask

@@ -21,8 +21,8 @@ from semidp.core.spaces.dataspace import normalised
 from semidp.errors import InputError, SemidpError
 from semidp.output.cells import METADATA, Columns, StoredFiles, csvw
 from semidp.output.file_differences import file_differences
-from semidp.output.files import document_at
 from semidp.output.place_maps import MAP
+from semidp.output.plain_reading import document_at
 from semidp.output.presentation import AS_USUAL
 from semidp.output.workbooks import WORKBOOK
 from semidp.publishing.combined.combination_check import check_combination, check_sources

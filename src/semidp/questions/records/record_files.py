@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from semidp.errors import Occupied
-from semidp.output.files import document_at, replace_file
+from semidp.output.files import replace_file
+from semidp.output.plain_reading import document_at
 from semidp.questions.records.synthetic import SyntheticRecords
 
 KIND = "semidp synthetic records"

@@ -27,8 +27,9 @@ from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.mechanisms.branch_noise import BranchNoise
 from semidp.output.cells import Columns, Form
 from semidp.output.columns import read_parquet
-from semidp.output.files import Unfinished, durable
+from semidp.output.files import durable
 from semidp.output.published_table import FitKind, Fitted, PublishedTable
+from semidp.output.unfinished import Unfinished
 from semidp.queries.branches import BranchSpace
 from semidp.sources.opening import Source
 from semidp.sources.reader import Reader
