@@ -26,8 +26,7 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, MissingExtra, SchemaError
-from semidp.sources import duck_conditions
-from semidp.sources import ibis as ibis_engine
+from semidp.sources import duck_conditions, ibis_databases
 from semidp.sources.contract import Outcome
 from semidp.sources.duck_files import records_of_files
 from semidp.sources.opening import open_source
@@ -918,7 +917,7 @@ def test_an_ibis_value_that_is_no_table(refused: Refused) -> None:
 
 def test_a_database_that_does_not_answer_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite counts for ever; without the interruption this test would not end."""
-    monkeypatch.setattr(ibis_engine, "_PATIENCE", 0.2)
+    monkeypatch.setattr(ibis_databases, "_PATIENCE", 0.2)
     forever = (
         "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers) SELECT"
         " count(*) FROM numbers"
@@ -926,10 +925,12 @@ def test_a_database_that_does_not_answer_is_interrupted(monkeypatch: pytest.Monk
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         database = Database("sqlite", connection)
         with pytest.raises(InputError, match="takes too long") as caught:
-            ibis_engine._bounded(database, lambda: connection.execute(forever).fetchall())
+            ibis_databases.bounded(database, lambda: connection.execute(forever).fetchall())
         assert caught.value.__context__ is None
         with pytest.raises(sqlite3.OperationalError):
-            ibis_engine._bounded(database, lambda: connection.execute("SELECT nothing").fetchall())
+            ibis_databases.bounded(
+                database, lambda: connection.execute("SELECT nothing").fetchall()
+            )
 
 
 @dataclass

@@ -14,12 +14,8 @@ from numpy.typing import NDArray
 
 from semidp.core.margins import View, named, trimmed_view, within
 from semidp.core.tables.counts import Table
-from semidp.mechanisms.residual_noise import (
-    ResidualMechanism,
-    residual_half_widths,
-    residual_noise,
-    residual_variance,
-)
+from semidp.mechanisms.residual_laws import residual_half_widths, residual_noise, residual_variance
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import Randomness
 from semidp.queries.branches import BranchSpace, Cut, branch_space, families_above, space_above
 

@@ -21,7 +21,8 @@ from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.placement import Objective, Workload
-from semidp.mechanisms.residual_noise import ResidualMechanism, law_within
+from semidp.mechanisms.residual_laws import law_within
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.shared_noise import SharedNoise
 from semidp.mechanisms.size_agreement import SizeAgreement, of_views
 from semidp.noise.distributions import CountNoise

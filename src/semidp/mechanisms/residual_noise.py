@@ -5,7 +5,6 @@ How much noise is proposed in `placement`, from costs and gains; here it is made
 to stay within the budget. The measurement is one vector with one guarantee.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,6 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.exact import plain, positive, up
@@ -26,16 +24,23 @@ from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.conditioning import Conditioning, combined
-from semidp.mechanisms.gaussian import mu_within, rho_within
 from semidp.mechanisms.mechanism import cell_weights, check_scale, root_up
 from semidp.mechanisms.placement import Objective, Workload, closed_form, least_total, placed
+from semidp.mechanisms.residual_laws import (
+    _NEAR,
+    LAWS,
+    ResidualLaw,
+    different_scales,
+    draws_of_laws,
+    law_within,
+    residual_half_widths,
+    residual_noise,
+)
 from semidp.mechanisms.shared_noise import SharedNoise
-from semidp.noise.distributions import CountNoise, DiscreteGaussian, RoundedGaussian, sample_each
+from semidp.noise.distributions import CountNoise
 from semidp.noise.randomness import Randomness
-from semidp.noise.sums import LEVEL, Weighted, half_widths
 from semidp.queries.costs import BallCosts
 from semidp.queries.products import ProductSpace
-from semidp.queries.projection import MOST_PATTERNS
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.residuals import below
 from semidp.queries.table_spaces import sensitivity_space
@@ -43,12 +48,10 @@ from semidp.queries.worst_pairs import Pair
 
 # σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler
 _BITS = 24
-_DRAWS_A_TABLE = 64  # times σ: fewer draws than that are not worth a table of their own
-_NEAR = 5e-3  # a normal law this close, in standard deviations, takes the place of the law itself
+
 _WORTH = 1e-5  # the share of the variance from which on the joint cost is used
+
 _MOST_COMPARED = 64  # tables that are compared with measuring each by itself
-_Law = DiscreteGaussian | RoundedGaussian
-_LAWS: dict[str, type[_Law]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +105,9 @@ class ResidualMechanism(SharedNoise):
     workload: Workload | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.law not in _LAWS:
+        if self.law not in LAWS:
             raise InputError(
-                f"the noise of residuals is {' or '.join(_LAWS)}, not {str(self.law)[:40]!r}"
+                f"the noise of residuals is {' or '.join(LAWS)}, not {str(self.law)[:40]!r}"
             )
 
     @classmethod
@@ -382,19 +385,19 @@ class ResidualMechanism(SharedNoise):
         return Fraction(spent, 2**40)
 
     @cached_property
-    def samplers(self) -> tuple[list[_Law], NDArray[np.intp]]:
+    def samplers(self) -> tuple[list[ResidualLaw], NDArray[np.intp]]:
         """The distributions of the noise, and for each entry of the vector the number of its
         own.
         """
         numbers: dict[Fraction, int] = {}
         which = np.zeros(self.space.shape, dtype=np.intp)
         for view, part in self.space.parts.items():
-            scales, at = _different(self.space.scales[part])
+            scales, at = different_scales(self.space.scales[part])
             squares = [self.sigma2[view] * scale**2 for scale in scales]
             which[part] = np.array(
                 [numbers.setdefault(square, len(numbers)) for square in squares]
             )[at]
-        return [_LAWS[self.law](square) for square in numbers], which
+        return [LAWS[self.law](square) for square in numbers], which
 
     @cached_property
     def variances(self) -> NDArray[np.float64]:
@@ -546,7 +549,7 @@ class ResidualMechanism(SharedNoise):
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw one number an entry, entries of equal scale together."""
-        return _draws(*self.samplers, count, randomness)
+        return draws_of_laws(*self.samplers, count, randomness)
 
     def drawn(
         self, entries: NDArray[np.intp], count: int, randomness: Randomness
@@ -555,7 +558,7 @@ class ResidualMechanism(SharedNoise):
         together.
         """
         laws, which = self.samplers
-        return _draws(laws, which[entries], count, randomness)
+        return draws_of_laws(laws, which[entries], count, randomness)
 
     def noise_by_residual(self, randomness: Randomness) -> NDArray[np.int64]:
         """Draw one number an entry, those of each residual from the part of the source that is
@@ -568,209 +571,6 @@ class ResidualMechanism(SharedNoise):
             noise = residual_noise(self.law, self.sigma2[view], self.space.scales[part], source)
             parts.append(noise)
         return np.concatenate(parts)
-
-
-def law_within(budget: Budget) -> tuple[str, Fraction]:
-    """Return the law of noise on residuals for a budget, and what a move may cost: 2ρ or μ².
-
-    >>> law_within(Budget.zcdp("1/2")), law_within(Budget.gdp(2))
-    (('discrete', Fraction(1, 1)), ('rounded', Fraction(4, 1)))
-    """
-    if budget.kind == "zcdp":
-        return "discrete", 2 * rho_within(budget)
-    return "rounded", mu_within(budget) ** 2
-
-
-def residual_noise(
-    law: str, sigma2: Fraction, scales: NDArray[np.int64], randomness: Randomness
-) -> NDArray[np.int64]:
-    """Draw the noise of one residual, a whole number an entry, of variance ``scale²·σ²`` (before
-    rounding).
-
-    >>> from semidp.noise.randomness import SeededRandomness
-    >>> residual_noise(
-    ...     "discrete", Fraction(4), np.array([[1, 2], [1, 2]]), SeededRandomness(1)
-    ... ).shape
-    (2, 2)
-    """
-    distinct, which = _different(scales)
-    laws = [_LAWS[law](sigma2 * scale**2) for scale in distinct]
-    return _draws(laws, which.ravel(), 1, randomness).reshape(scales.shape)
-
-
-def residual_variance(law: str, sigma2: Fraction, scales: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the variance of each entry of a measured residual once it is divided by its scale,
-    rounding included.
-
-    >>> float(residual_variance("rounded", Fraction(4), np.array([1])).round(4)[0])  # σ² + 1/12
-    4.0833
-    """
-    distinct, which = _different(scales)
-    variances = []
-    for scale in distinct:
-        sampler = _LAWS[law](sigma2 * scale**2)
-        variances.append(sampler.variance / float(scale) ** 2)
-    return np.asarray(np.array(variances)[which].reshape(scales.shape))
-
-
-def residual_half_widths(
-    law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray[np.int64]]
-) -> NDArray[np.float64]:
-    """Return for each cell of a table how far it is off at most in 95% of all draws, from the noise
-    of its residuals.
-
-    Along a feature a cell has the weight ``1 - 1/c`` on its own node of a residual and ``-1/c`` on
-    the c - 1 siblings of that node, shared out evenly further down. So cells whose families are as
-    large at every depth share a law. Most are normal numbers moved by next to nothing
-    (`near_normal`); the others get the series of `half_width`.
-
-    Parameters
-    ----------
-    law, sigma2
-        The law, and σ² of each residual, by its depths in the features of the table.
-    families
-        For each of those features the sizes of the families of every node, as `Residuals.families`
-        has them.
-
-    Examples
-    --------
-    >>> # Multiples of a quarter
-    >>> residual_half_widths("discrete", {(1,): Fraction(1, 4)}, [np.array([[2, 2]])])
-    array([0.75, 0.75])
-    """
-    alike = [np.unique(counts, axis=1, return_inverse=True) for counts in families]
-    kinds = [different for different, _ in alike]
-    shape = tuple(different.shape[1] for different in kinds)
-    variance, distance = np.zeros(shape), np.zeros(shape)
-    for view, square in sigma2.items():
-        sizes, squares = _outer(kinds, view, _size), _outer(kinds, view, _square)
-        scales = _outer(kinds, view, _scale)
-        variance += float(square) * squares
-        # The narrowest law is the farthest from a normal one: its distance bounds those of the
-        # others.
-        narrowest = square * Fraction(scales.min()) ** 2
-        near = _LAWS[law](narrowest).near_normal
-        distance += math.inf if near is None else near[1] * sizes / scales
-    deviations = np.sqrt(variance)
-    normal = float(scipy.special.ndtri((1 + LEVEL) / 2)) * deviations
-    errors = normal + distance
-    far = ~(distance <= _NEAR * deviations)
-    open_ones = np.argwhere(far & (variance > 0))
-    if len(open_ones) <= MOST_PATTERNS:
-        sums = []
-        for place in open_ones:
-            cell_families = [kind[:, n] for kind, n in zip(kinds, place, strict=True)]
-            sums.append(_terms(law, sigma2, cell_families))
-        for place, half in zip(open_ones, half_widths(sums), strict=True):
-            errors[tuple(place)] = half
-    else:
-        # E exp(uX) <= exp(2σ²u²) for both laws, so that P(|S| > h) <= 2 exp(-h²/8V)
-        factor = math.sqrt(8 * math.log(2 / (1 - LEVEL)))
-        errors = np.minimum(errors, factor * deviations)
-    places = [which.ravel() for _, which in alike]
-    return errors[np.ix_(*places)]
-
-
-def _terms(
-    law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray[np.int64]]
-) -> list[Weighted]:
-    """The weights of one cell's error on the noise in the entries of its residuals, which are
-    scaled.
-    """
-    terms = []
-    for view, square in sigma2.items():
-        pairs = list(zip(families, view, strict=True))
-        scale = math.prod(int(counts[depth - 1]) for counts, depth in pairs if depth)
-        weights = {Fraction(1, scale): 1}
-        for counts, depth in pairs:
-            share = Fraction(1, math.prod(counts[depth:].tolist()))
-            # Centred at this depth, a node has the weight 1 - 1/c and each of its c - 1 siblings
-            # -1/c.
-            steps = [(share, 1)]
-            if depth:
-                siblings = int(counts[depth - 1])
-                same = share * (1 - Fraction(1, siblings))
-                steps = [(same, 1), (-share / siblings, siblings - 1)]
-            spread: dict[Fraction, int] = {}
-            for (weight, count), (step, often) in itertools.product(weights.items(), steps):
-                product = weight * step
-                spread[product] = spread.get(product, 0) + count * often
-            weights = spread
-        sampler = _LAWS[law](square * scale**2)
-        terms += [Weighted(sampler, weight, count) for weight, count in weights.items()]
-    return terms
-
-
-def _outer(kinds: Sequence[NDArray[np.int64]], view: View, part: Any) -> NDArray[np.float64]:
-    """The product over the features of a number for each kind of node, as an array with an axis a
-    feature.
-    """
-    result = np.ones(())
-    for counts, depth in zip(kinds, view, strict=True):
-        siblings = np.ones(counts.shape[1])
-        if depth:
-            siblings = counts[depth - 1].astype(float)
-        share = 1 / counts[depth:].astype(float).prod(axis=0)
-        result = np.multiply.outer(result, part(siblings, share, depth))
-    return np.asarray(result)
-
-
-def _size(own: NDArray[np.float64], share: NDArray[np.float64], depth: int) -> NDArray[np.float64]:
-    """``Σ |weight|`` along one feature."""
-    return share * 2 * (1 - 1 / own) if depth else share
-
-
-def _square(
-    own: NDArray[np.float64], share: NDArray[np.float64], depth: int
-) -> NDArray[np.float64]:
-    """``Σ weight²`` along one feature."""
-    return share**2 * (1 - 1 / own) if depth else share**2
-
-
-def _scale(own: NDArray[np.float64], share: NDArray[np.float64], depth: int) -> NDArray[np.float64]:
-    """What the residual was multiplied by, along one feature."""
-    return own
-
-
-def _different(scales: NDArray[np.int64]) -> tuple[list[int], NDArray[np.intp]]:
-    """Return the scales that occur, and which of them each entry has; mostly there is one, and
-    nothing is sorted.
-    """
-    if scales.size and (scales == scales.flat[0]).all():
-        return [int(scales.flat[0])], np.zeros(scales.shape, dtype=np.intp)
-    distinct, which = np.unique(scales, return_inverse=True)
-    return distinct.tolist(), which
-
-
-def _draws(
-    laws: Sequence[_Law], which: NDArray[np.intp], count: int, randomness: Randomness
-) -> NDArray[np.int64]:
-    """Draw for many measurements at once, each entry from the law of that number; laws with few
-    draws together.
-    """
-    result = np.zeros((count, len(which)), dtype=np.int64)
-    order = np.arange(len(which))
-    if len(laws) > 1:
-        order = np.argsort(which, kind="stable")
-    numbers, firsts = np.unique(which[order], return_index=True)
-    entries = np.split(order, firsts[1:])
-    rare, rare_entries = [], []
-    for number, mine in zip(numbers.tolist(), entries, strict=False):  # no entries: one part
-        sampler = laws[number]
-        draws = count * mine.size
-        # A table of the law pays for itself from some draws on; with fewer all such laws are drawn
-        # together.
-        if sampler.sigma2 >= 1 and draws**2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
-            rare.append(sampler)
-            rare_entries.append(mine)
-        else:
-            result[:, mine] = sampler.sample((count, mine.size), randomness)
-    if rare:
-        sizes = [mine.size for mine in rare_entries]
-        places = np.repeat(np.arange(len(rare)), sizes)
-        drawn = sample_each(rare, np.tile(places, count), randomness)
-        result[:, np.concatenate(rare_entries)] = drawn.reshape(count, -1)
-    return result
 
 
 def _within(
