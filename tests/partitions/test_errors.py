@@ -8,7 +8,7 @@ import pytest
 
 from semidp import Release
 from semidp.noise.randomness import SeededRandomness
-from semidp.output.files import digest, document_at
+from semidp.output.plain_reading import digest, document_at
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.report.sentences import summary
 from semidp.statistics.tables.error_words import CellErrors
