@@ -14,6 +14,7 @@ import pytest
 from semidp.accounting.ledger import Ledger
 from semidp.cli import run
 from semidp.core.tradeoff.budget import Budget
+from semidp.statistics.registry import kinds, result_keys
 
 PACKAGE = Path(__file__).parent.parent / "src" / "semidp"
 PAGE = (Path(__file__).parent.parent / "docs" / "how_it_works.md").read_text(encoding="utf-8")
@@ -194,15 +195,6 @@ def test_pages_and_commands_know_no_statistic(path: Path) -> None:
     assert not imported_rooms(path) & {f"statistics.{folder}" for folder in folders}
 
 
-NARROWED = {
-    (
-        "publishing/missing_outcomes.py",
-        "GroupRequest",
-    ): "a mean becomes another statistic where who answered is private"
-}
-"""Where a statistic is told by its class outside its folder, and why it may."""
-
-
 def imported_from_statistics(tree: ast.AST) -> set[str]:
     """Return the names that a module imports from folders of statistics."""
     folders = {
@@ -243,7 +235,7 @@ def test_nothing_outside_a_statistic_tells_it_by_its_classes() -> None:
         tree = ast.parse(path.read_text())
         told |= {(file, name) for name in imported_from_statistics(tree) & tells_classes(tree)}
         looked_at += bool(imported_from_statistics(tree))
-    assert told == {*NARROWED}
+    assert told == set()
     assert looked_at >= 5
 
 
@@ -256,6 +248,62 @@ def test_a_module_that_told_classes_would_be_seen() -> None:
     assert imported_from_statistics(tree) == {"P"}
     assert tells_classes(tree) == set()
     assert tells_classes(ast.parse(source + "b = isinstance(a, (int, P))")) == {"int", "P"}
+
+
+KIND_WORDS = (
+    {kind.key for kind in kinds()}
+    | {*result_keys()}
+    | {query for kind in kinds() for query in kind.queries}
+    | {path.parent.name for path in PACKAGE.glob("statistics/*/kind.py")}
+)
+"""What kinds of statistics are called in plans, releases, records and folders."""
+
+
+def compared_kinds(tree: ast.AST) -> set[str]:
+    """Return the words for kinds, and the constants from their folders, that a module compares
+    with.
+    """
+    constants = {name for name in imported_from_statistics(tree) if name.isupper()}
+    parts: list[ast.AST] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            parts += [node.left, *node.comparators]
+        elif isinstance(node, ast.MatchValue):
+            parts.append(node.value)
+    words = set()
+    for node in (inner for part in parts for inner in ast.walk(part)):
+        if isinstance(node, ast.Constant) and node.value in KIND_WORDS:
+            words.add(node.value)
+        if isinstance(node, ast.Name) and node.id in constants:
+            words.add(node.id)
+    return words
+
+
+def is_a_kinds_own(path: Path) -> bool:
+    """Whether a module is in the folder of one kind of statistic."""
+    return (path.parent / "kind.py").exists()
+
+
+def test_nothing_outside_a_statistic_compares_with_its_kind() -> None:
+    modules = [path for path in MODULES if not is_a_kinds_own(path)]
+    told = {
+        str(path.relative_to(PACKAGE)): compared_kinds(ast.parse(path.read_text()))
+        for path in modules
+    }
+    assert not {file: words for file, words in told.items() if words}
+    assert len(modules) > 250
+    assert {"linked", "table", "groups", "quantiles", "sums", "odds_ratio"} <= KIND_WORDS
+
+
+def test_a_module_that_compared_kinds_would_be_seen() -> None:
+    for source in (
+        'if request.key != "linked": pass',
+        'found = [each for each in results if each.listed_in in ("groups", "answers")]',
+        'match request.key:\n    case "quantile":\n        pass',
+        "from semidp.statistics.tables.published import ALONE\nalone = key == ALONE",
+    ):
+        assert compared_kinds(ast.parse(source)), source
+    assert not compared_kinds(ast.parse('kept = request.key == request.answered_by or a == "sex"'))
 
 
 def test_studies_use_public_names_and_draw_with_the_plots() -> None:

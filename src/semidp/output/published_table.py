@@ -19,6 +19,9 @@ from semidp.core.tables.schema import Schema
 from semidp.output.cells import TABLE_NUMBERS, Columns, PublishedColumns, StoredFiles
 from semidp.output.plots.figures import heatmap
 
+UNNAMED = "table"
+"""The name of a table that was given none and stands alone."""
+
 _DIGITS = 1e6  # to which the ends of intervals are rounded outward
 _SLACK = 1e-3  # of the last digit, which is more than a rounding error
 
@@ -116,6 +119,11 @@ class PublishedTable(PublishedColumns):
     def __repr__(self) -> str:
         names = " × ".join(self.as_asked().schema.names)
         return f"PublishedTable({self.name!r}: {names}, {self.schema.size:,} cells)"
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it has a name of its own."""
+        return self.name != UNNAMED
 
     def asked_as(self, features: Iterable[str]) -> "PublishedTable":
         """Return the table to be shown with its features in the order in which they are named.

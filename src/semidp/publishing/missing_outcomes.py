@@ -10,18 +10,16 @@ those who answered, with exact sizes; a(t) is that of the counts with the answer
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from attrs import evolve
 
 from semidp.core.exact import plain
-from semidp.core.spaces.dataspace import Margin
 from semidp.core.tables.features import Feature
 from semidp.errors import InputError, did_you_mean
 from semidp.publishing.plan import Plan
 from semidp.sources.readings import ANSWERED, EQUAL, EQUAL_OR_MISSING, MISSING_AS, answered_column
-from semidp.statistics.answered.request import AnsweredRequest
-from semidp.statistics.sums.request import GroupRequest
+from semidp.statistics.protocol.requests import Request
+from semidp.statistics.registry import of_answers
 
 CHOICES = ("refuse", "private", "exact")
 """What is done about an outcome with missing values: it is refused, or who answered is private or
@@ -53,15 +51,11 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
     ('answered', (('pay', 'missing as 0'), ('pay answered', 'answered as 1')))
     """
     readings = dict(plan.read_as)
-    requests: list[Any] = []
+    requests: list[Request] = []
     used = set()
-    for each in plan.requests:
-        request: Any = each
+    for request in plan.requests:
         column = request.private_columns[0] if request.private_columns else ""
-        # The proportion of ok=Y is about the column ok.
-        source = (
-            column.partition("=")[0] if readings.get(column) == EQUAL or "=" in column else column
-        )
+        source = _source_of(column, readings)
         choice = choices.get(source)
         used.add(source)
         if choice is None or choice == "refuse":
@@ -76,25 +70,8 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
             # Whether ok is Y is read otherwise where ok may be missing.
             readings.pop(column, None)
             requests.append(_private(request, source))
-            continue
-        by = getattr(request, "by", None)
-        if by is None:
-            raise InputError(
-                f"missing values of {source!r} are kept apart in statistics by groups, not in"
-                f" {request.name}"
-            )
-        answered = answered_column(source)
-        if column != source:
-            readings[column] = EQUAL_OR_MISSING
         else:
-            stands_in = f"{MISSING_AS}{plain(request.outcome.lower)}"
-            if readings.setdefault(column, stands_in) != stands_in:
-                raise InputError(
-                    f"{column!r} has two lower bounds, and one must stand for its missing values:"
-                    " keep one"
-                )
-        readings[answered] = ANSWERED
-        requests.append(evolve(request, by=[Margin(*group.names, answered) for group in by]))
+            requests.append(_exact(request, column, source, readings))
     _refuse_unknown(choices, used)
     answers = [name for name, how in readings.items() if how == ANSWERED]
     declared = {feature.name for feature in plan.features}
@@ -105,23 +82,47 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
     return changed.with_values_read()
 
 
-def _private(request: Any, source: str) -> AnsweredRequest:
+def _source_of(column: str, readings: Mapping[str, str]) -> str:
+    """Return the column of the data behind an outcome: the proportion of ok=Y is about ok."""
+    is_level = readings.get(column) == EQUAL or "=" in column
+    return column.partition("=")[0] if is_level else column
+
+
+def _private(request: Request, source: str) -> Request:
     """Return the statistic of those who answered, where who answered is private."""
-    if not isinstance(request, GroupRequest):
+    answers = of_answers(request)
+    if answers is None:
         raise InputError(
             f"who has a value of {source!r} can stay private beside means, sums and proportions by"
             f" groups, not beside {request.name}: publish exactly how many answered, or leave"
             " it out"
         )
-    return AnsweredRequest(
-        request.statistic,
-        request.outcome,
-        request.by,
-        request.budget,
-        request.mechanism,
-        request.name,
-        request.confidence,
-    )
+    return answers
+
+
+def _exact(request: Request, column: str, source: str, readings: dict[str, str]) -> Request:
+    """Return the statistic by groups that who answered divides further, and note how columns are
+    read for it.
+    """
+    answered = answered_column(source)
+    divided = request.split_by(answered)
+    if divided is None:
+        raise InputError(
+            f"missing values of {source!r} are kept apart in statistics by groups, not in"
+            f" {request.name}"
+        )
+    if column != source:
+        readings[column] = EQUAL_OR_MISSING
+    else:
+        assert request.missing_as is not None
+        stands_in = f"{MISSING_AS}{plain(request.missing_as)}"
+        if readings.setdefault(column, stands_in) != stands_in:
+            raise InputError(
+                f"{column!r} has two lower bounds, and one must stand for its missing values:"
+                " keep one"
+            )
+    readings[answered] = ANSWERED
+    return divided
 
 
 def _refuse_unknown(choices: Mapping[str, str], used: set[str]) -> None:

@@ -468,11 +468,8 @@ class Plan:
 
     def _refuse_beside_units(self) -> None:
         """Refuse what is not built for linked records."""
-        if any(request.key != "linked" for request in self.requests):
-            raise InputError(
-                "beside linked units only tables are built: release other statistics of members"
-                " alone"
-            )
+        for request in self.requests:
+            request.refuse_units()
         if self.count is not None or self.id is not None or self.where is not None:
             raise InputError(
                 "count, where and id are not built beside linked units: keep such records in a file"

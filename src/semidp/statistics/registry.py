@@ -135,6 +135,21 @@ def alternatives(request: Request, mechanism: Mechanism) -> list[OtherAnswer]:
     return [alternative for alternative in every if alternative is not None]
 
 
+def of_answers(request: Request) -> Request | None:
+    """Return the same statistic of those who answered, where who did is private; None where no kind
+    knows how.
+
+    >>> from semidp.statistics.tables.request import TableRequest
+    >>> of_answers(TableRequest(["sex"]).as_request()) is None
+    True
+    """
+    for kind in kinds():
+        answers = kind.of_answers(request)
+        if answers is not None:
+            return answers
+    return None
+
+
 def better(request: Request, mechanism: Mechanism) -> list[str]:
     """Return how other kinds would answer a request better than its own mechanism: a sentence
     each.

@@ -111,7 +111,7 @@ class Combination(SeveralReleases):
                 view = self.schema.view(features)
                 if view in names:
                     continue
-                plainly = table.name == "table" or table.name in names.values()
+                plainly = not table.is_named or table.name in names.values()
                 names[view] = "-".join(self.schema.named(view)) if plainly else table.name
         if not names:
             raise Refused("these releases hold no table: tables are combined")

@@ -3,7 +3,25 @@
 from semidp.statistics.answered.answered_space import recorded_answered
 from semidp.statistics.answered.published import PublishedAnswers
 from semidp.statistics.answered.request import AnsweredRequest
+from semidp.statistics.outcomes.request import StatisticRequest
 from semidp.statistics.protocol.kinds import Kind
+from semidp.statistics.protocol.requests import Request
+
+
+def of_answers(request: Request) -> AnsweredRequest | None:
+    """Return a statistic of groups as one of those who answered; None for other requests."""
+    if not isinstance(request, StatisticRequest) or isinstance(request, AnsweredRequest):
+        return None
+    return AnsweredRequest(
+        request.statistic,
+        request.outcome,
+        request.by,
+        request.budget,
+        request.mechanism,
+        request.name,
+        request.confidence,
+    )
+
 
 KIND = Kind(
     place=15,
@@ -11,4 +29,5 @@ KIND = Kind(
     asked=(AnsweredRequest,),
     queries={"answered": recorded_answered},
     results={PublishedAnswers.key: PublishedAnswers.from_json},
+    of_answers=of_answers,
 )

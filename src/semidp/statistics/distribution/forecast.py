@@ -47,6 +47,7 @@ class DistributionForecast:
     """
 
     listed: ClassVar[str] = "statistics"
+    by_cells: ClassVar[bool] = False
 
     name: str
     features: tuple[str, ...]

@@ -31,6 +31,7 @@ class PowerForecast:
     """
 
     listed: ClassVar[str] = "statistics"
+    by_cells: ClassVar[bool] = False
 
     name: str
     features: tuple[str, ...]

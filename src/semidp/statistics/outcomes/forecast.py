@@ -31,6 +31,7 @@ class SumsForecast:
     """
 
     listed: ClassVar[str] = "statistics"
+    by_cells: ClassVar[bool] = False
 
     name: str
     features: tuple[str, ...]

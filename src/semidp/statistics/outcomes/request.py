@@ -5,9 +5,9 @@ file.
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
-from attrs import Factory, field, frozen
+from attrs import Factory, evolve, field, frozen
 
 from semidp.core.exact import exact, plain, text, texts
 from semidp.core.scope import Scope
@@ -27,7 +27,7 @@ from semidp.statistics.protocol.request_defaults import (
     mechanism_name,
     member,
 )
-from semidp.statistics.protocol.requests import Forecast
+from semidp.statistics.protocol.requests import Forecast, Request
 
 
 class Statistic(StrEnum):
@@ -88,6 +88,11 @@ class OutcomeRequest(OwnBudget):
     def private_columns(self) -> tuple[str, ...]:
         """The column of the outcome."""
         return (self.outcome.column,)
+
+    @property
+    def missing_as(self) -> Fraction | None:
+        """The lower bound, which adds nothing to a sum of steps."""
+        return self.outcome.lower
 
     def _entry(self, name: str, value: Any) -> dict[str, Any]:
         if isinstance(value, Confidence):
@@ -162,6 +167,12 @@ class GroupedRequest(OutcomeRequest):
     def exact_margins(self) -> tuple[Margin, ...]:
         """The groups: their counts are published exactly."""
         return self.by
+
+    def split_by(self, column: str) -> Request:
+        """Return the request with the column among the features of each set of groups."""
+        groups = [Margin(*group.names, column) for group in self.by]
+        divided: Request = evolve(cast(Any, self), by=groups)
+        return divided
 
     def _check_groups(self, they_need: str, they_are: str) -> None:
         if not self.by or not all(group.names for group in self.by):

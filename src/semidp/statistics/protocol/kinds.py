@@ -121,6 +121,9 @@ class Kind:
     alternative
         Returns how this kind would answer a request of another, beside the mechanism that would
         measure it; None where it does not answer such questions. Public numbers alone decide.
+    of_answers
+        Returns the same statistic of those who answered, where who did is private; None where this
+        kind does not know how.
     """
 
     place: int
@@ -142,6 +145,8 @@ class Kind:
     alternative: Callable[[Request, Mechanism], OtherAnswer | None] = lambda request, mechanism: (
         None
     )
+
+    of_answers: Callable[[Request], Request | None] = lambda request: None
 
     @property
     def recorded_laws(self) -> tuple[type[Mechanism], ...]:

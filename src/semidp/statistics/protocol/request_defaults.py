@@ -121,6 +121,21 @@ class RequestDefaults:
     def refuse_parts(self) -> None:
         """Refuse nothing: it is carried out in one piece beside the parts."""
 
+    def refuse_units(self) -> None:
+        """Refuse it: beside linked units tables of both are built, and nothing else."""
+        raise InputError(
+            "beside linked units only tables are built: release other statistics of members alone"
+        )
+
+    @property
+    def missing_as(self) -> Fraction | None:
+        """No outcome is read."""
+        return None
+
+    def split_by(self, column: str) -> Request | None:
+        """Return None: it has no groups."""
+        return None
+
     def parts_space(self, scope: Scope) -> QuerySpace:
         """Return the query space of one piece."""
         return cast(Request, self).space(scope)

@@ -44,6 +44,8 @@ class Forecast(Protocol):
 
     listed: ClassVar[str]
     """The list that it is in, in a document for machines: ``tables`` or ``statistics``."""
+    by_cells: ClassVar[bool]
+    """Whether it is a table of counts, which a page shows cell by cell."""
 
     @property
     def name(self) -> str:
@@ -150,6 +152,16 @@ class Request(Protocol):
 
     def refuse_parts(self) -> None:
         """Refuse what cannot be carried out beside parts, in a sentence."""
+
+    def refuse_units(self) -> None:
+        """Refuse what is not built beside linked units, in a sentence."""
+
+    @property
+    def missing_as(self) -> Fraction | None:
+        """The number that stands for a missing value of its outcome; None without an outcome."""
+
+    def split_by(self, column: str) -> "Request | None":
+        """Return the request by groups that a column divides further; None where it has none."""
 
     def parts_space(self, scope: Scope) -> QuerySpace:
         """Return its query space in a release by parts."""

@@ -25,6 +25,7 @@ class RankForecast:
     """
 
     listed: ClassVar[str] = "statistics"
+    by_cells: ClassVar[bool] = False
 
     name: str
     features: tuple[str, ...]

@@ -63,6 +63,7 @@ class TableForecast:
     """
 
     listed: ClassVar[str] = "tables"
+    by_cells: ClassVar[bool] = True
 
     name: str
     features: tuple[str, ...]

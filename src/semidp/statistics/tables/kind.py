@@ -15,7 +15,7 @@ from semidp.mechanisms.placement import Objective
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.selection import FOR_RELEASES
 from semidp.output.cells import StoredFiles
-from semidp.output.published_table import FitKind
+from semidp.output.published_table import UNNAMED, FitKind
 from semidp.queries.linked_products import linked_space
 from semidp.queries.products import product_space
 from semidp.queries.query_space import QuerySpace
@@ -43,7 +43,6 @@ from semidp.statistics.tables.published import (
 )
 from semidp.statistics.tables.request import (
     PLAN_KEYS,
-    UNNAMED,
     TableRequest,
     TablesRequest,
     all_of,

@@ -162,6 +162,9 @@ class LinkedTablesRequest(RequestDefaults):
         """Return how sizes are published; refuse a top code that is no size of a unit."""
         return None if self.top_code is None else TopCode.of(self.top_code, link)
 
+    def refuse_units(self) -> None:
+        """Refuse nothing: it is what is built beside units."""
+
     @property
     def targets(self) -> tuple[tuple[str, Fraction | None], ...]:
         """The tables of both kinds, and the errors that they name."""

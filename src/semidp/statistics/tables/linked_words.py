@@ -32,6 +32,7 @@ class LinkedForecast:
     """What one of several linked tables would look like: from public values alone."""
 
     listed: ClassVar[str] = "tables"
+    by_cells: ClassVar[bool] = True
 
     name: str
     features: tuple[str, ...]

@@ -21,7 +21,7 @@ from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.placement import Objective, Workload
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.selection import AUTO, mechanism_for, table_mechanism
-from semidp.output.published_table import FitKind
+from semidp.output.published_table import UNNAMED, FitKind
 from semidp.queries.branches import Cut
 from semidp.queries.products import NotTogether, ProductSpace, product_space
 from semidp.queries.query_space import QuerySpace
@@ -55,8 +55,6 @@ measurements."""
 _NO_OBJECTIVE = "an objective is for several tables that share a budget other than pure epsilon"
 # mechanisms that draw the noise of every cell by itself, as a part can
 _CELL_BY_CELL = ("gaussian", "laplace")
-UNNAMED = "table"
-"""The name of a table that was given none and stands alone."""
 
 
 def _weight(value: Number) -> Fraction:
