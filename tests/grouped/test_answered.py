@@ -247,6 +247,8 @@ PEOPLE = {
     "pay": np.array([10.0, 20.0, np.nan, 40.0, None, None] * 20, dtype=object),
     "ok": np.array(["Y", "N", None, "Y", "Y", None] * 20, dtype=object),
     "passed": np.array([True, False, None, True, None, None] * 20, dtype=object),
+    # What pandas makes of zeros and ones where some are missing.
+    "share": np.array([1.0, 0.0, np.nan, 1.0, np.nan, np.nan] * 20),
 }
 
 
@@ -262,8 +264,9 @@ def released(asked, column: str, **more) -> Release:
         (semidp.total("pay", by="ward", bounds=(5, 105)), "pay", [40, 20], [600, 800]),
         (semidp.proportion("ok=Y", by="ward"), "ok", [40, 40], [0.5, 1]),
         (semidp.proportion("passed", by="ward"), "passed", [40, 20], [0.5, 1]),
+        (semidp.proportion("share", by="ward"), "share", [40, 20], [0.5, 1]),
     ],
-    ids=["mean", "sum", "text", "truth"],
+    ids=["mean", "sum", "text", "truth", "floats"],
 )
 def test_the_statistic_is_of_those_who_answered(asked, column: str, answered, values) -> None:
     release = released(asked, column)

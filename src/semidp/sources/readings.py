@@ -112,8 +112,11 @@ class ColumnReading:
         if self.how.startswith(MISSING_AS):
             stands_in = _quoted(self.how.removeprefix(MISSING_AS))
             # Truth values of a proportion become zeros and ones, so that the lower bound stands
-            # beside them.
-            truth = f"WHEN lower({text}) = 'true' THEN '1' WHEN lower({text}) = 'false' THEN '0'"
+            # beside them. A data frame with missing values holds 1.0 and 0.0.
+            truth = (
+                f"WHEN lower({text}) IN ('true', '1.0') THEN '1'"
+                f" WHEN lower({text}) IN ('false', '0.0') THEN '0'"
+            )
             return f"CASE WHEN {missing} THEN {stands_in} {truth} ELSE {text} END"
         if self.how in NUMBERS:
             thousands, decimal = NUMBERS[self.how]
