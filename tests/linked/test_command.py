@@ -44,6 +44,15 @@ def test_a_release_says_that_both_kinds_agree(files, capsys):
     assert document["linked"][0]["agreeing"] == 5
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_dry_run_protects_units(files, capsys, form):
+    """The most members of a unit are no number of records of a person."""
+    whole = ASKED.replace("--protect member", "--protect unit")
+    code, out, err = command(f"--units homes.csv {whole} --rho 1 --dry-run --format {form}", capsys)
+    assert code == 0, err
+    assert "units-zone-size-type" in out
+
+
 def test_a_dry_run_and_a_plan(files, capsys):
     code, out, err = command(
         f"--units homes.csv {ASKED} --weight units:zone,size,type=2 --rho 1 --dry-run", capsys

@@ -9,6 +9,7 @@ from attrs import evolve
 from semidp.cli import _options as o
 from semidp.cli._output import echo, print_json, print_rows
 from semidp.core.exact import plain
+from semidp.core.spaces.protection import Protection
 from semidp.core.tradeoff.budget import Budget
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import with_exact_claim
@@ -124,12 +125,23 @@ def _print_prepared(
     echo("nothing was drawn or written")
 
 
+def _several_records(found: Prepared | PreparedByParts) -> Protection | None:
+    """Return whom the promise is about where a person has several records; None where one, or where
+    units are linked.
+    """
+    protection = found.scope.protection
+    # The most members of a unit are no number of records: a plan with one would be another.
+    if protection is None or protection.times == 1 or found.plan.units is not None:
+        return None
+    return protection
+
+
 def _beside_one(found: Prepared | PreparedByParts) -> list[tuple[str, str]]:
     """Say what the same plan would cost if a person had one record, beside what it costs for
     several.
     """
-    protection = found.scope.protection
-    if protection is None or protection.times == 1:
+    protection = _several_records(found)
+    if protection is None:
         return []
     rows = []
     for name, one, several in _errors_beside(found):
@@ -140,8 +152,8 @@ def _beside_one(found: Prepared | PreparedByParts) -> list[tuple[str, str]]:
 
 def _beside_one_json(found: Prepared | PreparedByParts) -> dict[str, Any]:
     """Return the same as plain values; nothing where a person has one record."""
-    protection = found.scope.protection
-    if protection is None or protection.times == 1:
+    protection = _several_records(found)
+    if protection is None:
         return {}
     lines = [
         {"name": name, "one": one, "several": several}
