@@ -7,8 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
-from semidp import Budget, Feature, Plan, Release, RunOptions, TableRequest, run
+from semidp import (
+    Budget,
+    Feature,
+    Outcome,
+    Plan,
+    QuantileRequest,
+    Release,
+    RunOptions,
+    TableRequest,
+    run,
+)
 from semidp.audit import claims_of_release
 from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
@@ -97,3 +108,22 @@ def test_an_audit_sees_less_noise_on_a_residual_of_tables_by_parts(tmp_path: Pat
     (tmp_path / "release" / "release.json").write_text(json.dumps(document))
     (claim,) = claims_of_release(Release.load(tmp_path / "release"))
     assert claim.faults == ("it records less noise on some residual than its plan needs",)
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "selection", "distribution"])
+def test_quantiles_that_name_how_they_are_found_agree_with_their_plan(
+    tmp_path: Path, mechanism: str
+) -> None:
+    scores = {**PEOPLE, "score": [1, 4, 2, 9] * 10}
+    request = QuantileRequest(Outcome("score", 0, 10, 10), [["sex"]], budget=Budget.gdp(1))
+    plan = Plan([evolve(request, mechanism=mechanism)], invariants=["sex"])
+    run(plan, scores).save(tmp_path / "release")
+    assert forged(tmp_path / "release", document_of(tmp_path / "release")) == ()
+
+
+def test_a_table_that_names_other_noise_than_it_has_disagrees(tmp_path: Path) -> None:
+    request = TableRequest(["sex", "region"], Budget.gdp(1), mechanism="gaussian")
+    run(Plan([request], ["sex", "region"]), PEOPLE).save(tmp_path / "release")
+    document = document_of(tmp_path / "release")
+    document["plan"]["table"][0]["mechanism"] = "laplace"
+    assert any("its plan asks for" in said for said in forged(tmp_path / "release", document))

@@ -5,7 +5,7 @@ What follows is known to its statistic, by `Published.recheck`; here is what hol
 """
 
 from semidp.mechanisms.mechanism import Mechanism
-from semidp.mechanisms.selection import AUTO, NAMES
+from semidp.mechanisms.selection import NAMES
 from semidp.publishing.release import Release
 from semidp.statistics.findings import CLOSE, Findings
 from semidp.statistics.protocol.rechecks import ResultCheck
@@ -56,9 +56,10 @@ def _compare_noise(check: ResultCheck, result: Published, exact_asked: bool) -> 
     noise, mechanism, asked = result.noise, check.mechanism, check.request.mechanism
     if noise.mechanism != noise_name(mechanism):
         check.wrong(f"{noise.mechanism} noise, where its totals leave {noise_name(mechanism)}")
+    # Some requests name the kind of statistic that answers them instead: a quantile a selection.
     served = [law.name for law in NAMES.get(asked, ())]
     # Where exact totals fix everything, no noise is drawn whatever was asked for.
-    if asked != AUTO and not mechanism.space.is_zero and noise.mechanism not in served:
+    if served and not mechanism.space.is_zero and noise.mechanism not in served:
         check.wrong(f"{noise.mechanism} noise, and its plan asks for {asked}")
     # More noise than the budget needs protects more, and is no fault here.
     if mechanism.has_one_scale and not noise.scale >= mechanism.scale * (1 - CLOSE):
