@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 
 from semidp.core.margins import Grid, Totals
 from semidp.mechanisms.knorm.closed import PairBall
-from semidp.mechanisms.knorm.norm_ball import Ball
+from semidp.mechanisms.knorm.norm_ball import NormBall
 from semidp.mechanisms.knorm.table import TableBall
 from semidp.queries.moves import moves
 
@@ -95,7 +95,7 @@ def _published(
 def moments(seconds: float = 12.0) -> Iterator[tuple[int, int, int, float, float]]:
     """Measure E||v||² at epsilon = 1: rows, columns, a, value and relative Monte Carlo error."""
     for rows, columns, a in ((r, c, a) for r in SIDES for c in SIDES for a in (2, 3) if r <= c):
-        ball: Ball = TableBall(rows, columns, a)
+        ball: NormBall = TableBall(rows, columns, a)
         s = ball.dimension
         if s > 121:
             continue
