@@ -336,6 +336,23 @@ def test_no_module_is_shadowed_by_something_of_its_own_name(path: Path) -> None:
     assert getattr(importlib.import_module(".".join(names[:-1])), names[-1]) is module
 
 
+def test_benchmarks_import_what_there_is() -> None:
+    """Benchmarks run seldom, and nothing else notices a name that was changed."""
+    checked = 0
+    for path in (PACKAGE.parent.parent / "benchmarks").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("semidp"):
+                continue
+            assert node.module is not None
+            module = importlib.import_module(node.module)
+            missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
+            # A module of a package is imported by its name, too.
+            for name in missing:
+                importlib.import_module(f"{node.module}.{name}")
+            checked += len(node.names)
+    assert checked > 50
+
+
 def test_no_class_has_the_name_of_another() -> None:
     homes: dict[str, list[str]] = {}
     for path in MODULES:
