@@ -15,7 +15,7 @@ from semidp.accounting.ledger import Ledger
 from semidp.core.progress import silent
 from semidp.errors import DataError, InputError, Refused
 from semidp.noise.randomness import SeededRandomness
-from semidp.output.files import digest, document_at
+from semidp.output.plain_reading import digest, document_at
 from semidp.publishing.linked_survey import computed_features, linked_units, with_units
 from semidp.publishing.parts import by_partition, runners
 from semidp.publishing.plan import Plan
