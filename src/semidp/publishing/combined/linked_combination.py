@@ -81,7 +81,7 @@ class LinkedCombination(SeveralReleases):
                 view = schema.view([feature.name for feature in table.schema.features])
                 names = [one.name for one in tables.values()]
                 features = "-".join(feature.name for feature in table.schema.features)
-                plainly = table.name == "table" or table.name in names
+                plainly = not table.is_named or table.name in names
                 name = features if plainly else table.name
                 one = ListedTable(name, schema.named(view), counted)
                 tables.setdefault((counted, view), one)
