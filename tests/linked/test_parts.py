@@ -4,6 +4,9 @@ that one piece publishes of it.
 
 import csv
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -209,6 +212,28 @@ def test_without_noise_parts_hold_the_residuals_of_the_records(name, tmp_path):
     assert np.abs(values).max() > 0
 
 
+def test_the_noise_of_parts_is_that_of_the_whole(tmp_path):
+    """Standardised by the σ² of one piece it has variance 1; twins of 0.7 and 1.3 σ have not."""
+    plan, data = case("three depths with tenure")
+    prepared = sd.prepare(plan, data)
+    (mechanism,), (values,) = prepared.mechanisms, prepared.values
+    squares = []
+    for seed in range(3):
+        place, seeded = tmp_path / f"parts-{seed}", SeededRandomness(seed)
+        made = run_partitioned(plan, data, place, "state", randomness=seeded)
+        noise = made.results[0].noisy - values
+        for half, of_kind in zip(mechanism.space.split(noise), mechanism.parts, strict=True):
+            varies = of_kind.space.variances() > 0  # an only child is not measured
+            squares += (half**2 / of_kind.variances)[varies].tolist()
+    assert len(squares) > 400
+    mean = float(np.mean(squares))
+    # the mean of so many squares leaves these bounds in less than one of a million draws
+    low, high = 1 - 5 * np.sqrt(2 / len(squares)), 1 + 5 * np.sqrt(2 / len(squares))
+    assert low < mean < high
+    assert not low < mean * 0.7**2 < high
+    assert not low < mean * 1.3**2 < high
+
+
 @pytest.mark.few(3)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("after", [0, 2, 6])
@@ -241,6 +266,52 @@ def test_nothing_is_drawn_or_charged_twice(name, after, tmp_path, monkeypatch):
     assert len({path[:3] for path in before | later}) >= 3
     assert not before & later
     assert disagreements(sd.Release.load(place), document_at(place / "release.json")) == ()
+
+
+KILLED = """
+import os, signal, sys
+import semidp as sd
+from semidp.noise.randomness import SeededRandomness
+from semidp.statistics.tables import linked_in_parts
+from tests.linked.test_parts import case
+from tests.partitions.conftest import run_partitioned
+
+stored = []
+real = linked_in_parts.store_once
+
+def store_once(*words):
+    if len(stored) == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    stored.append(real(*words))
+
+linked_in_parts.store_once = store_once
+plan, data = case("tracts")
+ledger = sd.Ledger(sys.argv[1] + "/ledger.json")
+how = {"ledger": ledger, "randomness": SeededRandomness(5)}
+run_partitioned(plan, data, sys.argv[1] + "/release", "state", **how)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("point", [0, 1, 2])
+def test_a_release_that_is_killed_is_finished_as_it_was_begun(point, tmp_path):
+    plan, data = case("tracts")
+    Ledger.create(tmp_path / "ledger.json", sd.Budget.zcdp(100))
+    words = [sys.executable, "-c", KILLED, str(tmp_path), str(point)]
+    ended = subprocess.run(words, capture_output=True, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    ledger, seeded = Ledger(tmp_path / "ledger.json"), SeededRandomness(5)
+    charges = ledger.account().charges
+    assert len(charges) == 1
+    place = tmp_path / "release"
+    stored = {path.name: path.read_bytes() for path in unfinished(place).rglob("*.parquet")}
+    assert len(stored) == point
+    how = {"ledger": ledger, "resume": True, "randomness": seeded}
+    again = run_partitioned(plan, data, place, "state", **how)
+    assert ledger.account().charges == charges
+    whole = run_partitioned(plan, data, tmp_path / "whole", "state", randomness=seeded)
+    for one, other in zip(whole.tables, again.tables, strict=True):
+        assert np.array_equal(one.counts, other.counts)
 
 
 def test_a_fit_that_was_stored_is_not_searched_again(tmp_path, monkeypatch):

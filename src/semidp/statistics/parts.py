@@ -280,6 +280,9 @@ class PartWork(Protocol):
     def is_measured(self, task: "PartTask") -> bool:
         """Whether an earlier attempt has stored what is measured."""
 
+    def reads(self, task: "PartTask") -> bool:
+        """Whether it has to count the records of the part."""
+
     def measure(self, task: "PartTask", source: Any, attempt: Path) -> None:
         """Count the records of the part and store them with noise, unless an attempt did so before.
 

@@ -57,8 +57,14 @@ def runner_for(source: Source | LinkedSource, jobs: int) -> Runner:
     return partial(_in_processes, source.again, jobs)
 
 
-def _part_of(source: Source | LinkedSource, task: PartTask) -> Part:
-    return carry_out(task, None if task.values is None else source.only(task.values))
+def _part_of(source: Source | LinkedSource | None, task: PartTask) -> Part:
+    records = None if source is None or task.values is None else source.only(task.values)
+    return carry_out(task, records)
+
+
+def _reads(task: PartTask) -> bool:
+    """Whether a task has to read records: else no worker opens them."""
+    return task.values is not None and any(work.reads(task) for work in task.requests)
 
 
 def _in_processes(
@@ -141,7 +147,9 @@ def _work(opener: bytes, tasks: "Connection", parent: int) -> None:
             task = tasks.recv()
             answer: Part | Exception
             try:
-                source = pickle.loads(opener)() if source is None else source
+                # To open linked sources is to join them, which rows that are fitted do not need.
+                if source is None and _reads(task):
+                    source = pickle.loads(opener)()
                 answer = _part_of(source, task)
             except Exception as error:  # raised again where the tasks come from
                 answer = error

@@ -342,12 +342,17 @@ class AssembledWork:
         """
         return (self.cells is None and self.residuals is None) or self.stored(task).exists()
 
+    def reads(self, task: PartTask) -> bool:
+        """Whether the part is still to be measured."""
+        has_noise = self.cells is not None or self.residuals is not None
+        return self.rows is None and not (has_noise and self.stored(task).exists())
+
     def measure(self, task: PartTask, source: Source | None, attempt: Path) -> None:
         """Count the records of a part and store them with noise, unless an attempt did so
         before.
         """
         # A second draw would be another measurement, which nobody was charged for.
-        if self.rows is not None or ((self.cells or self.residuals) and self.stored(task).exists()):
+        if not self.reads(task):
             return
         features = [table.features for table in self.tables]
         counted = counted_tables(task, features, self.expected, source)

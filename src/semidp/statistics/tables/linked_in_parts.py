@@ -126,12 +126,16 @@ class LinkedWork:
         """
         return not self._has_noise or self.stored(task).exists()
 
+    def reads(self, task: PartTask) -> bool:
+        """Whether the part is still to be measured."""
+        return self.rows is None and not (self._has_noise and self.stored(task).exists())
+
     def measure(self, task: PartTask, source: LinkedSource | None, attempt: Path) -> None:
         """Count the members and units of a part and store them with noise, unless an attempt did so
         before.
         """
         # A second draw would be another measurement, which nobody was charged for.
-        if self.rows is not None or (self._has_noise and self.stored(task).exists()):
+        if not self.reads(task):
             return
         drawn = [np.zeros(0, np.int64)]
         records = (None, None) if source is None else (source.members, source.units)
@@ -208,13 +212,15 @@ class AtCut:
             view = kind.cut.above(kind.schema.view(table.features))
             counts = self.tables[view].counts.reshape(grid.shape_of(view))
             expected.append(kind.cut.row(grid, view, counts, node))
+        schema, exact = kind.cut.branch(kind.schema, node), kind.cut.exact(self.public, node)
+        features = tuple(table.features for table in kind.below)
         return PartOfKind(
             counted=kind.counted,
-            schema=kind.cut.branch(kind.schema, node),
+            schema=schema,
             cut=kind.cut,
-            exact=kind.cut.exact(self.public, node),
+            exact=exact,
             declared=self.declared,
-            features=tuple(table.features for table in kind.below),
+            features=features,
             expected=tuple(expected),
             noise=kind.branch(node),
         )
@@ -312,6 +318,7 @@ class LinkedInParts:
             fits = linked_fits(self.request, self.mechanism, measured, progress)
             store_fits(stored, self._joined(fits))
         whole = published_linked(self.request, self.mechanism, measured, progress, fits)
+        stated = measured_by(self.request.name, self.mechanism, self._private)
         self._done = LinkedByParts(
             request=self.request,
             mechanism=self.mechanism,
@@ -320,24 +327,22 @@ class LinkedInParts:
             units=whole.units,
             fitted_units=whole.fitted_units,
             depth=self.depth,
-            **measured_by(self.request.name, self.mechanism, self._private),
+            **stated,
         )
 
     def _joined(self, fits: LinkedFits) -> Fits:
         """The fits of both kinds by their views, with the number of the kind before each."""
         joined: Fits = {}
-        for kind, (space, of_kind) in enumerate(zip(self.mechanism.space.kinds, fits, strict=True)):
-            for view, fit in zip(space.views, of_kind, strict=True):
+        for kind, space in enumerate(self.mechanism.space.kinds):
+            for view, fit in zip(space.views, fits[kind], strict=True):
                 joined[(kind, *view)] = fit
         return joined
 
     def _split(self, joined: Fits) -> LinkedFits:
         """The inverse of `_joined`."""
-        members, units = (
-            [joined[(kind, *view)] for view in space.views]
-            for kind, space in enumerate(self.mechanism.space.kinds)
-        )
-        return members, units
+        members, units = self.mechanism.space.kinds
+        of_members = [joined[(0, *view)] for view in members.views]
+        return of_members, [joined[(1, *view)] for view in units.views]
 
     def _assembled(self, work: Path) -> NDArray[np.int64]:
         """Return the measurement of the whole, read from what every part has stored."""
@@ -399,8 +404,9 @@ def linked_in_parts(
             " coarser tables"
         )
     public = mechanism.space.dataspace
+    of_members, of_units = kinds
     at_cut = (
-        AtCut.read(kinds[0], public.members, reader.members),
-        AtCut.read(kinds[1], public.units, reader.units),
+        AtCut.read(of_members, public.members, reader.members),
+        AtCut.read(of_units, public.units, reader.units),
     )
     return LinkedInParts(request, mechanism, depth, scope, at_cut)

@@ -110,9 +110,10 @@ def cut_kinds(
             " released part by part",
             needs="partition",
         )
+    of_members, of_units = Cut.at(members.schema, depth), Cut.at(units.schema, depth)
     return (
-        CutKind(MEMBER, mechanism.members, Cut.at(members.schema, depth), request.members),
-        CutKind(UNIT, mechanism.units, Cut.at(units.schema, depth), request.units),
+        CutKind(MEMBER, mechanism.members, of_members, request.members),
+        CutKind(UNIT, mechanism.units, of_units, request.units),
     )
 
 
@@ -152,16 +153,17 @@ def both_vectors(
     measured
         For each part, by its node, what was measured in it.
     """
-    first = kinds[0].above.space.scales.size
-    halves = (above[:first], above[first:])
-    by_kind: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
+    members, units = kinds
+    first = members.above.space.scales.size
+    of_members: dict[int, Any] = {}
+    of_units: dict[int, Any] = {}
     for node, noisy in measured.items():
-        branches = (kinds[0].branch(node), kinds[1].branch(node))
-        for residuals, of_part in zip(by_kind, split_parts(branches, noisy), strict=True):
-            residuals[node] = of_part
-    vectors = []
-    for kind, half, residuals in zip(kinds, halves, by_kind, strict=True):
-        vectors.append(whole_vector(kind.noise, kind.cut, half, residuals))
+        branches = (members.branch(node), units.branch(node))
+        of_members[node], of_units[node] = split_parts(branches, noisy)
+    vectors = [
+        whole_vector(members.noise, members.cut, above[:first], of_members),
+        whole_vector(units.noise, units.cut, above[first:], of_units),
+    ]
     return np.concatenate(vectors)
 
 

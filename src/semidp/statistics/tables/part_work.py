@@ -73,22 +73,25 @@ class TablesWork:
         """
         return self.noise is None or self.stored(task).exists()
 
+    def reads(self, task: PartTask) -> bool:
+        """Whether no attempt has stored what is measured."""
+        # Records are counted even where nobody can be, so that some which appear there are refused.
+        return self.noise is None or not self.stored(task).exists()
+
     def measure(self, task: PartTask, source: Source | None, attempt: Path) -> None:
         """Count the records of a part and store them with noise, unless an attempt did so
         before.
         """
-        stored = self.stored(task)
-        if self.noise is not None and stored.exists():
+        if not self.reads(task):
             return
         features = [table.asked.features for table in self.tables]
-        # Records are counted even where nobody can be, so that some which appear there are refused.
         counted = counted_tables(task, features, self.expected, source)
         if self.noise is None:
             return
         randomness = task.randomness.part(self.request.name, *task.path)
         drawn = [part.ravel() for part in self.noise.measure(counted, randomness).values()]
         columns = residual_columns(self.noise, np.concatenate([np.zeros(0, np.int64), *drawn]))
-        store_once(task, columns, stored, attempt)
+        store_once(task, columns, self.stored(task), attempt)
 
     def write(self, task: PartTask, attempt: Path) -> list[PartTable]:
         """Write the tables of a part and its measurement; return how the tables came out."""
