@@ -45,7 +45,9 @@ def exact(value: Number, name: str = "the number") -> Fraction:
     if isinstance(value, (float, Decimal)):
         if not math.isfinite(value):
             raise InputError(f"{name} must be a finite number, not {value}")
-        return Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
+        if isinstance(value, float):
+            return Fraction(repr(float(value)))
+        return Fraction(value)
     text = str(value).strip()
     try:
         if "/" in text:
@@ -120,8 +122,10 @@ def sqrt_down(x: Fraction, bits: int = 64) -> Fraction:
     >>> sqrt_down(Fraction(9, 4))
     Fraction(3, 2)
     """
+    # √(p/q) = √(pq)/q, and 2^bits more of both keep so many digits
     scale = 1 << bits
-    return Fraction(math.isqrt(x.numerator * x.denominator * scale * scale), x.denominator * scale)
+    square = x.numerator * x.denominator * scale * scale
+    return Fraction(math.isqrt(square), x.denominator * scale)
 
 
 def sqrt_up(x: Fraction, bits: int = 64) -> Fraction:
@@ -132,7 +136,9 @@ def sqrt_up(x: Fraction, bits: int = 64) -> Fraction:
     True
     """
     low = sqrt_down(x, bits)
-    return low if low * low == x else low + Fraction(1, x.denominator << bits)
+    if low * low == x:
+        return low
+    return low + Fraction(1, x.denominator << bits)
 
 
 def bisection(
@@ -185,7 +191,8 @@ def number(x: Fraction) -> int | float:
     if x.denominator == 1:
         return x.numerator
     nearest = _nearest(x)
-    return nearest if math.isfinite(nearest) and Fraction(repr(nearest)) == x else up(x)
+    prints_as_it_is = math.isfinite(nearest) and Fraction(repr(nearest)) == x
+    return nearest if prints_as_it_is else up(x)
 
 
 def plain(x: Fraction) -> str:
@@ -204,7 +211,9 @@ def plain(x: Fraction) -> str:
     if x.denominator == 1:
         return str(x.numerator)
     text = repr(_nearest(x)).replace("e-0", "e-").replace("e+", "e")
-    return text if Fraction(text) == x else f"{x.numerator}/{x.denominator}"
+    if Fraction(text) == x:
+        return text
+    return f"{x.numerator}/{x.denominator}"
 
 
 def rounded_up(x: Fraction | float, digits: int = 6) -> str:
@@ -221,8 +230,10 @@ def rounded_up(x: Fraction | float, digits: int = 6) -> str:
     """
     if not math.isfinite(x) or x <= 0:
         return f"{float(x):g}"
-    step = Fraction(10) ** (digits - 1 - math.floor(math.log10(x)))
-    return f"{float(math.ceil(Fraction(x) * step) / step):.{digits}g}"
+    exponent = digits - 1 - math.floor(math.log10(x))
+    step = Fraction(10) ** exponent
+    above = float(math.ceil(Fraction(x) * step) / step)
+    return f"{above:.{digits}g}"
 
 
 def _nearest(x: Fraction) -> float:
@@ -277,9 +288,8 @@ def only_keys(value: Any, known: Iterable[str], what: str) -> None:
     unknown = sorted({str(key) for key in value} - set(known))
     if unknown:
         meant = did_you_mean(unknown[0], known)
-        raise InputError(
-            f"{what} has no key {shown(unknown[0])}{meant}: its keys are {', '.join(sorted(known))}"
-        )
+        keys = ", ".join(sorted(known))
+        raise InputError(f"{what} has no key {shown(unknown[0])}{meant}: its keys are {keys}")
 
 
 def shown(value: object) -> str:

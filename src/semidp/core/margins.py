@@ -40,7 +40,9 @@ def meet(*views: View) -> View:
     >>> meet((2, 0, 1), (1, 1, 1))
     (1, 0, 1)
     """
-    return tuple(map(min, *views)) if len(views) > 1 else views[0]
+    if len(views) == 1:
+        return views[0]
+    return tuple(map(min, *views))
 
 
 def join(*views: View) -> View:
@@ -49,7 +51,9 @@ def join(*views: View) -> View:
     >>> join((2, 0, 1), (1, 1, 1))
     (2, 1, 1)
     """
-    return tuple(map(max, *views)) if len(views) > 1 else views[0]
+    if len(views) == 1:
+        return views[0]
+    return tuple(map(max, *views))
 
 
 def within(view: View, other: View) -> bool:
@@ -77,7 +81,8 @@ def maximal(views: Iterable[View]) -> list[View]:
     for view in every:
         # A view that contains this one names all its features: look where the fewest do.
         candidates = min((naming[axis] for axis in named(view)), key=len)
-        if not any(within(view, other) and view != other for other in candidates):
+        larger = [other for other in candidates if other != view]
+        if not any(within(view, other) for other in larger):
             largest.append(view)
     return largest
 
@@ -291,7 +296,8 @@ class Chain:
         leaves = self.below(depth, node, self.depth)
         starts = [(0,)] * depth
         for fine in range(depth + 1, self.depth + 1):
-            inside = self.starts[fine - 1][self.below(depth, node, fine)]
+            nodes = self.below(depth, node, fine)
+            inside = self.starts[fine - 1][nodes]
             starts.append(tuple(start - leaves.start for start in inside))
         return Chain(leaves.stop - leaves.start, tuple(starts))
 
@@ -482,7 +488,8 @@ class Grid:
             rows.append(start + where)
             start += int(where.max(initial=-1)) + 1
         columns = np.tile(np.arange(len(cells)), len(rows))
-        entries = (np.ones(len(columns)), (np.concatenate(rows), columns))
+        places = (np.concatenate(rows), columns)
+        entries = (np.ones(len(columns)), places)
         return sparse.csr_array(entries, shape=(start, len(cells)))
 
 

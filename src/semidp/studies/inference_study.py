@@ -231,7 +231,8 @@ def odds_ratio(
             for _ in range(max(strata, 1)):
                 least, most = map(math.log, draws_of.fourfold)
                 n = int(np.exp(source.uniform(least, most)))
-                row, column = int(source.integers(1, n)), int(source.integers(1, n))
+                row = int(source.integers(1, n))
+                column = int(source.integers(1, n))
                 tables.append(TwoByTwo(row, column, n))
             margins = Strata(tuple(tables)) if strata else tables[0]
             if margins.high - margins.low > 3:
@@ -259,10 +260,10 @@ def difference(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[...,
 
     def run(seed: int, runs: int, draws: int) -> Shares:
         world = World("gaussian", budget, seed, draws=draws_of)
-        errors = world.errors(runs)
-        reference_errors = world.errors(draws)
-        seen = np.abs(errors[:, 0] - errors[:, 1])
-        reference = np.abs(reference_errors[:, 0] - reference_errors[:, 1])
+        first, second = world.errors(runs)[:, :2].T
+        seen = np.abs(first - second)
+        first, second = world.errors(draws)[:, :2].T
+        reference = np.abs(first - second)
         twin = np.where(seen > 0, 0.0, 1.0)
         return _sizes(_ranked(seen, reference), twin, draws)
 
@@ -306,7 +307,8 @@ def rates(
 
         def answers(noise: Floats) -> list[IntervalEstimate]:
             covariance = noise[0, 1]
-            variance = noise[0, 0] + noise[1, 1] - 2 * covariance
+            first, second = np.diag(noise)
+            variance = first + second - 2 * covariance
             total = np.transpose([sampling, null]) + variance
             errors = np.sqrt(np.maximum(total, 1e-12))
             quiet = []
@@ -365,8 +367,9 @@ def all_cells(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., 
         errors = world.mechanism.standard_errors().ravel()
         # Cells that the exact totals fix have no error to cover.
         noisy = errors > 1e-9
-        seen = np.abs(world.errors(runs)[:, noisy]) / errors[noisy]
-        drawn = np.abs(world.errors(draws)[:, noisy]) / errors[noisy]
+        stated = errors[noisy]
+        seen = np.abs(world.errors(runs)[:, noisy]) / stated
+        drawn = np.abs(world.errors(draws)[:, noisy]) / stated
         largest = seen.max(axis=1)
         all_bound = simulated_bound(drawn.max(axis=1), LEVEL)
         first_bound = simulated_bound(drawn[:, 0], LEVEL)
@@ -389,8 +392,9 @@ def noisy_ratio(
         world = World("gaussian", budget, seed, draws=draws_of)
         parts = np.array([[1.0, 1.0], [0.0, 1.0]])  # cases are part of the records
         few = max(runs // 100, 2)
-        seen = world.errors(few)[:, [0, -1]] @ parts
-        drawn = world.errors(draws)[:, [0, -1]] @ parts
+        ends = [0, -1]
+        seen = world.errors(few)[:, ends] @ parts
+        drawn = world.errors(draws)[:, ends] @ parts
         top, bottom = counts
 
         def held(noise: Floats) -> list[bool]:
@@ -597,7 +601,8 @@ def compute(settings: Settings = PAPER) -> Tidy:
         results = []
         for number in range(margins):
             # With one simulated table fewer, 1 + B is round and p-values can equal 0.05 and 0.01.
-            results.append(experiment(settings.seed + 1 + number, runs, runs - 1))
+            seed = settings.seed + 1 + number
+            results.append(experiment(seed, runs, runs - 1))
         for nominal in results[0]:
             by_margin = [result[nominal] for result in results]
             shares, twins, ones = map(np.array, zip(*by_margin, strict=True))

@@ -192,8 +192,10 @@ class CellBounds:
             low_out = self.grid.sum(self.lower * outside, margin, self.view)
             high_out = self.grid.sum(self.upper * outside, margin, self.view)
             # What the cells outside cannot hold lies inside, and what they hold at least does not.
-            lows.append(int(np.maximum(low_in, total.counts - high_out).sum()))
-            highs.append(int(np.minimum(high_in, total.counts - low_out).sum()))
+            lowest = np.maximum(low_in, total.counts - high_out)
+            highest = np.minimum(high_in, total.counts - low_out)
+            lows.append(int(lowest.sum()))
+            highs.append(int(highest.sum()))
         return max(lows), min(highs)
 
 
@@ -232,8 +234,10 @@ def whole_interval(low: float, high: float, span: tuple[float, float]) -> tuple[
     low = min(max(low, first), last)
     high = min(max(high, first), last)
     # A whole number that floating point misses by a hair still counts.
-    lowest = math.ceil(low - _TINY * (1 + _TINY * abs(low)))
-    highest = math.floor(high + _TINY * (1 + _TINY * abs(high)))
+    low_slack = _TINY * (1 + _TINY * abs(low))
+    high_slack = _TINY * (1 + _TINY * abs(high))
+    lowest = math.ceil(low - low_slack)
+    highest = math.floor(high + high_slack)
     if lowest > highest:
         lowest = highest = round((low + high) / 2)
     return float(lowest), float(highest)

@@ -160,7 +160,8 @@ class Blocks:
         """The blocks whose published tuples differ, each with its features whose nodes differ."""
         differing = []
         for margin in self.margins:
-            x_nodes, y_nodes = self.nodes(x, margin.view), self.nodes(y, margin.view)
+            x_nodes = self.nodes(x, margin.view)
+            y_nodes = self.nodes(y, margin.view)
             axes = [axis for axis in range(len(x)) if x_nodes[axis] != y_nodes[axis]]
             if axes:
                 differing.append((margin.view, axes))
@@ -173,8 +174,11 @@ class Blocks:
         for view, _ in differ:
             # A carrier has y's whole published tuple of the block, read before any change.
             tuple_of_y = self.nodes(y, view)
-            same = [j for j, other in enumerate(records) if self.nodes(other, view) == tuple_of_y]
-            carriers.append([j for j in same if j != i])
+            able = []
+            for j, other in enumerate(records):
+                if j != i and self.nodes(other, view) == tuple_of_y:
+                    able.append(j)
+            carriers.append(able)
         for chosen in product(*carriers):
             changed = [list(record) for record in records]
             changed[i] = list(y)

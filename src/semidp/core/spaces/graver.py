@@ -114,9 +114,11 @@ class _Elements:
         for place, row in enumerate(np.abs(self.rows[:, :width])):
             # Within, sign by sign: the signs first, as bits, then the sizes of the few that are
             # left.
-            outside = (by.above & ~self.above[place]) | (by.below & ~self.below[place])
+            above, below = self.above[place], self.below[place]
+            outside = (by.above & ~above) | (by.below & ~below)
             inside = np.flatnonzero(outside == 0)
-            kept[place] = not (sizes[inside] <= row).all(axis=1).any()
+            is_within = (sizes[inside] <= row).all(axis=1)
+            kept[place] = not is_within.any()
         return kept
 
 

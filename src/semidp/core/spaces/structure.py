@@ -222,14 +222,16 @@ class Slices:
         """Return the largest counts of a block at each level of Z: a matrix of at most a columns,
         capped at a.
         """
-        counts, home = self.margins[number].counts.ravel(), self.homes[number]
+        counts = self.margins[number].counts.ravel()
+        home = self.homes[number]
         # Sorted by level of Z, and within a level by count, the largest first.
         order = np.lexsort((-counts, home))
         counts, home = counts[order], home[order]
         # The place of each cell among those of its level of Z, the largest count first.
         rank = np.arange(len(home)) - np.searchsorted(home, home)
         kept = (rank < a) & (counts > 0)
-        largest = np.zeros((self.grid.size_of(self.common), a), dtype=np.int64)
+        levels = self.grid.size_of(self.common)
+        largest = np.zeros((levels, a), dtype=np.int64)
         largest[home[kept], rank[kept]] = np.minimum(counts[kept], a)
         used = int((largest > 0).any(axis=0).sum())
         return largest[:, : max(used, 1)]
@@ -263,13 +265,15 @@ class Slices:
             z, key = int(inhabited[place]), keys[place]
             # x itself is one of the records at z unless it lies elsewhere.
             others_at_z = int(self.sizes[z]) - int(not several)
-            yield z, tuple(key[key > 0].tolist()), others_at_z, several
+            rarest_counts = tuple(key[key > 0].tolist())
+            yield z, rarest_counts, others_at_z, several
 
     def _rarest_of_all(self, number: int) -> Counts:
         """The smallest positive count of a block at each level of Z; 0 where the block leaves no
         choice there.
         """
-        counts, home = self.margins[number].counts.ravel(), self.homes[number]
+        counts = self.margins[number].counts.ravel()
+        home = self.homes[number]
         size = self.grid.size_of(self.common)
         positive = counts > 0
         rarest = np.full(size, np.iinfo(np.int64).max)
@@ -343,7 +347,8 @@ def _fits(used: dict[BlockSet, int], rarest: tuple[int, ...], others: int) -> bo
     if sum(used.values()) > others:
         return False
     for block, needed in enumerate(rarest):
-        carried = sum(count for pattern, count in used.items() if block in pattern)
+        carriers = [count for pattern, count in used.items() if block in pattern]
+        carried = sum(carriers)
         if carried < needed:
             return False
     return True
@@ -393,16 +398,16 @@ def _program(
                 at_most(0, (opened, 1.0), (smaller, -1.0))
     for parts in _partitions(list(range(blocks))):
         if len(parts) < size:
-            at_most(len(parts) - 1, *((count + place[part], 1.0) for part in parts))
+            columns = [count + place[part] for part in parts]
+            at_most(len(parts) - 1, *((column, 1.0) for column in columns))
     ones = np.ones(count)
     integral = np.concatenate([np.full(count, int(whole)), ones])
     upper = np.concatenate([np.full(count, others), ones])
-    solved = milp(
-        np.zeros(2 * count),
-        constraints=LinearConstraint(np.array(rows), -np.inf, np.array(tops)),
-        integrality=integral,
-        bounds=Bounds(0, upper),
-    )
+    # Any solution will do: nothing is minimised.
+    costs = np.zeros(2 * count)
+    constraint = LinearConstraint(np.array(rows), -np.inf, np.array(tops))
+    bounds = Bounds(0, upper)
+    solved = milp(costs, constraints=constraint, integrality=integral, bounds=bounds)
     if solved.x is None:
         return None if solved.status == _INFEASIBLE else {}
     return {pattern: float(solved.x[i]) for pattern, i in place.items()}
@@ -442,4 +447,5 @@ def _partitions(items: list[int]) -> Iterator[list[BlockSet]]:
     for parts in _partitions(items[1:]):
         yield [frozenset({first}), *parts]
         for i, part in enumerate(parts):
-            yield [*parts[:i], part | {first}, *parts[i + 1 :]]
+            larger = part | {first}
+            yield [*parts[:i], larger, *parts[i + 1 :]]

@@ -25,11 +25,8 @@ def _integers(values: ArrayLike) -> NDArray[np.int64]:
     """Return counts as an array of their own that cannot be written; refuse what is no count."""
     counts = np.asarray(values)
     if counts.dtype.kind not in "iu":
-        whole = (
-            counts.dtype.kind == "f"
-            and np.isfinite(counts).all()
-            and (counts == np.floor(counts)).all()
-        )
+        finite = counts.dtype.kind == "f" and np.isfinite(counts).all()
+        whole = finite and (counts == np.floor(counts)).all()
         if not (whole and (np.abs(counts) < 2.0**53).all()):
             raise DataError("counts must be whole numbers")
     if counts.dtype.kind == "u" and (counts > np.iinfo(np.int64).max).any():
@@ -109,9 +106,9 @@ class Table:
         return hash((self.schema, self.counts.tobytes()))
 
     def __repr__(self) -> str:
-        parts = [
-            f"{feature.name}: {len(feature.levels)} levels" for feature in self.schema.features
-        ]
+        parts = []
+        for feature in self.schema.features:
+            parts.append(f"{feature.name}: {len(feature.levels)} levels")
         return f"Table({', '.join(parts)})"
 
     @classmethod

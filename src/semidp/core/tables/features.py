@@ -171,8 +171,12 @@ class Feature:
             orders.append({node: place for place, node in enumerate(nodes)})
         if not repeat:
             _refuse_repeated(names, orders, null_level)
+
         # Sorted by the order of first occurrence at each depth, every node is a range of leaves.
-        rows.sort(key=lambda row: [order[row[: depth + 1]] for depth, order in enumerate(orders)])
+        def places(row: LabelPath) -> list[int]:
+            return [order[row[:depth]] for depth, order in enumerate(orders, start=1)]
+
+        rows.sort(key=places)
         above = []
         for depth, name in enumerate(names[:-1], start=1):
             above.append(_depth_of(name, rows, depth))
@@ -395,7 +399,10 @@ class Feature:
         texts = [level_text(value) for value in distinct]
         if set(self.levels) - {self.null_level} == set(TRUTH):
             # Engines write truth values in different capitals.
-            texts = [text.lower() if text.lower() in TRUTH else text for text in texts]
+            lowered = [text.lower() for text in texts]
+            texts = [
+                low if low in TRUTH else text for low, text in zip(lowered, texts, strict=True)
+            ]
         positions = [position.get(text, -1) for text in texts]
         codes = np.array(positions, dtype=np.intp)
         return codes[inverse] if len(distinct) else np.zeros(0, dtype=np.intp)
@@ -454,7 +461,8 @@ class Feature:
         levels = entry.get("levels", ())
         if isinstance(levels, str):
             raise SchemaError(f"the levels of feature {entry['name']!r} must be a list")
-        return cls(entry["name"], tuple(levels), entry.get("bins"), entry.get("null_level"))
+        bins, null_level = entry.get("bins"), entry.get("null_level")
+        return cls(entry["name"], tuple(levels), bins, null_level)
 
 
 _NEST_KEYS = ("nest", "tree", "lookup", "names")
@@ -549,10 +557,12 @@ def _refuse_repeated(
 ) -> None:
     """Refuse a label that lies in two parents."""
     for depth, nodes in enumerate(orders):
-        labels = [path[-1] for path in nodes if path[-1] != null_level]
+        every_label = [path[-1] for path in nodes]
+        labels = [label for label in every_label if label != null_level]
         if len(set(labels)) < len(labels):
+            fine, coarse = names[depth], names[depth - 1]
             raise SchemaError(
-                f"a level of {names[depth]!r} lies in more than one level of {names[depth - 1]!r}:"
+                f"a level of {fine!r} lies in more than one level of {coarse!r}:"
                 ' correct that, or declare names = "repeat" where different ones share a name',
                 needs="repeated names",
                 names=tuple(names),
@@ -562,10 +572,13 @@ def _refuse_repeated(
 def _depth_of(name: str, rows: Sequence[LabelPath], depth: int) -> Depth:
     """The nodes at one depth of sorted paths: their labels, and where each begins."""
     labels, starts = [], []
+    before: LabelPath | None = None
     for place, row in enumerate(rows):
-        if place == 0 or row[:depth] != rows[place - 1][:depth]:
-            labels.append(row[depth - 1])
+        node = row[:depth]
+        if node != before:
+            labels.append(node[-1])
             starts.append(place)
+        before = node
     return Depth(name, tuple(labels), tuple(starts))
 
 
@@ -595,7 +608,8 @@ def _paths(tree: Any, names: Sequence[str]) -> list[tuple[str, ...]]:
     paths = []
     for label, below in tree.items():
         text = level_text(label)
-        paths += [(text, *path) for path in _paths(below, names[1:])]
+        for path in _paths(below, names[1:]):
+            paths.append((text, *path))
     return paths
 
 
@@ -618,7 +632,8 @@ def _looked_up(file: Path, nest: Nest) -> list[tuple[str, ...]]:
     for row in rows[1:]:
         path: tuple[str, ...] = ()
         if len(row) == len(header):
-            path = tuple(row[place].strip() or nest.null_level or "" for place in places)
+            labels = [row[place].strip() for place in places]
+            path = tuple(label or nest.null_level or "" for label in labels)
         if not path or not all(path):
             raise SchemaError(
                 f"the lookup file {file} has a row without a level at each depth:"
@@ -705,7 +720,8 @@ def _edges(name: str, bins: Iterable[Any]) -> tuple[Fraction | float, ...]:
         )
     # Values are compared with edges as floating-point numbers, so that edges must differ as such.
     rounded = [float(edge) for edge in edges]
-    if not edges or any(low >= high for low, high in itertools.pairwise(rounded)):
+    rising = all(low < high for low, high in itertools.pairwise(rounded))
+    if not edges or not rising:
         raise SchemaError(f"the bins of {name!r} must be increasing numbers such as 0, 18, 65")
     return tuple(edges)
 

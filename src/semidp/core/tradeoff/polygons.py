@@ -118,7 +118,8 @@ class Polygon(Cornered):
         kinks = slopes[np.isfinite(slopes) & (slopes > 0)]
         last = float(kinks.max()) if kinks.size else 0.0
         between = np.linspace(0, last, 65)
-        return np.unique(np.concatenate([[0.0], kinks, between, [2 * last + 1]]))
+        marks = np.concatenate([[0.0], kinks, between, [2 * last + 1]])
+        return np.unique(marks)
 
     def _deltas(self, epsilons: Floats) -> Floats:
         sizes, powers = self._outer
