@@ -116,9 +116,9 @@ SUBPACKAGES = {
     ),
     "questions": (
         """
-        AreaRow Association CombinedEstimate Covers Formula Independence IntervalEstimate Mixing NoisyRates
+        AreaRow Association CombinedEstimate CommonOddsRatio Covers Formula Independence IntervalEstimate Mixing NoisyRates
         PairTests Posterior RateMeasure ScoreTest SyntheticRecords TableDistance TableIntervals TableModel TermTest
-        adjusted_p_values area_intervals every_pair independence_test logistic_fit loglinear_fit model posterior
+        adjusted_p_values area_intervals common_odds_ratio every_pair independence_test logistic_fit loglinear_fit model posterior
         random_tables read_area_rows sampled_comparison sampled_rate score_test simulated_bound
         sum_intervals sum_rows
     """

@@ -13,6 +13,7 @@ from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.rechecking.release_check import load_consistent
 from semidp.questions.answers import IntervalEstimate, TableIntervals
 from semidp.questions.areas import area_intervals, read_area_rows, sum_intervals
+from semidp.questions.common_odds import stratified_odds_ratio
 from semidp.questions.markov import posterior
 from semidp.questions.ratios import RateMeasure
 from semidp.questions.written_sums import sum_rows
@@ -42,6 +43,9 @@ def intervals(
         "How the rates in two groups are compared: difference, risk-ratio or odds-ratio.",
         default=RateMeasure.DIFFERENCE,
     ),
+    strata: o.Text = option(
+        "With --measure odds-ratio: features within whose combinations it is the same.", "A[,B]"
+    ),
     sampling: bool = flag(
         "--sampling",
         "Allow for sampling too: the records are a sample, and the population is meant.",
@@ -63,19 +67,24 @@ def intervals(
     Without --of: all cells of a table, with intervals that hold at once. With --of: a count; with
     --minus, the difference of two counts; with --among, a rate; with both, the rates in two groups
     compared by --measure. They allow for the noise alone, by simulation of its known law, or with
-    --sampling for both, by an approximation. With --areas or --sum: weighted sums of cells by name
-    ("my district is these blocks"), over any tables and depths.
+    --sampling for both, by an approximation (an odds ratio common to --strata: exact). With --areas
+    or --sum: weighted sums of cells by name ("my district is these blocks"), over any tables and
+    depths.
     """
     confidence = float(exact(level, "--level"))
     # The posterior is of all cells under one prior: no other question is combined with it.
     if bayes:
-        if of or minus or among or areas or sums or sampling or draws is not None:
+        if of or minus or among or areas or sums or sampling or strata or draws is not None:
             raise InputError(
                 "--posterior is of all cells: leave --of, --minus, --among, --areas, --sum,"
-                " --sampling and --draws out"
+                " --strata, --sampling and --draws out"
             )
         _print_posterior(folder, table, confidence, seed, printing)
         return
+    if strata is not None and (measure is not RateMeasure.ODDS_RATIO or not sampling):
+        raise InputError(
+            "--strata is for an odds ratio of the population: add --measure odds-ratio --sampling"
+        )
     cells = [
         o.lists_of(option, entries) or None
         for option, entries in (("--of", of), ("--minus", minus), ("--among", among))
@@ -124,6 +133,18 @@ def intervals(
     interval: IntervalEstimate | TableIntervals
     if cells[0] is None:
         interval = done.intervals(table, **settings)
+    elif strata is not None:
+        interval = stratified_odds_ratio(
+            done,
+            cells[0],
+            minus=cells[1] or {},
+            among=cells[2] or {},
+            strata=o.names_of(strata),
+            level=confidence,
+            table=table,
+            draws=draws,
+            randomness=randomness,
+        )
     else:
         interval = done.interval(
             cells[0], minus=cells[1], among=cells[2], measure=measure, table=table, **settings

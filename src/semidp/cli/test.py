@@ -23,7 +23,9 @@ from semidp.output.files import replace_file
 from semidp.output.plots.style import png
 from semidp.publishing.pipeline import RunOptions, run
 from semidp.publishing.rechecking.release_check import load_consistent
+from semidp.publishing.release import Release
 from semidp.questions.association import Association
+from semidp.questions.common_odds import CommonOddsRatio, common_odds_ratio
 from semidp.questions.independence import Independence
 from semidp.questions.paired_tests import every_pair as every_pair_of
 from semidp.questions.paired_tests import pairs_section
@@ -40,7 +42,7 @@ _NO_ID = "Each record is taken to be one person; give --id COLUMN to have that c
 _SEEDED = "The noise was drawn from a seed: this result is not private."
 _FOR_RELEASES = (
     *("data", "rows", "columns", "strata", "alternative", "ordered", "scores", "pooled"),
-    *("draws", "table_name", "seed", "format", "quiet"),
+    *("draws", "table_name", "level", "seed", "format", "quiet"),
 )
 _FOR_PAIRS = (
     "data",
@@ -124,8 +126,9 @@ def odds_ratio(
 
     RELEASE: at no cost in privacy, from the noisy counts and the known law of their noise; features
     of any number of levels, independent given --strata; no budget. --pooled looks for one
-    association in all strata, --ordered for a trend: both find a weaker one of that kind. DATA: a
-    private test of an odds ratio, which spends a budget.
+    association in all strata, --ordered for a trend: both find a weaker one of that kind. Two
+    levels by two also have an odds ratio, common to the strata if pooled, with an exact interval at
+    --level. DATA: a private test of an odds ratio, which spends a budget.
 
     One-sided tests are the most powerful unbiased ones with their guarantee; the two-sided one is
     unbiased. The odds ratio is x11 x22 / (x12 x21); level 1 is the first declared (or listed) level
@@ -152,7 +155,11 @@ def odds_ratio(
     if (Path(data) / "release.json").is_file():
         # Whoever gives a budget here expects something to be spent, and nothing is.
         o.only_these(context, _FOR_RELEASES)
-        question = _Asked(rows, columns, within, _scores_of(ordered, scores), pooled, alternative)
+        confidence = float(exact(level, "--level"))
+        check_level(confidence, "--level")
+        question = _Asked(
+            rows, columns, within, _scores_of(ordered, scores), pooled, alternative, confidence
+        )
         _test_release(data, question, draws, table_name, seed, printing)
         return
     if draws is not None or table_name is not None:
@@ -221,6 +228,7 @@ class _Asked:
     scores: dict[str, tuple[float, ...] | None]
     pooled: bool
     alternative: Alternative
+    level: float
 
 
 def _scores_of(ordered: o.Texts, scores: o.Texts) -> dict[str, tuple[float, ...] | None]:
@@ -244,7 +252,9 @@ def _test_release(
     printing: o.Printing,
 ) -> None:
     """Test independence in a release; nothing is spent."""
-    answer = load_consistent(folder).test(
+    release = load_consistent(folder)
+    randomness = None if seed is None else SeededRandomness(seed)
+    answer = release.test(
         asked.rows,
         asked.columns,
         asked.strata,
@@ -253,10 +263,12 @@ def _test_release(
         alternative=asked.alternative,
         table=table,
         draws=draws,
-        randomness=None if seed is None else SeededRandomness(seed),
+        randomness=randomness,
     )
+    ratio = _ratio_of(release, asked, answer, draws, randomness)
     if printing.json:
-        print_json({"release": folder, **answer.to_json()})
+        interval = {} if ratio is None else {"odds_ratio": ratio.to_json()}
+        print_json({"release": folder, **answer.to_json(), **interval})
         return
     within = f" given {', '.join(answer.strata)}" if answer.strata else ""
     described = _described(answer)
@@ -269,10 +281,57 @@ def _test_release(
             ),
             *described,
             ("p-value", f"{answer.p_value:.4g}, {_valid(answer)}"),
+            *([] if ratio is None else _ratio_rows(ratio)),
             ("budget", "none: everything here was published already"),
             *(("note", note) for note in answer.notes),
         ]
     )
+
+
+def _ratio_of(
+    release: Release,
+    asked: "_Asked",
+    answer: Independence | Association,
+    draws: int | None,
+    randomness: SeededRandomness | None,
+) -> CommonOddsRatio | None:
+    """The odds ratio of two levels by two, in one table or common to strata; None where there is
+    none.
+    """
+    several = bool(asked.strata) and not asked.pooled
+    if several or asked.scores or answer.noisy_totals:
+        return None
+    tables = [table for table in release.tables if table.name == answer.table]
+    schema = tables[0].schema
+    for name in (asked.rows, asked.columns):
+        feature = schema.features[schema.axis(name)]
+        if len(feature.leaves_below(name)) != 2:
+            return None
+    return common_odds_ratio(
+        release,
+        asked.rows,
+        asked.columns,
+        asked.strata,
+        level=asked.level,
+        table=answer.table,
+        draws=draws,
+        randomness=randomness,
+    )
+
+
+def _ratio_rows(ratio: CommonOddsRatio) -> list[tuple[str, str]]:
+    """The lines about the odds ratio: of which levels, its estimate, its interval."""
+    row, column = ratio.compared
+    common = f", common to the strata of {', '.join(ratio.strata)}" if ratio.strata else ""
+    high = "without end" if math.isinf(ratio.high) else f"to {ratio.high:.6g}"
+    level = plain(exact(ratio.level))
+    return [
+        (
+            "odds ratio",
+            f"{ratio.value:.6g} for {ratio.rows} = {row} and {ratio.columns} = {column}{common}",
+        ),
+        ("interval", f"{ratio.low:.6g} {high}, at level {level}; covers noise and sampling"),
+    ]
 
 
 def _test_pairs(

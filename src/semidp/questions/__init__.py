@@ -7,6 +7,7 @@ that they return are named here.
 from semidp.questions.answers import Covers, IntervalEstimate, TableIntervals, sampled_rate
 from semidp.questions.areas import AreaRow, area_intervals, read_area_rows, sum_intervals
 from semidp.questions.association import Association, ScoreTest, score_test
+from semidp.questions.common_odds import CommonOddsRatio, common_odds_ratio
 from semidp.questions.independence import (
     Independence,
     independence_test,
@@ -33,6 +34,7 @@ __all__ = [
     "AreaRow",
     "Association",
     "CombinedEstimate",
+    "CommonOddsRatio",
     "Covers",
     "Formula",
     "Independence",
@@ -50,6 +52,7 @@ __all__ = [
     "TermTest",
     "adjusted_p_values",
     "area_intervals",
+    "common_odds_ratio",
     "every_pair",
     "independence_test",
     "logistic_fit",
