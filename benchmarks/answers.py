@@ -35,7 +35,6 @@ from semidp import (
     semi_adjacency,
     sensitivity_space,
 )
-from semidp.core.spaces.cell_bounds import CellBounds
 from semidp.errors import Refused
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import calibrated
@@ -44,8 +43,6 @@ from semidp.noise.randomness import SeededRandomness
 from semidp.questions.association import ScoreTest
 from semidp.questions.convex_bounds import NoiseTerms
 from semidp.questions.independence import random_tables
-from semidp.questions.markov import posterior
-from semidp.questions.measured import MeasuredTable, measured_table
 from semidp.questions.models import DesignMatrix, Formula, logistic_fit
 from semidp.questions.noisy_totals import TotalsTest, least_favourable
 from semidp.questions.paired_tests import every_pair
@@ -576,70 +573,6 @@ def bounded_rows(runs: int) -> Iterator[tuple[object, ...]]:
             yield f"{groups} × {count}, {counted}", "3", f"{effect:g}", *shares
 
 
-# --- the posterior --------------------------------------------------------------------------------
-
-
-def titanic_people() -> dict[str, list[str]]:
-    """A record for each person on the Titanic."""
-    path = files("semidp") / "data" / "titanic.csv"
-    lines = list(csv.DictReader(path.read_text().splitlines()))
-    people: dict[str, list[str]] = {name: [] for name in ("class", "sex", "survived")}
-    for line in lines:
-        for name, values in people.items():
-            values.extend([line[name]] * int(line["count"]))
-    return people
-
-
-def posterior_ends(mu: str, runs: int) -> tuple[dict[str, list[Any]], Floats]:
-    """Ends of the posterior's and of the noise's intervals in every run, runs that were refused,
-    and the truth.
-    """
-    people = titanic_people()
-    plan = Plan(
-        [TableRequest(["class", "sex", "survived"], Budget.gdp(mu))], ["class", "sex", "survived"]
-    )
-    kept: dict[str, list[Any]] = {"posterior": [], "noise": [], "refused": []}
-    for seed in range(runs):
-        release = semidp.run(plan, people, SeededRandomness(seed))
-        measured = measured_table(release, ("class",))
-        assert isinstance(measured, MeasuredTable)
-        bounds = CellBounds.of(release.scope.dataspace, measured.schema.names)
-        half = measured.mechanism.half_widths
-        low = np.maximum(np.ceil(measured.estimate - half - 1e-9), bounds.lower)
-        high = np.minimum(np.floor(measured.estimate + half + 1e-9), bounds.upper)
-        try:
-            answer = posterior(release, randomness=SeededRandomness(seed))
-        except Refused:
-            kept["refused"].append(seed)
-            continue
-        kept["posterior"].append((answer.low, answer.high))
-        kept["noise"].append((low, np.maximum(high, low)))
-    truth = np.zeros(measured.schema.shape)
-    levels = [feature.levels for feature in measured.schema.features]
-    for person in zip(*people.values(), strict=True):
-        truth[tuple(level.index(value) for level, value in zip(levels, person, strict=True))] += 1
-    return kept, truth
-
-
-def posterior_rows(runs: int) -> Iterator[tuple[object, ...]]:
-    """Yield budget and size of cells, and coverage and mean width of posterior and noise intervals
-    over releases.
-    """
-    for mu in ("0.1", "1"):
-        kept, truth = posterior_ends(mu, runs)
-        for label, chosen in (("below 100", truth < 100), ("100 and more", truth >= 100)):
-            cells = []
-            for name in ("posterior", "noise"):
-                ends = np.array(kept[name])[..., chosen]
-                held = (ends[:, 0] <= truth[chosen]) & (truth[chosen] <= ends[:, 1])
-                error = held.mean(axis=1).std() / math.sqrt(len(held))
-                cells += [
-                    f"{held.mean():.3f} ± {error:.3f}",
-                    f"{(ends[:, 1] - ends[:, 0]).mean():.1f}",
-                ]
-            yield f"μ = {mu}", label, *cells, f"{len(kept['refused'])} of {runs}"
-
-
 def run() -> list[dict[str, Any]]:
     """Short versions: size, power and coverage of every kind of question, beside what it
     replaces.
@@ -657,7 +590,6 @@ def run() -> list[dict[str, Any]]:
         *_short_pairs(20),
         *_short_models(200),
         *_short_totals(60),
-        *_short_posterior(2),
         row(
             "coverage of a difference, 30 against 300 at 0.05, over normal",
             better,
@@ -741,23 +673,6 @@ def _short_totals(runs: int) -> list[dict[str, Any]]:
     return [*rows, row(name, 20 * share, f"≤ {20 * most:.1f}", share <= most)]
 
 
-def _short_posterior(runs: int) -> list[dict[str, Any]]:
-    kept, truth = posterior_ends("0.1", runs)
-    widths = {}
-    for name in ("posterior", "noise"):
-        ends = np.array(kept[name])[..., truth < 100]
-        widths[name] = float((ends[:, 1] - ends[:, 0]).mean())
-    narrower = widths["posterior"] / widths["noise"]
-    return [
-        row(
-            "width of the posterior's intervals over the noise's, small cells",
-            narrower,
-            "≤ 1",
-            narrower <= 1,
-        )
-    ]
-
-
 def row(name: str, ratio: float, target: str, ok: bool) -> dict[str, Any]:
     """A line of the report of ``make bench``."""
     return {"name": name, "ratio": ratio, "target": target, "ok": ok}
@@ -769,7 +684,6 @@ TABLES: dict[str, Callable[[int], Iterator[tuple[object, ...]]]] = {
     "ratios": ratio_rows,
     "pairs": pair_rows,
     "models": model_rows,
-    "posterior": posterior_rows,
     "totals": totals_rows,
     "bounded": bounded_rows,
 }

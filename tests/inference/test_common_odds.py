@@ -168,6 +168,10 @@ def test_what_has_no_common_odds_ratio_is_refused() -> None:
         stratified_odds_ratio(
             release, {"in": "no"}, among={"sex": "f"}, minus={"sex": "f"}, strata=["dept"]
         )
+    with pytest.raises(InputError, match="sex has no level 'woman'"):
+        stratified_odds_ratio(
+            release, {"in": "no"}, among={"sex": "woman"}, minus={"sex": "m"}, strata=["dept"]
+        )
     with pytest.raises(InputError, match="name one level each"):
         stratified_odds_ratio(
             release, {"in": ["no", "yes"]}, among={"sex": "f"}, minus={"sex": "m"}, strata=["dept"]

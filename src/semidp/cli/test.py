@@ -324,11 +324,12 @@ def _ratio_rows(ratio: CommonOddsRatio) -> list[tuple[str, str]]:
     row, column = ratio.compared
     common = f", common to the strata of {', '.join(ratio.strata)}" if ratio.strata else ""
     high = "without end" if math.isinf(ratio.high) else f"to {ratio.high:.6g}"
+    value = "infinite" if math.isinf(ratio.value) else f"{ratio.value:.6g}"
     level = plain(exact(ratio.level))
     return [
         (
             "odds ratio",
-            f"{ratio.value:.6g} for {ratio.rows} = {row} and {ratio.columns} = {column}{common}",
+            f"{value} for {ratio.rows} = {row} and {ratio.columns} = {column}{common}",
         ),
         ("interval", f"{ratio.low:.6g} {high}, at level {level}; covers noise and sampling"),
     ]

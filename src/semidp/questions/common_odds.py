@@ -20,7 +20,7 @@ from semidp.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.questions.answers import Covers, IntervalEstimate
 from semidp.questions.crossed import CrossedTable, crossed_table
 from semidp.questions.independence import check_draws
-from semidp.questions.measured import Cells
+from semidp.questions.measured import Cells, measured_table
 from semidp.questions.noisy_totals import exact_sides
 from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
 from semidp.statistics.odds_ratio.umpu import check_level
@@ -326,6 +326,11 @@ def stratified_odds_ratio(
     (column, case), (row, group), (other_row, other_group) = levels
     if row != other_row or group == other_group:
         raise InputError("--among and --minus name two levels of one feature: the two groups")
+    strata = tuple(strata)
+    measured = measured_table(release, (row, column, *strata), table)
+    for cells in (of, among, minus):
+        # A level that the feature does not have is refused.
+        measured.mask(cells)
     answer = common_odds_ratio(
         release,
         row,

@@ -445,7 +445,7 @@ def posterior(
         raise Refused("posteriors of linked members and units are not built: use intervals")
     published = _asked_table(release, table)
     start = fitted_counts(release, published.name)
-    chains, noise, notes = _chains(release, published)
+    chains, noise, notes = chains_of(release, published)
     source = generator(SystemRandomness() if randomness is None else randomness)
     draws, state = sampled(chains, start.ravel(), source, steps)
     if not state.mixed:
@@ -507,7 +507,7 @@ def _asked_table(release: "Release", name: str | None) -> PublishedTable:
     raise AssertionError("a measured table is published")
 
 
-def _chains(
+def chains_of(
     release: "Release", published: PublishedTable
 ) -> "tuple[Chains | LatticeChains, str, tuple[str, ...]]":
     """Chains that reach every table with the exact totals, the name of the noise, and what a reader
