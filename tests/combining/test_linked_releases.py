@@ -16,7 +16,7 @@ from semidp.core.spaces.adjacency import Exchange
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.combined.linked_combination import LinkedCombination
-from semidp.publishing.combined.linked_pool import MeasuredCells
+from semidp.publishing.combined.residual_pool import MeasuredCells
 from semidp.publishing.rechecking.release_check import recheck
 from tests.combining.dense import null_space
 from tests.linked.test_release import AGES, SEX, homes_and_persons, plan_of, released
@@ -255,14 +255,14 @@ def test_several_promises_and_the_same_measurement_are_refused() -> None:
         ["sex"],
         features=[AGES, SEX],
     )
-    with pytest.raises(Refused, match="noise on cells is, and noise on residuals"):
+    with pytest.raises(Refused, match="noise on cells is, and noise"):
         combine(member, semidp.run(knorm, persons(), SeededRandomness(1)))
     nested = Plan(
         [TableRequest(["zone"], Budget.zcdp(1), mechanism="gaussian")],
         nests=[ZONES],
         levels_from_data=True,
     )
-    with pytest.raises(Refused, match="over a nested feature"):
+    with pytest.raises(Refused, match="siblings have more or fewer cells"):
         combine(member, semidp.run(nested, persons(), SeededRandomness(1)))
 
 

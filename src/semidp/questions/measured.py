@@ -27,6 +27,7 @@ from semidp.noise.randomness import Randomness, SystemRandomness
 from semidp.publishing.combined.combination import Combination
 from semidp.publishing.combined.combined_tables import LAW
 from semidp.publishing.combined.linked_combination import LinkedCombination
+from semidp.publishing.combined.residual_combination import ResidualCombination
 from semidp.questions.answers import (
     Covers,
     IntervalEstimate,
@@ -369,7 +370,7 @@ def combined_table(release: "Release", names: set[str], called: str | None) -> M
     smallest = release.tables[number]
     said = smallest.name, smallest.schema, smallest.estimate
     combination = release.combination
-    if isinstance(combination, LinkedCombination):
+    if isinstance(combination, LinkedCombination | ResidualCombination):
         return MeasuredTable(*said, combination.noise, number, counted=smallest.counted)
     assert isinstance(combination, Combination)
     return CombinedMeasured(*said, combination=combination)

@@ -104,18 +104,7 @@ class Combination(SeveralReleases):
     @property
     def views(self) -> dict[View, str]:
         """Every table of any release once, with the name that it has first."""
-        names: dict[View, str] = {}
-        for release in self.releases:
-            for table in release.tables:
-                features = [feature.name for feature in table.schema.features]
-                view = self.schema.view(features)
-                if view in names:
-                    continue
-                plainly = not table.is_named or table.name in names.values()
-                names[view] = "-".join(self.schema.named(view)) if plainly else table.name
-        if not names:
-            raise Refused("these releases hold no table: tables are combined")
-        return names
+        return listed_views(self.releases, self.schema)
 
     def estimates(self, view: View) -> tuple[Floats, Floats]:
         """Estimates and standard errors of the cells of a table, in the order of the schema."""
@@ -189,8 +178,7 @@ class Combination(SeveralReleases):
     @property
     def totals(self) -> list[Totals]:
         """The number of records and every exact total, as counts to fit to."""
-        n = Totals(self.schema.grid.nothing, np.array(self.dataspace.n, dtype=np.int64))
-        return [n, *self.dataspace.published]
+        return totals_and_n(self.dataspace)
 
     def _possible(self, view: View) -> Mask | None:
         """Cells of a table that can be filled; None where all combinations of levels in use can."""
@@ -334,6 +322,28 @@ def _terms(influences: Sequence[tuple[Evidence, Floats]], number: int) -> tuple[
     ):
         terms.append(Weighted(law, Fraction(weight), count))
     return tuple(terms)
+
+
+def listed_views(releases: "Sequence[Release]", schema: Schema) -> dict[View, str]:
+    """Every table of any release once, by its view, with the name that it has first."""
+    names: dict[View, str] = {}
+    for release in releases:
+        for table in release.tables:
+            features = [feature.name for feature in table.schema.features]
+            view = schema.view(features)
+            if view in names:
+                continue
+            plainly = not table.is_named or table.name in names.values()
+            names[view] = "-".join(schema.named(view)) if plainly else table.name
+    if not names:
+        raise Refused("these releases hold no table: tables are combined")
+    return names
+
+
+def totals_and_n(dataspace: Dataspace) -> list[Totals]:
+    """The number of records and every exact total, as counts to fit to."""
+    n = Totals(dataspace.schema.grid.nothing, np.array(dataspace.n, dtype=np.int64))
+    return [n, *dataspace.published]
 
 
 def together(releases: "Sequence[Release]") -> Dataspace:

@@ -274,8 +274,10 @@ def _compared_levels(
     for axis in named(view):
         feature = space.schema.features[axis]
         place = layout.schema.axis(feature.name)
-        # Places stay in the tree, and nested attributes with an empty level are refused.
-        if place == layout.tree or feature.chain.depth > 1:
+        # Places stay in the tree, and nested attributes with an empty level are refused; a feature
+        # may nest deeper in another release.
+        nests = layout.schema.features[place].chain.depth > 1
+        if place == layout.tree or nests:
             continue
         measured = space.whole(np.ones(space.residuals.shape(view)), view)
         others = tuple(other for other in range(measured.ndim) if other != named(view).index(axis))

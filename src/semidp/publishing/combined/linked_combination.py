@@ -4,8 +4,6 @@ What was measured of the residuals of each kind is averaged by precision, and bo
 agree once (`linked_pool`). Exact totals of any release bind all.
 """
 
-import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,22 +20,22 @@ from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.spaces.linked import MEMBER, UNIT, Link, LinkedDataspace, linked_adjacency
 from semidp.errors import Refused
-from semidp.mechanisms.accuracy import INTERVALS_BELOW
-from semidp.mechanisms.conditioning import sum_terms
 from semidp.mechanisms.linked_intervals import alike_nodes
 from semidp.mechanisms.linked_noise import LinkedMechanism
-from semidp.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
-from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.size_agreement import of_views
-from semidp.noise.sums import LEVEL, half_width
 from semidp.output.published_table import FitKind, Fitted
 from semidp.publishing.combined.combination import Combination, same_records, together
-from semidp.publishing.combined.evidence import refuse_other_noise
-from semidp.publishing.combined.linked_pool import (
-    KindMeasurement,
+from semidp.publishing.combined.linked_pool import PooledLinked
+from semidp.publishing.combined.residual_combination import (
+    ResidualCombination,
+    is_large,
+    law_half_widths,
+    record_measurements,
+)
+from semidp.publishing.combined.residual_pool import (
     MeasuredResiduals,
-    PooledLinked,
-    measured_cells,
+    ResidualMeasurement,
+    measurement_digest,
 )
 from semidp.publishing.combined.several_releases import (
     ListedTable,
@@ -50,10 +48,6 @@ from semidp.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitte
 
 if TYPE_CHECKING:
     from semidp.publishing.release import Release
-
-_MOST_LAWS = 150  # different cells of a table whose own laws are computed
-_SMOOTHING = 2e-3
-_NOTHING = 1e-12  # a weight that floating point has left where there is none
 
 
 @frozen(slots=False, eq=False)
@@ -105,11 +99,11 @@ class LinkedCombination(SeveralReleases):
     @cached_property
     def noise(self) -> PooledLinked:
         """Everything that was measured; refuse the same measurement twice."""
-        every: list[KindMeasurement] = []
+        every: list[ResidualMeasurement] = []
         digests = []
         for release in self.releases:
             parts = kind_measurements(release, self.space)
-            digests.append((release, [(part.size, _digest(part)) for part in parts]))
+            digests.append((release, [(part.size, measurement_digest(part)) for part in parts]))
             every += parts
         refuse_twice(digests)
         pooled = PooledLinked(self.space, tuple(every))
@@ -134,33 +128,14 @@ class LinkedCombination(SeveralReleases):
         return self._estimates[number], np.sqrt(variances)
 
     def table_half_widths(self, number: int) -> Floats | None:
-        """How far each cell is off at most in 95% of all draws: from the law of everything that was
-        drawn.
-
-        Cells with one law share a half-width. Where laws are too many, Chebyshev's bound takes
-        their place, which holds for any law: ``sd / √0.05``.
-        """
+        """How far each cell is off at most in 95% of all draws; see `law_half_widths`."""
         first = len(self.space.members.views)
         which, place = (0, number) if number < first else (1, number - first)
         kind = self.space.kinds[which]
         view = kind.views[place]
         _, errors = self.table_estimates(number)
-        if errors.size >= INTERVALS_BELOW:
-            return None
         alike = [alike_nodes(self.space, kind, axis, view[axis]) for axis in named(view)]
-        if math.prod(len(firsts) for firsts, _ in alike) > _MOST_LAWS:
-            return errors / math.sqrt(1 - LEVEL)
-        laws, numbers = self.noise.entry_laws
-        widths = np.zeros([len(firsts) for firsts, _ in alike])
-        for sort in np.ndindex(widths.shape):
-            unit = np.zeros(kind.residuals.shape(view))
-            cell = tuple(firsts[at] for (firsts, _), at in zip(alike, sort, strict=True))
-            unit[cell] = 1.0
-            row = self.noise.combination({number: kind.whole(unit, view)})
-            row[np.abs(row) * self.noise.entry_scales < _NOTHING] = 0.0
-            widths[sort] = half_width(sum_terms(row, laws, numbers), LEVEL, _SMOOTHING)
-        spread = widths[np.ix_(*(sorts for _, sorts in alike))]
-        return np.where(errors > 0, kind.whole(spread, view), 0.0)
+        return law_half_widths(self.noise, kind, view, number, errors, alike)
 
     def fits(
         self, estimates: list[Floats], progress: Progress = silent
@@ -208,55 +183,17 @@ class LinkedCombination(SeveralReleases):
         )
 
 
-def kind_measurements(release: "Release", space: LinkedSpace) -> list[KindMeasurement]:
+def kind_measurements(release: "Release", space: LinkedSpace) -> list[ResidualMeasurement]:
     """Return what a release measured of the residuals of members and of units."""
-    release.refuse_large_parts("combined estimates")
-    parts: list[KindMeasurement] = []
-    for request, result, mechanism in zip(
-        release.plan.requests, release.results, release.mechanisms, strict=True
-    ):
-        if isinstance(mechanism, LinkedMechanism):
-            vectors = mechanism.space.split(np.asarray(result.noisy))
-            for which, (part, noisy) in enumerate(zip(mechanism.parts, vectors, strict=True)):
-                parts.append(MeasuredResiduals(which, space.kinds[which], part, noisy))
-            continue
-        if not result.counts_cells or isinstance(mechanism, NoNoise):
-            continue
-        refuse_other_noise(result, mechanism)
-        if isinstance(mechanism, ResidualMechanism):
-            noisy = result.whole_noisy(release.partition)
-            parts.append(MeasuredResiduals(0, space.members, mechanism, np.asarray(noisy)))
-        else:
-            parts.append(_cells(request.features, result.noisy, mechanism, space.members, release))
+    if not isinstance(release.scope.dataspace, LinkedDataspace):
+        return record_measurements(release, space.members)
+    parts: list[ResidualMeasurement] = []
+    for result, mechanism in zip(release.results, release.mechanisms, strict=True):
+        assert isinstance(mechanism, LinkedMechanism)
+        vectors = mechanism.space.split(np.asarray(result.noisy))
+        for which, (part, noisy) in enumerate(zip(mechanism.parts, vectors, strict=True)):
+            parts.append(MeasuredResiduals(which, space.kinds[which], part, noisy))
     return parts
-
-
-def _cells(
-    features: Sequence[str],
-    noisy: NDArray[Any],
-    mechanism: Mechanism,
-    space: KindSpace,
-    release: "Release",
-) -> KindMeasurement:
-    """A table of members alone with noise on its cells."""
-    if not isinstance(mechanism, CellByCell):
-        raise Refused(
-            f"{mechanism.name} noise of a whole table is not combined with linked releases: noise"
-            " on cells is, and noise on residuals"
-        )
-    schema = release.scope.dataspace.schema.restrict(features)
-    names = [feature.name for feature in schema.features]
-    return measured_cells(0, space, mechanism, names, np.asarray(noisy).reshape(schema.shape))
-
-
-def _digest(part: KindMeasurement) -> str:
-    """Tell measurements apart by what was drawn, and of which residuals."""
-    hashed = hashlib.sha256(f"{part.which}".encode())
-    for view in sorted(part.views):
-        hashed.update(repr(view).encode())
-        hashed.update(np.ascontiguousarray(part.residual(view), dtype=float).tobytes())
-        hashed.update(np.ascontiguousarray(part.variances(view), dtype=float).tobytes())
-    return hashed.hexdigest()
 
 
 def linked_together(releases: "Sequence[Release]") -> LinkedDataspace:
@@ -299,6 +236,8 @@ def one_estimate(releases: "Sequence[Release]", dataspace: Dataspace) -> Several
     """Return several releases as one set of measurements, by what they publish exactly together."""
     if isinstance(dataspace, LinkedDataspace):
         return LinkedCombination(tuple(releases), dataspace)
+    if is_large(dataspace):
+        return ResidualCombination(tuple(releases), dataspace)
     return Combination(tuple(releases), dataspace)
 
 

@@ -1,376 +1,48 @@
-"""Residuals of members and units that several releases measured: the average by precision, then the
-agreement of both kinds, once.
+"""Residuals of members and units that several releases measured: averages, then the agreement of
+both kinds, once.
 
-A release of linked tables and a product of tables measure residuals themselves; a table of flat
-features with noise of variance σ² on its cells measures each residual d below it with variance
-``σ² Π n_i`` over the features that d lacks (THEORY §16). What was measured stays as it was: both
-kinds are made to agree after the average, so that the correction is that of constrained least
-squares (THEORY §15).
+What was measured stays as it was: both kinds are made to agree after the average, so that the
+correction is that of constrained least squares (THEORY §15, §16).
 """
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NoReturn, Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from semidp.core.margins import Floats, View, named
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.function import Tradeoff
-from semidp.errors import Refused
+from semidp.core.margins import Floats, View
 from semidp.mechanisms.linked_noise import LinkedMechanism
-from semidp.mechanisms.mechanism import CellByCell
-from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.mechanisms.shared_noise import SharedNoise
-from semidp.noise.distributions import CountNoise
-from semidp.noise.randomness import Randomness
-from semidp.queries.linked_products import KindSpace, LinkedSpace
-from semidp.queries.query_space import QuerySpace
-from semidp.queries.residuals import below
-
-POOLED = "combination"
-"""What the noise of an average of several measurements is called."""
-_PLACES = 2**40  # parts of one in which a variance is kept as a fraction
+from semidp.publishing.combined.residual_pool import ResidualPool
+from semidp.queries.linked_products import LinkedSpace
+from semidp.queries.products import ProductSpace
 
 
 @dataclass(frozen=True, eq=False)
-class KindMeasurement:
-    """What one release measured of the residuals of one kind.
-
-    Parameters
-    ----------
-    which
-        0 for members, 1 for units.
-    space
-        The residuals of that kind in all releases together.
+class PooledLinked(ResidualPool):
+    """The noise of linked tables that several releases measured; tables of members are numbered
+    first.
     """
-
-    which: int
-    space: KindSpace
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """How many numbers were drawn."""
-
-    @property
-    @abstractmethod
-    def laws(self) -> tuple[list[CountNoise], NDArray[np.intp]]:
-        """The distributions of the noise, and for each number that was drawn that of its own."""
-
-    @property
-    @abstractmethod
-    def scales(self) -> NDArray[np.int64]:
-        """What each number was multiplied by before it was measured."""
-
-    @property
-    @abstractmethod
-    def views(self) -> Sequence[View]:
-        """The residuals that it measures, among those of all releases."""
-
-    @abstractmethod
-    def residual(self, view: View) -> Floats:
-        """Return a residual as measured."""
-
-    @abstractmethod
-    def variances(self, view: View) -> Floats:
-        """Return the variance of each entry of a residual before it is centred."""
-
-    @abstractmethod
-    def pulled(self, view: View, weights: Floats) -> tuple[slice, Floats]:
-        """Return the weights on numbers that were drawn, from those on a centred residual: which
-        numbers, and their weights.
-        """
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredResiduals(KindMeasurement):
-    """Residuals that were measured themselves, by a release of linked tables or by a product.
-
-    Parameters
-    ----------
-    mechanism
-        Their noise.
-    noisy
-        The measured vector.
-    """
-
-    mechanism: ResidualMechanism
-    noisy: NDArray[np.int64] = field(repr=False)
-
-    def __post_init__(self) -> None:
-        theirs = self.mechanism.space.schema
-        for feature in theirs.features:
-            name = feature.names[-1]
-            levels = np.arange(len(feature.levels))
-            before = self.mechanism.space.trim(levels, theirs.view([name]))
-            # Residuals are centred over the levels in use: those of all releases must be the same.
-            if not np.array_equal(before, self.space.trim(levels, self.space.schema.view([name]))):
-                refuse_empty(name)
-
-    @property
-    def size(self) -> int:
-        """How many numbers were drawn."""
-        return self.mechanism.space.scales.size
-
-    @property
-    def laws(self) -> tuple[list[CountNoise], NDArray[np.intp]]:
-        """The distributions of the noise, and for each number that was drawn that of its own."""
-        return self.mechanism.entry_laws
-
-    @property
-    def scales(self) -> NDArray[np.int64]:
-        """What each number was multiplied by before it was measured."""
-        return self.mechanism.space.scales
-
-    @cached_property
-    def _source(self) -> dict[View, View]:
-        """For each residual its view among the features of the release."""
-        schema = self.mechanism.space.schema
-        return {self.space.schema.view(schema.named(view)): view for view in self._parts}
-
-    @property
-    def _parts(self) -> Mapping[View, slice]:
-        return self.mechanism.space.parts
-
-    @property
-    def views(self) -> Sequence[View]:
-        """The residuals that it measures, among those of all releases."""
-        return [*self._source]
-
-    def _order(self, view: View) -> list[int]:
-        """Axes of the array of the release, in the order of all features together."""
-        schema, source = self.mechanism.space.schema, self._source[view]
-        names = [schema.features[axis].names[source[axis] - 1] for axis in named(source)]
-        places = [self.space.schema.axis(name) for name in names]
-        return [int(place) for place in np.argsort(places)]
-
-    def _arranged(self, view: View, values: NDArray[Any]) -> Floats:
-        source = self._source[view]
-        shaped = values[self._parts[source]].reshape(self.mechanism.space.residuals.shape(source))
-        return np.transpose(shaped, self._order(view))
-
-    def residual(self, view: View) -> Floats:
-        """Return a residual as measured."""
-        return self._arranged(view, self.noisy / self.scales)
-
-    def variances(self, view: View) -> Floats:
-        """Return the variance of each entry of a residual before it is centred."""
-        return self._arranged(view, self.mechanism.variances / self.scales.astype(float) ** 2)
-
-    def pulled(self, view: View, weights: Floats) -> tuple[slice, Floats]:
-        """Return the weights on numbers that were drawn, from those on a centred residual."""
-        part = self._parts[self._source[view]]
-        back = np.transpose(weights, np.argsort(self._order(view)))
-        return part, back.ravel() / self.scales[part]
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredCells(KindMeasurement):
-    """A table of flat features with independent noise on its cells.
-
-    Parameters
-    ----------
-    mechanism
-        Its noise.
-    view
-        The table among all features.
-    cells
-        The noisy cells of levels that can hold a record, in the order of all features.
-    """
-
-    mechanism: CellByCell
-    view: View
-    cells: NDArray[np.int64] = field(repr=False)
-
-    @property
-    def size(self) -> int:
-        """How many numbers were drawn."""
-        return self.cells.size
-
-    @property
-    def laws(self) -> tuple[list[CountNoise], NDArray[np.intp]]:
-        """The distribution of the noise, the same for every cell."""
-        return [self.mechanism.sampler], np.zeros(self.size, dtype=np.intp)
-
-    @property
-    def scales(self) -> NDArray[np.int64]:
-        """Ones: cells are measured as they are."""
-        return np.ones(self.size, dtype=np.int64)
-
-    @property
-    def views(self) -> Sequence[View]:
-        """Every residual below the table."""
-        return list(below(self.view))
-
-    def _summed(self, view: View) -> tuple[int, ...]:
-        """Axes of the table that a residual lacks."""
-        kept = named(view)
-        return tuple(place for place, axis in enumerate(named(self.view)) if axis not in kept)
-
-    def residual(self, view: View) -> Floats:
-        """Return the sums of cells of which the residual is what centring leaves."""
-        return np.asarray(self.cells.sum(axis=self._summed(view)), dtype=np.float64)
-
-    def variances(self, view: View) -> Floats:
-        """Return ``σ² Π n_i`` over the features that are summed up."""
-        times = 1
-        for place in self._summed(view):
-            times *= self.cells.shape[place]
-        return np.full(self.space.residuals.shape(view), self.mechanism.variance * times)
-
-    def pulled(self, view: View, weights: Floats) -> tuple[slice, Floats]:
-        """Return the weights of cells: each has that of the sum it is part of."""
-        spread = np.broadcast_to(np.expand_dims(weights, self._summed(view)), self.cells.shape)
-        return slice(0, self.size), spread.ravel()
-
-
-def refuse_empty(name: str) -> NoReturn:
-    """Refuse a release that does not know of an empty level, or knows of one more."""
-    raise Refused(
-        f"{name!r} has a level that only some of these releases show to be empty: linked releases"
-        " are combined where all know of the same levels"
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class PooledResiduals(ResidualMechanism):
-    """The noise of averaged residuals of one kind, as far as variances go.
-
-    Its law is that of no single number: `PooledLinked` has it.
-    """
-
-    pooled: Floats = field(kw_only=True, repr=False)
-
-    @property
-    def variances(self) -> Floats:
-        """The variance of the average in each entry of the vector."""
-        return self.pooled
-
-    @property
-    def samplers(self) -> NoReturn:
-        """None: an average of several numbers has a law of its own."""
-        raise Refused("averaged residuals are not drawn by one law")
-
-
-@dataclass(frozen=True, eq=False)
-class PooledLinked(SharedNoise):
-    """The noise of linked tables that several releases measured, as weights on every number that
-    was drawn.
-
-    Parameters
-    ----------
-    space
-        The residuals of both kinds in all releases together.
-    measured
-        What every release measured.
-    """
-
-    name: ClassVar[str] = POOLED
 
     space: LinkedSpace
-    measured: tuple[KindMeasurement, ...]
 
-    @cached_property
-    def _by_view(self) -> tuple[dict[View, list[int]], dict[View, list[int]]]:
-        """For each kind and residual the measurements that measured it, by their numbers."""
-        sources: tuple[dict[View, list[int]], dict[View, list[int]]] = ({}, {})
-        for kind, views in zip(self.space.kinds, sources, strict=True):
-            views.update({view: [] for view in kind.measured})
-        for number, one in enumerate(self.measured):
-            for view in one.views:
-                # What all releases together fix exactly is not averaged.
-                if view in sources[one.which]:
-                    sources[one.which][view].append(number)
-        return sources
-
-    @cached_property
-    def shares(self) -> tuple[dict[View, Floats], dict[View, Floats]]:
-        """For each kind and residual how much each of its measurements counts: by precision."""
-        shares: tuple[dict[View, Floats], dict[View, Floats]] = ({}, {})
-        for which, sources in enumerate(self._by_view):
-            for view, numbers in sources.items():
-                variances = [self.measured[number].variances(view).mean() for number in numbers]
-                precisions = 1 / np.array(variances)
-                shares[which][view] = precisions / precisions.sum()
-        return shares
+    @property
+    def kinds_of_records(self) -> tuple[ProductSpace, ...]:
+        """The residuals of members, then those of units."""
+        return self.space.kinds
 
     @cached_property
     def mechanism(self) -> LinkedMechanism:
         """The variances of the averages of both kinds, and how these are made to agree."""
-        parts = []
-        for which, kind in enumerate(self.space.kinds):
-            variances = np.zeros(kind.scales.size)
-            squares = {}
-            for view, part in kind.parts.items():
-                entries = np.zeros(kind.residuals.shape(view))
-                for number, share in self._counting(which, view):
-                    entries += share**2 * self.measured[number].variances(view)
-                variances[part] = entries.ravel() * kind.scales[part].astype(float) ** 2
-                mean = max(round(float(entries.mean()) * _PLACES), 1)
-                squares[view] = Fraction(mean, _PLACES)
-            pooled = PooledResiduals(kind, squares, Fraction(1), "rounded", pooled=variances)
-            parts.append(pooled)
-        return LinkedMechanism(self.space, *parts)
-
-    def _counting(self, which: int, view: View) -> list[tuple[int, float]]:
-        """The measurements of a residual, by their numbers, with how much each counts."""
-        numbers = self._by_view[which][view]
-        return list(zip(numbers, self.shares[which][view].tolist(), strict=True))
+        return LinkedMechanism(self.space, self.pooled(0), self.pooled(1))
 
     @cached_property
     def residuals(self) -> tuple[dict[View, Floats], dict[View, Floats]]:
         """The averaged residuals of both kinds, which agree."""
-        vectors = []
-        for which, kind in enumerate(self.space.kinds):
-            vector = np.zeros(kind.scales.size)
-            for view, part in kind.parts.items():
-                average = np.zeros(kind.residuals.shape(view))
-                for number, share in self._counting(which, view):
-                    average += share * self.measured[number].residual(view)
-                vector[part] = average.ravel() * kind.scales[part]
-            vectors.append(vector)
-        return self.mechanism.agreement.residuals(*vectors)
-
-    @cached_property
-    def _starts(self) -> NDArray[np.intp]:
-        """Where the numbers of each measurement begin among all."""
-        return np.cumsum([0, *(one.size for one in self.measured)])
-
-    @cached_property
-    def entry_laws(self) -> tuple[list[CountNoise], NDArray[np.intp]]:
-        """The distributions of the noise, and for each number that was drawn that of its own."""
-        laws: list[CountNoise] = []
-        which = []
-        for one in self.measured:
-            of_one, entries = one.laws
-            which.append(entries + len(laws))
-            laws += of_one
-        return laws, np.concatenate(which)
-
-    @cached_property
-    def entry_variances(self) -> Floats:
-        """The variance of every number that was drawn."""
-        laws, which = self.entry_laws
-        return np.array([law.variance for law in laws])[which]
-
-    @cached_property
-    def entry_scales(self) -> NDArray[np.int64]:
-        """What each number was multiplied by before it was measured."""
-        return np.concatenate([one.scales for one in self.measured])
-
-    def estimates(self, values: ArrayLike) -> list[Floats]:
-        """Refuse: estimates are those of the average, `residuals`."""
-        raise Refused("a combination is estimated from the releases that it is of")
+        return self.mechanism.agreement.residuals(self.averaged(0), self.averaged(1))
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
-        """Return the weights on every number that was drawn that weights on cells have; tables of
-        members are numbered first.
-        """
+        """Return the weights on every number that was drawn that weights on cells have."""
         first = len(self.space.members.views)
         tables: tuple[dict[int, ArrayLike], dict[int, ArrayLike]] = ({}, {})
         for number, cells in weights.items():
@@ -379,83 +51,4 @@ class PooledLinked(SharedNoise):
         gathered = []
         for kind, of_kind in zip(self.space.kinds, tables, strict=True):
             gathered.append(kind.gathered(of_kind))
-        result = np.zeros(int(self._starts[-1]))
-        for which, on_residuals in enumerate(self.mechanism.agreement.weights(*gathered)):
-            for view, values in on_residuals.items():
-                centred = self.space.kinds[which].residuals.centred(view, values)
-                for number, share in self._counting(which, view):
-                    part, pulled = self.measured[number].pulled(view, share * centred)
-                    start = int(self._starts[number])
-                    result[start + part.start : start + part.stop] += pulled
-        return result
-
-    def reached(self, tables: Sequence[int]) -> NDArray[np.intp]:
-        """Return every number that was drawn."""
-        return np.arange(int(self._starts[-1]))
-
-    def drawn(
-        self, entries: NDArray[np.intp], count: int, randomness: Randomness
-    ) -> NDArray[np.int64]:
-        """Draw the noise of some numbers alone, for many measurements at once."""
-        laws, which = self.entry_laws
-        chosen = which[entries]
-        values = np.zeros((count, len(chosen)), dtype=np.int64)
-        for number in np.unique(chosen):
-            at = np.flatnonzero(chosen == number)
-            values[:, at] = laws[number].sample((count, at.size), randomness)
-        return values
-
-    @property
-    def scale(self) -> float:
-        """The largest standard deviation of an averaged residual."""
-        return max(part.scale for part in self.mechanism.parts)
-
-    @property
-    def variance(self) -> float:
-        """The mean variance of a direction."""
-        return self.mechanism.variance
-
-    @property
-    def tradeoff(self) -> Tradeoff:
-        """Refused: nothing is drawn here; the guarantee is that of the releases."""
-        raise Refused("a combination guarantees what its releases do together")
-
-    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw every number."""
-        return self.drawn(self.reached([]), count, randomness)
-
-    @classmethod
-    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
-        """Refuse: what was measured already is not calibrated."""
-        raise Refused("a combination is of what was measured, and not calibrated")
-
-
-def measured_cells(
-    which: int,
-    space: KindSpace,
-    mechanism: CellByCell,
-    names: Sequence[str],
-    noisy: NDArray[np.int64],
-) -> MeasuredCells:
-    """Return a table with noise on its cells as a measurement of residuals; refuse nested features.
-
-    Parameters
-    ----------
-    which, space
-        The kind that it counts, and its residuals in all releases together.
-    mechanism
-        Its noise.
-    names, noisy
-        The features of its axes, and its noisy cells.
-    """
-    schema = space.schema
-    view = schema.view(names)
-    axes = [schema.axis(name) for name in names]
-    if any(view[axis] != 1 or schema.grid.chains[axis].depth > 1 for axis in axes):
-        raise Refused(
-            "a table with noise on its cells over a nested feature is not combined with linked"
-            " releases: its residuals have no single variance there"
-        )
-    ordered = np.transpose(noisy, np.argsort(axes))
-    cells = space.trim(ordered, view).astype(np.int64)
-    return MeasuredCells(which, space, mechanism, view, cells)
+        return self.on_numbers(self.mechanism.agreement.weights(*gathered))

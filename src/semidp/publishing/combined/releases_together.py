@@ -48,10 +48,12 @@ def combine(*releases: Release | Path | str) -> Release:
     ``σ² Π n_i`` over the features of w that d lacks; tables that share a budget measure residuals
     themselves. The estimate of a residual is the average of what was measured, weighted by
     precision, and exact totals have infinite precision (nested features: one pass up the tree, one
-    down; ghazi2026denoising). No cell has a larger variance than in the better release. The
-    guarantee is that of all releases together, each computed anew for all exact totals; where they
-    do not add up, none is stated. Whether the releases are of the same records cannot be checked
-    beyond the number of records, the levels and the exact totals.
+    down; ghazi2026denoising). No cell has a larger variance than in the better release. Linked
+    members and units are averaged each by themselves and made to agree once; distributions of one
+    outcome are averaged difference by difference. The guarantee is that of all releases together,
+    each computed anew for all exact totals; where they do not add up, none is stated. Whether the
+    releases are of the same records cannot be checked beyond the number of records, the levels and
+    the exact totals.
 
     Parameters
     ----------
