@@ -69,12 +69,18 @@ class Stated:
     @property
     def given(self) -> bool:
         """Whether some number was given that is not only a delta."""
-        return any(number is not None for number in (self.rho, self.mu, self.epsilon))
+        return self._claims > 0
+
+    @property
+    def _claims(self) -> int:
+        """How many numbers are stated."""
+        numbers = (self.rho, self.mu, self.epsilon)
+        return sum(number is not None for number in numbers)
 
     def curve(self) -> Tradeoff:
         """Return the curve of what is stated by one of the options."""
         # Two numbers would be two claims, and only one curve is grouped.
-        if sum(value is not None for value in (self.rho, self.mu, self.epsilon)) != 1:
+        if self._claims != 1:
             raise InputError(
                 "give what the release states: exactly one of --rho, --mu and --epsilon"
             )
@@ -83,10 +89,10 @@ class Stated:
         if self.mu is not None:
             return gaussian(exact(self.mu, "--mu"))
         assert self.epsilon is not None
-        return approximate(
-            exact(self.epsilon, "--epsilon"),
-            exact(self.delta, "--delta") if self.delta is not None else 0,
-        )
+        epsilon = exact(self.epsilon, "--epsilon")
+        if self.delta is None:
+            return approximate(epsilon, 0)
+        return approximate(epsilon, exact(self.delta, "--delta"))
 
 
 @frozen(field_transformer=plain_defaults)
@@ -106,27 +112,17 @@ class Training:
     @property
     def given(self) -> bool:
         """Whether something was stated."""
-        return any(
-            value is not None
-            for value in (self.event, self.noise_multiplier, self.sampling, self.steps)
-        )
+        stated = (self.event, self.noise_multiplier, self.sampling, self.steps)
+        return any(value is not None for value in stated)
 
     def statement(self) -> "_Statement":
         """Return what an event file, or the settings of DP-SGD, state."""
-        if (self.noise_multiplier, self.sampling, self.steps) == (None, None, None):
+        settings = (self.noise_multiplier, self.sampling, self.steps)
+        if settings == (None, None, None):
             assert self.event is not None
-            document = read_document(self.event, "an event or a privacy function")
-            if "privacy_function" in document:
-                function = PrivacyFunction.from_json(document)
-                return _Statement(function.at(self.rows), lambda a: function.tradeoff(a, self.rows))
-            event = event_from_json(document)
-            return _Statement(event_tradeoff(event, 1), lambda a: event_tradeoff(event, a))
-        if (
-            self.event is not None
-            or self.noise_multiplier is None
-            or self.sampling is None
-            or self.steps is None
-        ):
+            return self._of_file(self.event)
+        multiplier, sampling, steps = settings
+        if self.event is not None or multiplier is None or sampling is None or steps is None:
             raise InputError(
                 "DP-SGD is stated by --noise-multiplier, --sampling and --steps together, without"
                 " --event"
@@ -134,14 +130,21 @@ class Training:
 
         from dp_accounting import NeighboringRelation
 
-        noise, rate = (
-            exact(self.noise_multiplier, "--noise-multiplier"),
-            exact(self.sampling, "--sampling"),
-        )
-        training = dp_sgd(float(noise), float(rate), self.steps)
+        noise = exact(multiplier, "--noise-multiplier")
+        rate = exact(sampling, "--sampling")
+        training = dp_sgd(float(noise), float(rate), steps)
         # what Opacus and JAX-privacy report is about a record that is added or removed
         reported = event_tradeoff(training, 1, NeighboringRelation.ADD_OR_REMOVE_ONE)
         return _Statement(reported, lambda a: event_tradeoff(training, a))
+
+    def _of_file(self, file: Path) -> "_Statement":
+        """Return what a file of an event or of a privacy function states."""
+        document = read_document(file, "an event or a privacy function")
+        if "privacy_function" in document:
+            function = PrivacyFunction.from_json(document)
+            return _Statement(function.at(self.rows), lambda a: function.tradeoff(a, self.rows))
+        event = event_from_json(document)
+        return _Statement(event_tradeoff(event, 1), lambda a: event_tradeoff(event, a))
 
 
 @frozen
@@ -210,9 +213,8 @@ def guarantee(
             cell_keys.report(printing)
         return
     protection = _protection(opening)
-    if evolve(opening, identity=None, most=None, called=None) != o.Opening() or (
-        opening.identity and not opening.most
-    ):
+    reads_records = evolve(opening, identity=None, most=None, called=None) != o.Opening()
+    if reads_records or (opening.identity and not opening.most):
         raise InputError(
             "--count, --from, --where and --id are about records: give --swap RATE and --data with"
             " them"
@@ -236,31 +238,32 @@ def guarantee(
             " --epsilon"
         )
     # An event is accounted anew for `a` records; a stated curve can only be grouped.
-    claim = (
-        training.statement() if training.given else _Statement(curve := stated.curve(), curve.group)
-    )
+    if training.given:
+        claim = training.statement()
+    else:
+        curve = stated.curve()
+        claim = _Statement(curve, curve.group)
     margins = [Margin(*o.names_of(text)) for text in invariant or ()]
     declared = declaring.plan()
     if analysis is None:
         scope = _scope(comparing.reading(), margins, totals or (), declared, protection)
-    elif (
-        comparing != o.Comparing()
-        or margins
-        or totals
-        or declared != Plan()
-        or protection is not None
-    ):
-        raise InputError(
-            "--analysis already says what is exact and how many records move together: give it"
-            " alone"
-        )
     else:
+        says_more = comparing != o.Comparing() or protection is not None or declared != Plan()
+        if says_more or margins or totals:
+            raise InputError(
+                "--analysis already says what is exact and how many records move together: give it"
+                " alone"
+            )
         scope = _analysed(analysis)
     records = scope.adjacency.a
     # For several records a stated delta grows; at the old one no epsilon may be left.
     target = target or _grown(claim.stated, records) or DEFAULT_TARGET
     space = Dataspace.described(invariant_text) if invariant_text is not None else scope.dataspace
     real = Guarantee(space, scope.adjacency, claim.under(records))
+    as_stated = {
+        "tradeoff": claim.stated.to_json(),
+        "epsilon_tight": claim.stated.epsilon(target),
+    }
     document: dict[str, Any] = {
         "a": records,
         "a_from": scope.source,
@@ -272,10 +275,7 @@ def guarantee(
         "epsilon_paper": _paper(real.tradeoff, target),
         "epsilon_tight": real.tradeoff.epsilon(target),
         "report_delta": target,
-        "stated": {
-            "tradeoff": claim.stated.to_json(),
-            "epsilon_tight": claim.stated.epsilon(target),
-        },
+        "stated": as_stated,
         "tradeoff": real.tradeoff.to_json(),
         "explanation": str(real.explain()),
         "warnings": list(scope.warnings),
@@ -333,21 +333,8 @@ def _scope(
             raise InputError(
                 "the literal reading of a(t) is known for one record a person: leave --most out"
             )
-        if not margins and not totals and reading is not AdjacencyChoice.exchange:
-            nothing = Dataspace.described("the number of records alone")
-            return _Together(Ball(protection.times, protection), "nothing else is exact", nothing)
     if not margins and not totals:
-        if reading is AdjacencyChoice.exchange:
-            raise InputError(
-                "exchanges follow from what is exact: give --totals FILE for each margin, or"
-                " --invariant A,B with --schema FILE for a bound over all totals"
-            )
-        if stated_a is None:
-            raise InputError(
-                "say how many records move together under the exact totals with --a N, or what is"
-                " exact: --totals FILE for each margin, or --invariant A,B with --schema FILE"
-            )
-        return _Together(Ball(stated_a), "given", Dataspace.described("totals published exactly"))
+        return _without_totals(reading, protection)
     space = totals_of(totals, declared) if totals else None
     published = space.margins if space is not None else ()
     every = list(dict.fromkeys([*margins, *published]))
@@ -364,20 +351,15 @@ def _scope(
             about, source = described, f"{source}, a bound for any published totals"
         # What is stated is about one record, so that it is grouped by all that an exchange changes.
         records = max(exchange.a, exchange.times)
-        return _Together(
-            Exchange(records, protection), source, about, other=Ball(records, protection)
-        )
+        ball = Ball(records, protection)
+        return _Together(Exchange(records, protection), source, about, other=ball)
     try:
         if space is not None and not missing:
-            adjacency_parameter, about, source = (
-                semi_adjacency(space, protection),
-                space,
-                "the published totals",
-            )
+            adjacency_parameter = semi_adjacency(space, protection)
+            about, source = space, "the published totals"
         else:
-            adjacency_parameter = semi_adjacency_bound(
-                _all_declared(schema, margins), every, protection
-            )
+            features = _all_declared(schema, margins)
+            adjacency_parameter = semi_adjacency_bound(features, every, protection)
             about, source = described, "a bound for any published totals"
     except AdjacencyUnknown:
         if stated_a is None:
@@ -386,21 +368,15 @@ def _scope(
         unchecked = space or Dataspace.described(", ".join(map(str, margins)))
         return _Together(Ball(stated_a), "given, not checked", unchecked)
     # the release has more to say than its totals, or nothing would be noisy
-    enough = max(adjacency_parameter.bound, 1 if protection is None else protection.times)
-    if (
-        stated_a is None
-        and reading is AdjacencyChoice.definition
-        and adjacency_parameter.definition is not None
-    ):
-        stated_a = max(adjacency_parameter.definition, 1)
+    least = 1 if protection is None else protection.times
+    enough = max(adjacency_parameter.bound, least)
+    literal = adjacency_parameter.definition
+    if reading is AdjacencyChoice.definition and literal is not None:
+        stated_a = max(literal, 1)
     if stated_a is None:
         within = _exchanges_within(about, enough, protection)
-        return _Together(
-            Ball(enough, protection),
-            f"{source} ({adjacency_parameter.method})",
-            about,
-            other=within,
-        )
+        how = f"{source} ({adjacency_parameter.method})"
+        return _Together(Ball(enough, protection), how, about, other=within)
     worst = f"The adjacency a = {stated_a} lies below {enough}, which is what {source} need"
     low = (
         f"{worst}: some people cannot be confused with every alternative that the totals allow.",
@@ -408,41 +384,66 @@ def _scope(
     return _Together(Ball(stated_a), "given", about, low if stated_a < enough else ())
 
 
+def _without_totals(reading: AdjacencyChoice | int, protection: Protection | None) -> _Together:
+    """Return how many records move together where nobody says what is exact: the number that was
+    given.
+    """
+    if reading is AdjacencyChoice.exchange:
+        raise InputError(
+            "exchanges follow from what is exact: give --totals FILE for each margin, or"
+            " --invariant A,B with --schema FILE for a bound over all totals"
+        )
+    if protection is not None:
+        nothing = Dataspace.described("the number of records alone")
+        return _Together(Ball(protection.times, protection), "nothing else is exact", nothing)
+    if not isinstance(reading, int):
+        raise InputError(
+            "say how many records move together under the exact totals with --a N, or what is"
+            " exact: --totals FILE for each margin, or --invariant A,B with --schema FILE"
+        )
+    return _Together(Ball(reading), "given", Dataspace.described("totals published exactly"))
+
+
 def _analysed(path: Path) -> _Together:
     """Return how many records move together as ``semidp analyze --format json`` printed it."""
     wrong = InputError(f"{path} is not what `semidp analyze --format json` prints: write it again")
     try:
         document = from_json(o.read_text(path, "--analysis"))
+        written = document["adjacency"]
+        kind = written["kind"]
         # Ball refuses what is no number of records; the file may come from anybody.
-        kind, a = document["adjacency"]["kind"], Ball(document["adjacency"]["a"])
-        whose = Adjacency.from_json(document["adjacency"]).protection
+        a = Ball(written["a"]).a
+        whose = Adjacency.from_json(written).protection
         exact = [str(Margin(*names)) for names in document["invariants"]]
-        method, warnings = document["a"]["method"], document["warnings"]
+        method = document["a"]["method"]
+        warnings = document["warnings"]
+        texts = (method, *warnings)
     except (ValueError, KeyError, TypeError, InputError):
         raise wrong from None
-    if kind not in list(AdjacencyKind) or not all(
-        isinstance(text, str) for text in (method, *warnings)
-    ):
+    if kind not in list(AdjacencyKind) or not all(isinstance(text, str) for text in texts):
         raise wrong
     described = "exact totals of " + ", ".join(exact) if exact else "the number of records"
-    adjacency = Adjacency.named(kind, max(a.a, 1 if whose is None else whose.times), whose)
-    return _Together(
-        adjacency, f"the analysis ({method})", Dataspace.described(described), tuple(warnings)
-    )
+    least = 1 if whose is None else whose.times
+    adjacency = Adjacency.named(kind, max(a, least), whose)
+    space = Dataspace.described(described)
+    return _Together(adjacency, f"the analysis ({method})", space, tuple(warnings))
 
 
 def _exchanges_within(space: Datasets, a: int, protection: Protection | None) -> Adjacency | None:
     """Return exchange adjacency where any `a` records include every exchange."""
+    if not isinstance(space, Dataspace):
+        return None
     try:
-        exchange = Exchange.of(space, protection) if isinstance(space, Dataspace) else None
+        exchange = Exchange.of(space, protection)
     except Refused:
         return None
-    return exchange if exchange is not None and exchange.a <= a else None
+    return exchange if exchange.a <= a else None
 
 
 def _all_declared(schema: Schema | None, margins: Sequence[Margin]) -> Schema:
     """Refuse margins of features whose levels nobody declared."""
-    for name in (name for margin in margins for name in margin.names):
+    names = [name for margin in margins for name in margin.names]
+    for name in names:
         if schema is None or name not in schema.names:
             raise InputError(
                 f"--invariant names {name!r}, which is not declared: give --schema, --levels or"
@@ -477,11 +478,10 @@ def _print(document: dict[str, Any], stated: Tradeoff, real: Guarantee) -> None:
     if document["epsilon_paper"] is not None:
         # to the nearest digit, as the paper prints it
         paper = (_paper(stated, target), document["epsilon_paper"])
-        table.add_row(
-            f"epsilon at delta {plain(target)}, formula of the paper", *(f"{x:.5f}" for x in paper)
-        )
-    both = (document["stated"]["epsilon_tight"], document["epsilon_tight"])
-    table.add_row(f"epsilon at delta {plain(target)}, tight", *map(_up, both))
+        digits = [f"{epsilon:.5f}" for epsilon in paper]
+        table.add_row(f"epsilon at delta {plain(target)}, formula of the paper", *digits)
+    tight = (document["stated"]["epsilon_tight"], document["epsilon_tight"])
+    table.add_row(f"epsilon at delta {plain(target)}, tight", *map(_up, tight))
     console = Console(highlight=False)
     console.print(table)
     console.print(f"\na = {a}: {document['a_from']}\n", markup=False)
@@ -512,7 +512,10 @@ def _up(epsilon: float) -> str:
     >>> _up(17.915270001), _up(float("inf"))
     ('17.91528', 'none')
     """
-    return "none" if math.isinf(epsilon) else f"{math.ceil(Fraction(epsilon) * 10**5) / 10**5:.5f}"
+    if math.isinf(epsilon):
+        return "none"
+    steps = math.ceil(Fraction(epsilon) * 10**5)
+    return f"{steps / 10**5:.5f}"
 
 
 @frozen
@@ -538,9 +541,10 @@ def _under_release(
     release = Release.load(folder)
     release.refuse_combined("guarantees under other statistics")
     as_released = release.guarantee
-    proven = Guarantee.compose(*(mechanism.guarantee for mechanism in release.mechanisms)).tradeoff
+    guarantees = [mechanism.guarantee for mechanism in release.mechanisms]
+    proven = Guarantee.compose(*guarantees)
     # The folder may come from a stranger: its claim is compared with what its noise proves.
-    if not no_stronger(as_released.tradeoff, proven):
+    if not no_stronger(as_released.tradeoff, proven.tradeoff):
         raise InputError(
             f"{folder} states a stronger guarantee than its noise gives: semidp show {folder} says"
             " more"
@@ -589,15 +593,11 @@ def _under_release(
     for name, one in (("as released", as_released), ("now", restated)):
         about = f"exact: {one.dataspace.summary()}; {one.adjacency}"
         print_rows([(name, about), ("", strength(one, delta)[-1])], width=12)
-    same = (restated.dataspace, restated.adjacency) == (
-        as_released.dataspace,
-        as_released.adjacency,
-    )
-    hidden = (
-        "and so are the datasets that it has to hide"
-        if same
-        else "but the datasets that it has to hide are others"
-    )
+    same_pairs = restated.adjacency == as_released.adjacency
+    if same_pairs and restated.dataspace == as_released.dataspace:
+        hidden = "and so are the datasets that it has to hide"
+    else:
+        hidden = "but the datasets that it has to hide are others"
     echo(f"\n{CHANGES[order]}. The noise is the same, {hidden}.\n")
     echo(str(restated.explain()))
 
@@ -618,9 +618,10 @@ def _known(own: Dataspace, totals: Sequence[Path], declared: Plan) -> Dataspace:
     """Return all values that are known: those of the release, and those of the files."""
     if declared.structural_zeros:
         raise InputError("structural zeros are those of the release: declare features alone")
-    mine = {feature.name: feature for feature in own.schema.features}
-    more = tuple(feature for feature in declared.features if feature.name not in mine)
-    features, zeros = (*own.schema.features, *more), own.schema.structural_zeros
+    mine = {feature.name for feature in own.schema.features}
+    more = [feature for feature in declared.features if feature.name not in mine]
+    features = (*own.schema.features, *more)
+    zeros = own.schema.structural_zeros
     values = dict(zip(own.margins, own.totals, strict=True))
     if not totals:
         return Dataspace.known(Schema(features, zeros), values, own.n)
@@ -636,8 +637,9 @@ def _margins(
     """Return all that is exact: what the release and the files publish and what is named, less what
     is left out.
     """
+    depths = [depth for feature in known.schema.features for depth in feature.names]
     for name in [name for text in also_known for name in o.names_of(text)]:
-        if name not in [each for feature in known.schema.features for each in feature.names]:
+        if name not in depths:
             raise InputError(
                 f"the release has no feature {name!r}: give its --totals FILE, or its --levels"
             )
@@ -649,12 +651,10 @@ def _margins(
                 f"--without {','.join(margin.names)} names no margin of the release:"
                 f" {own.summary()}"
             )
+    kept = [margin for margin in own.margins if margin not in dropped]
     told = [margin for margin in known.margins if margin not in own.margins]
-    return [
-        *(margin for margin in own.margins if margin not in dropped),
-        *told,
-        *(Margin(*o.names_of(text)) for text in also_known),
-    ]
+    named = [Margin(*o.names_of(text)) for text in also_known]
+    return [*kept, *told, *named]
 
 
 def _warnings(
