@@ -1,5 +1,7 @@
 """What a plan would publish, from public values alone."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from attrs import evolve
@@ -20,10 +22,12 @@ from semidp import (
     run,
 )
 from semidp.mechanisms.mechanism import NoNoise
-from semidp.publishing.pipeline import calibrate
+from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.pipeline import RunOptions, calibrate
 from semidp.report.outlook import comparison, forecast
+from semidp.statistics.answered.request import AnsweredRequest
 from semidp.statistics.distribution.request import DistributionRequest
-from semidp.statistics.outcomes.request import outcome_from
+from semidp.statistics.outcomes.request import outcome_from, proportion_of
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.regression.request import RegressionRequest
 from semidp.statistics.sums.request import GroupRequest
@@ -169,15 +173,95 @@ def test_nothing_that_is_asked_for_is_forgotten() -> None:
         assert request.noise_json(mechanism, foreseen)["noise"] == mechanism.to_json()
 
 
+def ends_and_median(errors: Any) -> list[float]:
+    return [float(np.min(errors)), float(np.median(errors)), float(np.max(errors))]
+
+
+def foretold_errors(entry: Any) -> list[float]:
+    return [entry[f"{which}_standard_error"] for which in ("smallest", "median", "largest")]
+
+
 def test_what_is_foreseen_of_an_outcome_is_what_comes_out() -> None:
     seen, release = forecast(prepare(EVERY_KIND, PEOPLE)), run(EVERY_KIND, PEOPLE)
-    mean, _, median, distribution = seen.document["statistics"]
-    counts = release.groups[0].estimates[0].counts
-    np.testing.assert_allclose(
-        release.groups[0].estimates[0].standard_errors, mean["standard_error_of_sums"] / counts
+    mean, regression, median, distribution = seen.document["statistics"]
+    errors = release.groups[0].estimates[0].standard_errors
+    np.testing.assert_allclose(foretold_errors(mean), ends_and_median(errors))
+    assert (
+        mean["median_standard_error"]
+        < mean["largest_standard_error"]
+        < mean["standard_error_of_sums"]
     )
+    fitted = release.regressions[0]
+    np.testing.assert_allclose([*regression["standard_errors"].values()], fitted.standard_errors)
     assert release.quantiles[0].rank_error == median["rank_error"] > 0
     assert release.distributions[0].distributions.band_widths.max() == distribution["band"] > 0
+
+
+SETS = [["sex"], ["region"]]
+BINARY = {**PEOPLE, "ok": [0, 1, 1, 0, 1] * 9}
+
+
+@pytest.mark.parametrize("by", [[["sex"]], [["sex", "age"]], SETS], ids=["one", "joint", "two"])
+@pytest.mark.parametrize("statistic", ["mean", "sum", "proportion"])
+@pytest.mark.parametrize("budget", [Budget.gdp(1), Budget.pure(1)], ids=["gdp", "pure"])
+def test_errors_of_groups_are_foreseen(statistic: str, by: list[list[str]], budget: Budget) -> None:
+    outcome = proportion_of("ok") if statistic == "proportion" else OUTCOME
+    request = GroupRequest(statistic, outcome, by, budget)
+    plan = Plan([request], invariants=by, levels_from_data=True)
+    (entry,) = forecast(prepare(plan, BINARY)).document["statistics"]
+    (groups,) = run(plan, BINARY).groups
+    errors = np.concatenate([part.standard_errors for part in groups.estimates])
+    np.testing.assert_allclose(foretold_errors(entry), ends_and_median(errors))
+    # The twin: the error of a sum, which was said of means too, is another number.
+    if statistic != "sum":
+        assert entry["largest_standard_error"] < entry["standard_error_of_sums"] / 2
+
+
+def test_a_group_without_records_has_no_error() -> None:
+    empty = Feature("sex", ["f", "m", "x"])
+    request = GroupRequest("mean", OUTCOME, [["sex"]], Budget.gdp(1))
+    plan = Plan([request], invariants=["sex"], features=[empty])
+    (entry,) = forecast(prepare(plan, PEOPLE)).document["statistics"]
+    (plain,) = forecast(
+        prepare(evolve(plan, features=[Feature("sex", ["f", "m"])]), PEOPLE)
+    ).document["statistics"]
+    assert foretold_errors(entry) == foretold_errors(plain)
+
+
+@pytest.mark.parametrize("coding", ["treatment", "effects"])
+def test_errors_of_coefficients_are_foreseen(coding: str) -> None:
+    request = RegressionRequest(OUTCOME, ["sex", "age"], Budget.gdp(1), coding=coding)
+    plan = Plan([request], invariants=[["sex", "age"]], levels_from_data=True)
+    (entry,) = forecast(prepare(plan, PEOPLE)).document["statistics"]
+    (fitted,) = run(plan, PEOPLE).regressions
+    assert tuple(entry["standard_errors"]) == fitted.terms
+    np.testing.assert_allclose([*entry["standard_errors"].values()], fitted.standard_errors)
+
+
+def test_errors_of_a_logistic_regression_are_foreseen_at_even_odds() -> None:
+    even = {"sex": [*"fm"] * 400, "ok": [0, 0, 1, 1] * 200}
+    request = RegressionRequest(proportion_of("ok"), ["sex"], Budget.gdp(4), model="logistic")
+    plan = Plan([request], invariants=["sex"], levels_from_data=True)
+    (entry,) = forecast(prepare(plan, even)).document["statistics"]
+    seeded = RunOptions(randomness=SeededRandomness(1))
+    errors = run(plan, even, seeded).regressions[0].standard_errors
+    np.testing.assert_allclose([*entry["standard_errors"].values()], errors, rtol=0.01)
+    assert entry["at_even_odds"]
+
+
+@pytest.mark.parametrize("statistic", ["mean", "sum", "proportion"])
+def test_errors_of_those_who_answered_are_foreseen(statistic: str) -> None:
+    outcome = proportion_of("ok") if statistic == "proportion" else OUTCOME
+    request = AnsweredRequest(statistic, outcome, [["sex"]], Budget.gdp(4))
+    plan = Plan([request], invariants=["sex"], levels_from_data=True).with_values_read()
+    # All answer, and all values are at a bound: the error that is foretold is reached.
+    people = {"sex": [*"ffm"] * 400, "ok": [1] * 1200, "score": [10.0] * 1200}
+    (entry,) = forecast(prepare(plan, people)).document["statistics"]
+    seeded = RunOptions(randomness=SeededRandomness(2))
+    estimates = run(plan, people, seeded).answers[0].estimates[0]
+    expected = ends_and_median(estimates.standard_errors)
+    np.testing.assert_allclose(foretold_errors(entry), expected, rtol=0.05)
+    np.testing.assert_allclose(entry["standard_error_of_answered"], estimates.answered_errors)
 
 
 def test_quantiles_of_nobody_have_a_forecast() -> None:
@@ -201,6 +285,6 @@ def test_the_error_of_a_mean_that_is_foreseen_is_that_of_the_means(sets: list) -
     ((foreseen,),) = forecast(prepared).by_request
     result = run(prepared.plan, PEOPLE).results[0]
     errors = np.concatenate([part.standard_errors for part in result.estimates])
-    assert foreseen.smallest == pytest.approx(errors.min())
-    assert foreseen.largest == pytest.approx(errors.max())
-    assert foreseen.standard_error > 5 * foreseen.largest
+    assert foreseen.errors.smallest == pytest.approx(errors.min())
+    assert foreseen.errors.largest == pytest.approx(errors.max())
+    assert foreseen.standard_error > 5 * foreseen.errors.largest

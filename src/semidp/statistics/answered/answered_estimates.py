@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.spaces.dataspace import Margin
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.sources.contract import Outcome
 from semidp.statistics.answered.answered_space import AnsweredSpace
 from semidp.statistics.outcomes.groups import ByBlocks
@@ -171,19 +172,15 @@ class AnsweredSums(ByBlocks):
 
     @property
     def _middle(self) -> float:
-        return float(self.outcome.lower + self.outcome.upper) / 2
+        return middle_of(self.outcome)
 
     @property
     def _reach(self) -> float:
-        """The distance of the bounds from their middle."""
-        return float(self.outcome.upper - self.outcome.lower) / 2
+        return reach_of(self.outcome)
 
     @property
     def _units(self) -> tuple[float, float]:
-        """What one of the query's whole numbers is worth: in the number who answered, and in the
-        sum.
-        """
-        return 1 / self.space.weight, float(self.space.unit)
+        return _units_of(self.space)
 
     def _numbers(self, number: int) -> tuple[Floats, Floats]:
         """The noisy numbers who answered in the groups of a set, and their noisy sums about the
@@ -196,12 +193,7 @@ class AnsweredSums(ByBlocks):
         return answered * of_answered, gaps * of_gaps
 
     def _deviations(self, number: int) -> tuple[Floats, Floats]:
-        """The standard errors of both numbers by the noise."""
-        part = self.space.slices[number]
-        variances = self.space.sums.variances()[part]
-        deviations = np.sqrt(self.mechanism.variance * variances)
-        of_answered, of_gaps = self._units
-        return deviations * of_answered, deviations * of_gaps
+        return pair_deviations(self.mechanism, number)
 
     def _weights(self, number: int, factor: float) -> Floats:
         """The weights of the noise in ``sum about the middle + factor · answered`` of a group of
@@ -227,6 +219,35 @@ class AnsweredSums(ByBlocks):
         weights = projected[projected != 0]
         of_answered, of_gaps = self._units
         return weights * of_gaps, weights * of_answered
+
+
+def middle_of(outcome: Outcome) -> float:
+    """Return the middle of the bounds of an outcome."""
+    return float(outcome.lower + outcome.upper) / 2
+
+
+def reach_of(outcome: Outcome) -> float:
+    """Return the distance of the bounds of an outcome from their middle."""
+    return float(outcome.upper - outcome.lower) / 2
+
+
+def pair_deviations(mechanism: Mechanism, number: int) -> tuple[Floats, Floats]:
+    """Return the standard errors of the numbers who answered in the groups of a set, and of their
+    sums about the middle.
+    """
+    space = mechanism.space
+    assert isinstance(space, AnsweredSpace)
+    variances = space.sums.variances()[space.slices[number]]
+    deviations = np.sqrt(mechanism.variance * variances)
+    of_answered, of_gaps = _units_of(space)
+    return deviations * of_answered, deviations * of_gaps
+
+
+def _units_of(space: AnsweredSpace) -> tuple[float, float]:
+    """What one of the query's whole numbers is worth: in the number who answered, and in the
+    sum.
+    """
+    return 1 / space.weight, float(space.unit)
 
 
 def _kept(answered: Floats, gaps: Floats, edges: Floats, halves: Floats) -> tuple[Floats, Floats]:

@@ -19,8 +19,10 @@ from semidp.sources.reader import Reader
 from semidp.sources.readings import ANSWERED_AS_ONE, EQUAL_OR_MISSING, MISSING_AS, answered_column
 from semidp.statistics.answered.answered_estimates import AnsweredSums
 from semidp.statistics.answered.answered_space import AnsweredSpace, answered_space
+from semidp.statistics.answered.forecast import AnswersForecast
 from semidp.statistics.answered.published import PublishedAnswers, published_answers
 from semidp.statistics.outcomes.request import StatisticRequest, proportion_of
+from semidp.statistics.protocol.requests import Forecast
 
 
 @frozen
@@ -84,6 +86,10 @@ class AnsweredRequest(StatisticRequest):
         """Return the space of the pairs by group; refuse groups whose counts are not published."""
         public = scope.dataspace.about(self.counted)
         return answered_space(public, scope.adjacency, self.outcome, self.by, self.budget)
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return how far off the numbers who answered, and what is published of them, would be."""
+        return (AnswersForecast.of(self.name, self.features, self.statistic, mechanism),)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential pairs, set after set."""

@@ -1,8 +1,9 @@
-"""What the sums behind a statistic of a private outcome would look like before anything is
-drawn.
+"""How far statistics of a private outcome by groups would be off before anything is drawn.
+
+Group sizes are exact, so that the error of a mean is known beforehand: that of its sum over the
+size.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,24 +11,70 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.mechanisms.mechanism import Mechanism
-from semidp.output.texts import error_text, short_text
+from semidp.output.texts import error_text
+from semidp.statistics.outcomes.spaces import SumSpace
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class SumsForecast:
-    """The noise in the sums behind a statistic of groups or a regression.
+class ErrorRange:
+    """The smallest, the median and the largest of several standard errors.
+
+    >>> ErrorRange.of(np.array([0.12, 1.5, 0.41])).line("mean", "largest group", "smallest")
+    'standard error of each mean 0.12 (largest group) to 1.5 (smallest), median 0.41'
+    """
+
+    smallest: float
+    median: float
+    largest: float
+
+    @classmethod
+    def of(cls, errors: Floats) -> "ErrorRange | None":
+        """Return the range of some errors; None where there is none."""
+        if not errors.size:
+            return None
+        return cls(float(errors.min()), float(np.median(errors)), float(errors.max()))
+
+    def line(self, what: str, at_best: str = "", at_worst: str = "") -> str:
+        """Say how large the errors are, and where each end is."""
+        low, high = error_text(self.smallest), error_text(self.largest)
+        if low == high:
+            return f"standard error of each {what} {high}"
+        first = f"{low} ({at_best})" if at_best else low
+        last = f"{high} ({at_worst})" if at_worst else high
+        middle = error_text(self.median)
+        return f"standard error of each {what} {first} to {last}, median {middle}"
+
+    def to_json(self) -> dict[str, float]:
+        """Return it as plain values."""
+        return {
+            "smallest_standard_error": self.smallest,
+            "median_standard_error": self.median,
+            "largest_standard_error": self.largest,
+        }
+
+
+@dataclass(frozen=True)
+class GroupsForecast:
+    """How far a sum, mean or proportion by groups would be off, from the noise alone.
 
     Parameters
     ----------
     name, features
-        What it is called, and the features that it is by.
+        What it is called, and the features that form the groups.
+    statistic
+        What is published of each group: ``mean``, ``sum`` or ``proportion``.
+    errors
+        Its standard errors, over the groups with records; None where there is no record.
     standard_error
-        That of each sum from the noise alone, in units of the outcome.
+        The largest standard error of a sum, in units of the outcome.
 
     Examples
     --------
-    >>> SumsForecast("mean-score", ("school",), 12.345).line()
-    'standard error of each sum 12.3'
+    >>> errors = ErrorRange(0.12, 0.41, 1.5)
+    >>> GroupsForecast("mean-score", ("school",), "mean", errors, 12.3).line()
+    'standard error of each mean 0.12 (largest group) to 1.5 (smallest), median 0.41'
     """
 
     listed: ClassVar[str] = "statistics"
@@ -35,13 +82,25 @@ class SumsForecast:
 
     name: str
     features: tuple[str, ...]
+    statistic: str
+    errors: ErrorRange | None
     standard_error: float
 
     @classmethod
-    def of(cls, name: str, features: tuple[str, ...], mechanism: Mechanism) -> "SumsForecast":
-        """Return what a mechanism on sums, in steps of the grid, says."""
-        steps = math.sqrt(mechanism.variance)
-        return cls(name, features, steps * float(mechanism.space.unit))
+    def of(
+        cls, name: str, features: tuple[str, ...], statistic: str, mechanism: Mechanism
+    ) -> "GroupsForecast":
+        """Return what a mechanism on sums by groups says of a statistic of theirs."""
+        space = mechanism.space
+        assert isinstance(space, SumSpace)
+        sizes = np.concatenate([counts.ravel() for counts in space.counts])
+        # Sets of groups have one total, so that each has less noise than was drawn.
+        steps = np.sqrt(mechanism.variance * space.variances())
+        inhabited = sizes > 0
+        of_sums = steps[inhabited] * float(space.unit)
+        errors = of_sums if statistic == "sum" else of_sums / sizes[inhabited]
+        largest = float(of_sums.max(initial=0.0))
+        return cls(name, features, statistic, ErrorRange.of(errors), largest)
 
     @property
     def label(self) -> str:
@@ -49,80 +108,29 @@ class SumsForecast:
         return self.name
 
     def line(self) -> str:
-        """Say how large the noise is."""
-        return f"standard error of each sum {short_text(self.standard_error)}"
+        """Say how far off a group would be."""
+        if self.errors is None:
+            return "no noise: there is no record"
+        if self.statistic == "sum":
+            return self.errors.line(self.statistic)
+        return self.errors.line(self.statistic, "largest group", "smallest")
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         return {
             "name": self.name,
             "features": list(self.features),
+            "statistic": self.statistic,
             "standard_error_of_sums": self.standard_error,
+            **({} if self.errors is None else self.errors.to_json()),
         }
 
 
-@dataclass(frozen=True)
-class MeansForecast(SumsForecast):
-    """The noise in means and proportions of groups: that of a sum over the exact count.
-
-    Parameters
-    ----------
-    statistic
-        What is published of each group.
-    smallest, largest
-        The standard errors in the largest group and in the smallest; both 0 where there is no
-        record.
-
-    Examples
-    --------
-    >>> MeansForecast("mean-score", ("school",), 12.345, "mean", 0.12, 1.5).line()
-    'standard error of each mean 0.12 (largest group) to 1.5 (smallest)'
+def sums_line(name: str, mechanism: Mechanism, foreseen: str) -> str:
+    """Say with what noise the sums behind a statistic would be measured, and how far off it is
+    then.
     """
-
-    statistic: str
-    smallest: float
-    largest: float
-
-    @classmethod
-    def by_counts(
-        cls,
-        sums: SumsForecast,
-        statistic: str,
-        counts: NDArray[np.int64],
-        variances: NDArray[np.float64],
-    ) -> "MeansForecast":
-        """Divide the errors of the sums by the exact counts of the groups with records.
-
-        Parameters
-        ----------
-        sums, statistic
-            The noise in a sum, and what is published.
-        counts, variances
-            Of each group its exact count, and which part of the noise's variance is left in its
-            sum beside what is exact.
-        """
-        occupied = counts > 0
-        errors = sums.standard_error * np.sqrt(variances[occupied]) / counts[occupied]
-        ends = (float(errors.min(initial=np.inf)), float(errors.max(initial=0.0)))
-        if not occupied.any():
-            ends = (0.0, 0.0)
-        return cls(sums.name, sums.features, sums.standard_error, statistic, *ends)
-
-    def line(self) -> str:
-        """Say how large the noise is."""
-        low, high = error_text(self.smallest), error_text(self.largest)
-        span = low if low == high else f"{low} (largest group) to {high} (smallest)"
-        return f"standard error of each {self.statistic} {span}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        ends = {"smallest_standard_error": self.smallest, "largest_standard_error": self.largest}
-        return {**super().to_json(), **ends}
-
-
-def sums_line(name: str, mechanism: Mechanism) -> str:
-    """Say with what noise the sums behind a statistic would be measured."""
     # The mechanism counts in steps of the grid; a reader knows the units of the outcome.
     scale = mechanism.scale * float(mechanism.space.unit)
     what = f"{mechanism.name} for the sums behind {name}"
-    return f"{what}: scale {scale:.4g} in each, {mechanism.claim} claim"
+    return f"{what}: scale {scale:.4g} in each, {mechanism.claim} claim; {foreseen}"

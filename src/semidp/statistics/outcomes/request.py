@@ -17,7 +17,7 @@ from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import AUTO
 from semidp.sources.contract import GRID, Outcome
-from semidp.statistics.outcomes.forecast import SumsForecast, sums_line
+from semidp.statistics.outcomes.forecast import GroupsForecast, sums_line
 from semidp.statistics.outcomes.intervals import Confidence
 from semidp.statistics.protocol.request_defaults import (
     BUDGET_KEYS,
@@ -250,12 +250,15 @@ class StatisticRequest(GroupedRequest):
         return {"statistic": Statistic.mean, **super()._fields(value)}
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
-        """Return the noise in the sums behind it."""
-        return (SumsForecast.of(self.name, self.features, mechanism),)
+        """Return how far off its groups would be."""
+        return (GroupsForecast.of(self.name, self.features, self.statistic, mechanism),)
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
-        """Say with what noise the sums behind it would be measured."""
-        return [sums_line(self.name, mechanism)]
+        """Say with what noise the sums behind it would be measured, and how far off that leaves
+        it.
+        """
+        errors = "; ".join(forecast.line() for forecast in foreseen)
+        return [sums_line(self.name, mechanism, errors)]
 
 
 def outcome_from(column: str, bounds: Sequence[Any] | None, grid: Any) -> Outcome:

@@ -19,7 +19,7 @@ from semidp.mechanisms.selection import AUTO
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.reader import Reader
-from semidp.statistics.outcomes.forecast import SumsForecast, sums_line
+from semidp.statistics.outcomes.forecast import sums_line
 from semidp.statistics.outcomes.intervals import Confidence
 from semidp.statistics.outcomes.request import (
     OutcomeRequest,
@@ -37,6 +37,7 @@ from semidp.statistics.protocol.request_defaults import (
 )
 from semidp.statistics.protocol.requests import Forecast
 from semidp.statistics.regression.designs import Coding, Design
+from semidp.statistics.regression.forecast import CoefficientsForecast
 from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.statistics.regression.logistic import LogisticFit, joint_counts
 from semidp.statistics.regression.moments import MomentSpace, moment_space, recorded_moments
@@ -224,12 +225,18 @@ class RegressionRequest(OutcomeRequest):
         return space
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
-        """Return the noise in the sums behind it."""
-        return (SumsForecast.of(self.name, self.features, mechanism),)
+        """Return how far off its coefficients would be."""
+        public = scope.dataspace.about(self.counted)
+        design = self.design(scope)
+        question = (self.name, self.features, design, mechanism, public, self.binary)
+        return (CoefficientsForecast.of(*question),)
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
-        """Say with what noise the sums behind it would be measured."""
-        return [sums_line(self.name, mechanism)]
+        """Say with what noise the sums behind it would be measured, and how far off that leaves
+        it.
+        """
+        errors = "; ".join(forecast.line() for forecast in foreseen)
+        return [sums_line(self.name, mechanism, errors)]
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential values of the query, in steps of the grid."""

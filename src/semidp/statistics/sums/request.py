@@ -11,11 +11,9 @@ from semidp.core.scope import Scope
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.reader import Reader
-from semidp.statistics.outcomes.forecast import MeansForecast, SumsForecast
 from semidp.statistics.outcomes.group_sums import GroupSums
-from semidp.statistics.outcomes.request import Statistic, StatisticRequest
-from semidp.statistics.outcomes.spaces import SumSpace, sum_space
-from semidp.statistics.protocol.requests import Forecast
+from semidp.statistics.outcomes.request import StatisticRequest
+from semidp.statistics.outcomes.spaces import sum_space
 from semidp.statistics.sums.published import PublishedGroups, published_groups
 
 
@@ -65,16 +63,6 @@ class GroupRequest(StatisticRequest):
         return sum_space(
             scope.dataspace.about(self.counted), scope.adjacency, self.outcome, self.by
         )
-
-    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
-        """Return the noise in the sums, or in means and proportions over the exact counts."""
-        sums = SumsForecast.of(self.name, self.features, mechanism)
-        space = mechanism.space
-        if self.statistic is Statistic.sum or not isinstance(space, SumSpace):
-            return (sums,)
-        counts = np.concatenate([block.ravel() for block in space.counts])
-        variances = np.asarray(space.variances())
-        return (MeansForecast.by_counts(sums, str(self.statistic), counts, variances),)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential sums, set after set, in steps of the grid."""
