@@ -1,55 +1,48 @@
 """Statistics by groups in one call: sums, means, proportions, quantiles, distributions, regressions
 of an outcome.
 
-Each is a front of a request: the pipeline opens the records, charges the ledger and measures.
+Each is a front of a request of its statistic: the pipeline opens the records, charges the ledger
+and measures.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from attrs import evolve, frozen
-from numpy.typing import NDArray
 
 from semidp.accounting.ledger import Ledger
 from semidp.core.exact import Number
-from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Margin
 from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.budget import Budget
-from semidp.errors import InputError, Refused
+from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.noise.randomness import Randomness
-from semidp.publishing.pipeline import RunOptions, measured, prepare
+from semidp.publishing.pipeline import RunOptions, measure
 from semidp.publishing.plan import AdjacencyChoice, Plan
-from semidp.queries.query_space import QuerySpace
 from semidp.sources.contract import Outcome
-from semidp.sources.opening import Source
-from semidp.sources.reader import Reader
 from semidp.statistics.distribution.distribution_estimates import GroupDistributions
-from semidp.statistics.distribution.request import DistributionRequest
+from semidp.statistics.distribution.request import DistributionsOfSets
 from semidp.statistics.outcomes.group_sums import Estimates, GroupSums
 from semidp.statistics.outcomes.groups import By, blocks_of
 from semidp.statistics.outcomes.intervals import LEVEL
 from semidp.statistics.outcomes.request import Statistic, proportion_of
-from semidp.statistics.outcomes.spaces import SumSpace, sum_space
-from semidp.statistics.outcomes.spread import SquareSums, squared_steps
+from semidp.statistics.outcomes.spread import SquareSums, square_grid
 from semidp.statistics.protocol.requests import Request
 from semidp.statistics.quantiles.quantile_estimates import MEDIAN, GroupQuantiles
-from semidp.statistics.quantiles.request import QuantileRequest
+from semidp.statistics.quantiles.request import QuantileMechanism, QuantilesOfSets
+from semidp.statistics.regression.designed_request import (
+    DesignedRegression,
+    SquaresByCell,
+    SumsByCell,
+)
 from semidp.statistics.regression.designs import Design
 from semidp.statistics.regression.linear import LinearFit, Moments
 from semidp.statistics.regression.logistic import LogisticFit
-from semidp.statistics.regression.moments import MomentSpace
-from semidp.statistics.regression.request import Model, RegressionRequest
-from semidp.statistics.sums.request import GroupRequest
-
-SQUARE_STEPS = 100
-"""The grid on which outcomes are squared has at most this many steps."""
+from semidp.statistics.regression.request import Model
+from semidp.statistics.sums.request import SquaresOfSets, SumsOfSets
 
 __all__ = [
     "distributions",
@@ -168,7 +161,15 @@ def quantiles(
         Whether intervals are about the population that the records were drawn from.
     """
     blocks = blocks_of(by)
-    request = _Quantiles(outcome, blocks, probabilities, budget, level=level, sampling=sampling)
+    request = QuantilesOfSets(
+        outcome,
+        blocks,
+        probabilities,
+        budget,
+        level=level,
+        sampling=sampling,
+        mechanism=QuantileMechanism.selection,
+    )
     (chosen,) = _measured(f"quantiles of {outcome.column}", data, [request], blocks, **options)
     return GroupQuantiles(*chosen)
 
@@ -203,7 +204,7 @@ def distributions(
     [('a', 0.8), ('b', 0.0)]
     """
     blocks = blocks_of(by)
-    request = _Distributions(outcome, blocks, budget=budget, level=level)
+    request = DistributionsOfSets(outcome, blocks, budget=budget, level=level)
     ((mechanism, differences),) = _measured(
         f"distribution of {outcome.column}", data, [request], blocks, **options
     )
@@ -244,13 +245,13 @@ def linear_regression(
     asked: dict[str, Any] = {"factors": factors, "given": design, "public": public}
     # Squares are measured by cell, and need the sums by cell to be measured, too.
     if spread_budget is None:
-        requests: list[_Designed] = [_Designed(outcome, budget=budget, **asked)]
+        requests: list[DesignedRegression] = [DesignedRegression(outcome, budget=budget, **asked)]
     else:
-        grid = _square_grid(outcome)
-        squares = _SquaresByCell(
+        grid = square_grid(outcome)
+        squares = SquaresByCell(
             grid, budget=spread_budget, name=f"squares-{outcome.column}", **asked
         )
-        requests = [_ByCell(outcome, budget=budget, **asked), squares]
+        requests = [SumsByCell(outcome, budget=budget, **asked), squares]
     label = f"regression of {outcome.column}"
     (mechanism, measurement), *spread = _measured(label, data, requests, public, **options)
     # On the schema that was measured: its levels may have been read from the data.
@@ -275,15 +276,12 @@ def logistic_regression(
     The parameters are those of `linear_regression`.
     """
     public = _published(factors, design, invariants)
-    request = _Designed(
+    request = DesignedRegression(
         proportion_of(column), factors, budget, model=Model.logistic, given=design, public=public
     )
     label = f"logistic regression of {column}"
     ((mechanism, measurement),) = _measured(label, data, [request], public, **options)
     return LogisticFit(Moments(mechanism, measurement, request.design_in(mechanism)))
-
-
-# --- what the pipeline is given -------------------------------------------------------------------
 
 
 def _measured(
@@ -298,23 +296,14 @@ def _measured(
     randomness: Randomness | None = None,
     ledger: Ledger | None = None,
 ) -> list[tuple[Mechanism, Measurement]]:
-    """Let the pipeline prepare, charge and measure requests; return each mechanism with what it
-    measured.
-    """
+    """Let the pipeline measure requests; return each mechanism with what it measured."""
     margins = (*public, *invariants)
     if not any(margin.names for margin in margins):
         raise InputError(
             "grouped statistics need exact group counts: name at least one published margin"
         )
     plan = Plan(requests, margins, features, adjacency=_reading(adjacency))
-    # A source that is open already was opened in its own way, and a plan must say the same.
-    if isinstance(data, Source):
-        plan = evolve(plan, count=data.count, where=data.where, id=data.id, most=data.most)
-    options = RunOptions(randomness=randomness, ledger=ledger, label=label)
-    prepared = prepare(plan, data)
-    # No folder is written here; the ledger is still charged before any noise is drawn.
-    _, measurements = measured(prepared, options, ledger)
-    return list(zip(prepared.mechanisms, measurements, strict=True))
+    return measure(plan, data, RunOptions(randomness=randomness, ledger=ledger, label=label))
 
 
 def _reading(adjacency: Adjacency | None) -> AdjacencyChoice | int:
@@ -344,26 +333,15 @@ def _sums(
     **options: Any,
 ) -> GroupSums:
     """Return sums by groups, with sums of squares where those have a budget."""
-    requests: list[Request] = [_Sums(statistic, outcome, blocks, budget)]
-    grid = _square_grid(outcome)
+    requests: list[Request] = [SumsOfSets(statistic, outcome, blocks, budget)]
+    grid = square_grid(outcome)
     # Of a yes or no the squares follow from the sums: measuring them would be wasted.
     if spread_budget is not None and outcome.steps > 1:
-        requests.append(
-            _Squares(statistic, grid, blocks, spread_budget, name=f"squares-{outcome.column}")
-        )
-    measured = _measured(f"sums of {outcome.column}", data, requests, blocks, **options)
-    (mechanism, measurement), *spread = measured
+        name = f"squares-{outcome.column}"
+        requests.append(SquaresOfSets(statistic, grid, blocks, spread_budget, name=name))
+    parts = _measured(f"sums of {outcome.column}", data, requests, blocks, **options)
+    (mechanism, measurement), *spread = parts
     return GroupSums(mechanism, measurement, SquareSums(grid, *spread[0]) if spread else None)
-
-
-def _square_grid(outcome: Outcome) -> Outcome:
-    """Return an outcome on the grid on which it is squared.
-
-    >>> _square_grid(Outcome("score", 0, 1, steps=1000)).steps
-    100
-    """
-    # Squares are read from a histogram with a column a step: a coarse grid keeps it small.
-    return Outcome(outcome.column, outcome.lower, outcome.upper, min(outcome.steps, SQUARE_STEPS))
 
 
 def _published(
@@ -378,137 +356,3 @@ def _published(
             "a regression needs features: name factors, or give a design and what is published"
         )
     return (Margin(*names),)
-
-
-@frozen
-class _Sums(GroupRequest):
-    """Sums by groups; one set may be all records."""
-
-    def _check_groups(self, they_need: str, they_are: str) -> None:
-        """Take any sets: what is not public is refused by the query space."""
-
-
-@frozen
-class _Quantiles(QuantileRequest):
-    """Quantiles by groups; one set may be all records. They are chosen: `distributions` measures
-    the other way.
-    """
-
-    @property
-    def answered_by(self) -> str:
-        """Quantiles themselves."""
-        return self.key
-
-    def _check_groups(self, they_need: str, they_are: str) -> None:
-        """Take any sets: what is not public is refused by the query space."""
-
-
-@frozen
-class _Distributions(DistributionRequest):
-    """Distributions by groups; one set may be all records."""
-
-    def _check_groups(self, they_need: str, they_are: str) -> None:
-        """Take any sets: what is not public is refused by the query space."""
-
-
-@frozen
-class _Squares(_Sums):
-    """Sums of ``(2y - B)²`` by groups, an outcome of B² steps."""
-
-    def space(self, scope: Scope) -> QuerySpace:
-        """Return the space of the squares."""
-        return _square_space(scope, self.outcome, self.by)
-
-    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
-        """Return the confidential sums of squares."""
-        return _squares_of(reader, self.outcome, self.by)
-
-
-def _square_space(scope: Scope, grid: Outcome, by: Sequence[Margin]) -> QuerySpace:
-    # (2y - B)² lies between 0 and B², so that one record moves it like any outcome of B² steps.
-    squares = Outcome(grid.column, Fraction(0), Fraction(1), grid.steps**2)
-    return sum_space(scope.dataspace, scope.adjacency, squares, by)
-
-
-def _squares_of(reader: Reader, grid: Outcome, by: Sequence[Margin]) -> NDArray[np.int64]:
-    counts = [reader.histogram(block.names, grid) for block in by]
-    return np.concatenate([part @ squared_steps(grid.steps) for part in counts])
-
-
-@frozen
-class _Designed(RegressionRequest):
-    """A regression on any design, of which only what `public` names is published."""
-
-    given: Design | None = None
-    public: tuple[Margin, ...] = ()
-
-    def __attrs_post_init__(self) -> None:
-        """Take any design: the query space refuses what does not follow from what is public."""
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """The published features, in their order."""
-        return tuple(dict.fromkeys(name for margin in self.public for name in margin.names))
-
-    @property
-    def exact_margins(self) -> tuple[Margin, ...]:
-        """What is published."""
-        return self.public
-
-    def design(self, scope: Scope) -> Design:
-        """Return the design on the schema of the data."""
-        return self._design_on(scope.dataspace.schema)
-
-    def design_in(self, mechanism: Mechanism) -> Design:
-        """Return the design on the schema of what was measured."""
-        space = mechanism.space
-        assert isinstance(space, (SumSpace, MomentSpace))
-        return self._design_on(space.dataspace.schema)
-
-    def _design_on(self, schema: Schema) -> Design:
-        """Return the design that was given, or that of the main effects of the factors."""
-        if self.given is None:
-            return Design.of(schema, self.factors)
-        if self.factors:
-            raise InputError("give factors or a design, not both")
-        for name in self.given.features:
-            # Other levels would be other columns of X, and the fit would be wrong without a word.
-            if self.given.schema.feature(name) != schema.feature(name):
-                raise InputError(
-                    f"the design has other levels of {name!r} than the data: declare the feature"
-                    " alike for both"
-                )
-        return self.given
-
-
-@frozen
-class _ByCell(_Designed):
-    """The sums by the cells of a design, which X'y follows from."""
-
-    def space(self, scope: Scope) -> QuerySpace:
-        """Return the space of the sums by cell; refuse cells whose counts are not published."""
-        model = self.design(scope)
-        # refuses moments that are not public, and columns that depend on each other
-        model.gram(scope.dataspace)
-        cells = Margin(*model.features)
-        if not scope.dataspace.publishes(cells):
-            raise Refused(
-                f"the spread is measured by {cells}, whose counts are not published: publish them,"
-                " or give no spread_budget",
-                needs="margin",
-                names=cells.names,
-            )
-        return sum_space(scope.dataspace, scope.adjacency, self.outcome, (cells,))
-
-
-@frozen
-class _SquaresByCell(_Designed):
-    """Sums of squares by the cells of a design."""
-
-    def space(self, scope: Scope) -> QuerySpace:
-        """Return the space of the squares."""
-        return _square_space(scope, self.outcome, (Margin(*self.design(scope).features),))
-
-    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
-        """Return the confidential sums of squares."""
-        return _squares_of(reader, self.outcome, (Margin(*self.design(scope).features),))

@@ -33,7 +33,12 @@ from semidp.statistics.distribution.distribution_space import (
 from semidp.statistics.distribution.forecast import DistributionForecast
 from semidp.statistics.distribution.published import PublishedDistribution, published_distribution
 from semidp.statistics.outcomes.intervals import LEVEL, level_of
-from semidp.statistics.outcomes.request import GroupedRequest, checked_outcome, group_margins
+from semidp.statistics.outcomes.request import (
+    AnySets,
+    GroupedRequest,
+    checked_outcome,
+    group_margins,
+)
 from semidp.statistics.protocol.request_defaults import (
     checked_budget,
     file_name,
@@ -209,3 +214,8 @@ class DistributionRequest(GroupedRequest):
     ) -> PublishedDistribution:
         """Return the distributions with their band, and what is listed of them."""
         return published_distribution(self, GroupDistributions(mechanism, measured, self.level))
+
+
+@frozen
+class DistributionsOfSets(AnySets, DistributionRequest):
+    """Distributions by groups that are measured and not published; one set may be all records."""

@@ -15,18 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.guarantee import Guarantee
+from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tradeoff.budget import Budget
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import outcome_mechanism
+from semidp.queries.query_space import QuerySpace
 from semidp.sources.contract import Outcome
+from semidp.sources.reader import Reader
 from semidp.statistics.outcomes.noise_law import half_widths, normal_quantile, t_quantile
 from semidp.statistics.outcomes.spaces import SumSpace, sum_space
 
 Floats = NDArray[np.float64]
 
 _BOUND = 0.98  # the two-sided level at which the noise in a variance is bounded: 99% on one side
+
+SQUARE_STEPS = 100
+"""The grid on which outcomes are squared has at most this many steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,3 +212,26 @@ def squared_steps(steps: int) -> NDArray[np.int64]:
     [16, 4, 0, 4, 16]
     """
     return (2 * np.arange(steps + 1, dtype=np.int64) - steps) ** 2
+
+
+def square_grid(outcome: Outcome) -> Outcome:
+    """Return an outcome on the grid on which it is squared.
+
+    >>> square_grid(Outcome("score", 0, 1, steps=1000)).steps
+    100
+    """
+    # Squares are read from a histogram with a column a step: a coarse grid keeps it small.
+    return Outcome(outcome.column, outcome.lower, outcome.upper, min(outcome.steps, SQUARE_STEPS))
+
+
+def square_space(scope: Scope, grid: Outcome, by: Sequence[Margin]) -> QuerySpace:
+    """Return the space of sums of squares by groups."""
+    # (2y - B)² lies between 0 and B², so that one record moves it like any outcome of B² steps.
+    squares = Outcome(grid.column, Fraction(0), Fraction(1), grid.steps**2)
+    return sum_space(scope.dataspace, scope.adjacency, squares, by)
+
+
+def squares_of(reader: Reader, grid: Outcome, by: Sequence[Margin]) -> NDArray[np.int64]:
+    """Return the confidential sums of squares by groups, set after set."""
+    counts = [reader.histogram(block.names, grid) for block in by]
+    return np.concatenate([part @ squared_steps(grid.steps) for part in counts])

@@ -22,7 +22,12 @@ from semidp.sources.contract import Outcome
 from semidp.sources.reader import Reader
 from semidp.statistics.outcomes.even_group import EvenGroup
 from semidp.statistics.outcomes.intervals import Confidence
-from semidp.statistics.outcomes.request import GroupedRequest, checked_outcome, group_margins
+from semidp.statistics.outcomes.request import (
+    AnySets,
+    GroupedRequest,
+    checked_outcome,
+    group_margins,
+)
 from semidp.statistics.protocol.request_defaults import budget_of, checked_budget, file_name, member
 from semidp.statistics.protocol.requests import Forecast
 from semidp.statistics.quantiles.forecast import RankForecast
@@ -231,3 +236,8 @@ class QuantileRequest(GroupedRequest):
     ) -> PublishedQuantiles:
         """Return the quantiles in units of the outcome."""
         return published_quantiles(self, GroupQuantiles(mechanism, measured), scope)
+
+
+@frozen
+class QuantilesOfSets(AnySets, QuantileRequest):
+    """Quantiles by groups that are measured and not published; one set may be all records."""

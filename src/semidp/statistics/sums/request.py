@@ -12,8 +12,9 @@ from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.reader import Reader
 from semidp.statistics.outcomes.group_sums import GroupSums
-from semidp.statistics.outcomes.request import StatisticRequest
+from semidp.statistics.outcomes.request import AnySets, StatisticRequest
 from semidp.statistics.outcomes.spaces import sum_space
+from semidp.statistics.outcomes.spread import square_space, squares_of
 from semidp.statistics.sums.published import PublishedGroups, published_groups
 
 
@@ -76,3 +77,21 @@ class GroupRequest(StatisticRequest):
     ) -> PublishedGroups:
         """Return sums, or means and proportions over exact counts, with their intervals."""
         return published_groups(self, GroupSums(mechanism, measured))
+
+
+@frozen
+class SumsOfSets(AnySets, GroupRequest):
+    """Sums by groups that are measured and not published; one set may be all records."""
+
+
+@frozen
+class SquaresOfSets(SumsOfSets):
+    """Sums of ``(2y - B)²`` by groups, an outcome of B² steps."""
+
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return the space of the squares."""
+        return square_space(scope, self.outcome, self.by)
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the confidential sums of squares."""
+        return squares_of(reader, self.outcome, self.by)
