@@ -264,6 +264,7 @@ def test_ordered_features_of_a_release(here: Semidp) -> None:
         (("--ordered", "dept"), "only rows and columns can be ordered"),
         (("--scores", "gender=1,2,3"), "2 levels and 3 scores"),
         (("--scores", "gender=1,x"), "--scores"),
+        (("--scores", "1,2"), "--scores takes NAME=…, such as --scores dose=0,1,4, not '1,2'"),
         (("--draws", "5"), "at least 19"),
         (("--name", "other"), "no table 'other'"),
     ],

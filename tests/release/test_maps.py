@@ -214,3 +214,41 @@ def test_ticks_keep_thousands_apart_and_do_not_touch() -> None:
     assert len(boxes) > 2
     for left, right in pairwise(boxes):
         assert left.x1 < right.x0, texts
+
+
+def test_a_map_of_other_places_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    """A warning after the release would come too late: the budget is spent."""
+    elsewhere = PlaceMap.from_json(geojson({"Mars": "1", "Venus": "2"}))
+    ledger = semidp.Ledger.create(tmp_path / "ledger.json", semidp.Budget.gdp(5))
+    for out in (None, tmp_path / "out"):
+        with pytest.raises(InputError, match="the map names no place of this release"):
+            semidp.release(
+                PEOPLE,
+                semidp.table("region", "ill"),
+                levels={"region": PLACES, "ill": ["n", "y"]},
+                mu=1,
+                ledger=ledger,
+                out=out,
+                presentation={"places": elsewhere},
+            )
+    assert not ledger.made
+    assert not (tmp_path / "out").exists()
+
+
+def test_show_refuses_a_page_before_it_prints(
+    map_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    released(None).save(tmp_path / "plain")
+    mars = tmp_path / "mars.geojson"
+    mars.write_text(json.dumps(geojson({"Mars": "1", "Venus": "2"})))
+    page = str(tmp_path / "page.html")
+    for wrong, reason in (
+        (["--map", str(map_file)], "go together"),
+        (["--map", str(map_file), "--page", str(tmp_path / "plain" / "x.html")], "outside"),
+        (["--map", str(mars), "--page", page], "names no place"),
+    ):
+        assert command(["show", str(tmp_path / "plain"), *wrong]) == 2
+        out, err = capsys.readouterr()
+        assert reason in err
+        assert not out
+    assert not Path(page).exists()

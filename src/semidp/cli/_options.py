@@ -404,6 +404,7 @@ _SUCH_AS = {
     "--of": "sex=f",
     "--minus": "sex=m",
     "--among": "region=n,s",
+    "--scores": "dose=0,1,4",
 }
 
 

@@ -34,7 +34,7 @@ from semidp.output.place_maps import PlaceMap
 from semidp.output.plain_reading import document_at
 from semidp.output.unfinished import discard_unfinished, is_unfinished
 from semidp.publishing.missing_outcomes import with_missing
-from semidp.publishing.needs import declared_needs
+from semidp.publishing.needs import declared_needs, refuse_map
 from semidp.publishing.pipeline import RunOptions, run
 from semidp.publishing.plan import Plan
 from semidp.publishing.rechecking.release_check import Recheck, recheck
@@ -224,8 +224,12 @@ def show(
         "taken_on_trust": [trust.to_json() for trust in rechecked.trusted],
         "verified": verify is not None,
     }
+    places = places_of(map, map_key)
+    _check_page(folder, page, places)
+    if places is not None:
+        refuse_map(places, done.plan, done.scope.dataspace)
     _print(done, printing, str(folder / REPORT), **more)
-    _draw_page(done, folder, page, places_of(map, map_key))
+    _draw_page(done, page, places)
     if not printing.json:
         signed = [] if verify is None else [("signed", f"every file, by the key {verify}")]
         wrong = [("disagrees", sentence) for sentence in rechecked.disagreements]
@@ -234,17 +238,21 @@ def show(
         raise typer.Exit(DISAGREES)
 
 
-def _draw_page(done: Release, folder: Path, page: Path | None, places: PlaceMap | None) -> None:
-    """Write the report with maps to a file outside of the release, which stays as it is."""
+def _check_page(folder: Path, page: Path | None, places: PlaceMap | None) -> None:
+    """Refuse a map without a page or a page without a map, and a page that may not be written."""
     if (page is None) != (places is None):
         raise InputError(
             "--map FILE and --page HTML go together: the report with maps is a page of its own"
         )
+    # A file more in the folder would be one that release.json does not list.
+    if page is not None and (folder.resolve() in page.resolve().parents or page.exists()):
+        raise InputError("choose a --page that is not there yet, outside of the release")
+
+
+def _draw_page(done: Release, page: Path | None, places: PlaceMap | None) -> None:
+    """Write the report with maps to a file outside of the release, which stays as it is."""
     if page is None:
         return
-    # A file more in the folder would be one that release.json does not list.
-    if folder.resolve() in page.resolve().parents or page.exists():
-        raise InputError("choose a --page that is not there yet, outside of the release")
     mapped = replace(done, presentation=replace(done.presentation, places=places))
     page.write_text(mapped.report_html(), encoding="utf-8")
 

@@ -65,6 +65,10 @@ class PlaceMap:
                 best = matches
         return best, [label for label in labels if label not in best]
 
+    def names_most(self, labels: Sequence[str]) -> bool:
+        """Whether it names at least half of several labels, so that they are taken for places."""
+        return len(labels) > 1 and 2 * len(self.named(labels)[0]) >= len(labels)
+
     @property
     def _keys(self) -> list[str]:
         if self.key is not None:

@@ -20,6 +20,7 @@ from semidp.core.tables.counts import refuse_cells
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
 from semidp.output.cells import TABLE_NUMBERS, Form, form_of
+from semidp.output.place_maps import PlaceMap
 from semidp.output.workbooks import refuse_rows
 from semidp.publishing.plan import Plan
 from semidp.queries.branches import Cut
@@ -237,6 +238,23 @@ def refuse_sheets(plan: Plan, dataspace: Dataspace) -> None:
             refuse_rows(table.name, schema.restrict(table.features).size)
     for total in dataspace.totals:
         refuse_rows(f"exact {' × '.join(total.schema.names)}", total.counts.size)
+
+
+def refuse_map(places: PlaceMap, plan: Plan, dataspace: Dataspace) -> None:
+    """Refuse a map that names no place of the release, before anything is charged: another file, or
+    another property, was meant.
+    """
+    for request in plan.requests:
+        schema = dataspace.about(request.counted).schema
+        for feature in schema.features:
+            # A nested feature may be drawn at any of its depths.
+            for labels in zip(*feature.paths(), strict=True):
+                if places.names_most(list(dict.fromkeys(labels))):
+                    return
+    raise InputError(
+        "the map names no place of this release: give one whose places are called as the levels"
+        " are, or say which property names them (--map-key PROPERTY)"
+    )
 
 
 def memory_limit() -> int:

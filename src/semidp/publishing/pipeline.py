@@ -36,7 +36,7 @@ from semidp.output.workbooks import check_installed
 from semidp.publishing.budgets import one_by_one, with_targets_met
 from semidp.publishing.choices import best_answered
 from semidp.publishing.linked_survey import linked_records, linked_survey
-from semidp.publishing.needs import refuse_files, refuse_sheets
+from semidp.publishing.needs import refuse_files, refuse_map, refuse_sheets
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release
 from semidp.publishing.release_files import release_files
@@ -437,6 +437,8 @@ def _in_one_piece(
         refuse_files(prepared.plan, prepared.scope.dataspace.schema, folder, form)
     if options.presented.workbook:
         refuse_sheets(prepared.plan, prepared.scope.dataspace)
+    if options.presented.places is not None:
+        refuse_map(options.presented.places, prepared.plan, prepared.scope.dataspace)
     options.tell(lookalikes(prepared.scope.dataspace.schema))
     with charge_told(ledger):
         # A fit may fail after the noise is drawn: whatever fails from here on says that the charge

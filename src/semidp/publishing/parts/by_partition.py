@@ -33,7 +33,7 @@ from semidp.output.unfinished import Unfinished, lasting_folder
 from semidp.publishing.budgets import one_by_one, with_targets_met
 from semidp.publishing.choices import best_answered
 from semidp.publishing.linked_survey import linked_survey
-from semidp.publishing.needs import refuse_files
+from semidp.publishing.needs import refuse_files, refuse_map
 from semidp.publishing.parts.in_one_piece import InOnePiece
 from semidp.publishing.parts.runners import Runner, runner_for
 from semidp.publishing.parts.tasks import PART_DONE, done_before, measured_before
@@ -76,6 +76,8 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
         progress("reading the records", 0, None)
         whole = prepare_parts(plan, source, partition, jobs=options.jobs, memory=options.memory)
         runner = runner_for(source, options.jobs)
+        if options.presented.places is not None:
+            refuse_map(options.presented.places, whole.plan, whole.scope.dataspace)
         with (
             charge_told(ledger),
             lasting_folder(
