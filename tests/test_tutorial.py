@@ -54,7 +54,7 @@ def _matches(line: str, output: str) -> bool:
     return any(re.fullmatch(pattern, printed.rstrip()) for printed in output.splitlines())
 
 
-LONG = pytest.mark.long  # six to twelve seconds of processor time each
+LONG = pytest.mark.long  # four to twelve seconds of processor time each
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ LONG = pytest.mark.long  # six to twelve seconds of processor time each
         ),
         ("nested.md", {"districts"}),
         ("several_records.md", {"stays", "one-stay"}),
-        (
+        pytest.param(
             "office.md",
             {
                 "people.xlsx",
@@ -93,12 +93,14 @@ LONG = pytest.mark.long  # six to twelve seconds of processor time each
                 "partial",
                 "answered",
             },
+            marks=LONG,
         ),
         pytest.param("scale.md", {"large", "nation"}, marks=LONG),
-        ("combine.md", {"march", "june", "both"}),
-        (
+        pytest.param("combine.md", {"march", "june", "both"}, marks=LONG),
+        pytest.param(
             "products.md",
             {"product", "people.csv", "people.about.json", "pairs", "near.csv", "marriages"},
+            marks=LONG,
         ),
         ("records.md", {"release", "people.csv", "people.about.json", "several-5.csv"}),
         ("swapping.md", {"blocks.csv", "ptable.csv", "announced-2.csv", "cells-8-2.csv"}),

@@ -93,6 +93,7 @@ def listed(heading: str) -> list[str]:
     return re.findall(r"^- `([\w.]+)`: ", section, flags=re.MULTILINE)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("rows", "seed"), [(FIVE, 1), (MANY, 2)], ids=["five", "many"])
 def test_the_page_lists_every_module_that_one_table_enters(
     tmp_path: Path, rows: list[str], seed: int

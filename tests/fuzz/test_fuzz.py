@@ -27,7 +27,7 @@ from semidp.cli import run
 
 pytestmark = pytest.mark.pictures
 
-TIMES = float(os.environ.get("SEMIDP_FUZZ", "0.25"))
+TIMES = float(os.environ.get("SEMIDP_FUZZ", "0.15"))
 """How many times the inputs of ``make test`` are run."""
 SECONDS = 60  # for one input, far beyond what any takes
 SENTENCES = {0, 1, 2, 3}
