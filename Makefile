@@ -37,10 +37,10 @@ lint: $(TESTS)  ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint      ## what needs no server, and the cases of brute force that show most (under ten minutes on two cores)
+test: lint      ## what needs no server: a case of every law (at most six minutes on two idle cores)
 	$(QUICKLY) $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not services and not long'
 
-test-long: $(TESTS)  ## all other cases of brute force, the audits with the most samples, 200 kills (about half an hour)
+test-long: $(TESTS)  ## all other cases: brute force, audits with the most samples, long pages, 200 kills (about half an hour)
 	$(QUICKLY) $(BIN)/python -m pytest -n 2 -m long
 	SEMIDP_KILLS=200 $(QUICKLY) $(BIN)/python -m pytest tests/cli/test_kills.py
 	SEMIDP_KILLS=20 $(QUICKLY) $(BIN)/python -m pytest tests/partitions/test_unfinished.py -k kills
