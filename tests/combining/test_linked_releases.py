@@ -342,3 +342,30 @@ def test_the_folder_is_a_release_like_any_other(tmp_path, capsys) -> None:
     document["combined"][0]["tables"][0]["largest_standard_error"] = 0.1
     (tmp_path / "both" / "release.json").write_text(json.dumps(document))
     assert run(["show", both]) == 1
+
+
+@pytest.mark.long
+def test_a_linked_release_by_parts_is_combined_like_one_in_one_piece(tmp_path) -> None:
+    from tests.linked.test_parts import case
+    from tests.partitions.conftest import run_partitioned
+
+    plan, data = case("tracts", rho="1/50")
+    run_partitioned(plan, data, tmp_path / "parts", "state", randomness=SeededRandomness(4))
+    parts = semidp.Release.load(tmp_path / "parts")
+    whole = semidp.run(plan, data, SeededRandomness(5))
+    both = combine(parts, whole)
+    assert isinstance(both.combination, LinkedCombination)
+    dense = Dense(both.combination)
+    compared = 0
+    for table in both.tables:
+        which = int(table.counted == "unit")
+        rows = dense.rows(which, dense.kinds[which].schema.view(table.schema.names))
+        assert np.abs(rows @ dense.mean - table.estimate.ravel()).max() < 1e-6
+        np.testing.assert_allclose(
+            table.standard_errors.ravel() ** 2, np.square(rows @ dense.root).sum(axis=1), 1e-6, 1e-6
+        )
+        compared += table.estimate.size
+    assert compared > 40
+    both.save(tmp_path / "both")
+    again = semidp.Release.load(tmp_path / "both")
+    assert np.allclose(again.tables[0].estimate, both.tables[0].estimate)
