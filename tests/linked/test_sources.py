@@ -21,6 +21,7 @@ from tests.linked.test_quarters import town
 from tests.linked.test_release import BAD, TABLES, homes_and_persons, plan_of
 
 SERVICES = pytest.mark.services
+JOINED_HERE = linked_records._joined_here
 ARROW = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
 
 
@@ -107,6 +108,22 @@ def test_a_database_joins_its_tables_itself(stored):
     assert np.allclose(members.sum(axis=2), lived)
     release = semidp.run(plan, data, SeededRandomness(3))
     assert release.results[0].agreeing == (5, 5)
+
+
+def test_parts_are_read_from_the_database(stored, tmp_path):
+    persons, homes = homes_and_persons()
+    plan = plan_of(TABLES, derived=["type"], adjacency="exchange")
+    released = []
+    for place, data in (("here", LinkedData(persons, homes)), ("there", stored(persons, homes))):
+        with pytest.MonkeyPatch.context() as patch:
+            if place == "here":
+                patch.setattr(linked_records, "_joined_here", JOINED_HERE)
+            options = semidp.RunOptions(out=tmp_path / place, randomness=SeededRandomness(3))
+            released.append(semidp.run(plan, data, options, partition="state"))
+    one, other = released
+    for first, second in zip(one.tables, other.tables, strict=True):
+        assert np.array_equal(first.counts, second.counts)
+    assert other.results[0].agreeing == (5, 5)
 
 
 def test_quarters_are_told_apart_in_the_database(stored):
