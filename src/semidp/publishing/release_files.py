@@ -22,7 +22,7 @@ from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.errors import AdjacencyUnknown, InputError
-from semidp.output.cells import METADATA, Form, StoredFiles, csvw, form_named
+from semidp.output.cells import METADATA, Columns, Form, StoredFiles, csvw, form_named
 from semidp.output.files import new_folder, recover
 from semidp.output.place_maps import MAP, PlaceMap
 from semidp.output.plain_reading import digest, document_at, read_plain
@@ -48,6 +48,8 @@ REPORT = "report.html"
 LISTED = 10_000
 """Up to so many levels and exact totals are listed in release.json; more have files of their
 own."""
+_ALWAYS = {"schema_version", "plan", "guarantee", "versions"}
+"""Keys that the release.json of every version has."""
 _DAMAGED = (
     KeyError,
     TypeError,
@@ -121,9 +123,8 @@ class ReleaseFiles(ReleaseValue):
             source.write_files(place, progress)
             if source.partition is not None:
                 source.partition.copy(place)
-            entries.append(
-                {"folder": f"{SOURCES}/{count}", "digest": digest(place / "release.json")}
-            )
+            written = digest(place / "release.json")
+            entries.append({"folder": f"{SOURCES}/{count}", "digest": written})
         return entries
 
     def _written_as(self, form: Form | str | None) -> Self:
@@ -142,11 +143,9 @@ class ReleaseFiles(ReleaseValue):
         """Write the files of a release into a folder that exists, one after another; `save` does so
         atomically.
         """
-        files = {
-            name: content
-            for result in self.results
-            for name, content in result.files(self.form).items()
-        }
+        files: dict[str, Columns] = {}
+        for result in self.results:
+            files |= result.files(self.form)
         for name, columns in files.items():
             columns.write(folder / name, progress)
         described, names = csvw(release_title(self), files), list(files)
@@ -214,8 +213,12 @@ class ReleaseFiles(ReleaseValue):
         return [] if self.partition is None else parts_file_words(self.partition)
 
     def _repr_html_(self) -> str:
-        lines = [line for line in str(_report().summary(self)).splitlines() if line]
-        return facts("Release", [(line[:11].strip(" :"), line[11:].lstrip(" :")) for line in lines])
+        rows = []
+        for line in str(_report().summary(self)).splitlines():
+            if line:
+                # A word on what the line is about stands in its first eleven characters.
+                rows.append((line[:11].strip(" :"), line[11:].lstrip(" :")))
+        return facts("Release", rows)
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -258,32 +261,32 @@ class ReleaseFiles(ReleaseValue):
         ``epsilon`` restates the guarantee at ``report_delta``; the plan holds every number exactly,
         as text.
         """
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "created": self.created,
-            "private": self.private,
-            **({} if self.form is None else {"form": str(self.form)}),
-            **({} if self.partition is None else {"partition": self.partition.to_json()}),
-            **({} if self.combination is None else {"combination": len(self.combination.releases)}),
-            **(
-                {}
-                if self.presentation == AS_USUAL
-                else {"presentation": self.presentation.to_json()}
-            ),
-            "plan": self.plan.to_json(),
-            "dataspace": self.scope.dataspace.to_json(),
-            "a": self.scope.adjacency_json(),
-            **({} if self.scope.persons is None else {"persons": self.scope.persons}),
-            "guarantee": self.stated and self.stated.tradeoff.to_json(),
-            "epsilon": self.epsilon,
-            "report_delta": number(self.plan.report_delta),
-            "budget": self.plan.budget and self.plan.budget.numbers(),
-            **self._entries(),
-            "disclosures": list(self.scope.disclosures),
-            "warnings": list(self.scope.warnings),
-            "ledger": self.ledger,
-            "versions": dict(self.versions),
-        }
+        document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "created": self.created}
+        document["private"] = self.private
+        # What few releases have stands only where they have it.
+        if self.form is not None:
+            document["form"] = str(self.form)
+        if self.partition is not None:
+            document["partition"] = self.partition.to_json()
+        if self.combination is not None:
+            document["combination"] = len(self.combination.releases)
+        if self.presentation != AS_USUAL:
+            document["presentation"] = self.presentation.to_json()
+        document["plan"] = self.plan.to_json()
+        document["dataspace"] = self.scope.dataspace.to_json()
+        document["a"] = self.scope.adjacency_json()
+        if self.scope.persons is not None:
+            document["persons"] = self.scope.persons
+        document["guarantee"] = self.stated and self.stated.tradeoff.to_json()
+        document["epsilon"] = self.epsilon
+        document["report_delta"] = number(self.plan.report_delta)
+        document["budget"] = self.plan.budget and self.plan.budget.numbers()
+        document |= self._entries()
+        document["disclosures"] = list(self.scope.disclosures)
+        document["warnings"] = list(self.scope.warnings)
+        document["ledger"] = self.ledger
+        document["versions"] = dict(self.versions)
+        return document
 
     def _entries(self) -> dict[str, list[dict[str, Any]]]:
         """Return the entries of all results, by the keys of their lists."""
@@ -294,9 +297,9 @@ class ReleaseFiles(ReleaseValue):
             return combined
         lists: dict[str, list[dict[str, Any]]] = {key: [] for key in result_keys()}
         for result, request in zip(self.results, self.plan.requests, strict=True):
-            lists[result.listed_in].append(
-                {**result.to_json(), "budget": request.budget and request.budget.numbers()}
-            )
+            entry = result.to_json()
+            entry["budget"] = request.budget and request.budget.numbers()
+            lists[result.listed_in].append(entry)
         always = always_listed()
         return {key: entries for key, entries in lists.items() if entries or key in always}
 
@@ -478,10 +481,8 @@ def _presentation(entry: Mapping[str, Any], files: StoredFiles) -> Presentation:
 
 def release_title(release: ReleaseValue) -> str:
     """Say what a release is about, for the description of its files."""
-    return (
-        f"{', '.join(result.name for result in release.results)}; exact:"
-        f" {release.scope.dataspace.summary()}"
-    )
+    names = ", ".join(result.name for result in release.results)
+    return f"{names}; exact: {release.scope.dataspace.summary()}"
 
 
 def _report() -> Any:
@@ -506,10 +507,7 @@ def release_files(folder: Path) -> Collection[str]:
     # What is returned here may be replaced by force, so that a release.json of somebody else's must
     # not pass for ours.
     listed = document.get("files")
-    if (
-        not isinstance(listed, dict)
-        or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys()
-    ):
+    if not isinstance(listed, dict) or not document.keys() >= _ALWAYS:
         return ()
     names = {"release.json", REPORT, SUMS, SIGNATURE, *listed}
     if PARTS in listed:

@@ -99,7 +99,7 @@ def typed(
     untyped: Sequence[str],
     relation: str = "source",
     as_numbers: Collection[str] = (),
-    place: str = "the WHERE",
+    called: str = "the WHERE",
 ) -> tuple[str, list[str]]:
     """Return an expression that reads columns without a type as numbers where they are, and the
     names of these columns.
@@ -116,38 +116,33 @@ def typed(
         What has these columns.
     as_numbers
         Functions that take text too, but numbers where a column holds them.
-    place
+    called
         What the expression is called in a message.
     """
     (expression,), _ = parsed(connection, text)
-    named = {name.lower(): name for name in untyped if name.lower() in columns_in(expression)}
+    in_use = columns_in(expression)
+    named = {name.lower(): name for name in untyped if name.lower() in in_use}
     if not named:
         return text, []
     surveys = ", ".join(survey(quoted_name(name)) for name in named.values())
     (facts,) = run_query(connection, f"SELECT {surveys} FROM {relation}")
     width = len(facts) // len(named)
-    values = {
-        name: Values(*facts[place * width : (place + 1) * width])
-        for place, name in enumerate(named)
-    }
+    values = {}
+    for place, name in enumerate(named):
+        first = place * width
+        values[name] = Values(*facts[first : first + width])
 
     def cast(column: Node, kind: str) -> Node:
         (example,), _ = parsed(connection, f"CAST(x AS {kind})")
         return {**example, "child": column}
 
     takes = "bool_or(list_contains(parameter_types, 'VARCHAR'))"
-    typing = Typing(
-        values,
-        {*_functions(connection, takes), *JOINS} - {*as_numbers},
-        {*_functions(connection, "bool_or(return_type = 'VARCHAR')"), *JOINS},
-        cast,
-        place,
-    )
+    take_text = {*_functions(connection, takes), *JOINS} - {*as_numbers}
+    give_text = {*_functions(connection, "bool_or(return_type = 'VARCHAR')"), *JOINS}
+    typing = Typing(values, take_text, give_text, cast, called)
     cast_columns, numbers = typing.typed(expression)
-    unchanged = cast_columns == expression
-    return (text if unchanged else written(connection, cast_columns)), [
-        named[name] for name in numbers
-    ]
+    as_written = text if cast_columns == expression else written(connection, cast_columns)
+    return as_written, [named[name] for name in numbers]
 
 
 def parsed(connection: Any, text: str) -> tuple[list[Any], dict[str, Any]]:
@@ -183,13 +178,11 @@ def of_the_record_alone(connection: Any, where: str, columns: Collection[str]) -
     expressions, around = parsed(connection, where)
     parts = list(nodes(expressions))
     _, bare = parsed(connection, "true")
-    if (
-        len(expressions) != 1
-        or around != bare
-        or not {node["class"] for node in parts} <= EXPRESSIONS
-    ):
+    classes = {node["class"] for node in parts}
+    if len(expressions) != 1 or around != bare or not classes <= EXPRESSIONS:
         raise ValueError("not one condition")
-    strange = sorted(set(columns_in(expressions)) - {name.lower() for name in columns})
+    of_the_record = {name.lower() for name in columns}
+    strange = sorted(set(columns_in(expressions)) - of_the_record)
     if strange:  # of the record it is none; perhaps it is the date, or a text that lacks its quotes
         raise InputError(
             "the WHERE must be one condition on the columns of a record, such as age >= 18 AND"
@@ -199,9 +192,8 @@ def of_the_record_alone(connection: Any, where: str, columns: Collection[str]) -
     calls = [node for node in parts if node["class"] == "FUNCTION"]
     if any(node["schema"] or node["catalog"] for node in calls):
         raise ValueError("a function of a schema of its own")
-    refuse_calls(
-        {node["function_name"].lower() for node in calls} - consistent_functions(connection)
-    )
+    called = {node["function_name"].lower() for node in calls}
+    refuse_calls(called - consistent_functions(connection))
 
 
 def consistent_functions(connection: Any) -> set[str]:

@@ -168,4 +168,6 @@ class Kind:
         """Return its requests as a plan file has them."""
         if self.write_plan is not None:
             return self.write_plan(requests)
-        return {self.key: [request.to_json() for request in requests]} if self.asked else {}
+        if not self.asked:
+            return {}
+        return {self.key: [request.to_json() for request in requests]}

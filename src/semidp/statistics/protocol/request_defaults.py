@@ -73,9 +73,10 @@ class RequestDefaults:
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
         """Say with what noise it would be measured, and how far off that leaves it."""
         scale = mechanism.scale * float(mechanism.space.unit)
-        errors = "; ".join(forecast.line() for forecast in foreseen)
-        how = errors or f"scale {scale:.4g}, {mechanism.claim} claim"
-        return [f"{mechanism.name} for {cast(Request, self).name}: {how}"]
+        lines = [forecast.line() for forecast in foreseen]
+        how = "; ".join(lines) or f"scale {scale:.4g}, {mechanism.claim} claim"
+        name = cast(Request, self).name
+        return [f"{mechanism.name} for {name}: {how}"]
 
     def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
         """Return its noise as plain values, with the unit that it is in unless it counts
@@ -106,7 +107,9 @@ class RequestDefaults:
     @property
     def targets(self) -> tuple[tuple[str, Fraction | None], ...]:
         """The tables that are asked for, and the errors that they name."""
-        return tuple((" by ".join(table.features), table.target_error) for table in self.tables)
+        names = [" by ".join(table.features) for table in self.tables]
+        errors = [table.target_error for table in self.tables]
+        return tuple(zip(names, errors, strict=True))
 
     @property
     def has_targets(self) -> bool:
@@ -116,7 +119,8 @@ class RequestDefaults:
     @property
     def largest_target(self) -> Fraction:
         """The largest error that a table names."""
-        return max((error for _, error in self.targets if error is not None), default=Fraction(0))
+        errors = [error for _, error in self.targets if error is not None]
+        return max(errors, default=Fraction(0))
 
     def refuse_parts(self) -> None:
         """Refuse nothing: it is carried out in one piece beside the parts."""
@@ -216,8 +220,11 @@ class PlanEntry:
     def _entry(self, name: str, value: Any) -> dict[str, Any]:
         if isinstance(value, Budget):
             return value.keys()
-        usual = value is None or value is False or value == () or (name, value) == ("weight", 1)
-        return {} if usual else {name: _plain(value)}
+        is_left_out = value is None or value is False or value == ()
+        # A table has the weight 1 unless it says another.
+        if is_left_out or (name, value) == ("weight", 1):
+            return {}
+        return {name: _plain(value)}
 
     @classmethod
     def _keys(cls) -> set[str]:
@@ -231,21 +238,19 @@ class PlanEntry:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote, or an entry of a plan file."""
         only_keys(value, cls._keys(), f"a {cls.key} of a plan")
+        lacks = any(name not in value for name in cls._needs)
         # A text after `by` would be taken for a list of its letters.
-        if any(name not in value for name in cls._needs) or not isinstance(
-            value.get("by", ()), (list, tuple)
-        ):
-            needs = " and ".join(f"{name} = {how}" for name, how in cls._needs.items())
-            raise InputError(f"a {cls.key} of a plan needs {needs}")
+        if lacks or not isinstance(value.get("by", ()), (list, tuple)):
+            needs = [f"{name} = {how}" for name, how in cls._needs.items()]
+            raise InputError(f"a {cls.key} of a plan needs {' and '.join(needs)}")
         request: Self = cast(Any, cls)(**cls._fields(value))
         return request
 
     @classmethod
     def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            **{name: value[name] for name in cls._written if name in value},
-            "budget": Budget.stated(value),
-        }
+        fields = {name: value[name] for name in cls._written if name in value}
+        fields["budget"] = Budget.stated(value)
+        return fields
 
 
 class OwnBudget(PlanEntry, RequestDefaults):
@@ -278,7 +283,8 @@ def checked_budget(value: Budget | None) -> Budget | None:
 def mechanism_name(value: str) -> str:
     name = text(value, "the mechanism")
     if name != AUTO and name not in NAMES:
-        raise InputError(f"there is no mechanism {name!r}; there are {AUTO}, {', '.join(NAMES)}")
+        every_name = ", ".join([AUTO, *NAMES])
+        raise InputError(f"there is no mechanism {name!r}; there are {every_name}")
     return name
 
 
@@ -296,16 +302,13 @@ def _plain(value: Any) -> Any:
         return list(value.names)
     if isinstance(value, tuple):
         return [_plain(part) for part in value]
-    return (
-        plain(value)
-        if isinstance(value, Fraction)
-        else value
-        if isinstance(value, bool)
-        else str(value)
-    )
+    if isinstance(value, Fraction):
+        return plain(value)
+    return value if isinstance(value, bool) else str(value)
 
 
 def member(kind: type[Choice], value: str, name: str) -> Choice:
     if not isinstance(value, str) or str(value) not in list(kind):
-        raise InputError(f"{name} must be one of {', '.join(kind)}, not {value!r}")
+        values = ", ".join(kind)
+        raise InputError(f"{name} must be one of {values}, not {value!r}")
     return kind(str(value))

@@ -60,12 +60,11 @@ class Noise:
 
     def __post_init__(self) -> None:
         # What is read from release.json comes this way too, so that a damaged entry is refused.
-        numbers = (self.scale, self.expected_l2, 0.0 if self.naive_l2 is None else self.naive_l2)
-        if (
-            not isinstance(self.mechanism, str)
-            or self.claim not in tuple(CLAIMS)
-            or not all(map(is_size, numbers))
-        ):
+        numbers = [self.scale, self.expected_l2]
+        if self.naive_l2 is not None:
+            numbers.append(self.naive_l2)
+        has_words = isinstance(self.mechanism, str) and self.claim in tuple(CLAIMS)
+        if not has_words or not all(map(is_size, numbers)):
             raise ValueError(
                 "noise has the name of a mechanism, a claim, and numbers of at least 0"
             )
@@ -222,12 +221,9 @@ class Published:
 
     def summary_lines(self) -> list[tuple[str, str]]:
         """Return what a terminal shows of it: lines, each after a word on what it is about."""
-        return [
-            (
-                "mechanism",
-                f"{self.noise.mechanism}, scale {scale_text(self.noise.scale)}, for {self.title()}",
-            )
-        ]
+        scale = scale_text(self.noise.scale)
+        line = f"{self.noise.mechanism}, scale {scale}, for {self.title()}"
+        return [("mechanism", line)]
 
     def sections(self, form: Form | None = None) -> list[Section]:
         """Return its sections of the report; its files are written in this form."""
@@ -279,13 +275,11 @@ class Published:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything that is not in the files, as plain values."""
-        return {
-            "name": self.name,
-            "noise": asdict(self.noise),
-            "guarantee": self.guarantee.tradeoff.to_json(),
-            "advertised": self.advertised.to_json() if self.advertised else None,
-            "private": self.private,
-        }
+        entry: dict[str, Any] = {"name": self.name, "noise": asdict(self.noise)}
+        entry["guarantee"] = self.guarantee.tradeoff.to_json()
+        entry["advertised"] = self.advertised.to_json() if self.advertised else None
+        entry["private"] = self.private
+        return entry
 
     # --- computed again
 
@@ -314,10 +308,8 @@ class Published:
             yield f"it records the mechanism {self.noise.mechanism}, but its plan gives {name}"
         # Noise on residuals has a scale for each of them, and is compared by what it costs.
         elif mechanism.has_one_scale and self.noise.scale < mechanism.scale * (1 - _SAME_SCALE):
-            yield (
-                f"it records noise of scale {self.noise.scale:.6g}, but its plan needs"
-                f" {mechanism.scale:.6g}"
-            )
+            records = f"it records noise of scale {self.noise.scale:.6g}"
+            yield f"{records}, but its plan needs {mechanism.scale:.6g}"
 
     def drawn_by(self, needed: Mechanism) -> Mechanism | None:
         """Return the mechanism whose noise was drawn; None where it states less noise than its
@@ -338,7 +330,8 @@ class Published:
         # Less noise than the budget needs is a false claim, whichever version made it.
         if check.findings.current or stated < needed.scale or not needed.scale:
             if not check.told:
-                check.wrong(f"noise of scale {stated:.6g}, and its budget gives {needed.scale:.6g}")
+                scale = f"noise of scale {stated:.6g}"
+                check.wrong(f"{scale}, and its budget gives {needed.scale:.6g}")
             return None
         # An earlier version used more noise, and all else follows from that.
         return needed.with_scale(stated)
@@ -412,36 +405,27 @@ def measured_by(
     """The fields that all results take from a mechanism; its own expected loss unless another is
     given.
     """
-    noise = Noise(
-        mechanism=noise_name(mechanism),
-        scale=mechanism.scale,
-        claim=mechanism.claim,
-        expected_l2=mechanism.expected_l2 if expected_l2 is None else expected_l2,
-        naive_l2=None if mechanism.space.is_zero else mechanism.naive_l2,
-    )
-    return {
-        "name": name,
-        "noise": noise,
-        "guarantee": mechanism.guarantee,
-        "advertised": advertised(mechanism),
-        "private": private,
-    }
+    expected = mechanism.expected_l2 if expected_l2 is None else expected_l2
+    naive = None if mechanism.space.is_zero else mechanism.naive_l2
+    law = noise_name(mechanism)
+    noise = Noise(law, mechanism.scale, mechanism.claim, expected, naive)
+    fields: dict[str, Any] = {"name": name, "noise": noise, "private": private}
+    fields["guarantee"] = mechanism.guarantee
+    fields["advertised"] = advertised(mechanism)
+    return fields
 
 
 def read_back(entry: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     """The fields that all results have in JSON."""
     if not isinstance(entry["private"], bool):
         raise ValueError("a result is private or not")
+    fields = {"name": entry["name"], "noise": Noise(**entry["noise"]), "private": entry["private"]}
     # The entry has the curve alone; for which datasets and neighbours it holds is in the scope.
-    return {
-        "name": entry["name"],
-        "noise": Noise(**entry["noise"]),
-        "guarantee": Guarantee(
-            scope.dataspace, scope.adjacency, tradeoff_from_json(entry["guarantee"])
-        ),
-        "advertised": tradeoff_from_json(entry["advertised"]) if entry["advertised"] else None,
-        "private": entry["private"],
-    }
+    curve = tradeoff_from_json(entry["guarantee"])
+    fields["guarantee"] = Guarantee(scope.dataspace, scope.adjacency, curve)
+    alone = entry["advertised"]
+    fields["advertised"] = tradeoff_from_json(alone) if alone else None
+    return fields
 
 
 def advertised(mechanism: Mechanism) -> Tradeoff | None:
@@ -474,7 +458,8 @@ def advertised(mechanism: Mechanism) -> Tradeoff | None:
 
 def is_size(value: object) -> bool:
     """Whether a value is a number of at least 0, infinity included."""
-    # A float that is not a number fails both comparisons, and Python takes True for 1.
-    return (
-        isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= math.inf
-    )
+    # Python takes True for 1.
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    # A float that is not a number fails both comparisons.
+    return 0 <= value <= math.inf
