@@ -79,8 +79,9 @@ def test_release_for_machines(here: Semidp, tmp_path: Path) -> None:
     assert document["report"] == "release/report.html"
     assert document["ledger"] is None
     saved = strict_json((tmp_path / "release" / "release.json").read_text())
+    assert [told["cells"] for told in document["errors"]] == [64]
     assert {key: saved[key] for key in saved if key != "files"} == {
-        key: document[key] for key in document if key != "report"
+        key: document[key] for key in document if key not in ("errors", "report")
     }
 
 

@@ -12,7 +12,7 @@ from semidp.cli import run as command
 from semidp.errors import InputError, Refused
 from semidp.noise import SeededRandomness
 from semidp.output.plain_reading import document_at
-from semidp.publishing import release as release_module
+from semidp.publishing import release_value
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.statistics.tables.assembled import AssembledTables
 from semidp.statistics.tables.by_parts import TablesByParts
@@ -152,7 +152,7 @@ def test_parts_that_are_too_large_together_are_refused(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = Release.load(place)
-    monkeypatch.setattr(release_module, "MOST_WHOLE", 10)
+    monkeypatch.setattr(release_value, "MOST_WHOLE", 10)
     for ask in (
         lambda: parts.estimate({"state": np.ones(4)}),
         lambda: parts.interval({"sex": "f"}),
