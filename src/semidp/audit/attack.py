@@ -54,7 +54,8 @@ ERROR = 1e-3
 """The probability of convicting a mechanism whose claim is true, at most."""
 
 SHRINKAGE = 0.8
-"""The power is stated for the same mechanism with this share of its noise."""
+"""The power is stated for the same mechanism with this share of its noise, where the claim is
+attained on the pair."""
 
 ENOUGH_POWER = 0.5
 """An audit with less power than this is inconclusive where it does not convict."""
@@ -116,7 +117,8 @@ class Audit:
     error
         The probability of convicting a mechanism whose claim is true, at most.
     power
-        The estimated probability that this audit convicts the same mechanism with 20% less noise.
+        The estimated probability that this audit convicts the same mechanism with `less_noise` of
+        its noise.
 
     Examples
     --------
@@ -140,6 +142,13 @@ class Audit:
     samples: int
     error: float
     power: float
+
+    @property
+    def less_noise(self) -> float:
+        """The share of the noise for which the power is stated: 0.8, or less where the pair is
+        known to cost less than the claim allows.
+        """
+        return less_noise(self.pair)
 
     @property
     def convicted(self) -> bool:
@@ -196,7 +205,8 @@ class Audit:
         tables = f"two tables {self.pair.records} records apart"
         rows.append(("samples", f"{self.samples:,} of each of {tables}"))
         power = f"{self.power:.2f}"
-        chance = f"convicts the same mechanism with 20% less noise with probability {power}"
+        less = f"{1 - self.less_noise:.0%} less noise"
+        chance = f"convicts the same mechanism with {less} with probability {power}"
         rows.append(("power", chance))
         rows.append(("false alarms", f"at most {self.error:g}"))
         return facts("Audit", rows)
@@ -212,6 +222,7 @@ class Audit:
             "epsilon_at_least": self.epsilon,
             "mu_at_least": self.mu,
             "power": self.power,
+            "less_noise": self.less_noise,
             "error": self.error,
             "samples": self.samples,
             "pair": pair,
@@ -312,6 +323,18 @@ def audit_mechanism(
     return Audit(claim, pair, tuple(points), samples, error, power)
 
 
+def less_noise(pair: Pair) -> float:
+    """Return the share of the noise with which a mechanism is to be convicted on a pair.
+
+    Where a pair costs the share s of what is claimed, noise of standard deviation ``sqrt(s)`` is
+    what the claim would be true for on this pair alone. The power is stated for 20% less than that.
+
+    >>> less_noise(Pair([1, 0], [0, 1]))
+    0.8
+    """
+    return SHRINKAGE * math.sqrt(min(1.0, pair.share))
+
+
 def with_less_noise(mechanism: Mechanism) -> Draws | None:
     """Return a mechanism that chooses with 20% less noise; None for additive noise, which outputs
     show.
@@ -368,15 +391,21 @@ def affordable_samples(
     return int(min(MOST_SAMPLES, max(2 * _FEWEST, affordable)))
 
 
-def shrunk(outputs: Outputs, table: NDArray[np.int64], dither: np.random.Generator) -> Outputs:
-    """Return outputs as a mechanism with 20% less noise would give them: drawn towards their table.
+def shrunk(
+    outputs: Outputs,
+    table: NDArray[np.int64],
+    dither: np.random.Generator,
+    share: float = SHRINKAGE,
+) -> Outputs:
+    """Return what the mechanism would have given with a share of its noise, 80% unless given:
+    outputs drawn towards their table.
 
     Whole numbers stay whole, by rounding up or down at random.
 
     >>> shrunk(np.array([[10.0]]), np.array([0]), np.random.default_rng(0)).tolist()
     [[8.0]]
     """
-    noise = SHRINKAGE * (outputs - table)
+    noise = share * (outputs - table)
     if np.asarray(outputs).dtype.kind in "iu":
         noise = np.floor(noise + dither.random(noise.shape))
     return np.asarray(table + noise)
@@ -419,7 +448,7 @@ class _Trial:
                 shape = (size, *table.shape)
                 outputs = _read(self.mechanism(values, size, self.randomness), shape)
                 if self.weaker is None:
-                    weaker_outputs = shrunk(outputs, table, dither)
+                    weaker_outputs = shrunk(outputs, table, dither, less_noise(self.pair))
                 else:
                     weaker_outputs = _read(self.weaker(values, size, self.randomness), shape)
                 drawn = Batch(self.pair, outputs)

@@ -20,7 +20,6 @@ from attrs import evolve
 from semidp.audit.attack import (
     ENOUGH_POWER,
     ERROR,
-    SHRINKAGE,
     Audit,
     Verdict,
     affordable_samples,
@@ -34,6 +33,7 @@ from semidp.audit.foreign import audit_function, audit_samples, draws_of_test
 from semidp.audit.given import given_pairs
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
+from semidp.cli._linking import Linking
 from semidp.cli._output import (
     echo,
     kind_and_a,
@@ -78,6 +78,8 @@ def audit(
     data: o.Text = option(
         "For a plan: the data, of which only the public totals are used.", "DATA"
     ),
+    units: o.Text = option("For a plan with units: the units that records belong to.", "FILE"),
+    units_from: o.Text = option("The table of units of the database.", "TABLE"),
     outputs: list[Path] | None = option(
         "A CSV or Parquet file of outputs, one a row; twice, for two adjacent datasets.", "FILE"
     ),
@@ -111,7 +113,9 @@ def audit(
     much as may be; the noise in each published cell is compared with the standard error that is
     stated for it. A claim that is convicted is wrong but for a chance of 1 in 1,000; one that
     survives is not thereby proved. An audit is inconclusive (exit code 3) where it would not
-    convict the same mechanism with 20% less noise in half of the cases: draw more samples.
+    convict the same mechanism with 20% less noise in half of the cases: draw more samples. For
+    linked members and units costs are bounds that no pair attains, so that more than 20% is taken
+    away; the line `power` says how much.
 
     With --pair the attack is on two datasets of your own, [[{"sex": "f", …}, …], [{"sex": "m", …},
     …]]: each record an object with a value for every column of the release. They must have its
@@ -129,12 +133,17 @@ def audit(
     if foreign is not None:
         if most is not None:
             raise InputError("--most is about plans and releases: leave it out here")
-        if data is not None or out is not None:
-            raise InputError("--data and --out are about plans and releases: leave them out here")
+        if data is not None or out is not None or units is not None or units_from is not None:
+            raise InputError(
+                "--data, --units and --out are about plans and releases: leave them out here"
+            )
         _report_foreign(foreign, printing)
         return
     assert what is not None
-    subject = _subject(Path(what), data, opening, _Pairs(adjacency, most), quiet=printing.quiet)
+    linking = Linking(units=units, units_from=units_from)
+    subject = _subject(
+        Path(what), data, linking, opening, _Pairs(adjacency, most), quiet=printing.quiet
+    )
     claims = subject.claims
     pairs = [None] * len(claims) if pair is None else subject.given(_datasets(pair))
     pictures = _pictures(claims, out) if out is not None else {}
@@ -344,6 +353,11 @@ class _Subject:
 
     def given(self, datasets: tuple[Any, Any]) -> list[Pair | None]:
         """Return the pair of each claim on two datasets."""
+        if self.plan.units is not None:
+            raise InputError(
+                "a pair of your own has records of one kind, and this release has members and"
+                " units: leave --pair out, and the worst pair that is found is attacked"
+            )
         return given_pairs(datasets, self.claims, self.plan, self.scope, self.adjacency)
 
 
@@ -359,6 +373,11 @@ class _Pairs:
         if self.adjacency is None and self.most is None:
             return None
         plan = subject.plan
+        if self.most is not None and plan.units is not None:
+            raise InputError(
+                "linked units have their own bound on members, which the promise is about: leave"
+                " --most out"
+            )
         if self.adjacency is not None:
             plan = evolve(plan, adjacency=self.adjacency)
         if self.most is not None:
@@ -367,13 +386,21 @@ class _Pairs:
 
 
 def _subject(
-    what: Path, data: str | None, opening: o.Opening, pairs: _Pairs, *, quiet: bool
+    what: Path,
+    data: str | None,
+    linking: Linking,
+    opening: o.Opening,
+    pairs: _Pairs,
+    *,
+    quiet: bool,
 ) -> _Subject:
     # A run that was killed while it replaced the folder may have left it under another name.
     recover(what)
     if what.is_dir():
-        if data is not None or opening.from_table is not None:
-            raise InputError("a release holds its public totals: leave --data and --from out")
+        if data is not None or opening.from_table is not None or linking.given:
+            raise InputError(
+                "a release holds its public totals: leave --data, --from and --units out"
+            )
         release = Release.load(what)
         return _Subject(claims_of_release(release), release.plan, release.scope, pairs.of(release))
     if not what.is_file():
@@ -385,7 +412,10 @@ def _subject(
             "a plan holds no totals: name the data with --data, of which only the public totals are"
             " used"
         )
-    with opening.source(plan, data, quiet=quiet) as source:
+    linking.beside(plan)
+    both = linking.data(plan, data, opening.from_table)
+    opened = opening.source(plan, data, quiet=quiet) if both is None else both
+    with opened as source:
         prepared = prepare(plan, source)
         return _Subject(claims_of_plan(prepared), prepared.plan, prepared.scope, pairs.of(prepared))
 
@@ -549,8 +579,8 @@ def _bounds(found: Audit) -> list[tuple[str, str]]:
         (
             "power",
             (
-                f"with {1 - SHRINKAGE:.0%} less noise than it has, the mechanism would be convicted"
-                f" in about {found.power:.1%} of audits like this"
+                f"with {1 - found.less_noise:.0%} less noise than it has, the mechanism would be"
+                f" convicted in about {found.power:.1%} of audits like this"
             ),
         ),
     ]

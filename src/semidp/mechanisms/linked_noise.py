@@ -29,6 +29,7 @@ from semidp.noise.distributions import CountNoise
 from semidp.noise.randomness import Randomness
 from semidp.queries.linked_products import LinkedSpace, precision_shares
 from semidp.queries.query_space import QuerySpace
+from semidp.queries.worst_pairs import Pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,6 +259,17 @@ class LinkedMechanism(SharedNoise):
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each entry of the vector."""
         return np.concatenate([part.standard_errors() for part in self.parts])
+
+    def worst_pair(self, space: QuerySpace) -> Pair:
+        """Return the pair whose change costs most of the noise of both kinds."""
+        if not isinstance(space, LinkedSpace):
+            return super().worst_pair(space)
+        pair = space.pair_against(self.members.sigma2, self.units.sigma2)
+        return pair.weighed(1 / self.entry_variances, float(self.precision))
+
+    def pair_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
+        """Return the pair of two vectors, whose entries have noise of different variance."""
+        return Pair(first, second, 1 / self.entry_variances)
 
     def under(self, adjacency: Adjacency) -> Guarantee:
         """Return what the same noise guarantees under the other adjacency of the same promise."""

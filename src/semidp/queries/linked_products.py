@@ -27,6 +27,7 @@ from semidp.queries.patterns import Norms
 from semidp.queries.products import ProductSpace
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.worst_pairs import Pair
+from semidp.queries.worst_pairs import counted as number_of
 
 
 @frozen(slots=False, eq=False)
@@ -78,6 +79,11 @@ class KindSpace(ProductSpace):
             kept[axis][level] = True
         return tuple(kept)
 
+    @property
+    def kept_leaves(self) -> tuple[NDArray[np.bool_], ...]:
+        """For each feature the leaves that can hold a member or a unit."""
+        return self._kept
+
     @cached_property
     def impossible(self) -> Mapping[int, NDArray[np.intp]]:
         """None: estimates are not set to zero where a joint exact total is, whole numbers are."""
@@ -92,6 +98,61 @@ class KindSpace(ProductSpace):
 def _inhabited(dataspace: Any, axis: int) -> NDArray[np.bool_]:
     structure = Structure.of(dataspace)
     return structure.inhabited_nodes(axis, dataspace.schema.grid.full[axis])
+
+
+class LinkedPair(Pair):
+    """Two vectors of linked datasets, and how many members and units differ between them.
+
+    Parameters
+    ----------
+    first, second, precision
+        As of every pair.
+    members, units
+        How many of each kind differ.
+    cost
+        ``Σ_d |R_d m|²/σ_d²`` of their difference.
+    claimed
+        What the noise claims that a difference costs at most.
+    """
+
+    members: int
+    units: int
+    cost: float
+    claimed: float
+
+    def __init__(
+        self,
+        first: ArrayLike,
+        second: ArrayLike,
+        precision: Floats | None = None,
+        *,
+        members: int,
+        units: int,
+        cost: float,
+        claimed: float,
+    ) -> None:
+        super().__init__(first, second, precision)
+        # the dataclass is frozen, as every pair is
+        for name, value in (("members", members), ("units", units), ("cost", cost)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "claimed", claimed)
+
+    @property
+    def share(self) -> float:
+        """How much of the claim the pair costs: costs of residuals are bounds, added."""
+        return self.cost / self.claimed
+
+    def weighed(self, precision: Floats, claimed: float) -> "LinkedPair":
+        """Return the pair for noise of different variance in its entries, and what that claims."""
+        return LinkedPair(
+            self.first,
+            self.second,
+            precision,
+            members=self.members,
+            units=self.units,
+            cost=self.cost,
+            claimed=claimed,
+        )
 
 
 @frozen(slots=False, eq=False)
@@ -165,17 +226,35 @@ class LinkedSpace(QuerySpace):
         """Return the variance of each entry for unit noise, centred."""
         return np.concatenate([self.members.variances(), self.units.variances()])
 
-    def worst_move(self) -> None:
-        """Return None: no worst pair of linked records is known."""
-        return
+    def worst_move(self) -> NDArray[np.int64] | None:
+        """Return the move of the worst pair that is known, each residual weighed by its cost."""
+        return None if self.is_zero else self.worst_pair().move
 
     def worst_pair(self) -> Pair:
-        """Refuse: an audit needs two datasets of members and units, and none is built here."""
-        raise Refused(
-            "releases of linked members and units cannot be audited: no worst pair of them is"
-            " known, and a pair of your own has two kinds of records. Their costs are compared with"
-            " every pair of small worlds (docs/linked.md)"
-        )
+        """Return two vectors of datasets that the promise compares, as far apart as was found; each
+        residual counts by its own cost.
+        """
+        return self.pair_against(self.members.cost, self.units.cost)
+
+    def pair_against(
+        self, members: Mapping[View, Fraction], units: Mapping[View, Fraction]
+    ) -> "LinkedPair":
+        """Return the pair whose change costs most of some noise on the residuals of each kind.
+
+        Everything follows from public totals: the first vector is that of the units and members
+        that change, and nobody else.
+        """
+        # The search is needed by audits alone, and builds on this module.
+        from semidp.queries.linked_pairs import worst_linked_pair
+
+        self._refuse_fixed()
+        return worst_linked_pair(self, members, units)
+
+    def difference(self, pair: Pair) -> str:
+        """Say in how many members and units two datasets differ."""
+        if isinstance(pair, LinkedPair):
+            return f"{number_of(pair.members, 'member')} and {number_of(pair.units, 'unit')}"
+        return f"{pair.entries} measured entries of all tables together"
 
     def query(self) -> dict[str, Any]:
         """Return the tables of both kinds."""

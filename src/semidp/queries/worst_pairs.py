@@ -79,6 +79,13 @@ class Pair:
         object.__setattr__(self, "inputs", (self.first, self.second) if inputs is None else inputs)
 
     @property
+    def share(self) -> float:
+        """How much of what is claimed at most the pair is known to cost: 1 unless bounds are not
+        attained.
+        """
+        return 1.0
+
+    @property
     def move(self) -> Counts:
         """What turns the first into the second."""
         return self.second - self.first
