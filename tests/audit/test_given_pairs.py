@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+import semidp as sd
 from semidp.audit import audit_mechanism, claims_of_release, given_pairs
-from semidp.audit.given import _arises
+from semidp.audit.exchange_chains import _arises, joined
 from semidp.cli import run as command
 from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.tables.features import Feature
@@ -28,6 +29,7 @@ from semidp.statistics.quantiles.mechanism import ExponentialMechanism
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.tables.request import TableRequest
 from tests.grouped.test_rank_norms import datasets, neighbours, space_of
+from tests.test_several_records import DISJOINT, drawn
 
 Records = list[dict[str, Any]]
 
@@ -55,6 +57,61 @@ def test_one_exchange_is_what_the_definition_says(records: int, features: int, s
         frozenset((one, other)) not in adjacent
         for one, other in itertools.combinations(sorted(every), 2)
     )
+
+
+def test_several_exchanges_are_chains_of_the_definition() -> None:
+    """Every two datasets of small worlds with the same totals, and persons with two or three
+    records.
+    """
+    kinds: Counter[tuple[bool, bool]] = Counter()
+    for world in drawn(3, 25, DISJOINT):
+        blocks = Blocks.of(world.space)
+        fiber = sorted(world.fiber)
+        for one, other in itertools.product(fiber[:12], fiber):
+            chained = (one, other) in world.chains
+            kinds[chained, joined(blocks, Counter(one), Counter(other), world.most)] += 1
+    assert not kinds[True, False]
+    assert not kinds[False, True]
+    assert kinds[True, True] > 1000
+    assert kinds[False, False] > 10
+
+
+def stays(moved: int) -> list[dict[str, Any]]:
+    """Ten patients with stays in two wards; one patient's stays go to another ward, others
+    follow.
+    """
+    records = [{"ward": "a", "outcome": "home"} for _ in range(10)]
+    records += [{"ward": "b", "outcome": "died"} for _ in range(10)]
+    for number in range(moved):
+        records[number] = {"ward": "b", "outcome": "home"}
+        records[10 + number] = {"ward": "a", "outcome": "died"}
+    return records
+
+
+def test_a_pair_of_a_person_with_several_records(tmp_path: Path, capsys: Any) -> None:
+    columns = {name: [record[name] for record in stays(0)] for name in ("ward", "outcome")}
+    release = sd.release(
+        {**columns, "patient": [str(number // 3) for number in range(20)]},
+        sd.table("ward", "outcome"),
+        exact=["ward"],
+        levels={"outcome": ["home", "died"]},
+        id="patient",
+        most=3,
+        adjacency="exchange",
+        mu=1,
+    )
+    release.save(tmp_path / "release")
+    verdicts = {}
+    for moved in (1, 3, 4):
+        (tmp_path / "pair.json").write_text(json.dumps([stays(0), stays(moved)]))
+        asked = ["audit", str(tmp_path / "release"), "--pair", str(tmp_path / "pair.json")]
+        verdicts[moved] = command([*asked, "--samples", "6000", "--seed", "1"])
+        said = capsys.readouterr()
+        if moved == 4:
+            assert "not found to be 3 exchanges apart" in said.err
+            assert "one patient with up to 3 records" in said.err
+    # one stay that changes shows too little of noise for three
+    assert verdicts == {1: 3, 3: 0, 4: 2}
 
 
 def pupils() -> Records:

@@ -10,26 +10,21 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from semidp.audit.claims import Claim
+from semidp.audit.exchange_chains import Record, joined
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency, Exchange
-from semidp.core.spaces.exchange_blocks import Blocks, servings
+from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.tables.features import Feature
 from semidp.errors import DataError, InputError, Refused
 from semidp.publishing.plan import Plan
 from semidp.queries.worst_pairs import Pair
 from semidp.sources.opening import open_source
 from semidp.sources.reader import Reader
-
-_MOST_PEOPLE = 2_000_000  # pairs of records that are tried as who moves from where to where
-
-Record = tuple[Any, ...]
-"""A leaf of every feature, then the values of the outcomes."""
 
 
 def given_pairs(
@@ -182,20 +177,10 @@ def _number(value: Any, column: str, name: str) -> float:
 def _check_adjacent(first: _Dataset, second: _Dataset, adjacency: Adjacency, scope: Scope) -> None:
     one, other = Counter(first.records), Counter(second.records)
     apart = sum((one - other).values())
-    if adjacency.protection is not None and adjacency.times > 1 and isinstance(adjacency, Exchange):
-        raise Refused(
-            f"whether two datasets are exchanges of {adjacency.protection.who} is not checked:"
-            " leave --pair out, and the worst pair that is known is attacked"
-        )
     if isinstance(adjacency, Exchange):
         blocks = Blocks.of(scope.dataspace)
-        is_near = apart <= blocks.count + 1
-        if not is_near or not (_arises(blocks, one, other) or _arises(blocks, other, one)):
-            raise Refused(
-                "the two datasets of the pair are not one exchange apart: one person may go"
-                " anywhere, and for each published total that it changes one other record takes its"
-                " place"
-            )
+        if not joined(blocks, one, other, adjacency.times):
+            raise Refused(_not_exchanges(adjacency))
     elif apart > adjacency.a:
         raise Refused(
             f"the two datasets of the pair differ in {apart:,} records, and the release is about"
@@ -203,102 +188,15 @@ def _check_adjacent(first: _Dataset, second: _Dataset, adjacency: Adjacency, sco
         )
 
 
-def _arises(blocks: Blocks, before: Counter[Record], after: Counter[Record]) -> bool:
-    """Whether one person and its carriers turn one multiset of records into the other, by the
-    definition in `Blocks`.
-
-    Who moves is first sought among the records that differ. Where somebody else takes the very
-    place that the person leaves, or leaves the one that it takes, all records are tried, unless
-    they are too many.
-    """
-    gone, new = before - after, after - before
-    if not gone:
-        return True
-    change = Counter(after)
-    change.subtract(before)
-    movers = product(gone, new)
-    if any(_carried(blocks, before, x, y, change) for x, y in movers):
-        return True
-    if len(before) * len(after) > _MOST_PEOPLE:
-        return False
-    movers = product(before, after)
-    return any(_carried(blocks, before, x, y, change) for x, y in movers)
-
-
-def _carried(
-    blocks: Blocks, before: Counter[Record], x: Record, y: Record, change: Counter[Record]
-) -> bool:
-    """Whether carriers make up the change when one person goes from x to y."""
-    unexplained = Counter(change)
-    unexplained[x] += 1
-    unexplained[y] -= 1
-    # The published totals that the person changes: each needs one carrier, and a carrier may serve
-    # several.
-    differ = []
-    axes = len(blocks.structure.schema.features)
-    for margin in blocks.margins:
-        source = blocks.nodes(x[:axes], margin.view)
-        target = blocks.nodes(y[:axes], margin.view)
-        changed = []
-        for axis, (source_node, target_node) in enumerate(zip(source, target, strict=True)):
-            if source_node != target_node:
-                changed.append(axis)
-        if changed:
-            differ.append((margin.view, target, changed))
-    # A carrier leaves one place and takes another, so it accounts for two entries of the change.
-    if _size(unexplained) > 2 * len(differ):
-        return False
-    bystanders = Counter(before)
-    bystanders[x] -= 1
-    for servers, carriers in servings(len(differ)):
-        if None in servers:
-            continue
-        served: list[list[Any]] = [[] for _ in range(carriers)]
-        for part, server in zip(differ, servers, strict=True):
-            assert server is not None
-            served[server].append(part)
-        if _served(blocks, served, bystanders, x, unexplained, axes):
-            return True
-    return False
-
-
-def _served(
-    blocks: Blocks,
-    served: list[list[Any]],
-    bystanders: Counter[Record],
-    x: Record,
-    unexplained: Counter[Record],
-    axes: int,
-) -> bool:
-    """Whether one record for each carrier, each taken once, makes up the unexplained change."""
-    if not served:
-        return not _size(unexplained)
-    if _size(unexplained) > 2 * len(served):
-        return False
-    if len(served) == 1:
-        # The last carrier must leave a place that the change says was left.
-        candidates = [record for record, count in unexplained.items() if count < 0]
-    else:
-        candidates = list(bystanders)
-    for record in candidates:
-        if bystanders[record] < 1:
-            continue
-        leaf = record[:axes]
-        if any(blocks.nodes(leaf, view) != target for view, target, _ in served[0]):
-            continue
-        moved = list(record)
-        for _, _, changed in served[0]:
-            for axis in changed:
-                moved[axis] = x[axis]
-        remaining = Counter(unexplained)
-        remaining[record] += 1
-        remaining[tuple(moved)] -= 1
-        fewer = Counter(bystanders)
-        fewer[record] -= 1
-        if _served(blocks, served[1:], fewer, x, remaining, axes):
-            return True
-    return False
-
-
-def _size(change: Counter[Record]) -> int:
-    return sum(map(abs, change.values()))
+def _not_exchanges(adjacency: Exchange) -> str:
+    """Say that two datasets are not as close as exchanges are."""
+    if adjacency.times == 1:
+        return (
+            "the two datasets of the pair are not one exchange apart: one person may go anywhere,"
+            " and for each published total that it changes one other record takes its place"
+        )
+    return (
+        f"the two datasets of the pair were not found to be {adjacency.times} exchanges apart, one"
+        f" for each record of {adjacency.words.who}: a record may go anywhere, and for each"
+        " published total that it changes one other record takes its place"
+    )
