@@ -108,7 +108,7 @@ def test_the_pair_of_an_audit_is_one_of_the_promise_and_nearly_the_worst(name, e
         least = min(least, share)
     print(name, exchange, compared, attained, least)
     assert compared
-    assert least > 0.5
+    assert least > 0.45
 
 
 def differ(one, other):

@@ -243,3 +243,24 @@ def test_the_command_reads_two_tables_of_a_database(tmp_path, monkeypatch, capsy
     ]
     assert run(words) == 0, capsys.readouterr().err
     assert "sizes times units is the number of members in 5 of 5 places" in capsys.readouterr().out
+
+
+def test_options_about_files_are_those_of_both_sources(files, capsys):  # noqa: F811
+    asked = (
+        "--link home --protect member --most 6 --table zone,sex --table units:zone,size --exact"
+        " units:zone --levels sex=f,m --rho 1"
+    )
+    homes = (files / "homes.csv").read_text().replace("A1", "Köln")
+    (files / "homes.csv").write_bytes(homes.encode("latin-1"))
+    code, _, err = command(f"--units homes.csv {asked} --out first", capsys)
+    assert code == 2
+    assert "not UTF-8" in err
+    code, _, err = command(f"--units homes.csv {asked} --encoding latin-1 --out second", capsys)
+    assert code == 0, err
+    assert "Köln" in (files / "second" / "units-zone-size.csv").read_text(encoding="utf-8")
+    (files / "persons.csv").write_text("home,sex,age\n")
+    empty = f"--units homes.csv {asked} --least 0 --encoding latin-1"
+    assert "--allow-empty" in command(f"{empty} --out third", capsys)[2]
+    code, _, err = command(f"{empty} --allow-empty --out third", capsys)
+    assert code == 2
+    assert "there are no members" in err

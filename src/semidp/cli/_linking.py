@@ -102,7 +102,7 @@ class Linking:
             raise InputError("the plan has no [units], so that --units has nothing to be linked by")
 
     def data(
-        self, plan: Plan, members: str, table: str | None
+        self, plan: Plan, members: str, opening: o.Opening
     ) -> contextlib.AbstractContextManager[Any] | None:
         """Return what is opened as two linked sources; None where a plan is about records of one
         kind.
@@ -118,7 +118,16 @@ class Linking:
                 )
         # two tables of one database have the same address
         units = members if source is None else source
-        return contextlib.nullcontext(LinkedData(members, units, table, self.units_from))
+        linked = LinkedData(
+            members,
+            units,
+            opening.from_table,
+            self.units_from,
+            opening.hive_partitions,
+            opening.allow_empty,
+            opening.encoding,
+        )
+        return contextlib.nullcontext(linked)
 
     def paths(self, plan: Plan) -> Sequence[str]:
         """The files of this machine that hold the units."""

@@ -413,7 +413,7 @@ def _subject(
             " used"
         )
     linking.beside(plan)
-    both = linking.data(plan, data, opening.from_table)
+    both = linking.data(plan, data, opening)
     opened = opening.source(plan, data, quiet=quiet) if both is None else both
     with opened as source:
         prepared = prepare(plan, source)

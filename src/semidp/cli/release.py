@@ -120,7 +120,7 @@ def release(
     # Declared levels already say how large the tables are: refuse before the data are read.
     if foreseen is not None and running.partition is None:
         foreseen.refuse_memory(options.memory)
-    both = linking.data(plan, data, opening.from_table)
+    both = linking.data(plan, data, opening)
     opened = opening.source(plan, data, quiet=printing.quiet) if both is None else both
     with progress_bar(printing.quiet) as progress, opened as source:
         if running.dry_run:

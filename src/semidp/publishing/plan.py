@@ -479,7 +479,7 @@ class Plan:
         if declared and declared != [self.units.bounds.sizes]:
             raise InputError(
                 "every number from the least to the most members is a size of units: leave the"
-                " levels of size out, and put sizes together in what is made of the release"
+                " levels of size out, and publish 5 and more as one with the top code size=5"
             )
         if self.structural_zeros:
             raise InputError("structural zeros are not built beside linked units: leave them out")

@@ -112,6 +112,13 @@ class Moves(ABC):
         cell = self.layout.member(own, tuple(levels))
         return self.nodes(cell, block)
 
+    def placed(self, block: View, old: Leaves, new: Leaves) -> bool:
+        """Whether the published place of two units differs."""
+        nothing = tuple(0 for _ in self.layout.levels)
+        inherited = [axis for axis in named(block) if axis in self.layout.public.inherited_axes]
+        view = tuple(depth if axis in inherited else 0 for axis, depth in enumerate(block))
+        return bool(inherited) and self.value(old, nothing, view) != self.value(new, nothing, view)
+
     def nodes(self, cell: Leaves, view: View) -> Leaves:
         """The nodes of a cell of members at a view."""
         chains = self.layout.public.schema.grid.chains
@@ -192,7 +199,7 @@ class MemberExchange(Moves):
             if self.value(own[home], levels, block) != target:
                 return None
             handed = self._handed(block, levels, old, new)
-            moves = self._placed(block, own[left], own[entered])
+            moves = self.placed(block, own[left], own[entered])
             members.append(
                 MemberChange((home, left if moves else home), tuple(levels), tuple(handed))
             )
@@ -211,13 +218,6 @@ class MemberExchange(Moves):
             if nodes[old[place]] != nodes[new[place]]:
                 handed[place] = old[place]
         return handed
-
-    def _placed(self, block: View, old: Leaves, new: Leaves) -> bool:
-        """Whether the published place of two units differs."""
-        nothing = tuple(0 for _ in self.layout.levels)
-        inherited = [axis for axis in named(block) if axis in self.layout.public.inherited_axes]
-        view = tuple(depth if axis in inherited else 0 for axis, depth in enumerate(block))
-        return bool(inherited) and self.value(old, nothing, view) != self.value(new, nothing, view)
 
     def _with_room(
         self,
@@ -277,12 +277,16 @@ class MemberBall(Moves):
         members = []
         for number in range(self.count):
             after = list(draft.levels[2 * number + 1])
+            home, target = draft.homes[2 * number], draft.homes[2 * number + 1]
             for block, turn in zip(self.blocks, draft.choices, strict=True):
-                giver = draft.levels[2 * ((number + turn) % self.count)]
+                giver = 2 * ((number + turn) % self.count)
                 for place in self.own_places(block):
-                    after[place] = giver[place]
-            units = draft.homes[2 * number], draft.homes[2 * number + 1]
-            members.append(MemberChange(units, tuple(draft.levels[2 * number]), tuple(after)))
+                    after[place] = draft.levels[giver][place]
+                # the place of the giver, or one that is published as the same
+                if self.placed(block, own[draft.homes[giver]], own[target]):
+                    target = draft.homes[giver]
+            old = tuple(draft.levels[2 * number])
+            members.append(MemberChange((home, target), old, tuple(after)))
         return self.put_together(draft, own, own, members)
 
 

@@ -116,12 +116,27 @@ class LinkedData:
         The records.
     member_table, unit_table
         The tables to read at database addresses.
+    hive_partitions, allow_empty, encoding
+        How the files of both are read; see `open_source`.
     """
 
     members: Any
     units: Any
     member_table: str | None = None
     unit_table: str | None = None
+    hive_partitions: bool = False
+    allow_empty: bool = False
+    encoding: str | None = None
+
+    def opened(self, data: Any, table: str | None) -> Source:
+        """Open the records of one kind."""
+        return open_source(
+            data,
+            table=table,
+            hive_partitions=self.hive_partitions,
+            allow_empty=self.allow_empty,
+            encoding=self.encoding,
+        )
 
 
 def open_linked(data: LinkedData, joining: Joining, names: Sequence[str]) -> LinkedSource:
@@ -196,9 +211,9 @@ def _of_one_database(
 def _joined_here(data: LinkedData, joining: Joining, names: Sequence[str]) -> LinkedSource:
     """Bring the columns in use into this process, and join them."""
     column = joining.column
-    with open_source(data.members, table=data.member_table) as members:
+    with data.opened(data.members, data.member_table) as members:
         # Units are closed before members are read: an engine keeps the memory of what it read.
-        with open_source(data.units, table=data.unit_table) as units:
+        with data.opened(data.units, data.unit_table) as units:
             of_members, of_units, inherited = _columns(members, units, joining, names)
             homes = units.frame([column, *of_units])
         others = [name for name in members.columns() if name != column]

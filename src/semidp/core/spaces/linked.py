@@ -245,7 +245,8 @@ class LinkedDataspace(Dataspace):
         size = next((part for part in self.units.schema.features if part.name == SIZE), None)
         if size is not None and size.levels != self.link.sizes:
             raise InputError(
-                "the levels of size are every number from the least to the most members of a unit"
+                "the levels of size are every number from the least to the most members of a unit:"
+                " for 5 and more as one level, ask for the top code size=5"
             )
         self._check_quarters()
         # public totals outside would leave no dataset; quarters hold as many as there are

@@ -144,7 +144,9 @@ class LinkedTablesRequest(RequestDefaults):
     def __attrs_post_init__(self) -> None:
         if not self.members or not self.units:
             raise InputError(
-                "linked tables are at least one table of members and one of units", needs="table"
+                "linked tables are at least one table of members and one of units, whose first"
+                " feature begins with units:",
+                needs="table",
             )
         if self.budget is not None and self.budget.kind == "pure":
             raise InputError(
