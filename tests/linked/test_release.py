@@ -278,3 +278,23 @@ def test_nothing_is_claimed_under_other_totals_or_other_numbers():
     other = release.otherwise
     assert other is not None
     assert float(other.tradeoff.rho) < 1  # one member is exchanged, where any two were protected
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"link": "home"},
+        {"protect": "member"},
+        {"least": 0},
+        {"derived": ["type"]},
+        {"aggregates": {"kids": "count(*)"}},
+        {"quarters": {"tenure": ["rent"]}},
+        {"top_code": {"size": 3}},
+    ],
+    ids=str,
+)
+def test_what_is_about_units_is_refused_without_them(told):
+    with pytest.raises(InputError, match="give units"):
+        semidp.release(
+            {"sex": [*"ffm"]}, semidp.table("sex"), levels={"sex": ["f", "m"]}, rho=1, **told
+        )

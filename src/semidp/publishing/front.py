@@ -446,6 +446,12 @@ def release(
         linked = linked_units(link, protect, least, most, derived, computed, quarters)
         plan = with_units(plan, linked, parts, top_code=top_code)
         return run(plan, LinkedData(data, units), options, partition=partition)
+    # Without units these would do nothing, and the user would not notice.
+    if least != 1 or any((link, protect, derived, aggregates, quarters, top_code)):
+        raise InputError(
+            "link, protect, least, derived, aggregates, quarters and top_code are for linked"
+            " units: give units"
+        )
     return run(plan, data, options, partition=partition)
 
 
