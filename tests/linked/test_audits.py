@@ -24,7 +24,7 @@ from tests.linked.test_command import ASKED, command, files  # noqa: F401
 from tests.linked.test_promises import SETTINGS
 from tests.linked.test_whole_units import HOSPITALS
 
-_ROOM = 4  # totals of each structure
+_ROOM = 2  # totals of each structure
 
 
 def spaces(setting, exchange):
@@ -81,7 +81,7 @@ def costs(mechanism, moves):
     return (scaled**2 / np.array(sigma2)).sum(axis=1)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "ball"])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_pair_of_an_audit_is_one_of_the_promise_and_nearly_the_worst(name, exchange):
@@ -165,7 +165,7 @@ def test_the_pair_of_a_whole_unit_is_one_of_its_promise(hospital, exchange):
     assert min(shares) > 0.2
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("protect", ["member", "unit"])
 @pytest.mark.parametrize("name", ["tracts", "coarser units"])
 def test_no_residual_moves_farther_than_its_cost(name, protect):
@@ -198,6 +198,7 @@ def audited(mechanism, claimed):
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("protect", ["member", "unit"])
 def test_an_audit_acquits_the_right_noise_and_convicts_half_of_it(protect):
     space, _ = linked("tracts", protect)
@@ -212,6 +213,7 @@ def test_an_audit_acquits_the_right_noise_and_convicts_half_of_it(protect):
     assert audited(weak, right).verdict == "convicted"
 
 
+@pytest.mark.long
 def test_noise_for_records_without_links_is_convicted():
     # what one person would cost if nobody had to make room, and households did not change
     space, _ = linked("tracts")
@@ -240,6 +242,7 @@ def test_the_command_audits_releases_and_plans(files, capsys):  # noqa: F811
     assert document["tables"][0]["audit"]["less_noise"] < 0.8
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("words", "said"),
     [

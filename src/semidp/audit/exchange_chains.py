@@ -33,10 +33,10 @@ def joined(blocks: Blocks, before: Counter[Record], after: Counter[Record], exch
     exchanges
         How many exchanges there may be.
     """
-    return _Chain(blocks, after).reaches(before, exchanges)
+    return _ExchangeSearch(blocks, after).reaches(before, exchanges)
 
 
-class _Chain:
+class _ExchangeSearch:
     """The search for exchanges that lead to a dataset."""
 
     def __init__(self, blocks: Blocks, after: Counter[Record]) -> None:

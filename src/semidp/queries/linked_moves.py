@@ -46,6 +46,16 @@ class UnitChange:
     stays: int
     residents: Leaves
 
+    @property
+    def moves(self) -> bool:
+        """Whether its own features change."""
+        return self.before != self.after
+
+    @property
+    def resizes(self) -> bool:
+        """Whether it has another number of members afterwards."""
+        return self.sizes[0] != self.sizes[1]
+
 
 @dataclass(frozen=True)
 class MemberChange:
@@ -66,7 +76,7 @@ class Change:
     @property
     def changed_members(self) -> int:
         """How many members differ: those who move or change, and those whose unit does."""
-        followers = [unit.stays for unit in self.units if unit.before != unit.after]
+        followers = [unit.stays for unit in self.units if unit.moves]
         return len(self.members) + sum(followers)
 
 
@@ -77,7 +87,7 @@ def above(chain: Chain, depth: int) -> NDArray[np.intp]:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class LinkedLayout:
     """Where features of units and members stand in the tables of both kinds.
 
     Parameters
@@ -91,11 +101,10 @@ class Layout:
     @cached_property
     def own(self) -> tuple[str, ...]:
         """The own features of units, that of quarters last."""
-        names = [
-            feature.name
-            for axis, feature in enumerate(self.public.units.schema.features)
-            if axis not in self.public.derived_axes
-        ]
+        names = []
+        for axis, feature in enumerate(self.public.units.schema.features):
+            if axis not in self.public.derived_axes:
+                names.append(feature.name)
         quarters = self.public.link.quarters
         return tuple(names) if quarters is None else (*names, quarters.feature)
 
@@ -146,17 +155,20 @@ class Layout:
             yield 1, self.member(second.after, member.after)
         for unit in change.units:
             # members who stay in a unit have its own features, and change with them
-            if unit.before != unit.after:
+            if unit.moves:
+                gone = self.member(unit.before, unit.residents)
+                new = self.member(unit.after, unit.residents)
                 for _ in range(unit.stays):
-                    yield -1, self.member(unit.before, unit.residents)
-                    yield 1, self.member(unit.after, unit.residents)
+                    yield -1, gone
+                    yield 1, new
 
     def of_units(self, change: Change) -> Iterator[Signed]:
         """Iterate over what tables of units lose and gain."""
         for unit in change.units:
             if self.counted(unit.before):
-                yield -1, self.unit(unit.before, unit.sizes[0], unit.derived[0])
-                yield 1, self.unit(unit.after, unit.sizes[1], unit.derived[1])
+                (size, later), (derived, derived_later) = unit.sizes, unit.derived
+                yield -1, self.unit(unit.before, size, derived)
+                yield 1, self.unit(unit.after, later, derived_later)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from semidp.core.spaces.protection import Protect
 from semidp.errors import Refused
 from semidp.queries.linked_moves import (
     Change,
-    Layout,
+    LinkedLayout,
     Leaves,
     Lengths,
     MemberChange,
@@ -76,7 +76,7 @@ class Moves(ABC):
         Where features stand, and what is public.
     """
 
-    layout: Layout
+    layout: LinkedLayout
 
     @property
     @abstractmethod
@@ -115,14 +115,19 @@ class Moves(ABC):
     def placed(self, block: View, old: Leaves, new: Leaves) -> bool:
         """Whether the published place of two units differs."""
         nothing = tuple(0 for _ in self.layout.levels)
-        inherited = [axis for axis in named(block) if axis in self.layout.public.inherited_axes]
+        inherited = self.layout.public.inherited_axes
         view = tuple(depth if axis in inherited else 0 for axis, depth in enumerate(block))
-        return bool(inherited) and self.value(old, nothing, view) != self.value(new, nothing, view)
+        # a block of own features alone says nothing of places
+        return any(view) and self.value(old, nothing, view) != self.value(new, nothing, view)
 
     def nodes(self, cell: Leaves, view: View) -> Leaves:
         """The nodes of a cell of members at a view."""
         chains = self.layout.public.schema.grid.chains
-        return tuple(int(above(chains[axis], view[axis])[cell[axis]]) for axis in named(view))
+        nodes = []
+        for axis in named(view):
+            leaf = cell[axis]
+            nodes.append(int(above(chains[axis], view[axis])[leaf]))
+        return tuple(nodes)
 
     def put_together(
         self,
@@ -154,9 +159,8 @@ class Moves(ABC):
             later = tuple(draft.later[number]) if touched else derived
             sizes = first, stays + entering[number]
             numbers[number] = len(units)
-            units.append(
-                UnitChange(old, new, sizes, (derived, later), stays, tuple(draft.levels[-1]))
-            )
+            both = derived, later
+            units.append(UnitChange(old, new, sizes, both, stays, tuple(draft.levels[-1])))
         renumbered = []
         for member in members:
             home, target = (numbers[unit] for unit in member.units)
@@ -403,7 +407,7 @@ class WithinUnits(Moves):
         return self.put_together(draft, own, own, members)
 
 
-def moves_of(layout: Layout, adjacency: object) -> list[Moves]:
+def moves_of(layout: LinkedLayout, adjacency: object) -> list[Moves]:
     """Return the kinds of change that a promise compares."""
     exchange = isinstance(adjacency, Exchange)
     if layout.public.link.protect is Protect.member:
@@ -425,7 +429,7 @@ class WorstChange:
         The noise of each kind.
     """
 
-    layout: Layout
+    layout: LinkedLayout
     members: Lengths
     units: Lengths
 
@@ -494,23 +498,27 @@ class _Climb:
         pick = self.random.integers
         units, members = self.moves.units, self.moves.members
 
-        def of(values: Sequence[int]) -> int:
-            return int(values[int(pick(len(values)))])
-
         cells = [int(pick(len(self.cells))) for _ in range(units)]
         # carriers live where the member goes: half of the starts let all units be of one cell
         if pick(2):
             cells[1:] = [cells[min(1, units - 1)]] * (units - 1)
-        levels = [[of(values) for values in self.levels] for _ in range(members)]
         return Draft(
-            cells,
-            [of(self.sizes) for _ in range(units)],
-            [[of(values) for values in self.derived] for _ in range(units)],
-            [[of(values) for values in self.derived] for _ in range(units)],
-            levels,
-            [int(pick(units)) for _ in range(members)],
-            [int(pick(values)) for values in self.moves.choices],
+            cells=cells,
+            sizes=[self._of(self.sizes) for _ in range(units)],
+            derived=[self._each(self.derived) for _ in range(units)],
+            later=[self._each(self.derived) for _ in range(units)],
+            levels=[self._each(self.levels) for _ in range(members)],
+            homes=[int(pick(units)) for _ in range(members)],
+            choices=[int(pick(values)) for values in self.moves.choices],
         )
+
+    def _of(self, values: Sequence[int]) -> int:
+        """One of some values, at random."""
+        return int(values[int(self.random.integers(len(values)))])
+
+    def _each(self, several: Sequence[Sequence[int]]) -> list[int]:
+        """One of each of several lists of values."""
+        return [self._of(values) for values in several]
 
     def _judged(self, draft: Draft) -> tuple[Change | None, float]:
         change = self.moves.change(draft, self.cells)
@@ -524,14 +532,11 @@ class _Climb:
     def _within(self, change: Change) -> bool:
         """Whether no more members and units change than the promise names."""
         reach = self.search.layout.public.reach
-        moved = [unit for unit in change.units if unit.before != unit.after]
-        resized = [unit for unit in change.units if unit in moved or unit.sizes[0] != unit.sizes[1]]
-        return (
-            change.changed_members <= reach.members
-            and len(moved) <= reach.own_units
-            and len(resized) <= reach.size_units
-            and len(change.units) <= reach.derived_units
-        )
+        if change.changed_members > reach.members or len(change.units) > reach.derived_units:
+            return False
+        moved = [unit for unit in change.units if unit.moves]
+        resized = [unit for unit in change.units if unit.moves or unit.resizes]
+        return len(moved) <= reach.own_units and len(resized) <= reach.size_units
 
     def climbed(self) -> tuple[Change | None, float]:
         """Return the change at which no single variation costs more."""
@@ -572,7 +577,7 @@ class _Climb:
             for number in chosen:
                 row, place, values = variations[number]
                 kept.append((row, place, row[place]))
-                row[place] = values[int(self.random.integers(len(values)))]
+                row[place] = self._of(values)
             other, longer = self._judged(draft)
             if other is not None and longer > cost * (1 + 1e-12):
                 change, cost = other, longer
@@ -607,7 +612,7 @@ def worst_linked_pair(
     The vectors are those of the units and members that change: everybody else adds the same to
     both.
     """
-    layout = Layout(space.dataspace)
+    layout = LinkedLayout(space.dataspace)
     lengths = Lengths(space.members, members), Lengths(space.units, units)
     search = WorstChange(layout, *lengths)
     change = search.found(moves_of(layout, space.adjacency))
@@ -620,7 +625,8 @@ def worst_linked_pair(
     for side in (-1, 1):
         parts = []
         for of_kind, cells in zip(lengths, search.cells_of(change), strict=True):
-            parts.append(of_kind.vector([(1, cell) for sign, cell in cells if sign == side]))
+            on_side = [(1, cell) for sign, cell in cells if sign == side]
+            parts.append(of_kind.vector(on_side))
         vectors.append(np.concatenate(parts))
     first, second = vectors
     return LinkedPair(

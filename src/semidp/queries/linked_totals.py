@@ -16,7 +16,7 @@ from semidp.core.margins import Totals, View, named
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.tables.counts import Table
 from semidp.errors import SemidpError
-from semidp.queries.linked_moves import Change, Layout, Leaves, above
+from semidp.queries.linked_moves import Change, LinkedLayout, Leaves, above
 
 _SECONDS = 10.0
 
@@ -35,7 +35,7 @@ class HeldTotals:
         Where features stand, and what is public.
     """
 
-    layout: Layout
+    layout: LinkedLayout
 
     def holds(self, change: Change) -> bool:
         """Whether some dataset of D_t contains the first side of a change, and the second has the
@@ -63,7 +63,7 @@ class HeldTotals:
             axes = [self._own_place(schema.features[axis].name) for axis in named(total.view)]
             before = Counter(self._node(total, axes, unit.before) for unit in counted)
             after = Counter(self._node(total, axes, unit.after) for unit in counted)
-            if before != after or any(total.counts[node] < n for node, n in before.items()):
+            if before != after or not _enough(total, before):
                 return False
         return True
 
@@ -75,7 +75,8 @@ class HeldTotals:
         chains = self.layout.public.units.schema.grid.chains
         nodes = []
         for axis, place in zip(named(total.view), places, strict=True):
-            nodes.append(int(above(chains[axis], total.view[axis])[own[place]]))
+            of_leaves = above(chains[axis], total.view[axis])
+            nodes.append(int(of_leaves[own[place]]))
         return tuple(nodes)
 
     def _fits(self, change: Change) -> bool:
@@ -86,7 +87,7 @@ class HeldTotals:
         placed = None
         for total in public.published:
             before, after = self._values(total.view, losses), self._values(total.view, gains)
-            if before != after or any(total.counts[node] < n for node, n in before.items()):
+            if before != after or not _enough(total, before):
                 return False
             if public.inherited_axes & {*named(total.view)}:
                 placed = total
@@ -99,7 +100,8 @@ class HeldTotals:
         counts: Counter[Leaves] = Counter()
         nodes = {axis: above(chains[axis], view[axis]) for axis in named(view)}
         for cell in cells:
-            counts[tuple(int(nodes[axis][cell[axis]]) for axis in named(view))] += 1
+            value = tuple(int(nodes[axis][cell[axis]]) for axis in named(view))
+            counts[value] += 1
         return counts
 
     def _members_fit(self, change: Change) -> bool:
@@ -130,7 +132,8 @@ class HeldTotals:
         nodes = []
         for axis in self._inherited(total):
             leaf = own[self._own_place(schema.features[axis].name)]
-            nodes.append(int(above(schema.grid.chains[axis], total.view[axis])[leaf]))
+            of_leaves = above(schema.grid.chains[axis], total.view[axis])
+            nodes.append(int(of_leaves[leaf]))
         return tuple(nodes)
 
     def _places(self, change: Change, total: Totals) -> set[Leaves]:
@@ -141,10 +144,8 @@ class HeldTotals:
         are.
         """
         public, inherited = self.layout.public, self._inherited(total)
-        others = tuple(
-            place for place, axis in enumerate(named(total.view)) if axis not in inherited
-        )
-        members = int(total.counts.sum(axis=others)[node])
+        summed = [place for place, axis in enumerate(named(total.view)) if axis not in inherited]
+        members = int(total.counts.sum(axis=tuple(summed))[node])
         here = [unit for unit in change.units if self._place(total, unit.before) == node]
         counted = [unit for unit in here if self.layout.counted(unit.before)]
         if public.home is not None and public.home[0] in inherited:
@@ -192,6 +193,11 @@ class HeldTotals:
         for cell in np.argwhere(counts > 0):
             leaves = tuple(int(leaf) for leaf in cell)
             yield (*leaves, *home), int(counts[leaves])
+
+
+def _enough(total: Totals, used: Counter[Leaves]) -> bool:
+    """Whether an exact total has as many records of each value as are used."""
+    return all(total.counts[node] >= count for node, count in used.items())
 
 
 def _some_table(dataspace: Dataspace) -> NDArray[np.int64]:
