@@ -20,9 +20,9 @@ from semidp.core.spaces.protection import Protect
 from semidp.errors import Refused
 from semidp.queries.linked_moves import (
     Change,
-    LinkedLayout,
     Leaves,
     Lengths,
+    LinkedLayout,
     MemberChange,
     Signed,
     UnitChange,

@@ -16,7 +16,7 @@ from semidp.core.margins import Totals, View, named
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.tables.counts import Table
 from semidp.errors import SemidpError
-from semidp.queries.linked_moves import Change, LinkedLayout, Leaves, above
+from semidp.queries.linked_moves import Change, Leaves, LinkedLayout, above
 
 _SECONDS = 10.0
 
