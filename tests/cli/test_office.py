@@ -129,3 +129,18 @@ def test_survey_weights_and_unknown_sizes_are_refused_with_the_reason(
     assert "data without a public number of records are refused" in said
     with pytest.raises(InputError, match="adding or removing one"):
         Plan(adjacency="unbounded")
+
+
+def test_words_of_the_terminal_are_explained_where_they_stand(here: Semidp, tmp_path: Path) -> None:
+    records = ["sex,region,ill", *(f"{'fm'[k % 2]},{'nsw'[k % 3]},{k % 2}" for k in range(60))]
+    (tmp_path / "ill.csv").write_text("\n".join(records) + "\n")
+    exact = ("--exact", "sex", "--exact", "region")
+    table = ("ill.csv", "--table", "sex,region,ill", *exact, "--levels", "ill=0,1")
+    analyzed = here("analyze", *table).out
+    assert "off by: the expected distance from the truth" in analyzed
+    assert "exact claim: proved of the whole numbers that are drawn" in analyzed
+    assert "loss" not in analyzed
+    released = here("release", *table, "--mu", "1", "--out", "out").out
+    assert "noise on residuals (what the table has beyond its totals)" in released
+    assert "ordinary differential privacy has" in released
+    assert "GDP" not in released + analyzed

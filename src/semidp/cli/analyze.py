@@ -246,6 +246,7 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     lines += _both(document["sensitivities"], any_totals, words)
     lines.append(("naive", f"{_norm_text(document['naive'])} (a times one {words.one})"))
     lines += [("noise", _noise_text(mechanism)) for mechanism in document["mechanisms"]]
+    lines += [("", text) for text in _NOISE_WORDS]
     if document["published_exactly"]:
         lines.append(
             (
@@ -272,15 +273,21 @@ def _both(spaces: dict[str, Any], any_totals: bool, words: AdjacencyWords) -> li
     ball, exchange = spaces["ball"], spaces["exchange"]
     records = f"any {ball['a']} {words.noun}" if ball["a"] != 1 else "any one record"
     return [
-        ("ball", f"{records} at once: Δ2 = {ball['l2']:.4g}, loss {ball['loss']:.4g} at mu = 1"),
+        (
+            "ball",
+            (
+                f"{records} at once: Δ2 = {ball['l2']:.4g}, the whole table off by"
+                f" {ball['loss']:.4g} at mu = 1"
+            ),
+        ),
         (
             "exchange",
             (
                 ("not known without the totals" if any_totals else "not defined for these margins")
                 if exchange is None
                 else (
-                    f"{words.who}, others hand over: Δ2 = {exchange['l2']:.4g}, loss"
-                    f" {exchange['loss']:.4g} at mu = 1 (another promise, not a better one)"
+                    f"{words.who}, others hand over: Δ2 = {exchange['l2']:.4g}, the whole table"
+                    f" off by {exchange['loss']:.4g} at mu = 1 (another promise, not a better one)"
                 )
             ),
         ),
@@ -311,8 +318,18 @@ def _norm_text(norms: dict[str, Any]) -> str:
     return f"Δ1 = {norms['l1']}, Δ2 = {norms['l2']:.4g}, Δ∞ = {norms['linf']}"
 
 
+_NOISE_WORDS = (
+    "off by: the expected distance from the truth, of one cell or of the whole table as a length",
+    "exact claim: proved of the whole numbers that are drawn; ideal claim: of real-valued noise,"
+    " before it is rounded",
+)
+"""What the lines of noise mean, for somebody who sees them for the first time."""
+
+
 def _noise_text(mechanism: dict[str, Any]) -> str:
-    loss = f"{errors_text(mechanism['errors'])}; scale {mechanism['scale']:.4g}, whole table "
+    loss = (
+        f"{errors_text(mechanism['errors'])}; scale {mechanism['scale']:.4g}, whole table off by "
+    )
     loss += f"{mechanism['expected_l2']:.4g}, {mechanism['claim']} claim"
     name = (
         mechanism["law"]

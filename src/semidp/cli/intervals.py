@@ -180,9 +180,10 @@ def _print_areas(answers: dict[str, IntervalEstimate], called: str) -> None:
 
 
 def _print_answer(found: IntervalEstimate, measure: RateMeasure) -> None:
-    error = (
-        "" if math.isnan(found.standard_error) else f", standard error {found.standard_error:.4g}"
-    )
+    error = ""
+    # A ratio whose denominator may be zero has none.
+    if math.isfinite(found.standard_error):
+        error = f", standard error {found.standard_error:.4g}"
     called = "" if measure is RateMeasure.DIFFERENCE else f"{measure} "
     # A noisy denominator may be near zero: then no finite end holds at the level.
     high = "without end" if math.isinf(found.high) else f"to {found.high:.6g}"

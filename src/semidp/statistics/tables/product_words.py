@@ -98,7 +98,7 @@ def mechanism_lines(
         f" {mechanism.claim} claim"
     )
     if mechanism.saved:
-        first += f"; the joint sensitivity saved {mechanism.saved:.0%} of the variance"
+        first += f"; measuring them together saved {mechanism.saved:.0%} of the variance"
     return [first, *near_least(mechanism), *(table.line() for table in tables)]
 
 

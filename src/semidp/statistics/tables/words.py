@@ -46,9 +46,15 @@ def summary_lines(result: "PublishedTables") -> list[tuple[str, str]]:
     """Return how wrong a cell is, and the mechanism, for a terminal."""
     noise = result.noise
     how = f"{noise.mechanism}, scale {scale_text(noise.scale)}"
+    if result.residuals is not None:
+        # Residuals have a scale each: what they are says more than the largest of those.
+        how = "noise on residuals (what the table has beyond its totals)"
     more_error = noise.naive_l2 / noise.expected_l2 if noise.naive_l2 and noise.expected_l2 else 1.0
     if more_error >= 1.05:
-        how += f"; ordinary DP at the same guarantee has {more_error:.2g} times the error"
+        how += (
+            f"; ordinary differential privacy has {more_error:.2g} times the error at the same"
+            " guarantee"
+        )
     return [*error_lines(result.cell_errors()), ("mechanism", how)]
 
 
