@@ -458,7 +458,8 @@ def _sampled_laplace(noise: Fraction, rate: float, a: int) -> Tradeoff:
         return Gaussian(Fraction(0))
     weights = []
     for k in range(1, a + 1):
-        weights.append(math.comb(a, k) * rate**k * (1 - rate) ** (a - k))
+        sampled = math.comb(a, k) * rate**k
+        weights.append(sampled * (1 - rate) ** (a - k))
     # A larger chance gives a smaller inner epsilon and a larger delta: up is the safe side.
     chance = -math.expm1(a * math.log1p(-rate))
     some = chance * (1 + 8 * ROUNDOFF)

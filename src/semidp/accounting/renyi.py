@@ -111,7 +111,8 @@ class Renyi:
 
         def bound(order: Fraction) -> Fraction:
             def divergence() -> RealBall:
-                top = ball(order * e).exp() + ball((1 - order) * e).exp()
+                large, small = ball(order * e), ball((1 - order) * e)
+                top = large.exp() + small.exp()
                 bottom = 1 + ball(e).exp()
                 return (top / bottom).log() / ball(order - 1)
 

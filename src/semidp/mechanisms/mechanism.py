@@ -632,8 +632,10 @@ def naive_loss(mechanism: Mechanism) -> float:
     if epsilon is not None:
         laplace = 2 * once.l1**2
         l2 = (d + 1) * once.l2_squared
-        linf = (d + 1) * (d + 2) / 3 * once.linf**2
-        return math.sqrt(d * min(laplace, l2, linf)) * a / float(epsilon)
+        cube = (d + 1) * (d + 2) / 3
+        linf = cube * once.linf**2
+        root = math.sqrt(d * min(laplace, l2, linf))
+        return root * a / float(epsilon)
     rho = mechanism.tradeoff.implied_rho()  # half of mu squared, for a Gaussian
     assert rho is not None, "every mechanism claims pure epsilon, mu or rho"
     return naive_normal_loss(space, rho)

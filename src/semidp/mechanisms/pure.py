@@ -176,7 +176,9 @@ class L2Mechanism(PureMechanism):
         directions = self._project(normals.reshape(shape)).reshape(count, -1)
         logarithms = np.log(uniforms(count * self.space.dimension, randomness))
         exponentials = logarithms.reshape(count, -1)
-        lengths = -self.scale * exponentials.sum(axis=1) / np.linalg.norm(directions, axis=1)
+        # a sum of s exponentials is Gamma(s)
+        gammas = -self.scale * exponentials.sum(axis=1)
+        lengths = gammas / np.linalg.norm(directions, axis=1)
         return np.asarray((directions * lengths[:, None]).reshape(shape))
 
     def _project(self, tables: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -256,7 +256,9 @@ def _below_each(limits: NDArray[np.int64], stream: Stream) -> NDArray[np.int64]:
     >>> bool((drawn < [1, 5, 5]).all())
     True
     """
-    bits = [max((limit - 1).bit_length(), 1) for limit in limits.tolist()]
+    bits = []
+    for limit in limits.tolist():
+        bits.append(max((limit - 1).bit_length(), 1))
     shifts = 64 - np.array(bits, dtype=np.uint64)
     values = np.zeros(len(limits), dtype=np.int64)
     undecided = np.arange(len(limits))

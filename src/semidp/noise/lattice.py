@@ -477,7 +477,8 @@ def _log_loss(rows: Splits, columns: Splits, sigma2: Fraction) -> float:
     for weight, count in zip(row_weights, row_counts, strict=True):
         q = np.exp(rate * weight * weights)
         # θ(0; q) = 1 + 2 (q + q⁴ + q⁹ + …)
-        log_theta = np.log1p(2 * (q + q**4 + q**9))
+        series = q + q**4 + q**9
+        log_theta = np.log1p(2 * series)
         total += count * float(log_theta @ counts)
     return total
 
@@ -551,7 +552,8 @@ def _propose(plan: _DrawingOrder, count: int, stream: Stream) -> Integers:
         quarters = (corner, side - corner, top - corner, last_corner)
         for at, value in zip(next_blocks, quarters, strict=True):
             sums[at] = value
-    largest_drawn = max(int(sums.max()), -int(sums.min()))
+    highest, lowest = int(sums.max()), int(sums.min())
+    largest_drawn = max(highest, -lowest)
     if largest_drawn > _largest(plan.rows, plan.columns):
         raise Refused(
             "lattice noise this large does not fit in 64 bits, lower sigma or the size of the table"
@@ -682,7 +684,8 @@ def _float_product(plan: _DrawingOrder, sums: Integers) -> Floats:
         drawn_blocks, _ = _blocks(plan, pairs)
         block_sums = [sums[at] for at in drawn_blocks]
         numerator, denominator = _centres(plan, pairs, block_sums)
-        losses = theta.losses(numerator, denominator[:, None], plan.q[step_pairs, None])
+        nomes = plan.q[step_pairs, None]
+        losses = theta.losses(numerator, denominator[:, None], nomes)
         result *= np.prod(1 - losses, axis=0)
     return result
 

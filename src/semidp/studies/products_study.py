@@ -106,8 +106,9 @@ def plot(table: Tidy) -> Figure:
         colours = []
         for place, row in enumerate(rows):
             # the second promise stands apart
-            places.append(float(place) + 0.9 * (row["promise"] == "exchange"))
-            residual_colour = ORANGE if row["promise"] == "ball" else BLUE
+            is_exchange = row["promise"] == "exchange"
+            places.append(float(place) + 0.9 * is_exchange)
+            residual_colour = BLUE if is_exchange else ORANGE
             colours.append(GREY if "one by one" in row["way"] else residual_colour)
         variances = [row["total_variance"] for row in rows]
         bars = axes.barh(places, variances, color=colours, height=0.75)
@@ -131,7 +132,8 @@ def _gains(table: Tidy) -> str:
     equal, best = table.where(promise="ball", joint=False)["total_variance"][:2]
     (ours,) = table.where(promise="ball", joint=True)["total_variance"]
     (other,) = table.where(promise="exchange", joint=True)["total_variance"]
-    least, most = f"{best / ours:.1f}", f"{equal / ours:.1f}"
+    least = f"{best / ours:.1f}"
+    most = f"{equal / ours:.1f}"
     again = f"{ours / other:.1f}"
     return (
         f"Same promise (ball): residuals need {least} to {most} times less"

@@ -57,7 +57,8 @@ def compute(settings: Settings = PAPER) -> Tidy:
         flat = move.T if ball.shape == SHAPE[::-1] else move
         four_cell_norm = ball.norm(flat[None].astype(float))[0]
         size = np.abs(move)
-        norms = {"l1": int(size.sum()), "l2_squared": int((move**2).sum())}
+        norms = {"l1": int(size.sum())}
+        norms["l2_squared"] = int((move**2).sum())
         norms["linf"] = int(size.max())
         # A norm of 2 means that the paper's noise at ε keeps only 2ε against this move.
         labels = {"move": name, "records": records, **norms}

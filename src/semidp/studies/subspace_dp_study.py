@@ -79,11 +79,9 @@ def plot(table: Tidy) -> Figure:
     claimed = f"claimed by subspace DP (μ = {MU:g})"
     same_total = f"dataset with the same total, true (μ = {true:.3f})"
     semi = f"semi-DP: one-record claim for a = 2 (μ = {2 * MU:g})"
-    curves = (
-        (claimed, gaussian(str(MU)), BLUE, "--"),
-        (same_total, gaussian(str(true)), ORANGE, "-"),
-        (semi, gaussian(str(2 * MU)), BLACK, ":"),
-    )
+    curves = [(claimed, gaussian(str(MU)), BLUE, "--")]
+    curves.append((same_total, gaussian(str(true)), ORANGE, "-"))
+    curves.append((semi, gaussian(str(2 * MU)), BLACK, ":"))
     with drawing(10.2, 4.6, columns=2) as (figure, (left, right)):
         left.plot([0, 1], [1, 0], color=GREY, linewidth=1, label="guessing (perfect privacy)")
         for label, curve, colour, style in curves:

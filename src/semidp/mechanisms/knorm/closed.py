@@ -46,7 +46,8 @@ def root_directions(size: int, columns: int, generator: Generator) -> Floats:
     positive = np.zeros((size, columns), dtype=bool)
     # The places of the smallest of independent uniform numbers are a uniform subset.
     numbers = generator.random((size, 2 * columns - 2))
-    chosen = numbers.argpartition(columns - 2, axis=1)[:, : columns - 1]
+    smallest_first = numbers.argpartition(columns - 2, axis=1)
+    chosen = smallest_first[:, : columns - 1]
     row, place = np.nonzero(chosen < columns)
     positive[row, chosen[row, place]] = True
     # Exponentials divided by their sum are uniform on a simplex, one for each sign.
@@ -178,7 +179,8 @@ class RowsBall:
         """``E ||U_i||²``: exact without a binding limit, else from a pilot of the radii."""
         s, free = self.dimension, self._sizes - 1
         # second moments of a Dirichlet law
-        squares = self._reach**2 * free * (free + 1) / ((s + 1) * (s + 2))
+        moments = self._reach**2 * free * (free + 1)
+        squares = moments / ((s + 1) * (s + 2))
         if min(self.limits) < self._reach:
             size = max(1000, min(100_000, 10_000_000 // len(self.limits)))
             squares = (self._radii(size, pilot()) ** 2).mean(axis=0)

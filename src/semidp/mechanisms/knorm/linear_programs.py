@@ -179,7 +179,8 @@ def _leaving(inverse: Rationals, weights: Rationals, direction: Rationals) -> in
     """The vertex that leaves the basis: the lexicographic ratio test."""
 
     def ratios(i: int) -> list[Fraction]:
-        return [weights[i] / direction[i], *(inverse[i] / direction[i])]
+        along = direction[i]
+        return [weights[i] / along, *(inverse[i] / along)]
 
     falling = [i for i in range(len(direction)) if direction[i] > 0]
     return min(falling, key=ratios)
@@ -207,5 +208,7 @@ def _inverse(rows: Sequence[Sequence[Any]]) -> Rationals:
     fractions = [Fraction(x) for row in rows for x in row]
     numbers = [fmpq(x.numerator, x.denominator) for x in fractions]
     matrix = fmpq_mat(size, size, numbers).transpose().inv()
-    entries = [Fraction(int(x.p), int(x.q)) for x in matrix.entries()]
+    entries = []
+    for x in matrix.entries():
+        entries.append(Fraction(int(x.p), int(x.q)))
     return np.array(entries, dtype=object).reshape(size, size)

@@ -75,7 +75,8 @@ def facets(a: int) -> NDArray[np.float64]:
         column_means = normal.sum(axis=0) // 4
         row_means = normal.sum(axis=1, keepdims=True) // 4
         normal = normal - column_means - row_means + normal.sum() // 16
-        row_orders, column_orders = orders[:, None, :, None], orders[None, :, None, :]
+        row_orders = orders[:, None, :, None]
+        column_orders = orders[None, :, None, :]
         for turned in (normal, normal.T, -normal, -normal.T):
             permuted = turned[row_orders, column_orders]
             balls.append(permuted.reshape(-1, 4, 4))
@@ -99,9 +100,10 @@ def table_moment(rows: int, columns: int, a: int) -> float:
     x, y = 1 / rows, 1 / columns
     product = x * y
     linear = (1.0, x + y, product)
-    higher = (x * x + y * y, product * (x + y), x**3 + y**3, product**2)
+    squares = (x * x + y * y, product * (x + y))
+    powers = (*linear, *squares, x**3 + y**3, product**2)
     terms = []
-    for coefficient, power in zip(_COEFFICIENTS[a], (*linear, *higher), strict=True):
+    for coefficient, power in zip(_COEFFICIENTS[a], powers, strict=True):
         terms.append(coefficient * power)
     logarithm = sum(terms)
     return (rows - 1) * (columns - 1) * math.exp(logarithm)
