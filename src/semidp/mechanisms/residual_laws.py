@@ -3,7 +3,6 @@
 How much noise each residual gets is decided in `residual_noise`.
 """
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -76,8 +75,8 @@ def residual_variance(law: str, sigma2: Fraction, scales: NDArray[np.int64]) -> 
 def residual_half_widths(
     law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray[np.int64]]
 ) -> NDArray[np.float64]:
-    """Return for each cell of a table how far it is off at most in 95% of all draws, from the noise
-    of its residuals.
+    """Return the half-width of the 95% interval of each cell of a table, from the noise of its
+    residuals.
 
     Along a feature a cell has the weight ``1 - 1/c`` on its own node of a residual and ``-1/c`` on
     the c - 1 siblings of that node, shared out evenly further down. So cells whose families are as
@@ -103,23 +102,28 @@ def residual_half_widths(
     shape = tuple(different.shape[1] for different in kinds)
     variance, distance = np.zeros(shape), np.zeros(shape)
     for view, square in sigma2.items():
-        sizes, squares = _outer(kinds, view, _size), _outer(kinds, view, _square)
+        sizes = _outer(kinds, view, _size)
+        squares = _outer(kinds, view, _square)
         scales = _outer(kinds, view, _scale)
         variance += float(square) * squares
         # The narrowest law is the farthest from a normal one: its distance bounds those of the
         # others.
         narrowest = square * Fraction(scales.min()) ** 2
         near = LAWS[law](narrowest).near_normal
-        distance += math.inf if near is None else near[1] * sizes / scales
+        if near is None:
+            distance += math.inf
+        else:
+            distance += near[1] * sizes / scales
     deviations = np.sqrt(variance)
-    normal = float(scipy.special.ndtri((1 + LEVEL) / 2)) * deviations
-    errors = normal + distance
+    quantile = float(scipy.special.ndtri((1 + LEVEL) / 2))
+    errors = quantile * deviations + distance
     far = ~(distance <= _NEAR * deviations)
     open_ones = np.argwhere(far & (variance > 0))
     if len(open_ones) <= MOST_PATTERNS:
         sums = []
         for place in open_ones:
-            cell_families = [kind[:, n] for kind, n in zip(kinds, place, strict=True)]
+            at = zip(kinds, place, strict=True)
+            cell_families = [kind[:, n] for kind, n in at]
             sums.append(_terms(law, sigma2, cell_families))
         for place, half in zip(open_ones, half_widths(sums), strict=True):
             errors[tuple(place)] = half
@@ -140,7 +144,8 @@ def _terms(
     terms = []
     for view, square in sigma2.items():
         pairs = list(zip(families, view, strict=True))
-        scale = math.prod(int(counts[depth - 1]) for counts, depth in pairs if depth)
+        named_counts = [int(counts[depth - 1]) for counts, depth in pairs if depth]
+        scale = math.prod(named_counts)
         weights = {Fraction(1, scale): 1}
         for counts, depth in pairs:
             share = Fraction(1, math.prod(counts[depth:].tolist()))
@@ -152,9 +157,10 @@ def _terms(
                 same = share * (1 - Fraction(1, siblings))
                 steps = [(same, 1), (-share / siblings, siblings - 1)]
             spread: dict[Fraction, int] = {}
-            for (weight, count), (step, often) in itertools.product(weights.items(), steps):
-                product = weight * step
-                spread[product] = spread.get(product, 0) + count * often
+            for weight, count in weights.items():
+                for step, often in steps:
+                    product = weight * step
+                    spread[product] = spread.get(product, 0) + count * often
             weights = spread
         sampler = LAWS[law](square * scale**2)
         terms += [Weighted(sampler, weight, count) for weight, count in weights.items()]
@@ -184,11 +190,12 @@ def _square(
     own: NDArray[np.float64], share: NDArray[np.float64], depth: int
 ) -> NDArray[np.float64]:
     """``Σ weight²`` along one feature."""
-    return share**2 * (1 - 1 / own) if depth else share**2
+    square = share**2
+    return square * (1 - 1 / own) if depth else square
 
 
 def _scale(own: NDArray[np.float64], share: NDArray[np.float64], depth: int) -> NDArray[np.float64]:
-    """What the residual was multiplied by, along one feature."""
+    """Factor by which the residual was multiplied, along one feature."""
     return own
 
 
@@ -197,7 +204,8 @@ def different_scales(scales: NDArray[np.int64]) -> tuple[list[int], NDArray[np.i
     nothing is sorted.
     """
     if scales.size and (scales == scales.flat[0]).all():
-        return [int(scales.flat[0])], np.zeros(scales.shape, dtype=np.intp)
+        only = int(scales.flat[0])
+        return [only], np.zeros(scales.shape, dtype=np.intp)
     distinct, which = np.unique(scales, return_inverse=True)
     return distinct.tolist(), which
 
@@ -220,7 +228,8 @@ def draws_of_laws(
         draws = count * mine.size
         # A table of the law pays for itself from some draws on; with fewer all such laws are drawn
         # together.
-        if sampler.sigma2 >= 1 and draws**2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
+        is_rare = draws**2 < _DRAWS_A_TABLE**2 * sampler.sigma2
+        if sampler.sigma2 >= 1 and is_rare:
             rare.append(sampler)
             rare_entries.append(mine)
         else:
@@ -229,5 +238,6 @@ def draws_of_laws(
         sizes = [mine.size for mine in rare_entries]
         places = np.repeat(np.arange(len(rare)), sizes)
         drawn = sample_each(rare, np.tile(places, count), randomness)
-        result[:, np.concatenate(rare_entries)] = drawn.reshape(count, -1)
+        places_of_rare = np.concatenate(rare_entries)
+        result[:, places_of_rare] = drawn.reshape(count, -1)
     return result

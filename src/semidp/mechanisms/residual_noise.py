@@ -106,9 +106,8 @@ class ResidualMechanism(SharedNoise):
 
     def __post_init__(self) -> None:
         if self.law not in LAWS:
-            raise InputError(
-                f"the noise of residuals is {' or '.join(LAWS)}, not {str(self.law)[:40]!r}"
-            )
+            laws = " or ".join(LAWS)
+            raise InputError(f"the noise of residuals is {laws}, not {str(self.law)[:40]!r}")
 
     @classmethod
     def calibrate(
@@ -177,8 +176,8 @@ class ResidualMechanism(SharedNoise):
 
     @cached_property
     def spent(self) -> Fraction:
-        """What the noise costs at most by today's bounds: no more than the precision, unless a
-        claim is false.
+        """Largest cost of a move by today's bounds: no more than the precision, unless a claim is
+        false.
 
         >>> from semidp.queries.products import product_space
         >>> from semidp.mechanisms.examples import two_way
@@ -200,15 +199,16 @@ class ResidualMechanism(SharedNoise):
         workload = other.workload or self.workload
         if workload is None or set(self.sigma2) != set(other.sigma2):
             return False
-        plain = (
-            workload.total(closed_form(workload)) / float(other.precision) if other.sigma2 else 0.0
-        )
-        return workload.total(self.sigma2) <= (1 + _NEAR) * max(plain, workload.total(other.sigma2))
+        noise_of_closed_form = 0.0
+        if other.sigma2:
+            noise_of_closed_form = workload.total(closed_form(workload)) / float(other.precision)
+        enough = max(noise_of_closed_form, workload.total(other.sigma2))
+        return workload.total(self.sigma2) <= (1 + _NEAR) * enough
 
     @cached_property
     def above_least(self) -> float | None:
-        """How much more total variance there is than any additive Gaussian mechanism needs: 0.02
-        for two percent.
+        """Excess of the total variance over what any additive Gaussian mechanism needs: 0.02 for
+        two percent.
 
         None where no lower bound is proved (`placement.least_total`), and where the noise was not
         placed for the total.
@@ -216,34 +216,32 @@ class ResidualMechanism(SharedNoise):
         if self.workload is None or not self.sigma2:
             return None
         least = least_total(self.workload, self.sigma2)
-        return (
-            None
-            if least is None
-            else self.workload.total(self.sigma2) * float(self.precision) / least - 1
-        )
+        if least is None:
+            return None
+        total = self.workload.total(self.sigma2)
+        return total * float(self.precision) / least - 1
 
     @property
     def tradeoff(self) -> Tradeoff:
-        """What every pair of adjacent datasets satisfies: μ-GDP or ρ-zCDP; perfect secrecy where
-        nothing is drawn.
+        """Curve of every pair of adjacent datasets: μ-GDP or ρ-zCDP; perfect secrecy where nothing
+        is drawn.
         """
         if not self.sigma2:
             return Gaussian(Fraction(0))
-        return ZCDP(self.precision / 2) if self.law == "discrete" else Gaussian(self.precision)
+        if self.law == "discrete":
+            return ZCDP(self.precision / 2)
+        return Gaussian(self.precision)
 
     def record(self) -> dict[str, Any]:
-        """Return what a ledger keeps: the tables, and the exact noise of every residual; see
+        """Return the ledger entry: the tables, and the exact noise of every residual; see
         `recorded`.
         """
-        named = self.space.schema.named
-        squares = [
-            {"features": list(named(view)), "sigma2": plain(square)}
-            for view, square in self.sigma2.items()
-        ]
-        return {
-            "query": self.space.query(),
-            "noise": {"law": self.name, "draw": self.law, "residuals": squares},
-        }
+        squares = []
+        for view, square in self.sigma2.items():
+            features = list(self.space.schema.named(view))
+            squares.append({"features": features, "sigma2": plain(square)})
+        noise = {"law": self.name, "draw": self.law, "residuals": squares}
+        return {"query": self.space.query(), "noise": noise}
 
     @classmethod
     def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
@@ -258,7 +256,8 @@ class ResidualMechanism(SharedNoise):
         squares = {}
         try:
             for part in noise["residuals"]:
-                squares[space.schema.view(part["features"])] = positive(part["sigma2"], "σ²")
+                view = space.schema.view(part["features"])
+                squares[view] = positive(part["sigma2"], "σ²")
             law = str(noise["draw"])
         except (KeyError, TypeError, AttributeError):
             raise InputError(
@@ -273,7 +272,7 @@ class ResidualMechanism(SharedNoise):
         return cls(space, measured, _cost(space, measured), law)
 
     def under(self, adjacency: Adjacency) -> Guarantee:
-        """Return what the same noise guarantees under another adjacency: its costs, over the same
+        """Return the guarantee of the same noise under another adjacency: its costs, over the same
         σ².
 
         >>> from semidp.core.spaces.adjacency import Ball
@@ -286,9 +285,8 @@ class ResidualMechanism(SharedNoise):
         """
         space = self.space.under(adjacency)
         assert isinstance(space, ProductSpace)
-        return replace(
-            self, space=space, precision=_cost(space, self.sigma2), workload=None
-        ).guarantee
+        precision = _cost(space, self.sigma2)
+        return replace(self, space=space, precision=precision, workload=None).guarantee
 
     def worst_pair(self, space: QuerySpace) -> Pair:
         """Return the pair whose move costs most of the noise that is drawn."""
@@ -321,9 +319,9 @@ class ResidualMechanism(SharedNoise):
     @property
     def expected_l2(self) -> float:
         """The root of the expected sum of squared errors over the cells of all tables."""
-        return math.sqrt(
-            sum(float(self.cell_variances(table).sum()) for table in range(len(self.space.views)))
-        )
+        tables = range(len(self.space.views))
+        totals = [float(self.cell_variances(table).sum()) for table in tables]
+        return math.sqrt(sum(totals))
 
     @property
     def naive_l2(self) -> float:
@@ -332,7 +330,8 @@ class ResidualMechanism(SharedNoise):
         The better of two: noise on the same residuals, and noise on the cells of each table with
         the best split.
         """
-        free, a = BallCosts(self.space.residuals, (), 1), self.space.adjacency.a
+        free = BallCosts(self.space.residuals, (), 1)
+        a = self.space.adjacency.a
         needed = [view for view in self.space.needed if any(view)]
         costs = [float(free.cost(view)) * a**2 for view in needed]
         gains = dict.fromkeys(needed, 0.0)
@@ -340,7 +339,10 @@ class ResidualMechanism(SharedNoise):
             for view in below(table):
                 if view in gains:
                     gains[view] += self.space.residuals.gain(view, table)
-        together = sum(math.sqrt(k * v) for k, v in zip(costs, gains.values(), strict=True))
+        roots = []
+        for cost, gain in zip(costs, gains.values(), strict=True):
+            roots.append(math.sqrt(cost * gain))
+        together = sum(roots)
         cells = [math.prod(self.space.residuals.shape(view)) for view in self.space.views]
         one_by_one = a * sum(math.sqrt(2 * size) for size in cells)
         return min(together, one_by_one) / math.sqrt(self.precision)
@@ -354,34 +356,33 @@ class ResidualMechanism(SharedNoise):
         too many to ask.
         """
         views, space = self.space.views, self.space
-        if (
-            len(views) > _MOST_COMPARED
-            or sum(math.prod(space.residuals.shape(view)) for view in views) > 10**6
-        ):
+        cells = sum(math.prod(space.residuals.shape(view)) for view in views)
+        if len(views) > _MOST_COMPARED or cells > 10**6:
             return None
+        alone = []
         try:
-            alone = [
-                sensitivity_space(space.dataspace, space.adjacency, space.schema.named(view))
-                for view in views
-            ]
+            for view in views:
+                names = space.schema.named(view)
+                alone.append(sensitivity_space(space.dataspace, space.adjacency, names))
         except Refused:
             return None
-        parts = (
-            math.sqrt(float(table.variances().sum()) * table.l2_squared)
-            for table in alone
-            if not table.is_zero
-        )
+        parts = []
+        for table in alone:
+            if not table.is_zero:
+                variance = float(table.variances().sum()) * table.l2_squared
+                parts.append(math.sqrt(variance))
         return sum(parts) / math.sqrt(self.precision)
 
     @property
     def forgotten(self) -> Fraction:
-        """What one record would cost, ``Σ k/σ²`` with k for one record, if the exact totals were
+        """Cost of one record, ``Σ k/σ²`` with k for one record, if the exact totals were
         forgotten.
         """
         free = BallCosts(self.space.residuals, (), 1)
-        spent = sum(
-            math.ceil(free.cost(view) / square * 2**40) for view, square in self.sigma2.items()
-        )
+        spent = 0
+        for view, square in self.sigma2.items():
+            # rounded up, in multiples of one small unit
+            spent += math.ceil(free.cost(view) / square * 2**40)
         return Fraction(spent, 2**40)
 
     @cached_property
@@ -394,9 +395,8 @@ class ResidualMechanism(SharedNoise):
         for view, part in self.space.parts.items():
             scales, at = different_scales(self.space.scales[part])
             squares = [self.sigma2[view] * scale**2 for scale in scales]
-            which[part] = np.array(
-                [numbers.setdefault(square, len(numbers)) for square in squares]
-            )[at]
+            laws = [numbers.setdefault(square, len(numbers)) for square in squares]
+            which[part] = np.array(laws)[at]
         return [LAWS[self.law](square) for square in numbers], which
 
     @cached_property
@@ -420,17 +420,15 @@ class ResidualMechanism(SharedNoise):
 
     @property
     def entry_scales(self) -> NDArray[np.int64]:
-        """What each entry was multiplied by before it was measured."""
+        """Factor by which each entry was multiplied before it was measured."""
         return self.space.scales
 
     @cached_property
     def conditioning(self) -> Conditioning | None:
-        """What is known of the noise because some cells are impossible; None where none are."""
-        return (
-            Conditioning(self.space, self.variances)
-            if self.space.impossible and self.sigma2
-            else None
-        )
+        """Correction of the residuals by impossible cells; None where there are none."""
+        if not self.space.impossible or not self.sigma2:
+            return None
+        return Conditioning(self.space, self.variances)
 
     def estimates(self, values: ArrayLike) -> list[NDArray[np.float64]]:
         """Return every table put together from a vector of measurements, with zeros in impossible
@@ -444,11 +442,9 @@ class ResidualMechanism(SharedNoise):
         >>> bool(np.allclose(mechanism.estimates(space.measure([table]))[0], table.counts))
         True
         """
-        return (
-            self.space.estimates(values)
-            if self.conditioning is None
-            else self.conditioning.estimates(values)
-        )
+        if self.conditioning is None:
+            return self.space.estimates(values)
+        return self.conditioning.estimates(values)
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> NDArray[np.float64]:
         """Return the weights on the noise in the vector's entries that weights on cells (by table)
@@ -464,7 +460,8 @@ class ResidualMechanism(SharedNoise):
         if self.conditioning is not None:
             return entries
         views = {view for table in tables for view in self.space.inside[table]}
-        kept = [entries[part] for view, part in self.space.parts.items() if view in views]
+        parts = self.space.parts.items()
+        kept = [entries[part] for view, part in parts if view in views]
         return np.concatenate([entries[:0], *kept])
 
     def cell_variances(self, table: int) -> NDArray[np.float64]:
@@ -476,10 +473,10 @@ class ResidualMechanism(SharedNoise):
                 self._cell_variances[table] = self.conditioning.cell_variances(table)
             return self._cell_variances[table]
         view = self.space.views[table]
-        noise = tuple(
-            (trimmed_view(small, view), self.sigma2[small]) for small in self.space.inside[table]
-        )
-        alike = (self.space.alike(table), noise)
+        noise = []
+        for small in self.space.inside[table]:
+            noise.append((trimmed_view(small, view), self.sigma2[small]))
+        alike = (self.space.alike(table), tuple(noise))
         if alike not in self._cell_variances:
             self._cell_variances[alike] = self.space.cell_variances(self.variances, table)
         return self._cell_variances[alike]
@@ -500,30 +497,31 @@ class ResidualMechanism(SharedNoise):
         1.1547
         """
         view = self.space.views[table]
+        cells = math.prod(self.space.residuals.shape(view))
         if self.conditioning is not None:
             total = float(self.cell_variances(table).sum())
-            return math.sqrt(total / math.prod(self.space.residuals.shape(view)))
-        gains = [
-            float(self.sigma2[d]) * self.space.residuals.gain(d, view)
-            for d in self.space.inside[table]
-        ]
-        return math.sqrt(sum(gains) / math.prod(self.space.residuals.shape(view)))
+            return math.sqrt(total / cells)
+        parts = []
+        for small in self.space.inside[table]:
+            gain = self.space.residuals.gain(small, view)
+            parts.append(float(self.sigma2[small]) * gain)
+        return math.sqrt(sum(parts) / cells)
 
     def table_errors(self, table: int) -> NDArray[np.float64]:
         """Return the standard error of each cell of one table's estimate."""
         return np.sqrt(self.cell_variances(table))
 
     def table_half_widths(self, table: int) -> NDArray[np.float64]:
-        """Return for each cell of one table's estimate how far it is off at most in 95% of all
-        draws.
-        """
+        """Return the half-width of the 95% interval of each cell of one table's estimate."""
         space, view = self.space, self.space.views[table]
         if not space.inside[table]:
             return np.zeros(space.schema.grid.shape_of(view))
         if self.conditioning is not None:
             laws, which = self.samplers
             return self.conditioning.half_widths(table, list(laws), which)
-        noise = {trimmed_view(small, view): self.sigma2[small] for small in space.inside[table]}
+        noise = {}
+        for small in space.inside[table]:
+            noise[trimmed_view(small, view)] = self.sigma2[small]
         families = [space.residuals.families(axis, view[axis]) for axis in named(view)]
         return space.whole(residual_half_widths(self.law, noise, families), view)
 
@@ -568,7 +566,8 @@ class ResidualMechanism(SharedNoise):
         for view, part in self.space.parts.items():
             # A part of the source for each residual: what is drawn does not depend on the others.
             source = randomness.part(*self.space.schema.named(view))
-            noise = residual_noise(self.law, self.sigma2[view], self.space.scales[part], source)
+            scales = self.space.scales[part]
+            noise = residual_noise(self.law, self.sigma2[view], scales, source)
             parts.append(noise)
         return np.concatenate(parts)
 
@@ -585,12 +584,15 @@ def _within(
     """
     factor = 1 / precision
     while True:
-        sigma2 = {view: _coarse(Fraction(square) * factor) for view, square in noise.items()}
+        sigma2 = {}
+        for view, square in noise.items():
+            sigma2[view] = _coarse(Fraction(square) * factor)
         spent = cost(sigma2)
         if spent <= precision:
             return sigma2
         # A little more than is missing, or rounding could keep the cost above the precision.
-        factor *= max(spent / precision, Fraction(1)) + Fraction(1, 2**22)
+        missing = max(spent / precision, Fraction(1))
+        factor *= missing + Fraction(1, 2**22)
 
 
 def _spent(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
@@ -608,12 +610,13 @@ def _together(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
     """Return the certified joint cost and a millionth, so that another computer's floating point
     confirms it too.
     """
-    return Fraction(space.costs.joint(sigma2)) * (1 + Fraction(1, 2**20))
+    certified = Fraction(space.costs.joint(sigma2))
+    return certified * (1 + Fraction(1, 2**20))
 
 
 def _cost(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
-    """Return what a move costs at most: the sum over residuals, or their joint cost where that is
-    less.
+    """Return a bound of the cost of every move: the sum over residuals, or their joint cost where
+    that is less.
     """
     if not sigma2:
         return Fraction(0)
