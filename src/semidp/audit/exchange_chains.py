@@ -97,9 +97,9 @@ def _exchanged(
         for part, server in zip(changed, servers, strict=True):
             assert server is not None
             served[server].append(part)
-        for others in _carried_on(blocks, served, +start, x, axes, carriers):
-            others[y] += 1
-            yield others
+        for dataset in _carried_on(blocks, served, +start, x, axes, carriers):
+            dataset[y] += 1
+            yield dataset
 
 
 def _carried_on(
@@ -110,7 +110,7 @@ def _carried_on(
     axes: int,
     carriers: list[Record],
 ) -> Iterator[Counter[Record]]:
-    """What the other records can be once carriers have served, each taken once."""
+    """Multisets of the other records once carriers have served, each taken once."""
     if not served:
         yield Counter(bystanders)
         return
@@ -123,9 +123,9 @@ def _carried_on(
         fewer = Counter(bystanders)
         fewer[record] -= 1
         moved = _moved(record, x, served[0])
-        for others in _carried_on(blocks, served[1:], +fewer, x, axes, carriers):
-            others[moved] += 1
-            yield others
+        for records in _carried_on(blocks, served[1:], +fewer, x, axes, carriers):
+            records[moved] += 1
+            yield records
 
 
 def _moved(record: Record, x: Record, served: list[Any]) -> Record:

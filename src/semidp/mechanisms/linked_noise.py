@@ -90,8 +90,8 @@ class LinkedMechanism(SharedNoise):
         roots = []
         for kind, of_tables in zip(space.kinds, by_kind, strict=True):
             gains = Workload.of(kind, of_tables, Objective.total).gains
-            costs = np.array([float(kind.cost[view]) for view in kind.measured])
-            roots.append(float(np.sqrt(gains * costs).sum()))
+            costs = [float(kind.cost[view]) for view in kind.measured]
+            roots.append(float(np.sqrt(gains * np.array(costs)).sum()))
         # A kind's least total is its root squared over its precision: shares go by the roots.
         shares = precision_shares(roots)
         if unit_share is not None and all(roots):
@@ -115,12 +115,12 @@ class LinkedMechanism(SharedNoise):
 
     @property
     def precision(self) -> Fraction:
-        """What a move costs at most."""
+        """Largest cost of a move."""
         return sum((part.precision for part in self.parts if part.sigma2), Fraction(0))
 
     @property
     def spent(self) -> Fraction:
-        """What the noise costs at most by the bounds on its residuals."""
+        """Largest cost of a move by the bounds on its residuals."""
         return sum((part.spent for part in self.parts), Fraction(0))
 
     @property
@@ -133,7 +133,7 @@ class LinkedMechanism(SharedNoise):
 
     @cached_property
     def agreement(self) -> SizeAgreement:
-        """How estimates of both kinds are made to agree."""
+        """Correction that makes estimates of both kinds agree."""
         return SizeAgreement.of(self.members, self.units)
 
     @property
@@ -190,7 +190,7 @@ class LinkedMechanism(SharedNoise):
 
     @property
     def entry_scales(self) -> NDArray[np.int64]:
-        """What each entry was multiplied by before it was measured."""
+        """Factor by which each entry was multiplied before it was measured."""
         return np.concatenate([kind.scales for kind in self.space.kinds])
 
     def estimates(self, values: ArrayLike) -> list[Floats]:
@@ -209,16 +209,17 @@ class LinkedMechanism(SharedNoise):
         """
         first = len(self.space.members.views)
         of_members, of_units = {}, {}
-        for number, given in weights.items():
+        for number, on_cells in weights.items():
             if number < first:
-                of_members[number] = given
+                of_members[number] = on_cells
             else:
-                of_units[number - first] = given
-        gathered = self.space.members.gathered(of_members), self.space.units.gathered(of_units)
-        on_residuals = self.agreement.weights(*gathered)
-        pulled = [
-            kind.pulled(each) for kind, each in zip(self.space.kinds, on_residuals, strict=True)
-        ]
+                of_units[number - first] = on_cells
+        gathered_members = self.space.members.gathered(of_members)
+        gathered_units = self.space.units.gathered(of_units)
+        on_residuals = self.agreement.weights(gathered_members, gathered_units)
+        pulled = []
+        for kind, of_kind in zip(self.space.kinds, on_residuals, strict=True):
+            pulled.append(kind.pulled(of_kind))
         return np.concatenate(pulled)
 
     def reached(self, tables: Sequence[int]) -> NDArray[np.intp]:
@@ -228,7 +229,9 @@ class LinkedMechanism(SharedNoise):
         first = len(self.space.members.views)
         seen: tuple[set[View], set[View]] = (set(), set())
         for number in tables:
-            which, place = (0, number) if number < first else (1, number - first)
+            which, place = 0, number
+            if number >= first:
+                which, place = 1, number - first
             kind = self.space.kinds[which]
             seen[which].update(kind.inside[place])
             for equation in self.agreement.touched(kind.views[place], which):
@@ -238,7 +241,8 @@ class LinkedMechanism(SharedNoise):
         for kind, views in zip(self.space.kinds, seen, strict=True):
             for view, part in kind.parts.items():
                 if view in views:
-                    entries.append(np.arange(start + part.start, start + part.stop))
+                    of_part = np.arange(part.start, part.stop)
+                    entries.append(start + of_part)
             start += kind.scales.size
         return np.concatenate(entries)
 
@@ -252,8 +256,10 @@ class LinkedMechanism(SharedNoise):
         chosen = np.asarray(entries)
         values = np.zeros((count, len(chosen)), dtype=np.int64)
         of_members = chosen < first
-        values[:, of_members] = self.members.drawn(chosen[of_members], count, randomness)
-        values[:, ~of_members] = self.units.drawn(chosen[~of_members] - first, count, randomness)
+        member_entries = chosen[of_members]
+        unit_entries = chosen[~of_members] - first
+        values[:, of_members] = self.members.drawn(member_entries, count, randomness)
+        values[:, ~of_members] = self.units.drawn(unit_entries, count, randomness)
         return values
 
     def standard_errors(self) -> NDArray[np.float64]:
@@ -272,7 +278,7 @@ class LinkedMechanism(SharedNoise):
         return Pair(first, second, 1 / self.entry_variances)
 
     def under(self, adjacency: Adjacency) -> Guarantee:
-        """Return what the same noise guarantees under the other adjacency of the same promise."""
+        """Return the guarantee of the same noise under the other adjacency of the promise."""
         space = self.space.under(adjacency)
         parts = []
         for part, kind in zip(self.parts, space.kinds, strict=True):
@@ -281,7 +287,7 @@ class LinkedMechanism(SharedNoise):
         return replace(self, space=space, members=parts[0], units=parts[1]).guarantee
 
     def record(self) -> dict[str, Any]:
-        """Return what a ledger keeps: the tables of both kinds, and the exact noise of every
+        """Return the ledger entry: the tables of both kinds, and the exact noise of every
         residual.
         """
         noise = {"law": self.name, "draw": self.law}
@@ -342,8 +348,8 @@ def published_variances(mechanism: LinkedMechanism, code: TopCode | None) -> lis
     members first.
     """
     agreement, space = mechanism.agreement, mechanism.space
-    variances = [agreement.member_variances(number) for number in range(len(space.members.views))]
-    first = len(variances)
+    first = len(space.members.views)
+    variances = [agreement.member_variances(number) for number in range(first)]
     for number in range(len(space.units.views)):
         axis = size_place(space, first + number)
         if code is None or axis is None:

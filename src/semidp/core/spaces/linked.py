@@ -162,31 +162,24 @@ class Link:
     @property
     def sizes(self) -> tuple[str, ...]:
         """The levels of the size of a unit: every value from the least to the most."""
-        return tuple(str(size) for size in range(self.least, self.most + 1))
+        sizes = range(self.least, self.most + 1)
+        return tuple(str(size) for size in sizes)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return {
-            "protect": str(self.protect),
-            "least": self.least,
-            "most": self.most,
-            "derived": list(self.derived),
-            "column": self.column,
-            **({} if self.quarters is None else {"quarters": self.quarters.to_json()}),
-        }
+        document: dict[str, Any] = {"protect": str(self.protect)}
+        document |= {"least": self.least, "most": self.most}
+        document |= {"derived": list(self.derived), "column": self.column}
+        if self.quarters is not None:
+            document["quarters"] = self.quarters.to_json()
+        return document
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
         quarters = Quarters.from_json(value["quarters"]) if "quarters" in value else None
-        return cls(
-            value["protect"],
-            value["least"],
-            value["most"],
-            value["derived"],
-            value["column"],
-            quarters,
-        )
+        protect, derived, column = value["protect"], value["derived"], value["column"]
+        return cls(protect, value["least"], value["most"], derived, column, quarters)
 
 
 @frozen(slots=False, eq=False, repr=False)
@@ -242,16 +235,18 @@ class LinkedDataspace(Dataspace):
                     f"exact totals of units are by their own features, and {margin} depends on"
                     " members"
                 )
-        size = next((part for part in self.units.schema.features if part.name == SIZE), None)
-        if size is not None and size.levels != self.link.sizes:
+        axis = self.size_axis
+        if axis is not None and self.units.schema.features[axis].levels != self.link.sizes:
             raise InputError(
                 "the levels of size are every number from the least to the most members of a unit:"
                 " for 5 and more as one level, ask for the top code size=5"
             )
         self._check_quarters()
         # public totals outside would leave no dataset; quarters hold as many as there are
-        low, high = self.link.least * self.units.n, self.link.most * self.units.n
-        if not low <= self.n or (self.n > high and self.link.quarters is None):
+        low = self.link.least * self.units.n
+        high = self.link.most * self.units.n
+        too_many = self.n > high and self.link.quarters is None
+        if self.n < low or too_many:
             raise Refused("so many members do not fit into so many units of the declared sizes")
 
     def _check_quarters(self) -> None:
@@ -259,7 +254,8 @@ class LinkedDataspace(Dataspace):
         quarters = self.link.quarters
         if quarters is None:
             return
-        if quarters.feature in self.units.schema.names or quarters.feature not in self.schema.names:
+        of_units = quarters.feature in self.units.schema.names
+        if of_units or quarters.feature not in self.schema.names:
             raise Refused(
                 "group quarters are counted in no table of units, and some table of members has to"
                 f" say who lives in them: ask for {quarters.feature!r} in tables of members alone"
@@ -272,15 +268,16 @@ class LinkedDataspace(Dataspace):
         return cls(members.schema, members.margins, members.totals, members.n, units, link)
 
     def __repr__(self) -> str:
-        return f"LinkedDataspace({self.summary()} exact; {self.n} members, {self.units.n} units)"
+        numbers = f"{self.n} members, {self.units.n} units"
+        return f"LinkedDataspace({self.summary()} exact; {numbers})"
 
     @cached_property
     def members(self) -> Dataspace:
-        """What is public about the members alone."""
+        """Dataspace of the members alone."""
         return Dataspace(self.schema, self.margins, self.totals, self.n)
 
     def about(self, kind: str) -> Dataspace:
-        """Return what is public about the records of one kind."""
+        """Return the dataspace of the records of one kind."""
         if kind == UNIT:
             return self.units
         return self.members if kind == MEMBER else super().about(kind)
@@ -340,12 +337,10 @@ class LinkedDataspace(Dataspace):
     def summary(self) -> str:
         """Say in a few words what is published."""
         members = ", ".join(str(margin) for margin in self.margins) or "the number of members"
-        units = ", ".join(str(margin) for margin in self.units.margins) or "their number"
-        return (
-            f"{members}, units by {units}"
-            if self.units.margins
-            else f"{members}, the number of units"
-        )
+        if not self.units.margins:
+            return f"{members}, the number of units"
+        units = ", ".join(str(margin) for margin in self.units.margins)
+        return f"{members}, units by {units}"
 
     def exact_lines(self) -> list[str]:
         """Name what is published exactly of both kinds, and the bounds on the size of units, a line
@@ -356,14 +351,11 @@ class LinkedDataspace(Dataspace):
         lines += [f"units by {margin}" for margin in self.units.margins]
         sizes = f"of {link.least} to {link.most} members (declared)"
         if link.quarters is not None:
-            sizes += (
-                f"; none of them is of {link.quarters.feature} {', '.join(link.quarters.kinds)}"
-            )
-        return [
-            *lines,
-            f"the number of members, {self.n:,}",
-            f"the number of units, {self.units.n:,}, each {sizes}",
-        ]
+            kinds = ", ".join(link.quarters.kinds)
+            sizes += f"; none of them is of {link.quarters.feature} {kinds}"
+        lines.append(f"the number of members, {self.n:,}")
+        lines.append(f"the number of units, {self.units.n:,}, each {sizes}")
+        return lines
 
     def why_together(self) -> list[str]:
         """Say whom the promise is about, and why others change with that member or unit."""
@@ -400,8 +392,9 @@ class LinkedDataspace(Dataspace):
         quarters = self.link.quarters
         if quarters is None:
             return []
+        kinds = ", ".join(quarters.kinds)
         return [
-            f"Members of {quarters.feature} {', '.join(quarters.kinds)} live in group quarters:"
+            f"Members of {quarters.feature} {kinds} live in group quarters:"
             " each place and kind of them counts as one unit without a bound, into which anybody"
             " may move, and is in no table of units."
         ]
@@ -426,12 +419,15 @@ class LinkedDataspace(Dataspace):
 
     def to_json(self) -> dict[str, Any]:
         """Return the space as plain values: everything in it is public."""
-        return {**super().to_json(), "units": self.units.to_json(), "link": self.link.to_json()}
+        document = super().to_json()
+        document["units"] = self.units.to_json()
+        document["link"] = self.link.to_json()
+        return document
 
 
 @frozen
 class Reach:
-    """How many members and units change together under a promise about linked records (THEORY §15).
+    """Numbers of members and units that change together for linked records (THEORY §15).
 
     Parameters
     ----------
@@ -474,7 +470,8 @@ class Reach:
         with_own = [view for view in views if {*named(view)} - public.inherited_axes]
         members = min(2 + len(with_own), public.n)
         units = min(2 * members, public.units.n)
-        return cls(members, 0, units, units, min(2 + len(views), public.units.n))
+        exchanged = min(2 + len(views), public.units.n)
+        return cls(members, 0, units, units, exchanged)
 
     @classmethod
     def _of_unit(cls, public: LinkedDataspace, views: list[View]) -> "Reach":
