@@ -18,7 +18,7 @@ from semidp.noise.randomness import SeededRandomness
 from semidp.output import cells
 from semidp.output.cells import METADATA, Columns, Form
 from semidp.output.columns import Labels
-from semidp.publishing import release as release_module
+from semidp.publishing import release_files
 from semidp.publishing.rechecking.release_check import disagreements
 
 ODD = ("plain", "a,b", 'say "x"', "two\nlines", "", " space ", "=1+1", "ü", "'")
@@ -173,7 +173,7 @@ def test_many_levels_and_totals_have_files_of_their_own(
 ) -> None:
     release = released()
     release.save(tmp_path / "listed")
-    monkeypatch.setattr(release_module, "LISTED", 3)
+    monkeypatch.setattr(release_files, "LISTED", 3)
     release.save(tmp_path / "apart")
     document = json.loads((tmp_path / "apart" / "release.json").read_text())
     assert (document["plan"], document["dataspace"]) == (
@@ -196,7 +196,7 @@ def test_many_levels_and_totals_have_files_of_their_own(
 def test_release_json_and_report_do_not_grow_with_the_cells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(release_module, "LISTED", 2000)
+    monkeypatch.setattr(release_files, "LISTED", 2000)
     sizes = {}
     for levels in (3000, 6000):  # beyond what is drawn
         town = Feature("town", [f"town {number}" for number in range(levels)])
@@ -218,6 +218,6 @@ def test_disagreements_are_those_of_the_document_on_disk(
 ) -> None:
     from semidp.cli import run as command
 
-    monkeypatch.setattr(release_module, "LISTED", 3)
+    monkeypatch.setattr(release_files, "LISTED", 3)
     released().save(tmp_path / "apart")
     assert command(["show", str(tmp_path / "apart"), "--quiet"]) == 0

@@ -190,7 +190,7 @@ def result_readers() -> dict[str, ResultReader]:
 
     >>> list(result_readers())
     ['tables', 'products', 'linked', 'groups', 'answers', 'regressions', 'quantiles',
-    'distributions', 'odds_ratios']
+    'distributions', 'combined_distributions', 'odds_ratios']
     """
     return {key: reader for kind in kinds() for key, reader in kind.results.items()}
 
