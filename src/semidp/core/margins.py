@@ -252,7 +252,15 @@ class Chain:
 
     def children(self, coarse: int, fine: int) -> NDArray[np.intp]:
         """Return the number of nodes at depth `fine` below each node at depth `coarse`."""
-        return np.diff(self.first(coarse, fine), append=self.size(fine))
+        if (coarse, fine) not in self._children:
+            numbers = np.diff(self.first(coarse, fine), append=self.size(fine))
+            numbers.setflags(write=False)
+            self._children[coarse, fine] = numbers
+        return self._children[coarse, fine]
+
+    @cached_property
+    def _children(self) -> dict[tuple[int, int], NDArray[np.intp]]:
+        return {}
 
     def below(self, depth: int, node: int, fine: int) -> slice:
         """Slice of the nodes at depth `fine` that descend from `node` of `depth`; the node itself
