@@ -259,10 +259,11 @@ def test_two_processes_at_once_never_overspend(path: Path) -> None:
     assert total.tradeoff == zcdp("0.6")
 
 
-def test_a_kill_in_the_middle_leaves_a_whole_ledger_and_no_lock(path: Path) -> None:
+@pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.long)])
+def test_a_kill_in_the_middle_leaves_a_whole_ledger_and_no_lock(path: Path, kills: int) -> None:
     book = Ledger.create(path, Budget.zcdp(1000))
     seen = 0
-    for attempt in range(4):
+    for attempt in range(kills):
         process = charger(path, f"run {attempt}")
         start(process)
         assert process.stdout is not None

@@ -54,7 +54,7 @@ def _matches(line: str, output: str) -> bool:
     return any(re.fullmatch(pattern, printed.rstrip()) for printed in output.splitlines())
 
 
-LONG = pytest.mark.long  # four to twelve seconds of processor time each
+LONG = pytest.mark.long  # two to twelve seconds of processor time each
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ LONG = pytest.mark.long  # four to twelve seconds of processor time each
             },
             marks=LONG,
         ),
-        ("nested.md", {"districts"}),
+        pytest.param("nested.md", {"districts"}, marks=LONG),
         ("several_records.md", {"stays", "one-stay"}),
         pytest.param(
             "office.md",
@@ -102,8 +102,16 @@ LONG = pytest.mark.long  # four to twelve seconds of processor time each
             {"product", "people.csv", "people.about.json", "pairs", "near.csv", "marriages"},
             marks=LONG,
         ),
-        ("records.md", {"release", "people.csv", "people.about.json", "several-5.csv"}),
-        ("swapping.md", {"blocks.csv", "ptable.csv", "announced-2.csv", "cells-8-2.csv"}),
+        pytest.param(
+            "records.md",
+            {"release", "people.csv", "people.about.json", "several-5.csv"},
+            marks=LONG,
+        ),
+        pytest.param(
+            "swapping.md",
+            {"blocks.csv", "ptable.csv", "announced-2.csv", "cells-8-2.csv"},
+            marks=LONG,
+        ),
     ],
 )
 def test_the_page_runs_and_prints_what_it_says(

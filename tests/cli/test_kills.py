@@ -162,6 +162,7 @@ def test_a_kill_between_the_renames_loses_nothing(place: Place) -> None:
     assert place.newest == before + 1, "the new release was whole, so it takes its place"
 
 
+@pytest.mark.long
 def test_a_kill_before_the_renames_leaves_the_old_release(place: Place) -> None:
     place.check(place.start())
     before = place.newest

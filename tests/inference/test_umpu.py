@@ -301,6 +301,7 @@ def test_p_values_keep_nine_digits_down_to_1e_30(
         assert abs(float(test.p_value(u, LESS)) - float(1 - exact)) < 1e-14
 
 
+@pytest.mark.long
 def test_a_million_records_keep_nine_digits() -> None:
     margins = TwoByTwo(500_000, 500_000, 1_000_000)
     for noise in (Tulap(Fraction(1, 10)), Normal(Fraction(100))):

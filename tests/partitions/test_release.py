@@ -56,7 +56,7 @@ EXACT = [
 ]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("exact", EXACT, ids=str)
 @pytest.mark.parametrize("depth", ["state", "county"])
 def test_every_total_is_exact_and_everything_adds_up(

@@ -87,7 +87,7 @@ def test_the_test_of_variances_catches_a_tenth(drawn):
         assert p.min() * len(p) < 1e-4
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_every_number_that_occurs_in_two_tables_is_the_same_and_totals_are_exact(drawn):
     table, mechanism, (detailed, sexes, ages) = drawn
     space = mechanism.space
@@ -103,7 +103,7 @@ def test_every_number_that_occurs_in_two_tables_is_the_same_and_totals_are_exact
     assert not ages[:, 6].any()
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_a_linear_combination_across_tables_has_the_announced_standard_error(drawn):
     table, mechanism, estimates = drawn
     rng = np.random.default_rng(2)

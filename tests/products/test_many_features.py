@@ -37,7 +37,7 @@ def wanted() -> list[TableRequest]:
     return [TableRequest([one, other]) for one, other in itertools.pairwise(NAMES)]
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])
 def test_a_product_of_a_hundred_features_is_released_saved_and_read_back(tmp_path, adjacency):
     public = [Margin(NAMES[0]), Margin(NAMES[40], NAMES[41]), Margin(NAMES[99])]
