@@ -12,7 +12,7 @@ from scipy.stats import binom
 from semidp import Budget, Feature, Plan, TableRequest, run
 from semidp.core.spaces.cell_bounds import CellBounds
 from semidp.noise.randomness import SeededRandomness
-from semidp.questions.answers import Covers, normal_interval, sampled_difference
+from semidp.questions.answers import Covers, mover_difference, normal_interval
 from semidp.questions.measured import Cells, TableQuestion, measured_table
 
 QUIET = [(0.0, 0.0, 0.0)] * 2
@@ -33,7 +33,7 @@ def coverages(sizes: tuple[int, int], rates: tuple[float, float]) -> tuple[float
         seen = [count / n for count, n in zip(cases, sizes, strict=True)]
         error = math.sqrt(sum(rate * (1 - rate) / n for rate, n in zip(seen, sizes, strict=True)))
         parts = [(float(count), float(n)) for count, n in zip(cases, sizes, strict=True)]
-        score = sampled_difference(parts, QUIET, 0.0, (error, error), 0.95)
+        score = mover_difference(parts, QUIET, 0.0, (error, error), 0.95)
         normal = normal_interval(seen[0] - seen[1], error, error, (-1.0, 1.0), 0.95, Covers.both)
         held += chances[cases] * np.array([truth in score, truth in normal])
     return float(held[0]), float(held[1])
@@ -54,10 +54,10 @@ def test_common_noise_makes_the_interval_narrower_and_opposite_noise_wider() -> 
     parts, noise = [(40.0, 100.0), (30.0, 100.0)], [(9.0, 0.0, 0.0)] * 2
     widths = []
     for covariance in (-9e-4, 0.0, 9e-4):
-        answer = sampled_difference(parts, noise, covariance, (0.1, 0.1), 0.95)
+        answer = mover_difference(parts, noise, covariance, (0.1, 0.1), 0.95)
         widths.append(answer.high - answer.low)
     assert widths == sorted(widths, reverse=True)
-    without = sampled_difference(parts, QUIET, 0.0, (0.1, 0.1), 0.95)
+    without = mover_difference(parts, QUIET, 0.0, (0.1, 0.1), 0.95)
     # noise that both have in common cancels
     assert widths[2] == pytest.approx(without.high - without.low, rel=0.02)
 

@@ -33,10 +33,10 @@ from semidp.questions.answers import (
     IntervalEstimate,
     TableIntervals,
     linear_interval,
+    mover_difference,
     normal_interval,
     overlapping_difference,
     ratio_interval,
-    sampled_difference,
     sampled_rate,
 )
 from semidp.questions.independence import blocks, simulated_bound
@@ -618,7 +618,7 @@ class TableQuestion:
         if (parts[0][1] * parts[1][1]).any():
             return overlapping_difference(counted, noises, errors, self.level)
         covariance = (self._error(lines[0]) ** 2 + self._error(lines[1]) ** 2 - noise**2) / 2
-        return sampled_difference(counted, noises, covariance, errors, self.level)
+        return mover_difference(counted, noises, covariance, errors, self.level)
 
     def _inner_and_rest(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate | None:
         """Return the difference of the rates of a group and of one that holds it; None where

@@ -246,7 +246,11 @@ def _last_kept(kept: Callable[[Floats], Any], inside: float, end: float, points:
 
 
 def sampled_comparison(rates: NoisyRates, measure: RateMeasure, level: float) -> IntervalEstimate:
-    """Compare two population rates by their score: noise and sampling.
+    """Compare two population rates by a difference or a ratio: the values that their joint score
+    keeps, noise and sampling.
+
+    `answers.mover_difference` is for differences alone and joins the two rates' own intervals,
+    without a search.
 
     >>> rates = NoisyRates(np.array([10.0, 6.0]), np.array([40.0, 60.0]), np.zeros((4, 4)))
     >>> answer = sampled_comparison(rates, RateMeasure.RISK_RATIO, 0.95)

@@ -33,8 +33,8 @@ from semidp.output.plots.style import BLUE, ORANGE, Figure, drawing
 from semidp.questions.answers import (
     IntervalEstimate,
     linear_interval,
+    mover_difference,
     ratio_interval,
-    sampled_difference,
     sampled_rate,
 )
 from semidp.questions.independence import random_tables, simulated_bound
@@ -318,7 +318,7 @@ def rates(
             for seen, (error, null_error) in zip(cases, errors.tolist(), strict=True):
                 parts = [(float(seen[k]), float(size)) for k, size in enumerate(sizes)]
                 both = (error, null_error)
-                interval = sampled_difference(parts, quiet, float(covariance), both, LEVEL)
+                interval = mover_difference(parts, quiet, float(covariance), both, LEVEL)
                 intervals.append(interval)
             return intervals
 
