@@ -260,7 +260,9 @@ def mover_difference(
     It is computed at once from the two intervals, and only for differences;
     `ratios.sampled_comparison` searches for the values that the joint score of both rates keeps,
     for ratios too. Over 24 settings of 8 to 60 records beside 10 to 2,000, 1,000 runs each, the two
-    covered 0.952 and 0.951 at 0.95, with widths within 2% on average. Each rate R_i has the distances to the ends l_i, u_i of its score interval. Their squares add up
+    covered 0.952 and 0.951 at 0.95, with widths within 2% on average.
+
+    Each rate R_i has the distances to the ends l_i, u_i of its score interval. Their squares add up
     like variances (MOVER; Newcombe, 1998), less what the noise of the two has in common: the lower
     end is ``d - sqrt((R1 - l1)² + (u2 - R2)² - 2 z² c)``. The ends of the rates are cut only in the
     result: a normal interval with the rates' own variances covers 0.88 where one group has 8 to 40
