@@ -137,16 +137,19 @@ class PooledSum:
         for margins, weight, uniform in zip(self.margins, self.weights, self.uniforms, strict=True):
             law = margins.law_at(log_odds)
             places = np.searchsorted(np.cumsum(law.pmf), uniform)
-            total += weight * (law.first + np.minimum(places, len(law.pmf) - 1))
+            # Rounding may leave the last sum below 1.
+            counts = np.minimum(law.first + places, law.last)
+            total += weight * counts
         return total
 
     def tails(self, seen: Floats, log_odds: float) -> tuple[Floats, Floats]:
         """p-values of an odds ratio against larger ones and against smaller ones."""
         sums = np.sort(self.drawn(log_odds))
         near = _TIED * (np.abs(seen) + 1.0)
-        above = len(sums) - np.searchsorted(sums, seen - near, side="left")
+        draws = len(sums)
+        above = draws - np.searchsorted(sums, seen - near, side="left")
         below = np.searchsorted(sums, seen + near, side="right")
-        return (1 + above) / (1 + len(sums)), (1 + below) / (1 + len(sums))
+        return (1 + above) / (1 + draws), (1 + below) / (1 + draws)
 
     def interval(self, seen: float, level: float) -> tuple[float, float]:
         """The odds ratios that neither tail rejects at ``(1 - level) / 2``; ends are rounded
@@ -258,8 +261,9 @@ def _answered(
 ) -> CommonOddsRatio:
     margins = []
     for stratum in range(asked.shape[2]):
-        row, column = int(asked.row_totals[0, stratum]), int(asked.column_totals[0, stratum])
-        margins.append(TwoByTwo(row, column, int(asked.row_totals[:, stratum].sum())))
+        rows = asked.row_totals[:, stratum].tolist()
+        columns = asked.column_totals[:, stratum].tolist()
+        margins.append(TwoByTwo(rows[0], columns[0], sum(rows)))
     varying = [k for k, table in enumerate(margins) if not table.degenerate]
     if not varying:
         raise Refused("the margins leave only one table in every stratum: every odds ratio fits")
@@ -276,7 +280,8 @@ def _answered(
     weights = spread / (spread + asked.noise_variances(corners))
     pooled = np.einsum("k,kijl->ijl", weights, corners)
     seen = float((pooled * asked.estimate).sum())
-    errors = asked.noise_law(pooled[None])(draws, randomness)[:, 0]
+    draw_noise = asked.noise_law(pooled[None])
+    errors = draw_noise(draws, randomness)[:, 0]
     uniforms = generator(randomness).random((len(varying), draws))
     law = PooledSum(chosen, weights, uniforms, errors)
     low, high = law.interval(seen, level)

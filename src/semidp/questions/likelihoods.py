@@ -167,7 +167,8 @@ class NoisyCounts:
             scale = math.sqrt(float(mechanism.sigma2))
             if scale > _LISTED:
                 return lambda counts, cells: _rounded(np.abs(noisy[cells] - counts), scale)
-            listed = _rounded(np.arange(math.ceil(_FAR * scale) + 20), scale)
+            sizes = np.arange(math.ceil(_FAR * scale) + 20)
+            listed = _rounded(sizes, scale)
             return lambda counts, cells: _looked_up(listed, np.abs(noisy[cells] - counts))
         if isinstance(mechanism, (DiscreteGaussianMechanism, LatticeGaussianMechanism)):
             rate = 1 / (2 * float(mechanism.sigma2))
@@ -200,13 +201,14 @@ class NoisyCounts:
         groups = math.prod(sizes)
         added = np.bincount(codes[self.possible], minlength=groups)
         noisy = np.zeros(groups, dtype=np.int64)
+        # Cells that hold nobody say nothing of the others.
         np.add.at(noisy, codes[self.possible], self.noisy[self.possible])
         table_codes, _ = level_codes(table, names)
         used = np.flatnonzero(added)
-        matrix = (table_codes == used[:, None]).astype(np.int64)
+        inside = table_codes == used[:, None]
         counts, which = np.unique(added[used], return_inverse=True)
         laws = [law if count == 1 else SummedNoise(law, count) for count in counts.tolist()]
-        return EntryLikelihood(matrix, noisy[used], tuple(laws), which)
+        return EntryLikelihood(inside.astype(np.int64), noisy[used], tuple(laws), which)
 
     def _views_in(self, table: Schema) -> list[View]:
         """Measured residuals that are functions of a table."""
