@@ -11,6 +11,6 @@ def redrawn(prepared: Prepared, seed: int) -> Release:
     entry, measurements = measured(prepared, options, ledger=None)
     results = [
         request.publish(mechanism, measurement, prepared.scope, options.progress)
-        for (request, mechanism), measurement in zip(prepared.parts, measurements, strict=True)
+        for (request, mechanism), measurement in zip(prepared.calibrated, measurements, strict=True)
     ]
     return put_together(prepared, results, entry, options.written_as)

@@ -1,4 +1,4 @@
-"""One person with up to m records (THEORY, section 15, promise A), by brute force over small
+"""One person with up to m records (docs/several_records.md), by brute force over small
 worlds.
 
 Nothing here uses the package's lists of moves: datasets, alternatives and exchanges are enumerated

@@ -160,7 +160,7 @@ def test_the_cost_of_ranks_is_too_small_for_a_distribution() -> None:
 @pytest.mark.parametrize("depth", range(1, 7))
 @pytest.mark.parametrize(("several", "single"), SETS)
 def test_equal_noise_costs_what_the_closed_form_says(several: int, single: int, depth: int) -> None:
-    """THEORY, section 18, in units of 1/σ² of a cell: a difference of halves has twice the variance
+    """Costs of partings, in units of 1/σ² of a cell: a difference of halves has twice the variance
     of a cell.
     """
     space = distribution(4, several, single, 2**depth - 1)

@@ -141,7 +141,7 @@ def test_the_width_of_issue_29_and_the_level(values: str) -> None:
 
 
 def test_a_chosen_median_alone_is_closer() -> None:
-    """What THEORY says of the point: a median without an interval is better chosen."""
+    """One point alone: a median without an interval is better chosen."""
     groups, size, steps = 300, 400, 127
     space = groups_of(groups, size, steps)
     values = normal(groups, size, steps, seed=6)
@@ -187,7 +187,7 @@ def test_a_level_stated_from_half_the_noise_is_found_out() -> None:
 
 
 def test_coarse_noise_needs_its_own_law() -> None:
-    """THEORY, section 18: z·sd holds 0.888 of the time where noise is coarse; the law of the noise
+    """z·sd holds 0.888 of the time where noise is coarse; the law of the noise
     does not.
     """
     space = two_wards(1, Ball(1))

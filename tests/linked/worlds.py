@@ -1,5 +1,5 @@
 """Small worlds of units and members, and everything that one member can do in them: by the words of
-THEORY §15.
+the promise in docs/linked.md.
 
 Nothing here uses the costs that it is compared with. A world is a tuple of members, each a unit and
 its own levels.

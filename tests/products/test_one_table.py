@@ -177,7 +177,7 @@ def test_any_sum_of_cells_has_an_exact_standard_error(case):
     prepared = prepare(asked, data)
     draws = 20_000
     total = np.zeros(draws)
-    for (request, mechanism), values in zip(prepared.parts, prepared.values, strict=True):
+    for (request, mechanism), values in zip(prepared.calibrated, prepared.values, strict=True):
 
         def weighed(noisy, request=request, mechanism=mechanism) -> float:
             projected = mechanism.publish(noisy)

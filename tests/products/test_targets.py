@@ -37,7 +37,7 @@ def people(n: int = 200) -> dict[str, list[str]]:
 def worst(prepared) -> dict[tuple[str, ...], float]:
     """The largest standard error of every table."""
     found = {}
-    for request, mechanism in prepared.parts:
+    for request, mechanism in prepared.calibrated:
         tables = getattr(request, "tables", [request])
         for number, table in enumerate(tables):
             together = isinstance(mechanism, ResidualMechanism)

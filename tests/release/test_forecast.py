@@ -167,7 +167,7 @@ def test_nothing_that_is_asked_for_is_forgotten() -> None:
     assert rows["regression-score"][0] == rows["regression-score"][1]
     assert "records from the true one" in rows["median-score"][0]
     assert "a whole curve ±" in rows["distribution-score"][0]
-    for (request, mechanism), foreseen in zip(prepared.parts, seen.by_request, strict=True):
+    for (request, mechanism), foreseen in zip(prepared.calibrated, seen.by_request, strict=True):
         said = " ".join(request.noise_lines(mechanism, foreseen))
         assert mechanism.name in said
         assert request.noise_json(mechanism, foreseen)["noise"] == mechanism.to_json()

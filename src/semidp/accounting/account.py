@@ -27,8 +27,8 @@ from semidp.statistics.registry import recorded
 CORRECTED = frozenset({"quantiles", "table"})
 """Kinds of queries whose norms under exchange an earlier version understated.
 
-Quantiles by several sets of groups move 2p + p' ranks (`RankSpace`). Tables that see one feature of
-a joint total finer and another coarser than published move more cells than were listed
+Quantiles by several sets of groups move 2p + p' ranks (`RankSpace`). Tables that are finer than a
+joint total in one feature and coarser in another move more cells than were listed
 (`ExchangeTable`). What was charged for either is computed anew whenever the ledger is read. """
 
 
@@ -463,10 +463,17 @@ def _together(union: Datasets, new: Charge, account: Account) -> Adjacency:
     """Return which datasets of a union are compared: a function of all charges, whatever their
     order.
 
-    Exchanges of the union, or any a records: what the ledger was opened with, as long as nothing
-    else is exact; else as many as every charge protects and at least a(t) of the union, unless all
-    are about the same statistics and fewer. Persons with several records: the most that any charge
-    names.
+    A ledger is opened for exchanges or for any a records, and stays so:
+
+    - exchanges: those of the union of all exact totals;
+    - any a records, while nothing is exact beyond what the ledger was opened with: the a that it
+      was opened with;
+    - any a records, and all charges publish the same totals: a(t), or the largest a of a charge
+      where that is smaller;
+    - any a records otherwise: a(t) of the union.
+
+    In the last two cases a is never below the a of the opening, nor below the smallest a of all
+    charges. Persons with several records: the most that any charge names.
     """
     assert account.dataspace is not None
     assert account.adjacency is not None

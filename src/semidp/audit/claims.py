@@ -51,7 +51,7 @@ class Claim:
 def claims_of_plan(prepared: Prepared) -> tuple[Claim, ...]:
     """Return the claims of a prepared plan, one for each request."""
     claims = []
-    for request, mechanism in prepared.parts:
+    for request, mechanism in prepared.calibrated:
         claims.append(Claim(request.name, request.features, mechanism, mechanism.tradeoff))
     return tuple(claims)
 

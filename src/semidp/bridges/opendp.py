@@ -54,10 +54,10 @@ def guarantee(
     """Return what an OpenDP measurement really guarantees where statistics are exact.
 
     Datasets of D_t in which a people change are 2ka apart in symmetric distance and ka in
-    change-one distance, k rows a person, so that ``measurement.map`` there bounds the loss (THEORY:
-    sums and counts; a from *all* that is exact). The keys of a margin are exact statistics too: the
-    only member of a group must be replaced. A dataset with its keys has some counts, and people can
-    swap while these stay, so that a(t) for counts with any values serves for keys.
+    change-one distance, k rows a person, so that ``measurement.map`` there bounds the loss of
+    sums and counts; a is that of *all* exact statistics. The keys of a margin are exact statistics
+    too: the only member of a group must be replaced. A dataset with its keys has some counts, and
+    people can swap while these stay, so that a(t) for counts with any values serves for keys.
 
     Parameters
     ----------

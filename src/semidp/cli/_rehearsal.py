@@ -171,7 +171,7 @@ def _errors_beside(found: Prepared | PreparedByParts) -> list[tuple[str, str, st
     scope = announced(alone, found.scope.dataspace)
     if isinstance(found, PreparedByParts):
         lines = []
-        for request, mechanism in found.parts:
+        for request, mechanism in found.calibrated:
             one = request.parts_calibrate(request.parts_space(scope))
             for number, table in enumerate(request.tables):
                 before, after = (
@@ -188,7 +188,7 @@ def _errors_beside(found: Prepared | PreparedByParts) -> list[tuple[str, str, st
 def _uses(prepared: Prepared, seen: Outlook) -> list[tuple[str, str]]:
     """Say what noise each request would have."""
     rows, instead = [], []
-    for (request, mechanism), foreseen in zip(prepared.parts, seen.by_request, strict=True):
+    for (request, mechanism), foreseen in zip(prepared.calibrated, seen.by_request, strict=True):
         rows += [("would use", line) for line in request.noise_lines(mechanism, foreseen)]
         # Whoever reads the dry run can still choose: the price of an exact claim stands beside.
         if mechanism.claim != "exact" and request.budget is not None:
@@ -215,7 +215,7 @@ def _part_tables(whole: PreparedByParts, takes: ResourceEstimate) -> dict[str, A
     """
     tables = []
     lists: dict[str, list[dict[str, Any]]] = {}
-    for request, mechanism in whole.parts:
+    for request, mechanism in whole.calibrated:
         for number, table in enumerate(request.tables):
             schema, error = whole.schema.restrict(table.features), mechanism.rms_error(number)
             sizes = {"features": list(schema.names), "cells": schema.size}
@@ -234,7 +234,7 @@ def _part_lines(whole: PreparedByParts) -> list[str]:
     them.
     """
     lines = []
-    for request, mechanism in whole.parts:
+    for request, mechanism in whole.calibrated:
         for number, table in enumerate(request.tables):
             schema = whole.schema.restrict(table.features)
             error = (
@@ -261,7 +261,7 @@ def _measured(prepared: Prepared, takes: ResourceEstimate) -> dict[str, Any]:
     """Return what each request would publish and with what noise, and what it takes."""
     seen = forecast(prepared)
     lists: dict[str, list[dict[str, Any]]] = {name: [] for name in result_readers()}
-    for (request, mechanism), foreseen in zip(prepared.parts, seen.by_request, strict=True):
+    for (request, mechanism), foreseen in zip(prepared.calibrated, seen.by_request, strict=True):
         budget = request.budget and request.budget.numbers()
         entry = {"name": request.name, "budget": budget, **request.noise_json(mechanism, foreseen)}
         if mechanism.claim != "exact" and request.budget is not None:

@@ -3,8 +3,8 @@ together.
 
 An impossible cell is a linear function of the residuals that is known to be 0. The best linear
 unbiased estimate given such knowledge is the measurement minus what it has in common with the error
-at those cells: constrained least squares (THEORY §18). It is post-processing of public values:
-which cells are impossible follows from the schema and from the published totals.
+at those cells: constrained least squares (docs/products.md). It is post-processing of public
+values: which cells are impossible follows from the schema and from the published totals.
 """
 
 import math

@@ -138,8 +138,8 @@ def placed(workload: Workload) -> dict[View, float]:
     """Return the best σ² that is found whose joint cost is about one.
 
     The closed form scaled down by what the joint cost saves; or the solution of the convex program
-    ``min Σ v/τ`` with ``Σ τ_d |H_d M_d m|² <= 1`` for every move m (THEORY §18), where that needs
-    at most 99.5% of it.
+    ``min Σ v/τ`` with ``Σ τ_d |H_d M_d m|² <= 1`` for every move m (docs/products.md), where that
+    needs at most 99.5% of it.
     """
     key = ("placed", workload.weights, workload.objective)
     if key not in workload.space.remembered:
@@ -184,10 +184,10 @@ def least_total(workload: Workload, sigma2: Mapping[View, Fraction]) -> float | 
 
     It holds for linear unbiased estimates of the tables under the same promise. If all levels can
     be exchanged, averaging a mechanism over their permutations leaves one of independent residuals
-    (THEORY §18), and moves that exist bound the noise of those from below. So features are flat or
-    have equal branching, margins are decomposable, no joint cell is impossible, and every published
-    count is at least the number of records that move. None elsewhere, and where no finite bound was
-    found.
+    (docs/products.md), and moves that exist bound the noise of those from below. So features are
+    flat or have equal branching, margins are decomposable, no joint cell is impossible, and every
+    published count is at least the number of records that move. None elsewhere, and where no finite
+    bound was found.
     """
     space = workload.space
     if workload.objective is not Objective.total or not _all_levels_alike(space):

@@ -1,10 +1,11 @@
 """Estimates of members and of units that agree: sizes times units is the number of members,
 everywhere.
 
-For every depth vector d of features that members have from their units,
-``p_d = s̄ r^U_d + Σ_s (s - s̄) r_{d,size}[s]`` holds of the true residuals, entry by entry. The
-estimates are corrected so that it holds of them too: constrained least squares, one scalar an entry
-(THEORY §15). Everything here is post-processing of public values.
+Let p_d be a residual of members over the features d that they have from their units, r^U_d the
+same residual of units, r_{d,size}[s] that of units by size, and s̄ the plain mean of the declared
+sizes. The true residuals satisfy ``p_d = s̄ r^U_d + Σ_s (s - s̄) r_{d,size}[s]``, entry by entry. The
+estimates are corrected until they satisfy it too: constrained least squares, one scalar an entry
+(docs/linked.md, "How they agree"). Everything here is post-processing of public values.
 """
 
 import itertools

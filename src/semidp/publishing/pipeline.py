@@ -108,9 +108,9 @@ class RunOptions:
     resume
         By parts: go on with a release that ended before it was whole. What was measured is not
         measured again, and nothing is charged again. The plan and the public totals must be the
-        same, and so must the records: nothing is kept that could tell, and with others in part of
-        the release one person could be in what two measurements say. A ledger that was not charged
-        for it yet is charged first. `Release.discard_unfinished` removes such a release.
+        same; that is checked. The records must be the same too, which cannot be checked: with other
+        records one person could be measured twice. A ledger that was not charged yet is charged
+        first. `Release.discard_unfinished` removes such a release.
 
     Examples
     --------
@@ -219,7 +219,7 @@ class Prepared:
     choices: tuple[str, ...] = ()
 
     @property
-    def parts(self) -> tuple[tuple[Request, Mechanism], ...]:
+    def calibrated(self) -> tuple[tuple[Request, Mechanism], ...]:
         """Each request with its mechanism."""
         return tuple(zip(self.plan.requests, self.mechanisms, strict=True))
 
@@ -300,7 +300,8 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
         plan, scope = one_by_one(with_targets_met(plan, scope), scope)
         prepared = calibrate(plan, scope)
         values = tuple(
-            request.read(reader, scope, mechanism.space) for request, mechanism in prepared.parts
+            request.read(reader, scope, mechanism.space)
+            for request, mechanism in prepared.calibrated
         )
     # Refused here, while nothing is charged: noise needs room above the values.
     for request, numbers in zip(prepared.plan.requests, values, strict=True):
@@ -445,7 +446,9 @@ def _in_one_piece(
         # stands.
         entry, measurements = measured(prepared, options, ledger)
         results = []
-        for (request, mechanism), measurement in zip(prepared.parts, measurements, strict=True):
+        for (request, mechanism), measurement in zip(
+            prepared.calibrated, measurements, strict=True
+        ):
             results.append(request.publish(mechanism, measurement, prepared.scope, progress))
     return put_together(prepared, results, entry, form, presentation=options.presented)
 
@@ -462,7 +465,7 @@ def measured(
         # which is the safe side.
         entry = charged(prepared, ledger, options.label)
         measurements = []
-        for (request, mechanism), values in zip(prepared.parts, prepared.values, strict=True):
+        for (request, mechanism), values in zip(prepared.calibrated, prepared.values, strict=True):
             progress(f"measuring {request.name}", 0, None)
             measurements.append(mechanism.reporting(progress).measure(values, randomness))
     return entry, measurements

@@ -1,4 +1,4 @@
-"""What residuals of linked members and units cost under the promises about them (THEORY §15).
+"""What residuals of linked members and units cost under the promises about them (docs/linked.md).
 
 Members move between units and units change their composition; a residual of either kind has a bound
 of its own, and costs of both kinds are added. Sharper bounds hold for particular tables; every one
@@ -260,7 +260,7 @@ class UnitCosts(LinkedCosts):
     def _recomposed(self, view: View, derived: frozenset[int]) -> Fraction:
         """The largest square of one unit that keeps its own features and changes derived ones.
 
-        ``Π_own (1 - 1/c) · max_D q_d(D)``, D the derived features that change (THEORY §18).
+        ``Π_own (1 - 1/c) · max_D q_d(D)``, D the derived features that change.
         """
         # own features stay: their part of the residual has the length of one node
         share = Fraction(1)

@@ -1,8 +1,8 @@
 """The pair of linked datasets that an audit compares: the change that costs most of the noise.
 
-Changes are put together as THEORY §15 describes exchanges and balls, from a few units and members
-whose features are varied one by one while the cost grows. What is found is a pair of the promise;
-that no other is worse is not shown.
+Changes are put together as docs/linked.md describes exchanges and balls, from a few units and
+members whose features are varied one by one while the cost grows. What is found is a pair of the
+promise; that no other is worse is not shown.
 """
 
 from abc import ABC, abstractmethod
@@ -129,7 +129,7 @@ class Moves(ABC):
             nodes.append(int(above(chains[axis], view[axis])[leaf]))
         return tuple(nodes)
 
-    def put_together(
+    def change_of(
         self,
         draft: Draft,
         before: Sequence[Leaves],
@@ -187,7 +187,7 @@ class MemberExchange(Moves):
         return 3 + len(self.blocks)
 
     def change(self, draft: Draft, cells: Sequence[Leaves]) -> Change | None:
-        """Follow THEORY §15: who moves, who hands over what, who makes room."""
+        """Follow the promise (docs/linked.md): who moves, who hands over what, who makes room."""
         own = [cells[number] for number in draft.cells]
         old, new = tuple(draft.levels[0]), tuple(draft.levels[1])
         left, entered = draft.homes[0], draft.homes[1]
@@ -231,14 +231,14 @@ class MemberExchange(Moves):
         short: int,
         alone: bool,
     ) -> Change | None:
-        change = self.put_together(draft, own, own, members)
+        change = self.change_of(draft, own, own, members)
         entered = members[0].units[1]
         if change is None or self._fits(change) or alone or short == entered:
             return change
         # a member of the new unit goes to the place that is short
         levels = tuple(draft.levels[-1])
         mover = MemberChange((entered, short), levels, levels)
-        return self.put_together(draft, own, own, [*members, mover])
+        return self.change_of(draft, own, own, [*members, mover])
 
     def _fits(self, change: Change) -> bool:
         link = self.layout.public.link
@@ -291,7 +291,7 @@ class MemberBall(Moves):
                     target = draft.homes[giver]
             old = tuple(draft.levels[2 * number])
             members.append(MemberChange((home, target), old, tuple(after)))
-        return self.put_together(draft, own, own, members)
+        return self.change_of(draft, own, own, members)
 
 
 class UnitExchange(Moves):
@@ -340,7 +340,7 @@ class UnitExchange(Moves):
                 carrier[place] = before[0][place]
             after[number] = tuple(carrier)
         members = self._members(draft)
-        return self.put_together(draft, before, after, members)
+        return self.change_of(draft, before, after, members)
 
     def _members(self, draft: Draft) -> list[MemberChange]:
         link = self.layout.public.link
@@ -404,7 +404,7 @@ class WithinUnits(Moves):
         for number in range(self._count):
             home = number // self.layout.public.link.most
             members.append(MemberChange((home, home), tuple(old), tuple(new)))
-        return self.put_together(draft, own, own, members)
+        return self.change_of(draft, own, own, members)
 
 
 def moves_of(layout: LinkedLayout, adjacency: object) -> list[Moves]:

@@ -340,7 +340,7 @@ def precision_shares(roots: Sequence[float]) -> list[Fraction]:
     """Return the share of the precision that each kind gets for the least total variance.
 
     With ``Σ k/σ² <= p`` over all residuals the best noise is ``σ² = sqrt(k/v) Σ sqrt(v k)/p``
-    (THEORY §13), so that a kind spends in proportion to its own ``Σ sqrt(v k)``.
+    (docs/products.md), so that a kind spends in proportion to its own ``Σ sqrt(v k)``.
 
     >>> precision_shares([1.0, 3.0])
     [Fraction(1, 4), Fraction(3, 4)]

@@ -136,8 +136,8 @@ class ReleasedTable:
         the records.
 
         True if no structural zero interferes, and the whole table is released or the margins are
-        disjoint apart from a common part that is released: the features left out then follow their
-        blocks.
+        disjoint apart from a common part that is released: the features that are left out can then
+        always be filled in, block by block.
         """
         if self.structure.zeros_matter:
             return False

@@ -127,7 +127,7 @@ def largest_residual(blocks: Blocks, view: View, records: int, kept: Sequence[Ma
     `kept` has for each feature the leaves that can hold a record.
 
     ``s' (∘_i K_i) s`` with signs s and, for each feature of d,
-    ``K = 1[same parent] (1[same node] - 1/c)`` for records with c inhabited siblings (THEORY §13).
+    ``K = 1[same parent] (1[same node] - 1/c)`` for records with c inhabited siblings.
     """
     probes = drawn(blocks, view).within(records)
     signs = probes.signs.astype(np.float64)

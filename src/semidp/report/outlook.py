@@ -70,7 +70,9 @@ def forecast(prepared: Prepared) -> Outlook:
     (1.2, 'μ = 1 (Gaussian DP)', 'μ = 0.707107 (Gaussian DP)')
     """
     scope, delta = prepared.scope, prepared.plan.report_delta
-    by_request = tuple(request.forecast(mechanism, scope) for request, mechanism in prepared.parts)
+    by_request = tuple(
+        request.forecast(mechanism, scope) for request, mechanism in prepared.calibrated
+    )
     lists: dict[str, list[dict[str, Any]]] = {name: [] for name in _LISTS}
     for foreseen in by_request:
         for each in foreseen:

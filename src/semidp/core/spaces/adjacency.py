@@ -549,10 +549,10 @@ def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) ->
     decomposable margins have the bound m + 1 for m margins; `graver_degree` bounds some with
     structural zeros or without a junction tree. Otherwise the caller must give a.
 
-    A person with up to m records needs at most m times a number that holds for all totals: the
-    person's records are set one after the other, and what is set leaves the data with its totals,
-    so that each next one needs no more than some totals may need. That m a(t) of these totals
-    suffices is not proved where a(t) is smaller than that number.
+    A person with up to m records needs at most m times the bound that holds for any totals: change
+    one record of the person, take it out of the data and out of the totals, and go on with the
+    next. The totals are others at every step, so that each step needs the bound for any totals.
+    Whether m times a(t) of these totals suffices is not proved where a(t) is below that bound.
 
     Examples
     --------

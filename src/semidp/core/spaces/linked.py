@@ -427,7 +427,7 @@ class LinkedDataspace(Dataspace):
 
 @frozen
 class Reach:
-    """Numbers of members and units that change together for linked records (THEORY §15).
+    """Numbers of members and units that change together for linked records (docs/linked.md).
 
     Parameters
     ----------

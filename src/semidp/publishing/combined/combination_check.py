@@ -12,7 +12,7 @@ from typing import Any
 
 from semidp.errors import SemidpError
 from semidp.output.published_table import PublishedTable
-from semidp.publishing.combined.releases_together import combination_of, put_together
+from semidp.publishing.combined.releases_together import combination_of, combined_release
 from semidp.publishing.combined.several_releases import ListedTable, SeveralReleases
 from semidp.publishing.release import Release
 from semidp.publishing.release_value import SOURCES
@@ -52,7 +52,7 @@ def check_combination(release: Release, document: Mapping[str, Any], findings: F
             findings.wrong.append("it states other tables than its releases have")
             return
         again = _compare_tables(combination, tables, findings)
-        rebuilt = put_together(combination, again)
+        rebuilt = combined_release(combination, again)
         _compare_others(release, rebuilt, findings)
     except SemidpError as error:
         findings.wrong.append(f"its releases cannot be combined again: {error}")

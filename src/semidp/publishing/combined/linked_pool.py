@@ -2,7 +2,7 @@
 both kinds, once.
 
 What was measured stays as it was: both kinds are made to agree after the average, so that the
-correction is that of constrained least squares (THEORY §15, §16).
+correction is that of constrained least squares (docs/linked.md, docs/combine.md).
 """
 
 from collections.abc import Mapping

@@ -90,7 +90,7 @@ def combined(sources: Sequence[Release], progress: Progress = silent) -> Release
     """Return the combination of releases that are none themselves."""
     combination = combination_of(sources)
     counted = any(release.tables for release in sources)
-    return put_together(combination, combination.tables(progress) if counted else ())
+    return combined_release(combination, combination.tables(progress) if counted else ())
 
 
 def combination_of(sources: Sequence[Release]) -> SeveralReleases:
@@ -100,7 +100,7 @@ def combination_of(sources: Sequence[Release]) -> SeveralReleases:
     return one_estimate(sources, any_together(sources))
 
 
-def put_together(combination: SeveralReleases, tables: tuple[PublishedTable, ...]) -> Release:
+def combined_release(combination: SeveralReleases, tables: tuple[PublishedTable, ...]) -> Release:
     """Return the release of a combination whose tables were estimated and fitted."""
     sources = combination.releases
     guarantee, notes = _guarantee(combination)

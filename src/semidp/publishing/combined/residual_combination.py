@@ -3,7 +3,8 @@ held.
 
 Where every residual was measured by itself, and levels in use are the same in all releases, the
 best estimate is the average of what was measured of each, whatever the branching of nested features
-and however many there are (THEORY §16). `combination` is for all other cases, within its limits.
+and however many there are (docs/combine.md). `combination` is for all other cases, within its
+limits.
 """
 
 import math

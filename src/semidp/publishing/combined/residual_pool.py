@@ -2,8 +2,8 @@
 
 A product of tables measures residuals themselves. A table with noise of variance σ² on its cells
 measures each residual d below it with variance σ² times the cells that are added up, where siblings
-have equally many of its cells below them (THEORY §16). Then the noise of different residuals is
-uncorrelated, and nothing larger than the largest table is needed.
+have equally many of its cells below them (docs/combine.md). Then the noise of different residuals
+is uncorrelated, and nothing larger than the largest table is needed.
 """
 
 import hashlib

@@ -36,7 +36,7 @@ class DistributionSpace(SpaceByGroups):
     """S of the differences D of all groups: their noise is that of a distribution.
 
     This is the product of the tables group × values at every depth, with the values as a nested
-    feature of halves and the groups exact (THEORY, sections 13 and 18): the residual of two halves
+    feature of halves and the groups exact (docs/distributions.md): the residual of two halves
     is (L - R)/2, one number for both. Every difference gets the same noise; placing it by depth
     saved 7% of the mean variance in the one case measured, at the expense of the middle of the
     distribution.

@@ -116,8 +116,8 @@ class Kind:
     ask
         Turns what was chosen into requests, or into whatever a plan takes.
     shown
-        The other way: what would have been chosen to ask for a request, with what is asked for,
-        without a budget. The request may ask for several things, such as tables.
+        The inverse of `ask`: the choices that produce a request, each beside what it asks for,
+        without a budget. One request may need several, such as one for each table.
     alternative
         Returns how this kind would answer a request of another, beside the mechanism that would
         measure it; None where it does not answer such questions. Public numbers alone decide.

@@ -429,8 +429,8 @@ def read_back(entry: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
 
 
 def advertised(mechanism: Mechanism) -> Tradeoff | None:
-    """Return what the same noise would be said to give for one record if the exact totals were
-    forgotten.
+    """Return the guarantee for one record that would be stated, wrongly, if the exact totals were
+    ignored.
 
     The noise that hides a move of squared length Δ2² at mu hides one record, of squared length 2,
     at ``mu √(2/Δ2²)``; Laplace noise at epsilon and Δ1 hides one record at ``2 epsilon/Δ1``; noise

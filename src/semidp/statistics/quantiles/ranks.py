@@ -71,7 +71,7 @@ class RankSpace(SpaceByGroups):
     carrier takes its w from y to x. So v is replaced by w in x and w by v' in y: two groups of a
     set with several inhabited ones, one replacement each. In a set with one inhabited group v is
     replaced by v'. With p sets of the first kind and p' of the second ``Σ k_g = Σ k_g² = 2p + p'``
-    (THEORY, section 18). Sums of an outcome move by less (`SumSpace`): where v = v' the change of
+    (docs/groups.md). Sums of an outcome move by less (`SumSpace`): where v = v' the change of
     the only group is 0, and where v and v' are at the two bounds, w is at one of them. Ranks count
     replaced values and not how far they moved, so that any v < w < v' changes all 2p + p' groups.
     With two values there is no such w: the rank of the lower value is then the group's size less

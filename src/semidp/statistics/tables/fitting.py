@@ -369,7 +369,7 @@ def _without_circle(
     """Return nonnegative whole numbers for a table whose settled totals hang together in a circle.
 
     They have those of its totals that a junction tree joins, taken in turn: decomposable totals
-    that agree with each other always have a table of whole numbers (THEORY §13).
+    that agree with each other always have a table of whole numbers (docs/products.md).
     """
     kept: list[Totals] = []
     margins = settled.margins(tables.views[number])

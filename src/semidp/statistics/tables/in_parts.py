@@ -102,7 +102,7 @@ class TablesInParts:
 
     def foreseen(self) -> Iterator[str]:
         """Say for which tables no whole numbers are promised: their totals are not decomposable
-        (THEORY §13).
+        (docs/products.md).
         """
         exact = [total.view for total in totals_of(self.mechanism.space)]
         circles = circles_met(

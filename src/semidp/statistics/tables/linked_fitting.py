@@ -1,4 +1,4 @@
-"""Whole numbers for linked tables: sizes first, then what they leave of the members (THEORY §15).
+"""Whole numbers for linked tables: sizes first, then members (docs/linked.md, "How they agree").
 
 At the depth where members are exact, units by size have both totals. Below, units by place and size
 are divided among the children; how many members a place has follows, and is a total of the member
@@ -111,8 +111,8 @@ def _beside_sizes(mechanism: LinkedMechanism, equation: Agreement) -> View:
     """The features of units that are divided among children together with the sizes.
 
     Units by size and tenure that are asked for in counties and in tracts are fitted jointly down
-    the places (THEORY §15). Sizes of tracts that were fitted before would close a circle with the
-    counties' sizes by tenure.
+    the places (docs/linked.md). Sizes of tracts that were fitted before would close a circle with
+    the counties' sizes by tenure.
     """
     views = mechanism.space.units.views
     size = _size_axis(mechanism.space)
