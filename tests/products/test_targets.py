@@ -153,7 +153,7 @@ def test_a_tiny_budget_of_a_product_is_met_closely(file, capsys):
         [TableRequest(["sex", "age"]), TableRequest(["age", "region"])], ["sex"], features=FEATURES
     )
     for mu in ("1", "1e-6", "1e-12"):
-        ((_, mechanism),) = prepare(plan.with_budget(Budget.gdp(mu)), people()).parts
+        ((_, mechanism),) = prepare(plan.with_budget(Budget.gdp(mu)), people()).calibrated
         spent = sum(
             mechanism.space.cost[view] / square for view, square in mechanism.sigma2.items()
         )
