@@ -2,8 +2,8 @@
 other packages.
 
 ``run`` is the short version that ``make bench`` runs. ``python benchmarks/answers.py 2000 pooled``
-prints a table of docs/inference.md again; without a name it prints them all. statsmodels stands
-beside it where it is installed.
+prints a table of docs/inference_checks.md again; without a name it prints them all.
+statsmodels stands beside it where it is installed.
 """
 
 import csv
@@ -742,7 +742,7 @@ TABLES: dict[str, Callable[[int], Iterator[tuple[object, ...]]]] = {
 
 
 def main(runs: int, names: list[str]) -> None:
-    """Print tables of docs/inference.md."""
+    """Print tables of docs/inference_checks.md."""
     for name in names or list(TABLES):
         print(f"\n{name}, {runs} runs")
         for row in TABLES[name](runs):

@@ -1,7 +1,8 @@
 """Coverage of the interval of an odds ratio common to strata, beside statsmodels.
 
 ``run`` is the short version that ``make bench`` runs. ``python benchmarks/common_odds.py 2000``
-prints a table of docs/inference.md again. statsmodels stands beside it where it is installed.
+prints a table of docs/inference_checks.md again. statsmodels stands beside it where it is
+installed.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Coverage and width of the posterior's intervals, beside those from the noise alone.
 
 ``run`` is the short version that ``make bench`` runs. ``python benchmarks/posteriors.py 20 sizes``
-prints a table of docs/inference.md again; without a name it prints all.
+prints a table of docs/inference_checks.md again; without a name it prints all.
 """
 
 import csv
@@ -345,7 +345,7 @@ TABLES: dict[str, Callable[[int], Iterator[tuple[object, ...]]]] = {
 
 
 def main(runs: int, names: list[str]) -> None:
-    """Print tables of docs/inference.md."""
+    """Print tables of docs/inference_checks.md."""
     for name in names or list(TABLES):
         print(f"\n{name}, {runs} runs")
         for row in TABLES[name](runs):

@@ -276,7 +276,7 @@ def test_the_noise_covariance_of_a_release_is_that_of_its_draws() -> None:
 
 @pytest.mark.long
 def test_pooling_finds_a_common_odds_ratio_that_the_omnibus_test_misses() -> None:
-    """Thirty strata of thirty, odds ratio 1.6 (the table of docs/inference.md has the powers)."""
+    """Thirty strata of thirty, odds ratio 1.6 (docs/inference_checks.md has a table of powers)."""
     pooled, omnibus = [], []
     for seed in range(40):
         release = strata_release("1", 30, 30, 1.6, seed)

@@ -1,7 +1,7 @@
 """Tests and intervals from a release where noise is coarse and records are few: sizes and coverages
 by simulation.
 
-`python -m tests.inference.test_coarse_noise` prints the table of docs/inference.md.
+`python -m tests.inference.test_coarse_noise` prints the table of docs/inference_checks.md.
 """
 
 import functools

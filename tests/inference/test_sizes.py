@@ -1,5 +1,5 @@
-"""Sizes and coverages on fifty random margins, pooled; docs/inference.md has the table with more
-runs of each.
+"""Sizes and coverages on fifty random margins, pooled; docs/inference_checks.md has the table
+with more runs of each.
 """
 
 import math

@@ -269,9 +269,9 @@ def odds_ratio_test(
     With strata both margins are public within each, and U is the sum of x11 over them plus noise:
     x11 of the table summed over the strata, so that a records change it by at most floor(a/2) as in
     a 2×2 table. One-sided tests are uniformly most powerful among all unbiased tests with the same
-    guarantee (Cho and Awan, theorem on the semi-private UMPU test; docs/inference.md for strata). U
-    is drawn exactly, on a grid of 2^-32 or coarser for very large n or noise: no bit of it depends
-    on floating-point arithmetic with x11.
+    guarantee (Cho and Awan, theorem on the semi-private UMPU test; docs/inference_checks.md for
+    strata). U is drawn exactly, on a grid of 2^-32 or coarser for very large n or noise: no bit of
+    it depends on floating-point arithmetic with x11.
 
     Parameters
     ----------

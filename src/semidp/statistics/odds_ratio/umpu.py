@@ -86,7 +86,7 @@ class UmpuTest:
     semi-private UMPU test; the paper's text defines the inverse of ω, its likelihood and test use
     this one). With strata x11 is the sum over them and H the sum of independent hypergeometric
     numbers. One-sided tests are UMPU where the noise has sensitivity 1, that is where no further
-    invariant raises a(t) above 3 (docs/inference.md has the proof for strata).
+    invariant raises a(t) above 3 (docs/inference_checks.md has the proof for strata).
 
     The two-sided test is unbiased: it rejects outside (c1, c2) with ``g(c1) = g(c2)``,
     ``g(u) = Cov(H, F(H - u))``, where the power has its minimum alpha at ω = 1. `two_sided` is the
