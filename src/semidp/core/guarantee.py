@@ -257,7 +257,7 @@ class Guarantee:
         if a == 0:
             return (
                 f"What is protected: nothing. The exact statistics ({self.dataspace.summary()})"
-                " leave no other dataset to confuse this one with."
+                " leave no other dataset with which this one could be confused."
             )
         if self.is_ordinary:
             if self.adjacency.protection is not None:
@@ -299,13 +299,14 @@ class Guarantee:
                 " records does not weaken this guarantee."
             )
         return (
-            "What an attacker may know: here side information matters. Without exact statistics a"
-            " guarantee holds even against somebody who knows all other records. Beside exact"
-            " statistics it does not: who knows that some records are not there can rule out the"
-            " datasets that contain them, and a person can no longer pass for one of those. In the"
-            " extreme, side information and the exact statistics together leave a single dataset,"
-            " and then nothing is protected. Exact statistics that are published elsewhere belong"
-            " into the invariant."
+            "What an attacker may know: here side information matters, that is, what somebody knows"
+            " about the data from elsewhere. Without exact statistics a guarantee holds even"
+            " against somebody who knows all other records. Beside exact statistics it does not."
+            " Somebody who knows that some records are not in the data can rule out the datasets"
+            " that contain them, and a person can no longer pass for one of those. In the extreme, side"
+            " information and the exact statistics together leave a single dataset, and then"
+            " nothing is protected. If other exact statistics of the same data are published"
+            " elsewhere, name them as exact here too."
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -413,23 +414,24 @@ def detection(tradeoff: Tradeoff, protection: Protection | None = None) -> str:
 
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> detection(gaussian(1))
-    'The best attacker ... tells whether your record was this or that in at most 26% of cases, where
-    guessing ... 5%.'
+    'The best attacker ... tells which of two possible records is yours in at most 26% of cases,
+    where guessing ... 5%.'
     >>> detection(gaussian(1), Protection("patient", 5, "stays"))
-    'The best attacker ... tells whether all your stays were these or those in at most 26% of cases,
-    where ... 5%.'
+    'The best attacker ... tells which of two possible lists of stays is yours in at most 26% of
+    cases, where ... 5%.'
     """
     if tradeoff.is_trivial:
         return (
             "Everything here is published exactly, or follows from what is: the noise adds nothing."
         )
     power = 1 - float(tradeoff(float(1 - _FALSE_ALARMS)))
-    yours = "your record was this or that"
+    possible = "records"
     if protection is not None and protection.times > 1:
-        yours = f"all your {protection.records} were these or those"
+        possible = f"lists of {protection.records}"
     percent = min(math.ceil(100 * power + 1e-9), 100)
     guessing = f"{float(_FALSE_ALARMS):.0%}"
     return (
-        f"The best attacker who accepts {guessing} false alarms tells whether"
-        f" {yours} in at most {percent}% of cases, where guessing would give {guessing}."
+        f"The best attacker who accepts {guessing} false alarms tells which of two possible"
+        f" {possible} is yours in at most {percent}% of cases, where guessing would give"
+        f" {guessing}."
     )

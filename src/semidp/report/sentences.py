@@ -155,8 +155,8 @@ def weakness(guarantee: Guarantee | None) -> tuple[str, ...]:
         return ()
     return (
         (
-            "This budget is so large that hardly anybody is protected: an attacker who wants to"
-            " find out does."
+            "This budget is so large that hardly anybody is protected: an attacker who tries to"
+            " tell two datasets apart almost always succeeds."
         ),
     )
 
@@ -192,16 +192,16 @@ def why_together(scope: Scope) -> list[str]:
     if not scope.dataspace.margins:
         return ["Only the number of records is published exactly, so one record can change alone."]
     first = (
-        "Had one person's record been different and nothing else, the published totals would not be"
-        " what they are. For that person to have been somebody else, other records must have been"
-        " different too."
+        "Suppose that one person's record had been different in a feature with exact totals, and no"
+        " other record. Then the published totals would be different too. So for that person to"
+        " have been somebody else, other records must have been different as well."
     )
     if protection is not None:
         first = (
-            f"Had the {protection.records} of one {protection.noun} been different and nothing"
-            f" else, the published totals would not be what they are. For that {protection.noun} to"
-            f" have had others, {protection.records} of other {protection.units} must have been"
-            " different too."
+            f"Suppose that the {protection.records} of one {protection.noun} had been different in"
+            f" a feature with exact totals, and no other {protection.records}. Then the published"
+            f" totals would be different too. So for that {protection.noun} to have had others,"
+            f" {protection.records} of other {protection.units} must have been different as well."
         )
     if semi is None:
         return [
@@ -395,13 +395,13 @@ def limits(release: Release) -> list[str]:
         unit = f"One record is one person: this was checked with the column {release.plan.id!r}."
     else:
         unit = (
-            "One record is taken to be one person, which was not checked: who has several is"
-            " protected less."
+            "Each record is taken to be one person. This was not checked. A person with several"
+            " records is protected less."
         )
     if release.combination is not None:
         repeated = (
-            "Releases of the same data that are not combined here are not accounted for: together"
-            " they protect less."
+            "Releases of the same data that are not combined here are not accounted for. All of"
+            " them together protect less than each alone."
         )
         unprotected = [] if release.stated is None else [release.guarantee.explain().unprotected]
         return [*unprotected, unit, repeated, *together_disclosed(release.scope.disclosures)]
@@ -410,8 +410,8 @@ def limits(release: Release) -> list[str]:
         " holds."
         if release.ledger
         else (
-            "No ledger was given: other releases of the same data are not accounted for, and"
-            " together protect less."
+            "No ledger was given, so other releases of the same data are not accounted for. All of"
+            " them together protect less than each alone."
         )
     )
     explanation = release.guarantee.explain()
@@ -429,8 +429,8 @@ def _unit(protection: Protection) -> str:
     return (
         f"The promise is about {protection.who}: that nobody has more was checked with the column"
         f" {protection.id!r}. What all {protection.records} of one {protection.noun} have in common"
-        " is not taken into account: who knows that a value is always the same for one of them"
-        " knows something besides."
+        f" is not taken into account. Somebody who knows that a value is the same in all"
+        f" {protection.records} of one {protection.noun} knows more than the promise allows for."
     )
 
 

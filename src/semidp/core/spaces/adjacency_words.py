@@ -186,19 +186,19 @@ class BallWords(AdjacencyWords):
             )
             return (
                 f"What is protected: {whose}, as far as the exact statistics leave them open."
-                f" {compared} There {who} can be"
-                f" different together with {self.noun} of others."
+                f" {compared} Between two of them, {who} can be different together with"
+                f" {self.noun} of others."
             )
         if self.a == 1:
-            together = "one record can change alone"
+            together = "one record can be different alone"
         else:
-            noun = "others" if self.a > 2 else "other"
+            noun = "other records" if self.a > 2 else "other record"
             other_people = f"{self.a - 1} {noun}"
-            together = f"a record can only be different together with up to {other_people}"
+            together = f"one record can be different together with up to {other_people}"
         return (
             "What is protected: each person's record, as far as the exact statistics leave it"
             f" open. Datasets that agree on every exact statistic ({exact}) and differ in at most"
-            f" {self._records} are hard to tell apart. There {together}."
+            f" {self._records} are hard to tell apart. Between two of them, {together}."
         )
 
     def why(self, most: str) -> list[str]:

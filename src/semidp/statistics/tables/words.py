@@ -20,9 +20,10 @@ NONE_FOUND = "No whole numbers with all totals were found for the table"
 """How a warning begins that a table misses some of its totals."""
 
 _LOSS_CAPTION = (
-    "Root mean squared distance between the measurement and the true table, known before any noise"
-    " was drawn, next to ordinary differential privacy pushed to the same guarantee by group"
-    " privacy."
+    "How far the measurement is expected to be from the true table: the root mean squared distance"
+    " of the whole table, which is known before any noise is drawn. Beside it stands ordinary"
+    " differential privacy with so much more noise that it has the same guarantee for as many"
+    " records (group privacy)."
 )
 _FOR_STUDIES = (
     "for studies: the proof is for real-valued noise, and floating-point numbers are published as"
