@@ -303,8 +303,8 @@ class Guarantee:
             " about the data from elsewhere. Without exact statistics a guarantee holds even"
             " against somebody who knows all other records. Beside exact statistics it does not."
             " Somebody who knows that some records are not in the data can rule out the datasets"
-            " that contain them, and a person can no longer pass for one of those. In the extreme, side"
-            " information and the exact statistics together leave a single dataset, and then"
+            " that contain them, and a person can no longer pass for one of those. In the extreme,"
+            " side information and the exact statistics together leave a single dataset, and then"
             " nothing is protected. If other exact statistics of the same data are published"
             " elsewhere, name them as exact here too."
         )

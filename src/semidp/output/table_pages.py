@@ -61,8 +61,9 @@ def errors_caption(table: PublishedTable, absent: bool, shown: bool) -> str:
     below = ", and below each the standard error of its estimate" if shown else ""
     largest = error_text(float(table.standard_errors.max(initial=0.0)))
     caption = (
-        f"Published counts{below}. A standard error belongs to the estimate, which the file has"
-        f" beside the count, and not to the fitted count; the largest is {largest}."
+        f"Published counts{below}. The largest standard error is {largest}. It belongs to the"
+        " estimate, which stands in the file beside the count, and not to the count, which was"
+        " fitted."
     )
     low = faint_cells(table)
     if not low.any():

@@ -181,12 +181,13 @@ def paragraphs_of(result: "PublishedDistribution") -> list[str]:
     return [
         *asked,
         (
-            f"{clipped_text(request.outcome)}. The values were halved again and again, down to"
-            " single ones, and in each group the records of the left half less those of the right"
-            f" half were measured with noise: {noise.mechanism}, scale {scale_text(noise.scale)} in"
-            " each difference. The number of records up to any value follows from at most one"
-            " difference at each depth and the exact size of the group, so that all shares and all"
-            " quantiles come at one cost."
+            f"{clipped_text(request.outcome)}. The range of values was cut into two halves, each"
+            " half again into two, and so on down to single values. For every cut and in each group"
+            " one number was measured with noise: the number of records in the left half less that"
+            f" in the right half ({noise.mechanism}, scale {scale_text(noise.scale)} in each"
+            " difference). The number of records up to any value follows from a few of these"
+            " differences and the exact size of the group. So all shares and all quantiles come at"
+            " one cost."
         ),
         _about_intervals(level),
     ]
@@ -194,8 +195,8 @@ def paragraphs_of(result: "PublishedDistribution") -> list[str]:
 
 def _about_intervals(level: str) -> str:
     return (
-        f"An interval holds the share or the quantile of these records with {level} probability"
-        " each; it comes from the law of the noise. A band holds the whole curve of its group"
+        f"Each interval holds the share or the quantile of these records with {level} probability."
+        " It comes from the law of the noise. A band holds the whole curve of its group"
         f" with {level} probability. Neither is about a population that the records were drawn"
         " from."
     )
@@ -204,10 +205,11 @@ def _about_intervals(level: str) -> str:
 def _together(result: "PublishedDistribution") -> str:
     """Say how distributions of several releases were brought together."""
     return (
-        f"{clipped_text(result.request.outcome)}. {result.releases} releases measured, in each of"
-        " their groups, the records of the left half of the values less those of the right half,"
-        " again and again. Every difference is the best linear unbiased one from all of them:"
-        " averages weighted by precision, and what sets of groups have in common."
+        f"{clipped_text(result.request.outcome)}. {result.releases} releases cut the range of"
+        " values into halves, again and again, and measured the number of records in each left half"
+        " less that in the right half, in each of their groups. Here every difference is the best"
+        " linear unbiased estimate from all of them: an average weighted by precision, which also"
+        " uses what sets of groups have in common."
     )
 
 

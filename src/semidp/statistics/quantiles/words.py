@@ -151,20 +151,20 @@ def quantile_paragraphs(quantiles: "PublishedQuantiles") -> list[str]:
     mechanism = _mechanism(quantiles)
     clipped, scale = clipped_text(request.outcome), scale_text(noise.scale)
     paragraphs = [
-        f"{clipped}. In each group a value was chosen at random, the likelier the fewer records"
-        " would have to be replaced to make it the quantile, and the quantile itself the likelier"
-        f" the more would have to be replaced to make it another ({mechanism} mechanism: a"
-        f" factor e for every {scale} records). With 95% probability at most"
-        f" {quantiles.rank_error:,} records lie between a chosen value and the true quantile of its"
-        " group, whatever the data."
+        f"{clipped}. In each group a value was chosen at random. The fewer records would have to be"
+        " replaced to make a value the quantile, the likelier it was chosen. The quantile itself"
+        " was the likelier, the more records would have to be replaced before another value is the"
+        f" quantile ({mechanism} mechanism: a factor e for every {scale} records). With 95%"
+        f" probability at most {quantiles.rank_error:,} records lie between a chosen value and the"
+        " true quantile of its group, whatever the data."
     ]
     if request.level is not None:
         # All intervals are of one kind: the first says what all are about.
         paragraphs += interval_paragraphs(quantiles.intervals[0][:1])
         paragraphs.append(
-            "The ends of an interval were chosen in the same way, of ranks so far below and above"
-            " that they rarely pass the quantile; an end at a declared bound says that the group is"
-            " too small for that."
+            "The ends of an interval were chosen in the same way, at ranks so far below and above"
+            " that they rarely pass the quantile. Where an end is a declared bound, the group is"
+            " too small for such a rank."
         )
     paragraphs += [f"{text}." for text in _faint_text(quantiles)]
     return paragraphs

@@ -212,8 +212,8 @@ def _measured_text(group: "PublishedGroups") -> str:
     mechanism, scale = group.noise.mechanism, _scale(group)
     return (
         f"{counted} The sums were measured with the {mechanism} mechanism (scale {scale}).{divided}"
-        " The standard errors are those of the noise alone; two of them to each side are drawn."
-        " Values outside the bounds are noise."
+        " The standard errors are those of the noise alone; the picture shows two of them to each"
+        " side. An estimate outside the bounds is due to noise."
     )
 
 

@@ -195,18 +195,20 @@ def product_paragraphs(product: "PublishedTables") -> list[str]:
         return ["The exact totals fix every table: no noise was needed."]
     paragraphs = [
         (
-            f"{len(product.tables)} tables share one budget. What they have in common was measured"
-            f" once: {len(mechanism.sigma2)} residuals with noise, those that the exact totals fix"
-            " without. So every number that occurs in two tables is the same number. Estimates are"
-            " unbiased; their standard errors are those of the noise alone. The counts are whole"
-            " numbers fitted to the estimates, from the coarsest table to the finest, and may lie"
-            " outside the intervals, which belong to the estimates."
+            f"{len(product.tables)} tables share one budget. They are put together from residuals:"
+            " a residual is what a table says beyond its own totals. Noise was added to"
+            f" {len(mechanism.sigma2)} residuals, once to each; the exact totals fix the others. So"
+            " a number that occurs in two tables is the same number in both. Estimates are"
+            " unbiased, that is, right on average, and their standard errors are those of the noise"
+            " alone. The counts are whole numbers, fitted to the estimates from the coarsest table"
+            " to the finest. A count may lie outside its interval, which belongs to the estimate."
         ),
     ]
     if mechanism.saved:
         paragraphs.append(
-            f"The exact joint sensitivity of all residuals saved {mechanism.saved:.0%} of the"
-            " noise's variance against adding up their costs one by one."
+            "No change of the records moves every residual as far as it can go. All residuals"
+            f" together therefore needed {mechanism.saved:.0%} less variance than if their costs"
+            " had been added up."
         )
     paragraphs += [f"The noise has a {sentence}." for sentence in near_least(mechanism)]
     whole = [table for table in product.tables if table.fitted.kind == "integer"]
@@ -214,9 +216,9 @@ def product_paragraphs(product: "PublishedTables") -> list[str]:
         away = math.sqrt(sum(table.fitted.loss for table in whole))
         least = math.sqrt(sum(table.fitted.bound for table in whole))
         paragraphs.append(
-            f"The whole numbers lie {error_text(away)} from the estimates, over all cells; real"
-            " numbers that are not negative and have the same totals would lie at least"
-            f" {error_text(least)} away."
+            f"The whole numbers lie {error_text(away)} from the estimates (the root of the sum of"
+            " squares over all cells). Numbers that are not negative and have the same totals, but"
+            f" need not be whole, would lie at least {error_text(least)} away."
         )
     for table in product.tables:
         if not table.fitted.optimal:
@@ -241,14 +243,15 @@ def losses_caption(product: "PublishedTables") -> str:
     adjacency, curve = product.guarantee.adjacency, name_of(product.guarantee.tradeoff)
     records = "1 record" if adjacency.a == 1 else f"{adjacency.a} {adjacency.words.noun}"
     promise = adjacency.words.promise
-    alone = "so do the tables measured one by one, with the best split; "
+    alone = "so do the tables measured one by one, with the best split of the budget; "
     if product.one_by_one_l2 is None:
         alone = ""
     return (
-        "Root mean squared distance between all estimates and the true tables, known before any"
-        f" noise was drawn. This release promises {curve} for {promise}; {alone}ordinary"
-        f" differential privacy promises it for any {records}, whether they keep the totals or not,"
-        " by group privacy from one."
+        "How far all estimates together are expected to be from the true tables: the root mean"
+        " squared distance, which is known before any noise is drawn. This release promises"
+        f" {curve} for {promise}; {alone}ordinary differential privacy promises it for any"
+        f" {records}, whether they keep the totals or not, with more noise than for one (group"
+        " privacy)."
     )
 
 
