@@ -12,7 +12,7 @@ PIP    := $(BIN)/python $(PIP_INSTALL)
 QUICKLY := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint fuzz test-services docs studies bench dist lock clean
+.PHONY: help demo test laws test-long lint fuzz test-services docs studies bench dist lock clean
 
 help:           ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,7 +37,10 @@ lint: $(TESTS)  ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint      ## what needs no server: a case of every law (at most six minutes on two idle cores)
+test: $(TESTS)  ## lint, and what needs no server: a case of every law (at most six minutes on two idle cores)
+	$(MAKE) --no-print-directory -j 2 lint laws
+
+laws: $(TESTS)
 	$(QUICKLY) $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not services and not long'
 
 test-long: $(TESTS)  ## all other cases: brute force, audits with the most samples, long pages, 200 kills (about half an hour)
