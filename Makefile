@@ -65,7 +65,12 @@ docs: $(VENV)/.installed-docs  ## the documentation site, into build/site; its n
 studies: $(STAMP)  ## every figure of the paper at full size, into build/studies
 	$(BIN)/semidp reproduce --out build/studies --force
 
-bench: $(TESTS) ## side by side with peers, ratios against targets
+$(VENV)/.installed-bench: $(TESTS)
+	$(PIP) -e '.[test,bench]'
+	@touch $@
+
+bench: $(VENV)/.installed-bench  ## side by side with peers, ratios against targets (installs Java and Spark for one row)
+	tests/services/run --install
 	$(BIN)/python benchmarks/run.py
 
 dist:           ## wheel and sdist, into dist; the wheel is installed into an empty environment and runs the demo

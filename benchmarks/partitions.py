@@ -63,7 +63,10 @@ def run() -> list[dict[str, Any]]:
 def _spark(root: Path, two: dict[str, float]) -> dict[str, Any]:
     name = "Spark, two executors / two worker processes"
     if not SERVICES.exists():
-        print("             Spark is not installed: run make test-services first", flush=True)
+        print(
+            "             Spark is not installed: run tests/services/run --install first",
+            flush=True,
+        )
         return {
             "name": f"{name} (not installed)",
             "ratio": float("nan"),
