@@ -111,7 +111,9 @@ class DuckRecords(Records):
         patience: float | None = None,
         read_as_numbers: Sequence[str] = (),
     ) -> None:
-        self._connection, self._patience, self._view = connection, patience, "records"
+        self._connection = connection
+        self._patience = patience
+        self._view = "records"
         self._database = connection
         self.read_as_numbers = tuple(read_as_numbers)
         # a view of its own: else DuckDB 2.0 reads CSV columns as what a TRY_CAST tries, and fails
@@ -119,9 +121,10 @@ class DuckRecords(Records):
             connection.execute("CREATE TEMP VIEW records AS SELECT * FROM source")
         self._files = {file: stamp_of(file) for file in files}
         self._types = dict(self._rows("SELECT column_name, column_type FROM (DESCRIBE records)"))
-        self.columns: Mapping[str, bool] = {
-            name: _numeric(kind) or _text(kind) for name, kind in self._types.items()
-        }
+        columns: dict[str, bool] = {}
+        for name, kind in self._types.items():
+            columns[name] = _numeric(kind) or _text(kind)
+        self.columns: Mapping[str, bool] = columns
 
     @classmethod
     def of_queries(
@@ -190,24 +193,26 @@ class DuckRecords(Records):
         """
         total, fault = self._measure(measure)
         names = [f"k{position}" for position in range(len(keys))]
-        selected = [f"{self._key(key)} AS {name}" for key, name in zip(keys, names, strict=True)]
+        selected = _aliased([self._key(key) for key in keys], names)
         selected += [f"TRY_CAST({total} AS BIGINT) AS total", f"{fault} AS fault"]
-        by = ", ".join(str(position) for position in range(1, len(keys) + 1))
-        self._rows(
-            f"CREATE TEMP TABLE found AS SELECT {', '.join(selected)} FROM {self._view} GROUP BY"
-            f" {by} LIMIT {limit}"
-        )
+        listed = ", ".join(selected)
+        positions = range(1, len(keys) + 1)
+        by = ", ".join(map(str, positions))
+        groups = f"SELECT {listed} FROM {self._view} GROUP BY {by} LIMIT {limit}"
+        self._rows(f"CREATE TEMP TABLE found AS {groups}")
+        numbered = partial(_coded, self._connection, names)
         try:
-            return quietly(lambda: _coded(self._connection, names), partial(DataError, FAILED))
+            return quietly(numbered, partial(DataError, FAILED))
         finally:
-            for name in ("found", *(f"values_{name}" for name in names)):
-                self._connection.execute(f"DROP TABLE IF EXISTS {name}")
+            for table in ("found", *map(_values_table, names)):
+                self._connection.execute(f"DROP TABLE IF EXISTS {table}")
 
     def together(
         self, keys: Sequence[Key], sets: Sequence[Sequence[int]], measure: Measure, limit: int
     ) -> list[tuple[Any, ...]]:
         """Group by several sets of keys; see the contract."""
-        return self._grouping([self._key(key) for key in keys], sets, self._measure(measure), limit)
+        columns = [self._key(key) for key in keys]
+        return self._grouping(columns, sets, self._measure(measure), limit)
 
     def coded(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> Coded | None:
         """Code the values of columns in memory, one after the other; see the contract.
@@ -215,55 +220,62 @@ class DuckRecords(Records):
         A value is known by its text, so that values are coded alike that are written alike. What
         does not fit in `most` bytes is not coded.
         """
-        if not all(key.edges is not None or is_plain(self._types[key.column]) for key in keys):
+        unbinned = [key.column for key in keys if key.edges is None]
+        if not all(is_plain(self._types[column]) for column in unbinned):
             return None
         values: list[list[Any]] = []
         texts: list[list[str]] = []
         n = 0
         for batch in batches([[key] for key in keys]):
             raw = [self._key(keys[number]) for number in batch]
-            selected = [part for key in raw for part in (key, f"CAST({key} AS VARCHAR)")]
+            selected: list[str] = []
+            pairs: list[list[int]] = []
+            # each key stands before its text, and both are grouped by together
+            for column in raw:
+                pairs.append([len(selected), len(selected) + 1])
+                selected += [column, f"CAST({column} AS VARCHAR)"]
             limit = sum(limits[number] for number in batch) + 1
-            rows = self._grouping(
-                selected,
-                [[2 * place, 2 * place + 1] for place in range(len(batch))],
-                ("count(*)", "0"),
-                limit,
-            )
+            rows = self._grouping(selected, pairs, ("count(*)", "0"), limit)
             if len(rows) == limit:
                 return None
             everything = (1 << len(selected)) - 1
-            place_of_mask = {everything - (3 << 2 * place): place for place in range(len(batch))}
-            by_place: list[dict[str | None, Any]] = [{} for _ in batch]
+            place_of_mask: dict[int, int] = {}
+            by_place: list[dict[str | None, Any]] = []
+            for place in range(len(batch)):
+                place_of_mask[everything - (3 << 2 * place)] = place
+                by_place.append({})
             for absent, *row in rows:
                 place = place_of_mask[int(absent)]
-                by_place[place][row[2 * place + 1]] = row[2 * place]
-                n += row[-2] if place == batch[0] == 0 else 0
+                value, text = row[2 * place : 2 * place + 2]
+                by_place[place][text] = value
+                # every key has all records: they are counted along the first alone
+                if place == batch[0] == 0:
+                    n += row[-2]
             for by_text in by_place:
                 key_texts = [text for text in by_text if text is not None]
                 texts.append(key_texts)
-                values.append([by_text[text] for text in (*key_texts, *({None} & by_text.keys()))])
-        widths = [
-            1 if len(key_texts) < 2**8 else 2 if len(key_texts) < 2**16 else 4
-            for key_texts in texts
-        ]
+                key_values = [by_text[text] for text in key_texts]
+                if None in by_text:
+                    key_values.append(by_text[None])
+                values.append(key_values)
+        widths = [_code_bytes(len(key_texts)) for key_texts in texts]
         if n * sum(widths) > most:
             return None
-        codes = [
-            _code(self._key(key), key_texts, width)
-            for key, key_texts, width in zip(keys, texts, widths, strict=True)
-        ]
+        codes = []
+        for key, key_texts, width in zip(keys, texts, widths, strict=True):
+            codes.append(_code(self._key(key), key_texts, width))
         return Coded(values, partial(self._chunks, codes, n))
 
     def _chunks(self, codes: Sequence[str], n: int, rows: int) -> Iterator[list[Codes]]:
         """Yield the codes of all `n` records, so many at a time, from a table in memory."""
-        coded = ", ".join(f"{code} AS c{place}" for place, code in enumerate(codes))
+        names = [f"c{place}" for place in range(len(codes))]
+        coded = ", ".join(_aliased(codes, names))
         self._rows(f"CREATE TEMP TABLE coded AS SELECT {coded} FROM {self._view}")
         try:
             for start in range(0, n, rows):
                 part = f"SELECT * FROM coded WHERE rowid >= {start} AND rowid < {start + rows}"
                 columns = self._asked(part, lambda answer: answer.fetchnumpy())
-                yield [columns[f"c{place}"] for place in range(len(codes))]
+                yield [columns[name] for name in names]
         finally:
             self._rows("DROP TABLE coded")
 
@@ -281,29 +293,24 @@ class DuckRecords(Records):
         aside = "_" * (1 + max(map(len, self._types)))
         names = [f"{aside}{place}" for place in range(len(selected))]
         absent, parts = grouping_sets(names, sets)
-        columns = ", ".join(
-            f"{column} AS {name}" for column, name in zip(selected, names, strict=True)
-        )
-        return self._rows(
-            f"SELECT {absent}, {', '.join(names)}, {', '.join(measure)} FROM (SELECT {columns}, *"
-            f" FROM {self._view}) GROUP BY {parts} LIMIT {limit}"
-        )
+        columns = ", ".join(_aliased(selected, names))
+        records = f"SELECT {columns}, * FROM {self._view}"
+        listed = ", ".join([absent, *names, *measure])
+        return self._rows(f"SELECT {listed} FROM ({records}) GROUP BY {parts} LIMIT {limit}")
 
     def occurrences(self, column: str) -> tuple[int, int, int]:
         """Count records, present values and distinct values; see the contract."""
         name = quoted_name(column)
-        ((records, present, distinct),) = self._rows(
-            f"SELECT count(*), count({name}), count(DISTINCT {name}) FROM {self._view}"
-        )
+        counted = f"count(*), count({name}), count(DISTINCT {name})"
+        (row,) = self._rows(f"SELECT {counted} FROM {self._view}")
+        records, present, distinct = row
         return records, present, distinct
 
     def most_alike(self, column: str) -> int:
         """Count the records of each value; see the contract."""
         name = quoted_name(column)
-        ((most,),) = self._rows(
-            f"SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM {self._view} GROUP BY"
-            f" {name})"
-        )
+        counts = f"SELECT count(*) AS n FROM {self._view} GROUP BY {name}"
+        ((most,),) = self._rows(f"SELECT coalesce(max(n), 0) FROM ({counts})")
         return int(most)
 
     def only(self, values: Mapping[str, Sequence[Any]]) -> "DuckRecords":
@@ -311,26 +318,23 @@ class DuckRecords(Records):
         part = copy.copy(self)
         part._view = f"{self._view}_"  # one at a time
         conditions = [self._among(name, kept) for name, kept in values.items()]
-        self._rows(
-            f"CREATE OR REPLACE TEMP VIEW {part._view} AS SELECT * FROM {self._view} WHERE"
-            f" {' AND '.join(conditions)}"
-        )
+        condition = " AND ".join(conditions)
+        selection = f"SELECT * FROM {self._view} WHERE {condition}"
+        self._rows(f"CREATE OR REPLACE TEMP VIEW {part._view} AS {selection}")
         return part
 
-    def _among(self, name: str, known: Sequence[Any]) -> str:
+    def _among(self, name: str, kept: Sequence[Any]) -> str:
         """Return the condition that a column holds one of some values."""
-        column, present = (
-            quoted_name(name),
-            [value for value in known if value is not None and value == value],
-        )
-        parts = (
-            [f"{column} IN ({', '.join(self._literal(name, value) for value in present)})"]
-            if present
-            else []
-        )
-        if None in known:
+        column = quoted_name(name)
+        # NaN alone differs from itself
+        present = [value for value in kept if value is not None and value == value]
+        parts: list[str] = []
+        if present:
+            literals = ", ".join(self._literal(name, value) for value in present)
+            parts.append(f"{column} IN ({literals})")
+        if None in kept:
             parts.append(f"{column} IS NULL")
-        if any(value != value for value in known):
+        if any(value != value for value in kept):
             parts.append(f"isnan({column})")
         return f"({' OR '.join(parts)})"
 
@@ -338,7 +342,9 @@ class DuckRecords(Records):
         if isinstance(value, bytes):
             return f"from_hex('{value.hex()}')"
         text = quoted_text(str(value))
-        return text if isinstance(value, str) else f"CAST({text} AS {self._types[name]})"
+        if isinstance(value, str):
+            return text
+        return f"CAST({text} AS {self._types[name]})"
 
     def close(self) -> None:
         """Close the database."""
@@ -349,10 +355,10 @@ class DuckRecords(Records):
         return list(self._asked(sql, _fetched))
 
     def _asked(self, sql: str, fetch: Callable[[Any], Any]) -> Any:
-        answer = read_or_explain(
-            [*self._files], FAILED, lambda: run_query(self._connection, sql, self._patience, fetch)
-        )
-        if any(stamp_of(file) != stamp for file, stamp in self._files.items()):
+        action = partial(run_query, self._connection, sql, self._patience, fetch)
+        answer = read_or_explain([*self._files], FAILED, action)
+        changed = any(stamp_of(file) != stamp for file, stamp in self._files.items())
+        if changed:
             raise DataError(
                 "a file changed while it was read: read it again when nothing writes to it"
             )
@@ -361,59 +367,63 @@ class DuckRecords(Records):
     def _key(self, key: Key) -> str:
         if key.edges is None:
             return quoted_name(key.column)
-        raw, number, edges = (
-            quoted_name(key.column),
-            self._number(key.column),
-            [_double(edge) for edge in key.edges],
-        )
-        if self._types[key.column].removeprefix("U") in _WHOLE and all(
-            abs(edge) < 2**53 for edge in key.edges
-        ):
+        raw = quoted_name(key.column)
+        number = self._number(key.column)
+        edges = [_double(edge) for edge in key.edges]
+        is_whole = self._types[key.column].removeprefix("U") in _WHOLE
+        if is_whole and all(abs(edge) < 2**53 for edge in key.edges):
             # No casts, for speed: a whole number is below an edge if and only if it is below the
             # edge's ceiling.
-            number, edges = raw, [str(math.ceil(edge)) for edge in key.edges]
+            number = raw
+            edges = [str(math.ceil(edge)) for edge in key.edges]
         # The likely cases come first, for speed too. NaN is above every edge.
-        cases = [
-            *(
-                f"WHEN {number} < {edge} THEN {position}"
-                for position, edge in enumerate(edges, start=BELOW)
-            ),
-            f"WHEN isnan({number}) THEN NULL",
-            f"WHEN {number} IS NOT NULL THEN {len(edges) - 1}",
-            f"WHEN {raw} IS NULL THEN NULL",
-        ]
+        cases = []
+        for position, edge in enumerate(edges, start=BELOW):
+            cases.append(f"WHEN {number} < {edge} THEN {position}")
+        cases.append(f"WHEN isnan({number}) THEN NULL")
+        cases.append(f"WHEN {number} IS NOT NULL THEN {len(edges) - 1}")
+        cases.append(f"WHEN {raw} IS NULL THEN NULL")
         return f"CASE {' '.join(cases)} ELSE {NOT_A_NUMBER} END"
 
     def _measure(self, measure: Measure) -> tuple[str, str]:
-        adds, faults = "", []
+        adds = ""
+        faults: list[str] = []
         if measure.count is not None:
             number = self._number(measure.count)
-            good = f"({number} >= 0 AND {number} < {LARGEST_COUNT} AND {number} = floor({number}))"
+            in_range = f"{number} >= 0 AND {number} < {LARGEST_COUNT}"
+            good = f"({in_range} AND {number} = floor({number}))"
             adds = f"CASE WHEN {good} THEN CAST({number} AS BIGINT) ELSE 0 END"
             faults.append(f"WHEN {good} IS NOT TRUE THEN {BAD_COUNT}")
         if measure.outcome is not None:
-            raw, number = quoted_name(measure.outcome.column), self._outcome(measure.outcome)
+            raw = quoted_name(measure.outcome.column)
+            number = self._outcome(measure.outcome)
             steps = self._steps(measure.outcome)
             adds = f"CAST({adds} AS HUGEINT) * {steps}" if adds else steps
             faults.append(f"WHEN {raw} IS NULL OR isnan({number}) THEN {MISSING_OUTCOME}")
             faults.append(f"WHEN {number} IS NULL THEN {BAD_OUTCOME}")
         total = f"CAST(sum({adds}) AS HUGEINT)" if adds else "count(*)"
-        return total, f"max(CASE {' '.join(faults)} ELSE {FINE} END)" if faults else str(FINE)
+        if not faults:
+            return total, str(FINE)
+        return total, f"max(CASE {' '.join(faults)} ELSE {FINE} END)"
 
     def _steps(self, outcome: Outcome) -> str:
-        number, low, high = self._outcome(outcome), float(outcome.lower), float(outcome.upper)
+        number = self._outcome(outcome)
+        lower = float(outcome.lower)
+        upper = float(outcome.upper)
+        low = _double(lower)
+        high = _double(upper)
+        width = _double(upper - lower)
         # a null counts as low, and is a fault
-        clipped = f"least(greatest({number}, {_double(low)}), {_double(high)})"
-        scaled = f"({clipped} - {_double(low)}) / {_double(high - low)} * {_double(outcome.steps)}"
+        clipped = f"least(greatest({number}, {low}), {high})"
+        scaled = f"({clipped} - {low}) / {width} * {_double(outcome.steps)}"
         return f"CAST(floor({scaled} + {_double(0.5)}) AS BIGINT)"
 
     def _outcome(self, outcome: Outcome) -> str:
-        number, words = self._number(outcome.column), f"lower({quoted_name(outcome.column)})"
+        number = self._number(outcome.column)
         if outcome.proportion and _text(self._types[outcome.column]):
-            return (
-                f"CASE {words} WHEN 'true' THEN {_double(1)} WHEN 'false' THEN {_double(0)} ELSE"
-                f" {number} END"
-            )
+            word = f"lower({quoted_name(outcome.column)})"
+            truths = f"WHEN 'true' THEN {_double(1)} WHEN 'false' THEN {_double(0)}"
+            return f"CASE {word} {truths} ELSE {number} END"
         return number
 
     def _number(self, column: str) -> str:
@@ -435,50 +445,64 @@ def _plain_arrays(columns: Mapping[str, Any]) -> dict[str, Any]:
     arrays = {}
     for name, column in columns.items():
         hidden = np.ma.getmaskarray(column)
-        plain = (
-            np.asarray(np.ma.getdata(column), dtype=object)
-            if hidden.any()
-            else np.ma.getdata(column)
-        )
+        plain = np.ma.getdata(column)
         if hidden.any():
+            plain = np.asarray(plain, dtype=object)
             plain[hidden] = None
         arrays[name] = plain
     return arrays
 
 
+def _aliased(expressions: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return each expression with the name that its column gets."""
+    pairs = zip(expressions, names, strict=True)
+    return [f"{expression} AS {name}" for expression, name in pairs]
+
+
+def _values_table(name: str) -> str:
+    """Return the name of the table that numbers the values of one key."""
+    return f"values_{name}"
+
+
 def _coded(connection: Any, names: Sequence[str]) -> CodedGroups:
     """Return the groups of the table `found`, with the values of every key numbered."""
     values = []
+    codes = []
+    joins = []
     for name in names:
+        table = _values_table(name)
+        numbers = "CAST(row_number() OVER () - 1 AS BIGINT) AS code"
+        distinct = f"SELECT DISTINCT {name} AS value FROM found"
         connection.execute(
-            f"CREATE TEMP TABLE values_{name} AS SELECT value, CAST(row_number() OVER () - 1 AS"
-            f" BIGINT) AS code FROM (SELECT DISTINCT {name} AS value FROM found)"
+            f"CREATE TEMP TABLE {table} AS SELECT value, {numbers} FROM ({distinct})"
         )
-        values.append(
-            [
-                value
-                for (value,) in run_query(
-                    connection, f"SELECT value FROM values_{name} ORDER BY code"
-                )
-            ]
-        )
-    codes = ", ".join(f"values_{name}.code AS {name}" for name in names)
-    joined = " ".join(
-        f"JOIN values_{name} ON found.{name} IS NOT DISTINCT FROM values_{name}.value"
-        for name in names
-    )
-    columns = connection.execute(f"SELECT {codes}, total FROM found {joined}").fetchnumpy()
+        rows = run_query(connection, f"SELECT value FROM {table} ORDER BY code")
+        values.append([value for (value,) in rows])
+        codes.append(f"{table}.code AS {name}")
+        # a missing value is a value here, and NULL = NULL would not hold
+        joins.append(f"JOIN {table} ON found.{name} IS NOT DISTINCT FROM {table}.value")
+    selected = ", ".join([*codes, "total"])
+    joined = " ".join(joins)
+    columns = connection.execute(f"SELECT {selected} FROM found {joined}").fetchnumpy()
     ((fault,),) = run_query(connection, "SELECT max(fault) FROM found")
-    keys = tuple(
-        CodedColumn(values_of_key, columns[name])
-        for values_of_key, name in zip(values, names, strict=True)
-    )
-    return CodedGroups(keys, whole_totals(columns["total"]), FINE if fault is None else fault)
+    keys = []
+    for name, key_values in zip(names, values, strict=True):
+        keys.append(CodedColumn(key_values, columns[name]))
+    totals = whole_totals(columns["total"])
+    return CodedGroups(tuple(keys), totals, FINE if fault is None else fault)
+
+
+def _code_bytes(values: int) -> int:
+    """Return how many bytes hold the codes of so many values, and one more for a missing one."""
+    if values < 2**8:
+        return 1
+    return 2 if values < 2**16 else 4
 
 
 def _code(key: str, texts: Sequence[str], width: int) -> str:
     """Return the expression for the position of a key's text; a missing one comes last."""
-    text, listed = f"CAST({key} AS VARCHAR)", ", ".join(map(quoted_text, texts))
+    text = f"CAST({key} AS VARCHAR)"
+    listed = ", ".join(map(quoted_text, texts))
     if not texts:
         position = "NULL"
     elif len(texts) <= _SEARCHED:
@@ -507,7 +531,7 @@ def frame_connection(frame: Any, readings: Sequence[ColumnReading] = ()) -> Any:
             selected = selected_columns(readings, names)
             view = f"CREATE TEMP VIEW source AS SELECT {selected} FROM unread"
             quietly(lambda: connection.execute(view), unreadable)
-            names = [*names, *(part.column for part in readings if part.adds)]
+            names += [part.column for part in readings if part.adds]
             for part in readings:
                 refuse_misfits(
                     connection, part, "unread", lambda action: quietly(action, unreadable)
@@ -550,10 +574,11 @@ def _close(connection: Any) -> None:
 
 def confine(connection: Any, files: Sequence[str]) -> None:
     """Leave the connection these files and nothing else."""
-    allowed = ", ".join(
-        quoted_text(name) for file in files for name in dict.fromkeys((file, literal(file)))
-    )
-    connection.execute(f"SET allowed_paths = [{allowed}]")
+    allowed: list[str] = []
+    for file in files:
+        allowed += dict.fromkeys((file, literal(file)))
+    listed = ", ".join(map(quoted_text, allowed))
+    connection.execute(f"SET allowed_paths = [{listed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 
@@ -615,8 +640,11 @@ def read_or_explain(files: Sequence[str], otherwise: str, action: Callable[[], R
         raise
     except Exception:
         pass
-    troubles = (trouble for file in files if (trouble := trouble_of(file)) is not None)
-    raise DataError(next(troubles, otherwise))
+    for file in files:
+        trouble = trouble_of(file)
+        if trouble is not None:
+            raise DataError(trouble)
+    raise DataError(otherwise)
 
 
 def selected_columns(readings: Sequence[ColumnReading], names: Sequence[str]) -> str:
@@ -631,7 +659,8 @@ def selected_columns(readings: Sequence[ColumnReading], names: Sequence[str]) ->
         if part.adds and part.column in names:
             raise InputError(f"the data have a column {part.column!r} already: rename it")
         target = added if part.adds else replaced
-        target.append(f"{part.expression(quoted_name(part.needed))} AS {quoted_name(part.column)}")
+        expression = part.expression(quoted_name(part.needed))
+        target.append(f"{expression} AS {quoted_name(part.column)}")
     star = f"* REPLACE ({', '.join(replaced)})" if replaced else "*"
     return ", ".join([star, *added])
 
@@ -641,10 +670,8 @@ def refuse_misfits(
 ) -> None:
     """Refuse values that are not written as was declared: none is quoted."""
     name = quoted_name(part.needed)
-    misfits = (
-        f"SELECT 1 FROM {raw} WHERE {name} IS NOT NULL AND ({part.expression(name)}) IS NULL"
-        " LIMIT 1"
-    )
+    unreadable = f"{name} IS NOT NULL AND ({part.expression(name)}) IS NULL"
+    misfits = f"SELECT 1 FROM {raw} WHERE {unreadable} LIMIT 1"
     if read(lambda: run_query(connection, misfits)):
         raise DataError(part.misfit())
 
@@ -652,8 +679,9 @@ def refuse_misfits(
 def _frame_header(frame: Any) -> list[str]:
     if isinstance(frame, Mapping):
         return [str(name) for name in frame]
-    arrow = getattr(getattr(frame, "schema", None), "names", None)
-    return [str(name) for name in (arrow if isinstance(arrow, list) else frame.columns)]
+    arrow_names = getattr(getattr(frame, "schema", None), "names", None)
+    names = arrow_names if isinstance(arrow_names, list) else frame.columns
+    return [str(name) for name in names]
 
 
 def refuse_many_columns(names: Sequence[str], what: str) -> None:
@@ -662,15 +690,18 @@ def refuse_many_columns(names: Sequence[str], what: str) -> None:
 
 
 def source_columns(connection: Any) -> list[str]:
-    return [name for (name,) in run_query(connection, "SELECT column_name FROM (DESCRIBE source)")]
+    rows = run_query(connection, "SELECT column_name FROM (DESCRIBE source)")
+    return [name for (name,) in rows]
 
 
 def refuse_like_names(connection: Any, names: Sequence[str], what: str) -> None:
     """Refuse names that DuckDB changed to tell them apart; it names a column that has none."""
     read_names = source_columns(connection)
-    if len(read_names) != len(names) or any(
-        name not in ("", other) for name, other in zip(names, read_names, strict=True)
-    ):
+    unchanged = len(read_names) == len(names)
+    if unchanged:
+        pairs = zip(names, read_names, strict=True)
+        unchanged = all(name in ("", read_name) for name, read_name in pairs)
+    if not unchanged:
         raise DataError(
             f"{what} names two columns alike, capitals aside: give every column a name of its own"
         )
@@ -686,16 +717,22 @@ def literal(file: str) -> str:
 
 
 def _numeric(kind: str) -> bool:
-    return kind.removeprefix("U").startswith(_NUMBERS) and not kind.endswith("]")
+    return kind.removeprefix("U").startswith(_NUMBERS) and not _is_list(kind)
 
 
 def _text(kind: str) -> bool:
-    return kind.startswith(_TEXTS) and not kind.endswith("]")
+    return kind.startswith(_TEXTS) and not _is_list(kind)
 
 
 def is_plain(kind: str) -> bool:
     """Whether the text of a value says which it is."""
-    return _numeric(kind) or _text(kind) or (kind.startswith(_DAYS) and not kind.endswith("]"))
+    is_day = kind.startswith(_DAYS) and not _is_list(kind)
+    return _numeric(kind) or _text(kind) or is_day
+
+
+def _is_list(kind: str) -> bool:
+    """Whether a value of this type holds several, as INTEGER[] and INTEGER[3] do."""
+    return kind.endswith("]")
 
 
 def _double(number: float) -> str:
