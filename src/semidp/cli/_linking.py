@@ -40,7 +40,7 @@ class Linking:
         "Units that are group quarters, in no table of units: unittype=1,2.", "COLUMN=LEVELS"
     )
     top_code: o.Text = option(
-        "Publish units of so many members and more as one level, such as size=5 for 5+.", "size=N"
+        "Publish units of N members and more as one level, such as size=5 for 5+.", "size=N"
     )
     aggregate: o.Texts = option(
         "A feature of units computed from members, such as 'kids=count_if(age < 18)'; repeat it.",

@@ -304,8 +304,8 @@ class Comparing:
     """Which pairs of datasets are protected."""
 
     adjacency: Text = option(
-        "worst-case (default), definition or a number: any so many records; or exchange: one"
-        " person.",
+        "worst-case (default), definition or a number N: any N records that change together; or"
+        " exchange: one person.",
         "READING|N",
     )
     a: Text = option("The same as --adjacency N: how many records move together.", "N")

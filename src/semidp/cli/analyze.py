@@ -307,7 +307,7 @@ def _adjacency(a: dict[str, Any]) -> str:
         if a["worst_case"] is not None
         else f"at most {a['bound']}"
     )
-    return f"{worst}{literal}: so many records must change together ({a['method']})"
+    return f"records that change together: {worst}{literal} ({a['method']})"
 
 
 def _change(before: dict[str, str], after: dict[str, str]) -> str:

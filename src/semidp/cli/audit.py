@@ -96,7 +96,7 @@ def audit(
         "READING|N",
     ),
     most: int | None = option(
-        "Attack on the pairs of one person with up to so many records.", "N", min=1
+        "Attack on the pairs of one person with up to N records.", "N", min=1
     ),
     samples: int | None = option(
         "Outputs to draw for each of the two tables; else what a minute allows.", min=1

@@ -36,12 +36,12 @@ def fit_sizes(estimate: Floats, least: int, units: int, members: int) -> Counts:
     array([3, 2, 1])
     >>> fit_sizes(np.array([3.2, 2.1, 0.9]), 1, 6, 5)
     Traceback (most recent call last):
-    semidp.errors.Refused: so many members do not fit into so many units of the declared sizes
+    semidp.errors.Refused: the members do not fit into the units of the declared sizes
     """
     sizes = np.arange(least, least + len(estimate))
     fewest, most = sizes[0] * units, sizes[-1] * units
     if units < 0 or not fewest <= members <= most:
-        raise Refused("so many members do not fit into so many units of the declared sizes")
+        raise Refused("the members do not fit into the units of the declared sizes")
     if units == 0 or len(sizes) == 1:
         counts = np.zeros(len(sizes), dtype=np.int64)
         counts[0] = units

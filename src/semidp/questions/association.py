@@ -416,7 +416,7 @@ def _bounded(
     best = min(answers, key=lambda answer: answer.p_value(alternative))
     z = best.z if len(answers) == 1 else None
     many = (
-        f" The least of {len(answers):,} p-values counts so many times (Bonferroni)."
+        f" The least of {len(answers):,} p-values was multiplied by their number (Bonferroni)."
         if len(answers) > 1
         else ""
     )

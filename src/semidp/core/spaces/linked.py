@@ -247,7 +247,7 @@ class LinkedDataspace(Dataspace):
         high = self.link.most * self.units.n
         too_many = self.n > high and self.link.quarters is None
         if self.n < low or too_many:
-            raise Refused("so many members do not fit into so many units of the declared sizes")
+            raise Refused("the members do not fit into the units of the declared sizes")
 
     def _check_quarters(self) -> None:
         """Refuse quarters that tables of units have, or that no table of members has."""
@@ -383,8 +383,8 @@ class LinkedDataspace(Dataspace):
             ),
             (
                 f"For that at most {reach.members} members and {reach.derived_units} units change."
-                " Datasets are compared that differ in no more members and no more units than"
-                " these, not any so many members wherever they are."
+                " Two datasets are compared only if they differ in no more members and no more"
+                " units than these. Members who are spread over more units are not covered."
             ),
         ]
 

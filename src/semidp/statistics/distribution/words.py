@@ -29,7 +29,7 @@ _REASONS = {
         " same cost"
     ),
     "values": (
-        "a distribution, whose quantiles are closer than so many chosen ones at the same cost"
+        "a distribution, whose quantiles are closer than as many chosen ones at the same cost"
     ),
     "asked": "a distribution, as was asked",
 }
