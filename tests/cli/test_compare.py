@@ -111,3 +111,17 @@ def test_one_plan_is_no_comparison(here: Semidp) -> None:
     assert "two plans or more" in one_sentence(here("compare", "base.toml"))
     words = ("base.toml", "half.toml", "--data", "people.csv", "--totals", "x.csv")
     assert "not both" in one_sentence(here("compare", *words))
+
+
+@pytest.mark.usefixtures("plans")
+def test_a_broken_plan_is_named(here: Semidp, tmp_path: Path) -> None:
+    (tmp_path / "broken.toml").write_text("a = = 3\n")
+    (tmp_path / "strange.json").write_text('{"tabel": 3}')
+    for name, words in (
+        ("broken.toml", "not valid TOML"),
+        ("strange.json", "tabel"),
+        ("open.toml", "no privacy budget"),
+    ):
+        said = one_sentence(here("compare", "base.toml", name))
+        assert f"{name}: " in said
+        assert words in said

@@ -4,8 +4,9 @@ Options that belong together are the fields of a group, such as `Spending`, whic
 one parameter.
 """
 
+import contextlib
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.core.tables.features import Feature, Nest
 from semidp.core.tables.schema import Schema, toml_document
 from semidp.core.tradeoff.budget import Budget
-from semidp.errors import InputError, SchemaError
+from semidp.errors import InputError, SchemaError, SemidpError
 from semidp.noise.randomness import Randomness, SeededRandomness, SystemRandomness
 from semidp.publishing.budgets import divided
 from semidp.publishing.plan import Plan, declared
@@ -609,7 +610,8 @@ def read_plan(path: Path, option: str) -> Plan:
     """Read a plan from a TOML file, or from a JSON file of what ``Plan.to_json`` returns."""
     text = read_text(path, option)
     if path.suffix != ".json":
-        return Plan.from_toml(text, path.parent)
+        with about_file(path):
+            return Plan.from_toml(text, path.parent)
     try:
         document = from_json(text)
     except ValueError:
@@ -620,7 +622,17 @@ def read_plan(path: Path, option: str) -> Plan:
         raise InputError(
             f"the plan {path} does not have the form that semidp writes: see docs/tutorial.md"
         )
-    return Plan.from_json(document, path.parent)
+    with about_file(path):
+        return Plan.from_json(document, path.parent)
+
+
+@contextlib.contextmanager
+def about_file(path: Path) -> Iterator[None]:
+    """Name the file that an error is about, where a command reads several."""
+    try:
+        yield
+    except SemidpError as error:
+        raise InputError(f"{path}: {error}", needs=error.needs, names=error.names) from None
 
 
 def assignments(option: str, entries: Sequence[str] | None, example: str = "") -> dict[str, str]:

@@ -45,6 +45,7 @@ from semidp.cli._output import (
     over,
     silence_stdout,
 )
+from semidp.cli._usage import refuse_missing_values, usage_sentence
 from semidp.cli.test import odds_ratio
 from semidp.errors import SemidpError
 from semidp.sources.contract import QUERY_THREAD
@@ -320,6 +321,7 @@ def _run(arguments: list[str]) -> int:
     try:
         arguments = run_log.open(arguments)
         program = _program(tuple(chosen_fields()))
+        refuse_missing_values(program, arguments)
         result = program(args=arguments or ["--help"], prog_name="semidp", standalone_mode=False)
         if result == INTERRUPTED:  # Typer turns the interrupt into its exit code
             raise KeyboardInterrupt
@@ -341,7 +343,7 @@ def _failure(error: Exception | SystemExit) -> int:
     if isinstance(error, SemidpError):
         return _complain(hinted(error))
     if isinstance(error, typer.TyperException):
-        return _complain(_usage(error))
+        return _complain(usage_sentence(error))
     # the latter is what Typer makes of the former
     if isinstance(error, (BrokenPipeError, SystemExit)):
         return CLOSED_PIPE
@@ -364,10 +366,3 @@ def _failure(error: Exception | SystemExit) -> int:
 def _complain(sentence: str) -> int:
     complain(sentence)
     return 2
-
-
-def _usage(error: typer.TyperException) -> str:
-    sentence = error.format_message() if hasattr(error, "format_message") else str(error)
-    sentence = sentence.rstrip(".").replace("Value error, ", "")
-    context = getattr(error, "ctx", None)
-    return f"{sentence}; see '{context.command_path} --help'" if context is not None else sentence

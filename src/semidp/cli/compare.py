@@ -42,9 +42,11 @@ def compare(
         # A plan that states its budget keeps it: that is what is compared.
         if spending.given and not all(request.budget for request in plan.requests):
             plan = plan.with_budget(spending.budget()[0])
-        scope, invariants = scope_of(plan, data, opening, totals or (), quiet=printing.quiet)
+        with o.about_file(path):
+            scope, invariants = scope_of(plan, data, opening, totals or (), quiet=printing.quiet)
         printing.warn([f"{path}: {text}" for text in (*scope.warnings, *scope.disclosures)])
-        seen = forecast(calibrate(plan, scope))
+        with o.about_file(path):
+            seen = forecast(calibrate(plan, scope))
         named.append((path.name, seen))
         # Where any totals are meant, the number of records is one of many.
         records = {} if invariants else {"n": None}

@@ -228,12 +228,13 @@ def show(
     _check_page(folder, page, places)
     if places is not None:
         refuse_map(places, done.plan, done.scope.dataspace)
-    _print(done, printing, str(folder / REPORT), **more)
+    _print(done, printing, str(folder / REPORT), word="report", **more)
     _draw_page(done, page, places)
     if not printing.json:
         signed = [] if verify is None else [("signed", f"every file, by the key {verify}")]
         wrong = [("disagrees", sentence) for sentence in rechecked.disagreements]
-        print_rows([*signed, *wrong, *_on_trust(rechecked, verify)])
+        drawn = [] if page is None else [("written", str(page))]
+        print_rows([*drawn, *signed, *wrong, *_on_trust(rechecked, verify)])
     if rechecked.disagreements:
         raise typer.Exit(DISAGREES)
 
@@ -365,9 +366,16 @@ def mark_not_private(done: Release) -> None:
 
 
 def _print(
-    done: Release, printing: o.Printing, where: str, told: Sequence[str] = (), **more: Any
+    done: Release,
+    printing: o.Printing,
+    where: str,
+    told: Sequence[str] = (),
+    word: str = "written",
+    **more: Any,
 ) -> None:
-    """Print what a release holds, and its warnings but for those that were told already."""
+    """Print what a release holds, and its warnings but for those that were told already; `word`
+    says how its report is at `where`.
+    """
     every = (
         *unmatched(done),
         *done.scope.warnings,
@@ -380,4 +388,4 @@ def _print(
         errors = [entry for result in done.results for entry in result.errors_json()]
         print_json({**done.to_json(), "errors": errors, "report": where, **more})
     else:
-        echo(summary(done, where))
+        echo(summary(done, where, word))

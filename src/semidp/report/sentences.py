@@ -434,8 +434,10 @@ def _unit(protection: Protection) -> str:
     )
 
 
-def summary(release: Release, where: str | None = None) -> str:
-    """Return the release in a few lines, for a terminal."""
+def summary(release: Release, where: str | None = None, word: str = "written") -> str:
+    """Return the release in a few lines, for a terminal; `word` says how its report is at
+    `where`.
+    """
     scope = release.scope
     rows = [("exact", text) for text in exact_part(scope.dataspace, scope)]
     rows += [("with noise", text) for text in noisy_part(release)]
@@ -450,8 +452,8 @@ def summary(release: Release, where: str | None = None) -> str:
     if not scope.adjacency.protects_groups:
         rows += [("otherwise", text) for text in implied(release)]
     if where:
-        rows.append(("written", where))
-    lines = [f"{word:10} {text}" for word, text in rows]
+        rows.append((word, where))
+    lines = [f"{label:10} {text}" for label, text in rows]
     if not release.private:
         # It comes first, so that nobody takes the guarantee below at its word.
         lines = ["NOT PRIVATE: drawn with a seed or by a mechanism meant for studies.", "", *lines]
