@@ -4,11 +4,13 @@ take.
 
 import functools
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from attrs import Attribute, fields_dict, has
+
+from semidp.errors import InputError
 
 
 def option(
@@ -111,3 +113,28 @@ def _options_of(group: Any) -> dict[str, tuple[Any, Any]] | None:
     return {
         name: (field.metadata["option"], field.type) for name, field in fields_dict(group).items()
     }
+
+
+def refuse_missing_values(program: Any, arguments: Sequence[str]) -> None:
+    """Refuse an option whose value was forgotten, so that it does not take the next option for it.
+
+    >>> from semidp.cli._program import _program
+    >>> refuse_missing_values(_program(()), ["release", "people.csv", "--title", "--quiet"])
+    Traceback (most recent call last):
+    semidp.errors.InputError: --title TEXT needs a value: '--quiet' follows it, which is an option
+    """
+    command = program
+    following_words = [*arguments[1:], ""]
+    for word, following in zip(arguments, following_words, strict=True):
+        below = getattr(command, "commands", {})
+        command = below.get(word, command)
+        # A text that starts with two dashes can still be given, as --note="-- see below".
+        if not following.startswith("--") or following == "--":
+            continue
+        for option in command.params:
+            takes_value = not getattr(option, "is_flag", True)
+            if takes_value and word in option.opts:
+                name = " ".join(filter(None, (word, option.metavar)))
+                raise InputError(
+                    f"{name} needs a value: {following!r} follows it, which is an option"
+                )

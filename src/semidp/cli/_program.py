@@ -35,6 +35,7 @@ from semidp.cli import (
     reproduce,
     synthesize,
 )
+from semidp.cli._command import refuse_missing_values
 from semidp.cli._log import run_log
 from semidp.cli._output import (
     asides,
@@ -45,7 +46,7 @@ from semidp.cli._output import (
     over,
     silence_stdout,
 )
-from semidp.cli._usage import refuse_missing_values, usage_sentence
+from semidp.cli._usage import usage_sentence
 from semidp.cli.test import odds_ratio
 from semidp.errors import SemidpError
 from semidp.sources.contract import QUERY_THREAD
