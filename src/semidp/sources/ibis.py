@@ -65,9 +65,10 @@ class IbisRecords(Records):
         self._table = table
         self._close = close
         self._steady = steady
-        self.columns: Mapping[str, bool] = {
-            name: kind.is_numeric() or kind.is_boolean() for name, kind in table.schema().items()
-        }
+        columns: dict[str, bool] = {}
+        for name, kind in table.schema().items():
+            columns[name] = kind.is_numeric() or kind.is_boolean()
+        self.columns: Mapping[str, bool] = columns
 
     @classmethod
     def of(cls, table: Any, where: str | None) -> "IbisRecords":
@@ -94,8 +95,11 @@ class IbisRecords(Records):
             frame.createOrReplaceTempView(name)
             return ibis.pyspark.connect(frame.sparkSession).table(name)
 
+        def forget() -> None:
+            frame.sparkSession.catalog.dropTempView(name)
+
         table = hushed(viewed, InputError("the Spark data frame could not be read"))
-        return cls(kept_rows(table, where), lambda: frame.sparkSession.catalog.dropTempView(name))
+        return cls(kept_rows(table, where), forget)
 
     @classmethod
     def at(
@@ -135,9 +139,8 @@ class IbisRecords(Records):
                 raise InputError(
                     "a database address needs the name of a table of units too", needs="from"
                 )
-            table = table_called(
-                first._table.get_backend(), address_parts(address), names[1], False
-            )
+            connection = first._table.get_backend()
+            table = table_called(connection, address_parts(address), names[1], False)
             on_error.pop_all()
         return first, cls(table, steady=first._steady)
 
@@ -154,30 +157,31 @@ class IbisRecords(Records):
         """Whether a query over the same connection returns a row."""
         import ibis
 
-        return bool(self._answer(query.select(found=ibis.literal(1)).limit(1), ["found"])[0])
+        first_row = query.select(found=ibis.literal(1)).limit(1)
+        (ones,) = self._answer(first_row, ["found"])
+        return bool(ones)
 
     def distinct(self, column: str, limit: int) -> list[Any]:
         """Return distinct values of a column, at most so many."""
-        (values,) = self._answer(self._table.select(column).distinct().limit(limit), [column])
+        query = self._table.select(column).distinct().limit(limit)
+        (values,) = self._answer(query, [column])
         return list(values)
 
     def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
         """Group by `keys`; see the contract."""
         rows, names = self._selected(keys, measure)
-        query = (
-            rows.group_by(names)
-            .aggregate(total=rows.adds.sum(), fault=rows.fault.max())
-            .limit(limit)
-        )
-        return CodedGroups.of(self._answer(query, [*names, "total", "fault"]))
+        total = rows.adds.sum()
+        fault = rows.fault.max()
+        groups = rows.group_by(names).aggregate(total=total, fault=fault)
+        answer = self._answer(groups.limit(limit), [*names, "total", "fault"])
+        return CodedGroups.of(answer)
 
     def frame(self, columns: Sequence[str]) -> Any:
         """Return some columns in memory, as a frame that DuckDB reads; see the contract."""
         names = list(dict.fromkeys(columns))
         values = self._answer(self._table.select(*names), names)
-        return {
-            name: np.array(column, dtype=object) for name, column in zip(names, values, strict=True)
-        }
+        pairs = zip(names, values, strict=True)
+        return {name: np.array(column, dtype=object) for name, column in pairs}
 
     def together(
         self, keys: Sequence[Key], sets: Sequence[Sequence[int]], measure: Measure, limit: int
@@ -192,34 +196,40 @@ class IbisRecords(Records):
             return None
         rows, names = self._selected(keys, measure)
         absent, parts = grouping_sets(names, sets)
-        sql = (
-            f"SELECT {absent} AS absent, {', '.join(names)}, SUM(adds) AS total, MAX(fault) AS"
-            f" fault FROM ({connection.compile(rows)}) AS records GROUP BY {parts}"
-        )
-        total = rows.aggregate(total=rows.adds.sum(), fault=rows.fault.max()).schema()
-        schema = {
-            "absent": "int64",
-            **{name: rows.schema()[name] for name in names},
-            **dict(total.items()),
-        }
+        listed = ", ".join([f"{absent} AS absent", *names])
+        measured = "SUM(adds) AS total, MAX(fault) AS fault"
+        records = f"({connection.compile(rows)}) AS records"
+        sql = f"SELECT {listed}, {measured} FROM {records} GROUP BY {parts}"
+        # the types of the answer: those of the keys, and what the same sums over all records have
+        total = rows.adds.sum()
+        fault = rows.fault.max()
+        measured_types = rows.aggregate(total=total, fault=fault).schema()
+        row_types = rows.schema()
+        schema: dict[str, Any] = {"absent": "int64"}
+        schema |= {name: row_types[name] for name in names}
+        schema |= dict(measured_types.items())
         query = connection.sql(sql, schema=ibis.schema(schema)).limit(limit)
-        return list(zip(*self._answer(query, list(schema)), strict=True))
+        columns = self._answer(query, list(schema))
+        return list(zip(*columns, strict=True))
 
     def occurrences(self, column: str) -> tuple[int, int, int]:
         """Count records, present values and distinct values; see the contract."""
         values = self._table[column]
-        query = self._table.aggregate(
-            records=self._table.count(), present=values.count(), distinct=values.nunique()
-        )
-        (records,), (present,), (distinct,) = self._answer(
-            query, ["records", "present", "distinct"]
-        )
+        counted = {
+            "records": self._table.count(),
+            "present": values.count(),
+            "distinct": values.nunique(),
+        }
+        query = self._table.aggregate(**counted)
+        # one row: a column of the answer holds one number
+        (records,), (present,), (distinct,) = self._answer(query, list(counted))
         return records, present, distinct
 
     def most_alike(self, column: str) -> int:
         """Count the records of each value; see the contract."""
         counted = self._table.group_by(column).aggregate(semidp_records=self._table.count())
-        ((most,),) = self._answer(counted.aggregate(most=counted.semidp_records.max()), ["most"])
+        largest = counted.aggregate(most=counted.semidp_records.max())
+        ((most,),) = self._answer(largest, ["most"])
         return int(most or 0)
 
     def held(self, columns: Sequence[str] | None) -> "IbisRecords":
@@ -230,11 +240,15 @@ class IbisRecords(Records):
             return self
 
         def copied() -> Any:
-            copy = (self._table if columns is None else self._table.select(*columns)).cache()
+            selected = self._table if columns is None else self._table.select(*columns)
+            copy = selected.cache()
             copy.count().to_pyarrow()  # Spark fills the copy when it is first read
             return copy
 
-        copy = hushed(lambda: bounded(self._table.get_backend(), copied), DataError(_NO_COPY))
+        def copied_in_time() -> Any:
+            return bounded(self._table.get_backend(), copied)
+
+        copy = hushed(copied_in_time, DataError(_NO_COPY))
         closing = contextlib.ExitStack()
         closing.callback(self._close)
         closing.callback(copy.release)  # first
@@ -245,23 +259,22 @@ class IbisRecords(Records):
         conditions = []
         for name, kept in values.items():
             column = self._table[name]
-            condition = column.isin(
-                [value for value in kept if value is not None and value == value]
-            )
-            condition = condition | column.isnull() if None in kept else condition
-            conditions.append(
-                condition | column.isnan() if any(value != value for value in kept) else condition
-            )
+            # NaN alone differs from itself
+            present = [value for value in kept if value is not None and value == value]
+            condition = column.isin(present)
+            if None in kept:
+                condition = condition | column.isnull()
+            if any(value != value for value in kept):
+                condition = condition | column.isnan()
+            conditions.append(condition)
         return IbisRecords(self._table.filter(*conditions), steady=self._steady)
 
     def spark_frame(self) -> Any | None:
         """Return the records as a Spark data frame; None where Spark does not hold them."""
         connection = self._table.get_backend()
-        return (
-            connection._session.sql(connection.compile(self._table))
-            if connection.name == "pyspark"
-            else None
-        )
+        if connection.name != "pyspark":
+            return None
+        return connection._session.sql(connection.compile(self._table))
 
     def close(self) -> None:
         """Close the connection if it was opened here."""
@@ -275,14 +288,14 @@ class IbisRecords(Records):
 
         if key.edges is None:
             return self._table[key.column]
-        number, (first, *later_edges) = self._number(key.column), key.edges
-        below = [] if first == float("-inf") else [(number < first, BELOW)]
-        return ibis.cases(
-            (self._missing(key.column), ibis.null("int64")),
-            *below,
-            *((number < edge, position) for position, edge in enumerate(later_edges)),
-            else_=len(later_edges),
-        )
+        number = self._number(key.column)
+        first, *later_edges = key.edges
+        cases = [(self._missing(key.column), ibis.null("int64"))]
+        if first != float("-inf"):
+            cases.append((number < first, BELOW))
+        for position, edge in enumerate(later_edges):
+            cases.append((number < edge, position))
+        return ibis.cases(*cases, else_=len(later_edges))
 
     def _selected(self, keys: Sequence[Key], measure: Measure) -> tuple[Any, list[str]]:
         """Return of each record its keys, what it adds and what is wrong with it; and the names of
@@ -300,7 +313,8 @@ class IbisRecords(Records):
         faults = []
         if measure.count is not None:
             number = self._number(measure.count)
-            fits = ((number >= 0) & (number < LARGEST_COUNT)).fill_null(False)
+            in_range = (number >= 0) & (number < LARGEST_COUNT)
+            fits = in_range.fill_null(False)
             small = ibis.ifelse(fits, number, 0.0)  # no engine casts NaN or 1e300 to an integer
             good = fits & (small == small.floor())
             adds.append(small.cast("int64"))
@@ -310,18 +324,23 @@ class IbisRecords(Records):
             adds.append(self._steps(measure.outcome, missing))
             faults.append((missing, MISSING_OUTCOME))
         if not adds:
-            return ibis.literal(1).cast("int64"), ibis.literal(FINE).cast("int64")
-        total = adds[0] if len(adds) == 1 else adds[0].cast("decimal(38, 0)") * adds[1]
+            one = ibis.literal(1).cast("int64")
+            return one, ibis.literal(FINE).cast("int64")
+        total = adds[0]
+        if len(adds) > 1:
+            # a count times an outcome may be beyond 64 bits
+            total = total.cast("decimal(38, 0)") * adds[1]
         return total, ibis.cases(*faults, else_=FINE)
 
     def _steps(self, outcome: Outcome, missing: Any) -> Any:
         import ibis
 
-        low, high = float(outcome.lower), float(outcome.upper)
-        clipped = (
-            ibis.ifelse(missing, low, self._number(outcome.column)).cast("float64").clip(low, high)
-        )
-        return ((clipped - low) / (high - low) * float(outcome.steps) + 0.5).floor().cast("int64")
+        low = float(outcome.lower)
+        high = float(outcome.upper)
+        present = ibis.ifelse(missing, low, self._number(outcome.column))
+        clipped = present.cast("float64").clip(low, high)
+        scaled = (clipped - low) / (high - low) * float(outcome.steps)
+        return (scaled + 0.5).floor().cast("int64")
 
     def _missing(self, column: str) -> Any:
         return self._table[column].isnull() | self._number(column).isnan()

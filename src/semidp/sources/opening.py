@@ -178,8 +178,11 @@ def local_paths(data: str, table: str | None = None) -> list[str]:
         names = [] if scheme in _SERVERS else [place, place.lstrip("/")]
         # Spark reads Parquet files by their path
         names += [table] if table is not None and "/" in table else []
-    matches = [match for name in names for match in (name, *glob.glob(name, recursive=True))]
-    return [name for name in dict.fromkeys(matches) if name and os.path.lexists(name)]
+    matches: list[str] = []
+    for name in names:
+        matches += [name, *glob.glob(name, recursive=True)]
+    distinct = dict.fromkeys(filter(None, matches))
+    return [name for name in distinct if os.path.lexists(name)]
 
 
 class Source:
@@ -206,7 +209,11 @@ class Source:
         read_as: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self._records = records
-        self.count, self.where, self.id, self.most, self.read_as = count, where, id, most, read_as
+        self.count = count
+        self.where = where
+        self.id = id
+        self.most = most
+        self.read_as = read_as
         self.persons: int | None = None
         """The number of persons, where each may have several records. It is public then."""
         self.allow_empty = False
@@ -263,21 +270,25 @@ class Source:
         """
         for name in names:
             require(self._records.columns, name)
-        columns = self._records.grouped([Key(name) for name in names], Measure(), MAX_GROUPS).keys
+        keys = [Key(name) for name in names]
+        groups = self._records.grouped(keys, Measure(), MAX_GROUPS)
         texts = []
-        for column in columns:
+        for column in groups.keys:
             level_texts = [value_text(value) or null_level for value in column.values]
             texts.append([level_texts[code] for code in column.codes.tolist()])
         rows = {row for row in zip(*texts, strict=True) if None not in row}
-        if len(rows) < len(texts[0]) and any(None in column for column in texts):
+        any_missing = any(None in column for column in texts)
+        if len(rows) < len(texts[0]) and any_missing:
             raise missing_value(names[-1])
         if not rows:
             raise self._no_levels(names[-1])
         return sorted(rows, key=lambda row: tuple(map(_numbers_first, row)))
 
     def _no_levels(self, name: str) -> DataError:
-        if self.where is not None and self._records.occurrences(name)[0] == 0:
-            return DataError(KEEPS_NOTHING)
+        if self.where is not None:
+            records, _, _ = self._records.occurrences(name)
+            if records == 0:
+                return DataError(KEEPS_NOTHING)
         return DataError(f"column {name!r} holds no value, so it has no levels: declare them")
 
     def counts(self, schema: Schema) -> Table:
@@ -308,27 +319,30 @@ class Source:
         """
         for schema in schemas:
             refuse_cells(schema.shape)
-        counts_of_schemas = (
-            self._coded(schemas) if self.count is None and len(schemas) > 1 else None
-        )
+        one_record_a_row = self.count is None
+        counts_of_schemas = None
+        if one_record_a_row and len(schemas) > 1:
+            counts_of_schemas = self._coded(schemas)
         if counts_of_schemas is None:
             keys = [self._keys(schema.features) for schema in schemas]
-            answers = self._records.grouped_sets(
-                keys, Measure(self.count), [_limit(schema) for schema in schemas]
-            )
-            parts = zip(schemas, keys, answers, strict=True)
-            counts_of_schemas = [
-                self._cells(schema, part, groups, None) for schema, part, groups in parts
-            ]
-        return [
-            Table(schema, counts) for schema, counts in zip(schemas, counts_of_schemas, strict=True)
-        ]
+            limits = [_limit(schema) for schema in schemas]
+            answers = self._records.grouped_sets(keys, Measure(self.count), limits)
+            counts_of_schemas = []
+            for schema, schema_keys, groups in zip(schemas, keys, answers, strict=True):
+                counts_of_schemas.append(self._cells(schema, schema_keys, groups, None))
+        pairs = zip(schemas, counts_of_schemas, strict=True)
+        return [Table(schema, counts) for schema, counts in pairs]
 
     def _coded(self, schemas: Sequence[Schema]) -> list[NDArray[np.int64]] | None:
         """Count coded records in chunks; None where the engine does not bring them here."""
-        features = list(dict.fromkeys(feature for schema in schemas for feature in schema.features))
+        of_schemas: dict[Feature, None] = {}
+        for schema in schemas:
+            of_schemas |= dict.fromkeys(schema.features)
+        features = list(of_schemas)
         keys = {feature: self._keys([feature]) for feature in features}
-        most = {key: _most_values(feature) for feature in features for key in keys[feature]}
+        most: dict[Key, int] = {}
+        for feature in features:
+            most |= dict.fromkeys(keys[feature], _most_values(feature))
         coded = self._records.coded(list(most), list(most.values()), _MOST_CODED)
         if coded is None:
             return None
@@ -390,16 +404,16 @@ class Source:
         """
         keys = self._keys([feature])
         groups = self._records.grouped(keys, Measure(), MAX_GROUPS)
-        leaves = _codes(
-            feature, {key.column: column for key, column in zip(keys, groups.keys, strict=True)}
-        )
-        nodes = np.searchsorted(feature.chain.starts[depth - 1], leaves, side="right") - 1
+        read = {key.column: column for key, column in zip(keys, groups.keys, strict=True)}
+        leaves = _codes(feature, read)
+        starts = feature.chain.starts[depth - 1]
+        nodes = (np.searchsorted(starts, leaves, side="right") - 1).tolist()
         values_by_node: dict[int, dict[str, dict[Any, None]]] = {}
-        for key, column in zip(keys, groups.keys, strict=True):
-            for node, code in zip(nodes.tolist(), column.codes.tolist(), strict=True):
-                values_by_node.setdefault(node, {}).setdefault(key.column, {})[
-                    column.values[code]
-                ] = None
+        for name, column in read.items():
+            for node, code in zip(nodes, column.codes.tolist(), strict=True):
+                values_by_column = values_by_node.setdefault(node, {})
+                # the keys of a dictionary: each value once, in the order of the groups
+                values_by_column.setdefault(name, {})[column.values[code]] = None
         branches = {}
         for node, values_by_column in values_by_node.items():
             branches[node] = {name: list(values) for name, values in values_by_column.items()}
@@ -409,9 +423,8 @@ class Source:
         """Return the records of one branch (see `branches`), to be read before the next is asked
         for.
         """
-        return Source(
-            self._records.only(values), self.count, self.where, self.id, self.most, self.read_as
-        )
+        kept = self._records.only(values)
+        return Source(kept, self.count, self.where, self.id, self.most, self.read_as)
 
     def frame(self, names: Sequence[str]) -> Any:
         """Return some columns in memory, to be joined with those of another source."""
@@ -468,28 +481,31 @@ class Source:
         confidential.
         """
         if self._records.most_alike(id) > most:
+            plural = "s" if most > 1 else ""
             raise DataError(
-                f"the id column {id!r} names someone more often than {most}"
-                f" time{'s' if most > 1 else ''}, and the guarantee covers up to {most}"
-                f" record{'s' if most > 1 else ''} of a person: give a larger --most; nobody is"
-                " dropped"
+                f"the id column {id!r} names someone more often than {most} time{plural}, and the"
+                f" guarantee covers up to {most} record{plural} of a person: give a larger --most;"
+                " nobody is dropped"
             )
 
     def _totals(self, schema: Schema, outcome: Outcome | None) -> NDArray[np.int64]:
         refuse_cells(schema.shape)
         keys = self._keys(schema.features)
-        groups = self._records.grouped(keys, Measure(self.count, outcome), _limit(schema))
+        measure = Measure(self.count, outcome)
+        groups = self._records.grouped(keys, measure, _limit(schema))
         return self._cells(schema, keys, groups, outcome)
 
     def _keys(self, features: Sequence[Feature]) -> list[Key]:
-        keys = []
+        columns = self._records.columns
+        keys: list[Key] = []
         for feature in features:
             needs = None if feature.bins is None else "bins need"
-            require(self._records.columns, feature.name, number_for=needs)
-            keys += [Key(name) for name in feature.names[:-1] if name in self._records.columns]
-            keys.append(
-                Key(feature.name, None if feature.bins is None else tuple(map(float, feature.bins)))
-            )
+            require(columns, feature.name, number_for=needs)
+            # coarser depths tell apart leaves that are named alike, where the data have them
+            coarser = feature.names[:-1]
+            keys += [Key(name) for name in coarser if name in columns]
+            edges = None if feature.bins is None else tuple(map(float, feature.bins))
+            keys.append(Key(feature.name, edges))
         return keys
 
     def _cells(
@@ -508,11 +524,13 @@ class _Levels:
     """The level of each record along one feature, from the codes of its columns."""
 
     def __init__(self, feature: Feature, columns: Mapping[str, int], coded: Coded) -> None:
-        self.feature, self.columns, self.values = feature, columns, coded.values
-        every = {
-            name: CodedColumn(coded.values[at], np.arange(len(coded.values[at])))
-            for name, at in columns.items()
-        }
+        self.feature = feature
+        self.columns = columns
+        self.values = coded.values
+        every: dict[str, CodedColumn] = {}
+        for name, place in columns.items():
+            values = coded.values[place]
+            every[name] = CodedColumn(values, np.arange(len(values)))
         self._level = _codes(feature, every) if len(columns) == 1 else None
         self._leaves: dict[tuple[int, ...], int] = {}
 
@@ -521,24 +539,24 @@ class _Levels:
         occur.
         """
         if self._level is not None:
-            return np.asarray(self._level[chunk[next(iter(self.columns.values()))]])
-        columns = {
-            name: CodedColumn(self.values[place], chunk[place])
-            for name, place in self.columns.items()
-        }
+            (only_place,) = self.columns.values()
+            return np.asarray(self._level[chunk[only_place]])
+        columns: dict[str, CodedColumn] = {}
+        for name, place in self.columns.items():
+            columns[name] = CodedColumn(self.values[place], chunk[place])
         first, where = _distinct(list(columns.values()))
-        paths = list(
-            zip(*(column.codes[first].tolist() for column in columns.values()), strict=True)
-        )
+        steps = [column.codes[first].tolist() for column in columns.values()]
+        paths = list(zip(*steps, strict=True))
         new = [number for number, path in enumerate(paths) if path not in self._leaves]
         if new:
-            read = {
-                name: CodedColumn(column.values, column.codes[first[new]])
-                for name, column in columns.items()
-            }
-            leaves = _codes(self.feature, read).tolist()
-            self._leaves |= dict(zip([paths[number] for number in new], leaves, strict=True))
-        return np.array([self._leaves[path] for path in paths], dtype=np.intp)[where]
+            new_columns: dict[str, CodedColumn] = {}
+            for name, column in columns.items():
+                new_columns[name] = CodedColumn(column.values, column.codes[first[new]])
+            new_paths = [paths[number] for number in new]
+            new_leaves = _codes(self.feature, new_columns).tolist()
+            self._leaves |= dict(zip(new_paths, new_leaves, strict=True))
+        leaves = np.array([self._leaves[path] for path in paths], dtype=np.intp)
+        return leaves[where]
 
 
 def _limit(schema: Schema) -> int:
@@ -552,7 +570,9 @@ def _most_values(feature: Feature) -> int:
     """How many values can stand for declared levels: missing in three ways, and truth in any
     capitals.
     """
-    capitals = sum(2 ** len(word) for word in TRUTH) if {*feature.levels} & {*TRUTH} else 0
+    capitals = 0
+    if not set(TRUTH).isdisjoint(feature.levels):
+        capitals = sum(2 ** len(word) for word in TRUTH)
     return len(feature.levels) + 3 + capitals
 
 
@@ -567,28 +587,32 @@ def _records(
 ) -> Records:
     kind = type(data).__module__.partition(".")[0]
     address = isinstance(data, str) and "://" in data
-    sheets = isinstance(data, (str, os.PathLike)) and not address and is_workbook(os.fspath(data))
+    named = isinstance(data, (str, os.PathLike))
+    is_file = named and not address
+    sheets = is_file and is_workbook(os.fspath(data))
+    in_database = address or kind in ("ibis", "pyspark")
     if table is not None and not address and not sheets:
         raise InputError(
             f"the table {table!r} can be chosen only at a database address such as"
             " postgres://user@host/db, or in a workbook"
         )
-    if hive_partitions and not isinstance(data, (str, os.PathLike)):
+    if hive_partitions and not named:
         raise InputError(NO_FOLDERS)
     readings = [ColumnReading(*pair) for pair in read_as]
-    if encoding is not None and (address or sheets or not isinstance(data, (str, os.PathLike))):
+    if encoding is not None and (sheets or not is_file):
         raise InputError("an encoding is for CSV files: leave it out")
-    if (address or kind in ("ibis", "pyspark") or isinstance(data, Table)) and readings:
+    if readings and (in_database or isinstance(data, Table)):
         raise InputError(
             "columns of a database or a table are read as they are: write them otherwise in a view"
             " of it"
         )
-    if address or kind in ("ibis", "pyspark"):
+    if in_database:
         from semidp.sources.ibis import IbisRecords
 
         if address:
             return IbisRecords.at(data, table, where, hive_partitions=hive_partitions)
-        return IbisRecords.of(data, where) if kind == "ibis" else IbisRecords.of_spark(data, where)
+        of_kind = IbisRecords.of if kind == "ibis" else IbisRecords.of_spark
+        return of_kind(data, where)
     from semidp.sources.duck_files import records_of_files
 
     if sheets or (encoding is not None and is_windows(encoding)):
@@ -643,20 +667,25 @@ def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.i
     values.
     """
     if len(feature.names) > 1:
-        return _located(feature, {name: columns[name] for name in feature.names if name in columns})
+        depths = [name for name in feature.names if name in columns]
+        return _located(feature, {name: columns[name] for name in depths})
     column = columns[feature.name]
     if feature.bins is None:
         texts = [value_text(value) for value in column.values]
-        return feature.codes(np.array(texts, dtype=object))[column.codes] if texts else column.codes
+        if not texts:
+            return column.codes
+        codes_of_values = feature.codes(np.array(texts, dtype=object))
+        return codes_of_values[column.codes]
     if NOT_A_NUMBER in column.values:
         raise DataError(
             f"feature {feature.name!r} has bins but its values are not all numbers: {HOW_NUMBERS}"
         )
-    bins = feature.declared(
-        np.array([0 if value is None else value for value in column.values], dtype=np.intp)
-    )
+    # a missing value stands in the first bin until its own level replaces it below
+    bin_numbers = [0 if value is None else value for value in column.values]
+    bins = feature.declared(np.array(bin_numbers, dtype=np.intp))
     if None in column.values:
-        bins[column.values.index(None)] = feature.levels.index(feature.missing_level())
+        missing = column.values.index(None)
+        bins[missing] = feature.levels.index(feature.missing_level())
     return bins[column.codes]
 
 
@@ -676,14 +705,16 @@ def _distinct(columns: Sequence[CodedColumn]) -> tuple[Codes, Codes]:
     >>> _distinct([CodedColumn("ab", np.array([1, 0, 1])), CodedColumn("xyz", np.array([2, 0, 2]))])
     (array([1, 2]), array([1, 0, 1]))
     """
-    numbers, size = np.zeros(len(columns[0].codes), dtype=np.intp), 1
+    numbers = np.zeros(len(columns[0].codes), dtype=np.intp)
+    size = 1
     for column in columns:
         values = max(len(column.values), 1)
         # the rows so far are numbered anew, so that no product overflows
         if size * values > _LARGEST:
             distinct, numbers = np.unique(numbers, return_inverse=True)
             size = len(distinct)
-        numbers, size = numbers * values + column.codes, size * values
+        numbers = numbers * values + column.codes
+        size *= values
     distinct, numbers = np.unique(numbers, return_inverse=True)
     first = np.zeros(len(distinct), dtype=np.intp)
     first[numbers] = np.arange(len(numbers))
