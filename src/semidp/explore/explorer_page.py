@@ -53,19 +53,18 @@ _MOST_FIELDS = 20_000
 _SHORT_NUMBER = 12  # characters of a number that somebody is asked to type
 _LONGEST_LINE = 4_000  # characters: a path; Python reads no longer number either
 _ONE_LINERS = (
-    *(
-        "kind",
-        "step",
-        "number",
-        "adjacency",
-        "delta",
-        "report_delta",
-        "typed",
-        "folder",
-        "add",
-        "variant",
-    ),
-    *("which", "without"),
+    "kind",
+    "step",
+    "number",
+    "adjacency",
+    "delta",
+    "report_delta",
+    "typed",
+    "folder",
+    "add",
+    "variant",
+    "which",
+    "without",
 )
 _STATIC = {
     "htmx.min.js": "text/javascript",
@@ -115,7 +114,8 @@ class Guard:
         # Compared in constant time: how long it takes must not say how much of it is right.
         if not hmac.compare_digest(first_part.encode(), self.token.encode()):
             return "The address lacks its token: use the one that semidp explore printed."
-        origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+        origin = request.headers.get("origin")
+        site = request.headers.get("sec-fetch-site")
         if origin is not None and origin != f"http://{host}":
             return "The request comes from another page."
         # Browsers name the page with every POST: what names none is no form of ours.
@@ -137,7 +137,8 @@ class Page:
     def __init__(self, desk: PlanForecasts) -> None:
         self.desk = desk
         self.releases: list[Path] = []
-        loader, escape = PackageLoader("semidp.explore"), select_autoescape(default=True)
+        loader = PackageLoader("semidp.explore")
+        escape = select_autoescape(default=True)
         self._templates = Environment(
             loader=loader, autoescape=escape, trim_blocks=True, lstrip_blocks=True
         )
@@ -153,30 +154,28 @@ class Page:
 
     def form(self, fields: Fields) -> str:
         """Return the form anew, after a set of features was added or removed."""
-        base, action = self._base(fields), dict(fields)
+        base = self._base(fields)
+        action = dict(fields)
         # a control called remove would hide what a form has of that name
         removed = action.get("without")
         if removed:
-            fields = [
-                (name, value)
-                for name, value in fields
-                if name != removed and not name.startswith(f"{removed}-")
-            ]
+            fields = _without(fields, removed)
         try:
             plan, controls = self._plan(fields)
         except SemidpError as error:
             return self._render(
                 "form.html.j2", **self._form(base), error=str(error), seen=None, plan=None
             )
-        add = action.get("which", "") if action.get("add") == "which" else action.get("add", "")
+        add = action.get("add", "")
+        if add == "which":
+            add = action.get("which", "")
         extra = action.get("add-total", "")
         if extra:
             totals = (*controls.totals, tuple(extra.split(",")))
             plan = evolve(controls, totals=totals).plan(base, self.desk.columns)
         scenarios = [] if add == "forget" else self._scenarios(fields)
-        return self._render(
-            "form.html.j2", **self._form(plan, add), **self._results(plan, scenarios)
-        )
+        form = self._form(plan, add)
+        return self._render("form.html.j2", **form, **self._results(plan, scenarios))
 
     def results(self, fields: Fields) -> str:
         """Return what the chosen plan would publish, with the parts of the form that depend on
@@ -186,12 +185,11 @@ class Page:
             plan, controls = self._plan(fields)
         except SemidpError as error:
             return self._render("results.html.j2", error=str(error), seen=None, plan=None, oob=True)
-        shown = {
-            **self._results(plan, self._scenarios(fields)),
-            "controls": controls,
-            "amount": plain(controls.amount),
-        }
-        return self._render("results.html.j2", **{**shown, "oob": True})
+        shown = self._results(plan, self._scenarios(fields))
+        shown["controls"] = controls
+        shown["amount"] = plain(controls.amount)
+        shown["oob"] = True
+        return self._render("results.html.j2", **shown)
 
     def keep(self, fields: Fields) -> str:
         """Return the scenarios with one more: the plan that is chosen, or a variant of it."""
@@ -199,9 +197,10 @@ class Page:
         try:
             plan, _ = self._plan(fields)
             which = dict(fields).get("variant", "")
-            named = (which, variants(plan)[which]) if which else (f"plan {len(kept) + 1}", plan)
-            self.desk.forecast(named[1])
-            kept = [*kept, named][-MOST_SCENARIOS:]
+            name = which or f"plan {len(kept) + 1}"
+            scenario = variants(plan)[which] if which else plan
+            self.desk.forecast(scenario)
+            kept = [*kept, (name, scenario)][-MOST_SCENARIOS:]
         except (SemidpError, KeyError) as error:
             said = str(error) if isinstance(error, SemidpError) else "there is no such variant"
             return self._render(
@@ -213,7 +212,8 @@ class Page:
         """Return what each further exact total would cost."""
         try:
             plan, _ = self._plan(fields)
-            now = {table["name"]: table for table in self.desk.forecast(plan).document["tables"]}
+            tables = self.desk.forecast(plan).document["tables"]
+            now = {table["name"]: table for table in tables}
             further = self.desk.further(plan)
         except SemidpError as error:
             return self._render("costs.html.j2", further=None, error=str(error))
@@ -236,13 +236,14 @@ class Page:
         except SemidpError as error:
             return self._render("released.html.j2", error=str(error), number=None)
         self.releases.append(folder)
+        charge = None if done.ledger is None else done.ledger["number"]
         return self._render(
             "released.html.j2",
             error=None,
             number=len(self.releases),
             folder=str(folder),
             report=REPORT,
-            charge=None if done.ledger is None else done.ledger["number"],
+            charge=charge,
         )
 
     def saved(self, name: str, fields: Fields) -> bytes:
@@ -274,104 +275,93 @@ class Page:
         return list(zip(names, plans, strict=False))[-MOST_SCENARIOS:]
 
     def _form(self, plan: Plan, add: str = "") -> dict[str, Any]:
-        controls = Controls.of_plan(plan, self.desk.columns)
-        readable = [name for name in self.desk.columns if name not in (plan.count, plan.id)]
-        return {
-            "base": json.dumps(plan.to_json()),
-            "controls": controls,
-            "amount": plain(controls.amount),
-            "cards": card_controls(controls.cards, add),
-            "offered": [(field.name, field.label) for field in offered()],
-            "totals": [*controls.totals, *([()] if add == "total" or not controls.totals else [])],
-            "columns": [name for name in readable if name not in plan.outcomes],
-            "readable": readable if self.desk.source else None,
-            "kinds": KINDS,
-            "last": len(LADDER) - 1,
-            "others": [request.name for request in laid_out(plan, self.desk.columns).others],
-            "source": Path(self.desk.source).name if self.desk.source else None,
-            "protection": plan.protection,
-        }
+        source = self.desk.source
+        columns = self.desk.columns
+        controls = Controls.of_plan(plan, columns)
+        not_features = (plan.count, plan.id)
+        readable = [name for name in columns if name not in not_features]
+        totals: list[tuple[str, ...]] = [*controls.totals]
+        # an empty line to fill in: where it was asked for, and where there is no total yet
+        if add == "total" or not totals:
+            totals.append(())
+        form: dict[str, Any] = {"controls": controls, "kinds": KINDS, "totals": totals}
+        form["base"] = json.dumps(plan.to_json())
+        form["amount"] = plain(controls.amount)
+        form["cards"] = card_controls(controls.cards, add)
+        form["offered"] = [(field.name, field.label) for field in offered()]
+        form["columns"] = [name for name in readable if name not in plan.outcomes]
+        form["readable"] = readable if source else None
+        form["last"] = len(LADDER) - 1
+        form["others"] = [request.name for request in laid_out(plan, columns).others]
+        form["source"] = Path(source).name if source else None
+        form["protection"] = plan.protection
+        return form
 
     def _results(self, plan: Plan, scenarios: Sequence[tuple[str, Plan]] = ()) -> dict[str, Any]:
         """Return everything that is said about a plan; what is missing or wrong is a sentence."""
-        values: dict[str, Any] = {
-            "plan": plan,
-            "error": None,
-            "seen": None,
-            "hidden": (),
-            "oob": False,
-        }
+        values: dict[str, Any] = {"plan": plan, "error": None, "seen": None}
+        values |= {"hidden": (), "oob": False}
         values |= self._compared(plan, scenarios)
-        values |= {
-            "toml": plan.to_toml(),
-            "command": self._command(),
-            "can_release": self.desk.carry_out is not None,
-        }
+        values["toml"] = plan.to_toml()
+        values["command"] = self._command()
+        values["can_release"] = self.desk.carry_out is not None
         if not plan.requests:
-            return {**values, "error": _NOTHING}
+            values["error"] = _NOTHING
+            return values
         try:
             prepared, outlook = self.desk.seen(plan)
         except SemidpError as error:
-            names = error.names if error.needs in ("levels", "nested levels") else ()
-            return {
-                **values,
-                "error": str(error),
-                "hidden": names,
-                "can_declare": error.needs == "levels",
-            }
+            values["error"] = str(error)
+            values["can_declare"] = error.needs == "levels"
+            if error.needs in ("levels", "nested levels"):
+                values["hidden"] = error.names
+            return values
         seen = outlook.document
         curves = {"this plan": seen["guarantee"]}
         if seen["announced"] is not None:
             curves["if the totals were forgotten"] = seen["announced"]
-        return {
-            **values,
-            "seen": seen,
-            "statistics": outlook.beside_tables(),
-            "delta": plain(seen["report_delta"]),
-            "epsilon": {
-                key: _epsilon(seen[key]) for key in ("guarantee", "announced") if seen[key]
-            },
-            "curve": curve_svg(curves),
-            "curves": list(curves),
-            "moves": moves(prepared.scope),
-            "counted": counted_text(prepared.scope),
-            "typed": _typed(plan),
-        }
+        stated = [key for key in ("guarantee", "announced") if seen[key]]
+        values["seen"] = seen
+        values["statistics"] = outlook.beside_tables()
+        values["delta"] = plain(seen["report_delta"])
+        values["epsilon"] = {key: _epsilon(seen[key]) for key in stated}
+        values["curve"] = curve_svg(curves)
+        values["curves"] = list(curves)
+        values["moves"] = moves(prepared.scope)
+        values["counted"] = counted_text(prepared.scope)
+        values["typed"] = _typed(plan)
+        return values
 
     def _compared(self, plan: Plan | None, scenarios: Sequence[tuple[str, Plan]]) -> dict[str, Any]:
         """Return the scenarios beside the chosen plan, line by line."""
-        named = [
-            *([("now", plan)] if plan is not None and plan.requests and scenarios else []),
-            *scenarios,
-        ]
-        columns, seen = [], []
+        chosen = plan if plan is not None and plan.requests else None
+        named = [*scenarios]
+        if chosen is not None and scenarios:
+            named.insert(0, ("now", chosen))
+        columns = []
+        seen = []
         for name, one in named:
             try:
                 seen.append(self.desk.forecast(one))
                 columns.append(name)
             except SemidpError:
                 continue
-        kept = [(name, json.dumps(one.to_json())) for name, one in scenarios]
-        offered = list(variants(plan)) if plan is not None and plan.requests else []
+        kept = []
+        for name, one in scenarios:
+            kept.append((name, json.dumps(one.to_json())))
+        offered = list(variants(chosen)) if chosen is not None else []
+        compared = comparison(seen) if len(seen) > 1 else []
         return {
             "scenarios": kept,
             "variants": offered,
-            "compared": comparison(seen) if len(seen) > 1 else [],
+            "compared": compared,
             "compared_names": columns,
         }
 
     def _command(self) -> str:
-        return shlex.join(
-            [
-                "semidp",
-                "release",
-                self.desk.source or "DATA",
-                "--plan",
-                "plan.toml",
-                "--out",
-                "release",
-            ]
-        )
+        data = self.desk.source or "DATA"
+        options = ["--plan", "plan.toml", "--out", "release"]
+        return shlex.join(["semidp", "release", data, *options])
 
 
 def application(desk: PlanForecasts, token: str, port: int) -> Starlette:
@@ -408,7 +398,8 @@ def application(desk: PlanForecasts, token: str, port: int) -> Starlette:
         return Response(content, media_type="application/octet-stream", headers=headers)
 
     async def published(request: Request) -> Response:
-        number, name = request.path_params["number"], request.path_params["name"]
+        number = request.path_params["number"]
+        name = request.path_params["name"]
         numbered = {str(place): folder for place, folder in enumerate(page.releases, start=1)}
         folder = numbered.get(number)
         # Only files that a release lists are served: a name must not lead out of its folder.
@@ -417,22 +408,21 @@ def application(desk: PlanForecasts, token: str, port: int) -> Starlette:
         headers = {**_HEADERS, "Content-Security-Policy": _report_policy()}
         return FileResponse(folder / name, headers=headers)
 
-    routes = [
-        Route(f"/{token}/", start),
-        Route(f"/{token}/static/{{name}}", static),
-        Route(f"/{token}/results", posted(page.results), methods=["POST"]),
-        Route(f"/{token}/form", posted(page.form), methods=["POST"]),
-        Route(f"/{token}/keep", posted(page.keep), methods=["POST"]),
-        Route(f"/{token}/costs", posted(page.costs), methods=["POST"]),
-        Route(f"/{token}/release", posted(page.release), methods=["POST"]),
-        Route(f"/{token}/save/{{name}}", save, methods=["POST"]),
-        Route(f"/{token}/releases/{{number}}/{{name}}", published),
-    ]
-    return Starlette(
-        routes=routes,
-        exception_handlers={SemidpError: _refused, Exception: _failed},
-        middleware=[Middleware(Guard, token=token, port=port)],
-    )
+    answers = {
+        "results": page.results,
+        "form": page.form,
+        "keep": page.keep,
+        "costs": page.costs,
+        "release": page.release,
+    }
+    routes = [Route(f"/{token}/", start), Route(f"/{token}/static/{{name}}", static)]
+    for path, answer in answers.items():
+        routes.append(Route(f"/{token}/{path}", posted(answer), methods=["POST"]))
+    routes.append(Route(f"/{token}/save/{{name}}", save, methods=["POST"]))
+    routes.append(Route(f"/{token}/releases/{{number}}/{{name}}", published))
+    guard = Middleware(Guard, token=token, port=port)
+    handlers = {SemidpError: _refused, Exception: _failed}
+    return Starlette(routes=routes, exception_handlers=handlers, middleware=[guard])
 
 
 def check_typed(plan: Plan, typed: str) -> None:
@@ -455,15 +445,15 @@ def check_typed(plan: Plan, typed: str) -> None:
     words = typed.replace("=", " ").replace(",", " ").split()
     if not words:
         raise InputError(f"type the budget that the release spends: {expected}")
-    typed_words = number.replace(",", " ").replace("delta =", " ").split()
+    budget_words = number.replace(",", " ").replace("delta =", " ").split()
     numbers = [word for word in words if word not in (name, "delta")]
     try:
-        same = [exact(word, "the budget") for word in numbers] == [
-            exact(word, "the budget") for word in typed_words
-        ]
+        typed_numbers = [exact(word, "the budget") for word in numbers]
+        same = typed_numbers == [exact(word, "the budget") for word in budget_words]
     except InputError:
         same = False
-    if not same or any(word in KINDS and word != name for word in words):
+    other_kind = any(word in KINDS and word != name for word in words)
+    if not same or other_kind:
         raise InputError(f"the release would spend {expected}, and that is not what was typed")
 
 
@@ -471,20 +461,24 @@ def curve_svg(curves: dict[str, dict[str, Any]]) -> Markup:
     """Draw tradeoff functions: misses of the best attacker against false alarms. Colours are those
     of the page.
     """
-    alarms = np.concatenate([np.linspace(0, 0.04, 25), np.linspace(0.05, 1, 60)])
+    # curves bend most where false alarms are few: more points there
+    few_alarms = np.linspace(0, 0.04, 25)
+    alarms = np.concatenate([few_alarms, np.linspace(0.05, 1, 60)])
     paths = []
     for place, stated in enumerate(curves.values()):
-        misses = np.asarray(tradeoff_from_json(stated["tradeoff"])(1 - alarms), dtype=float)
-        points = " ".join(
-            f"{50 + 200 * x:.1f},{10 + 200 * (1 - y):.1f}"
-            for x, y in zip(alarms, misses, strict=True)
-        )
+        tradeoff = tradeoff_from_json(stated["tradeoff"])
+        misses = np.asarray(tradeoff(1 - alarms), dtype=float)
+        across = 50 + 200 * alarms
+        down = 10 + 200 * (1 - misses)
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, down, strict=True))
         paths.append(f'<polyline class="curve{place}" points="{points}"/>')
-    ticks = "".join(
-        f'<text x="{50 + 200 * share:.0f}" y="226" text-anchor="middle">{share:.0%}</text>'
-        f'<text x="45" y="{214 - 200 * share:.0f}" text-anchor="end">{share:.0%}</text>'
-        for share in (0, 0.5, 1)
-    )
+    labels = []
+    for share in (0, 0.5, 1):
+        x = f"{50 + 200 * share:.0f}"
+        y = f"{214 - 200 * share:.0f}"
+        labels.append(f'<text x="{x}" y="226" text-anchor="middle">{share:.0%}</text>')
+        labels.append(f'<text x="45" y="{y}" text-anchor="end">{share:.0%}</text>')
+    ticks = "".join(labels)
     return Markup(
         '<svg viewBox="0 0 270 250" role="img" aria-labelledby="curve-title"><title'
         ' id="curve-title">Misses of the best attacker against false alarms; on the diagonal they'
@@ -523,24 +517,30 @@ def notebook(plan: Plan, source: str | None) -> str:
         ("markdown", "The next cell spends the budget of the plan, every time that it is run."),
         ("code", f"release = semidp.run(plan, {data})\nrelease.save('release')\nrelease"),
     ]
+    written: list[dict[str, Any]] = []
+    for place, (kind, text) in enumerate(cells):
+        cell: dict[str, Any] = {"cell_type": kind, "id": f"cell-{place}", "metadata": {}}
+        cell["source"] = text.splitlines(keepends=True)
+        if kind == "code":
+            cell |= {"outputs": [], "execution_count": None}
+        written.append(cell)
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     document = {
-        "cells": [
-            {
-                "cell_type": kind,
-                "id": f"cell-{place}",
-                "metadata": {},
-                "source": text.splitlines(keepends=True),
-            }
-            | ({"outputs": [], "execution_count": None} if kind == "code" else {})
-            for place, (kind, text) in enumerate(cells)
-        ],
-        "metadata": {
-            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}
-        },
+        "cells": written,
+        "metadata": {"kernelspec": kernel},
         "nbformat": 4,
         "nbformat_minor": 5,
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _without(fields: Fields, control: str) -> Fields:
+    """Return the fields of a form without a control and those that belong to it."""
+    kept = []
+    for name, value in fields:
+        if name != control and not name.startswith(f"{control}-"):
+            kept.append((name, value))
+    return kept
 
 
 def _missing() -> HTTPException:
@@ -557,10 +557,10 @@ def _failed(request: Request, error: Exception) -> Response:
     """
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
-    charged = f"; {CHARGE_STANDS}" if CHARGE_STANDS in getattr(error, "__notes__", ()) else ""
-    return PlainTextResponse(
-        f"internal error ({type(error).__name__} at {where}){charged}", 500, _HEADERS
-    )
+    was_charged = CHARGE_STANDS in getattr(error, "__notes__", ())
+    charged = f"; {CHARGE_STANDS}" if was_charged else ""
+    sentence = f"internal error ({type(error).__name__} at {where}){charged}"
+    return PlainTextResponse(sentence, 500, _HEADERS)
 
 
 async def _fields(request: Request) -> Fields:
@@ -581,7 +581,8 @@ async def _fields(request: Request) -> Fields:
             raise InputError(
                 "the form holds a character that no name and no number has: type it again"
             )
-        if (name in _ONE_LINERS or CONTROL.fullmatch(name)) and len(value) > _LONGEST_LINE:
+        one_line = name in _ONE_LINERS or CONTROL.fullmatch(name)
+        if one_line and len(value) > _LONGEST_LINE:
             raise InputError(
                 f"a field of the form has more than {_LONGEST_LINE:,} characters: type it again"
             )
@@ -590,7 +591,8 @@ async def _fields(request: Request) -> Fields:
 
 def _report_policy() -> str:
     """Allow a report its own styles, its pictures, and the one script that it may have."""
-    digest = base64.b64encode(hashlib.sha256(search_script().encode()).digest()).decode()
+    script_hash = hashlib.sha256(search_script().encode())
+    digest = base64.b64encode(script_hash.digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src"
         " data:; connect-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
@@ -627,4 +629,5 @@ def _typed(plan: Plan) -> str | None:
 
 
 def _epsilon(stated: dict[str, Any]) -> str:
-    return "none" if stated["epsilon"] is None else rounded_up(Fraction(stated["epsilon"]))
+    epsilon = stated["epsilon"]
+    return "none" if epsilon is None else rounded_up(Fraction(epsilon))
