@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -127,12 +127,15 @@ class Columns:
         """Return numbers for every cell of a schema, one row a cell, with the labels of every depth
         of its features.
         """
-        labels, stride = [], schema.size
+        labels: list[Labels] = []
+        stride = schema.size
         for feature in schema.features:
             stride //= len(feature.levels)
-            labels += [Labels(column, stride) for column in zip(*feature.paths(), strict=True)]
+            depths = zip(*feature.paths(), strict=True)
+            labels += [Labels(depth, stride) for depth in depths]
         named = dict(zip(schema.names, labels, strict=True))
-        return cls(named, {name: column.reshape(-1) for name, column in numbers.items()})
+        flat = {name: column.reshape(-1) for name, column in numbers.items()}
+        return cls(named, flat)
 
     @classmethod
     def of_rows(
@@ -142,8 +145,9 @@ class Columns:
         numbers: Mapping[str, NDArray[Any]],
     ) -> "Columns":
         """Return numbers beside rows of labels."""
-        labels = zip(*rows, strict=True) if rows else repeat((), len(names))
-        return cls(dict(zip(names, map(Labels, labels), strict=True)), numbers)
+        columns = zip(*rows, strict=True) if rows else repeat((), len(names))
+        labels = map(Labels, columns)
+        return cls(dict(zip(names, labels, strict=True)), numbers)
 
     @property
     def header(self) -> list[str]:
@@ -160,13 +164,13 @@ class Columns:
         NaN.
         """
         many = self.rows if rows is None else min(rows, self.rows)
-        numbers = [column[:many] for column in self.numbers.values()]
-        closed = [
-            np.where(np.isinf(part), np.nan, part) if part.dtype.kind == "f" else part
-            for part in numbers
-        ]
-        labels = [column.column(many).tolist() for column in self.labels.values()]
-        return labels + [part.tolist() for part in closed]
+        lists = [column.column(many).tolist() for column in self.labels.values()]
+        for column in self.numbers.values():
+            numbers = column[:many]
+            if numbers.dtype.kind == "f":
+                numbers = np.where(np.isinf(numbers), np.nan, numbers)
+            lists.append(numbers.tolist())
+        return lists
 
     def form(self, asked: Form | None = None) -> Form:
         """Return how they are written: as asked for, else Parquet from a million rows."""
@@ -179,26 +183,29 @@ class Columns:
             write_parquet(path, self.labels, self.numbers)
             return
         with path.open("wb") as file:
-            for done, part in enumerate(self.csv()):
-                progress(f"writing {path.name}", min(done * _ROWS, self.rows), self.rows)
+            for number, part in enumerate(self.csv()):
+                done = min(number * _ROWS, self.rows)
+                progress(f"writing {path.name}", done, self.rows)
                 file.write(part)
 
     def csv(self) -> Iterator[bytes]:
         """Yield a CSV file in parts, as `csv_bytes` writes it; every label is quoted once."""
         yield csv_bytes(self.header, ())
-        plain = all("\r" not in label for column in self.labels.values() for label in column.labels)
-        columns = [
-            replace(column, labels=_quoted(column.labels)) if plain else column
-            for column in self.labels.values()
-        ]
+        columns = list(self.labels.values())
+        labels = chain.from_iterable(column.labels for column in columns)
+        plain = all("\r" not in label for label in labels)
+        if plain:
+            columns = [replace(column, labels=_quoted(column.labels)) for column in columns]
         for start in range(0, self.rows, _ROWS):
-            numbers = [_written(column[start : start + _ROWS]) for column in self.numbers.values()]
-            heads = [column.column(len(numbers[0]), start).tolist() for column in columns]
+            end = min(start + _ROWS, self.rows)
+            numbers = [_written(column[start:end]) for column in self.numbers.values()]
+            heads = [column.column(end - start, start).tolist() for column in columns]
+            rows = zip(*heads, *numbers, strict=True)
             if plain:
-                lines = map(",".join, zip(*heads, *numbers, strict=True))
+                lines = map(",".join, rows)
                 yield ("\n".join(lines) + "\n").encode()
             else:  # a row with a carriage return is quoted whole
-                yield _rows(zip(*heads, *numbers, strict=True))
+                yield _rows(rows)
 
 
 def form_of(names: Sequence[str], rows: int, asked: Form | None = None) -> Form:
@@ -214,10 +221,13 @@ def form_of(names: Sequence[str], rows: int, asked: Form | None = None) -> Form:
     semidp.errors.InputError: two columns of a Parquet file would be called 'count': rename the
     feature, or write CSV
     """
-    lower_names = [name.casefold() for name in names]
-    twice = next(
-        (name for number, name in enumerate(lower_names) if name in lower_names[:number]), None
-    )
+    seen: set[str] = set()
+    twice = None
+    for name in names:
+        lower_name = name.casefold()
+        if twice is None and lower_name in seen:
+            twice = lower_name
+        seen.add(lower_name)
     if asked is Form.parquet and twice is not None:
         raise InputError(
             f"two columns of a Parquet file would be called {twice!r}: rename the feature, or"
@@ -240,13 +250,13 @@ def csv_bytes(header: Sequence[str], rows: Any) -> bytes:
 
 def _rows(rows: Any) -> bytes:
     text = io.StringIO()
-    few, all_quoted = (
-        csv.writer(text, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
-    )
-    for row in rows:  # a carriage return is not quoted by itself, and ends the line for a reader
-        (
-            all_quoted if any(isinstance(cell, str) and "\r" in cell for cell in row) else few
-        ).writerow(row)
+    few_quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_MINIMAL)
+    all_quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    for row in rows:
+        # a carriage return is not quoted by itself, and ends the line for a reader
+        ends_line = any(isinstance(cell, str) and "\r" in cell for cell in row)
+        writer = all_quoted if ends_line else few_quoted
+        writer.writerow(row)
     return text.getvalue().encode()
 
 
@@ -341,44 +351,39 @@ def csvw(title: str, files: Mapping[str, Columns]) -> bytes | None:
     files
         What every file holds, by its name.
     """
-    tables = [
-        {"url": quote(name), "tableSchema": _schema(content)}
-        for name, content in files.items()
-        if name.endswith(".csv")
-    ]
-    document = {
-        "@context": ["http://www.w3.org/ns/csvw", {"@language": "en"}],
-        "dc:title": title,
-        "tables": tables,
-    }
-    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode() if tables else None
+    tables = []
+    for name, content in files.items():
+        if name.endswith(".csv"):
+            tables.append({"url": quote(name), "tableSchema": _schema(content)})
+    if not tables:
+        return None
+    context = ["http://www.w3.org/ns/csvw", {"@language": "en"}]
+    document = {"@context": context, "dc:title": title, "tables": tables}
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    return f"{text}\n".encode()
 
 
 def _schema(content: Columns) -> dict[str, Any]:
-    kinds = ["string"] * len(content.labels)
-    kinds += [
-        "integer" if column.dtype.kind == "i" else "number" for column in content.numbers.values()
-    ]
     columns = []
-    for name, kind in zip(content.header, kinds, strict=True):
-        meaning = (
-            _LEVELS.get(name, "a level of this feature")
-            if kind == "string"
-            else _MEANINGS.get(name)
-        )
-        columns.append(
-            {
-                "name": quote(name, safe=""),
-                "titles": name,
-                "datatype": kind,
-                **({} if meaning is None else {"dc:description": meaning}),
-            }
-        )
-    keys = [quote(name, safe="") for name in content.labels]
-    return {
-        "columns": columns,
-        **({"primaryKey": keys} if keys and "residual" not in content.labels else {}),
-    }
+    for name in content.labels:
+        meaning = _LEVELS.get(name, "a level of this feature")
+        columns.append(_described(name, "string", meaning))
+    for name, numbers in content.numbers.items():
+        kind = "integer" if numbers.dtype.kind == "i" else "number"
+        columns.append(_described(name, kind, _MEANINGS.get(name)))
+    schema: dict[str, Any] = {"columns": columns}
+    # the rows of one residual share their label, which is then no key
+    if content.labels and "residual" not in content.labels:
+        schema["primaryKey"] = [quote(name, safe="") for name in content.labels]
+    return schema
+
+
+def _described(name: str, kind: str, meaning: str | None) -> dict[str, str]:
+    """Return the description of one column."""
+    column = {"name": quote(name, safe=""), "titles": name, "datatype": kind}
+    if meaning is not None:
+        column["dc:description"] = meaning
+    return column
 
 
 @dataclass(frozen=True, eq=False)
@@ -411,7 +416,8 @@ class StoredFiles(Mapping[str, bytes]):
     @cached_property
     def _parquet(self) -> ParquetFiles:
         """Those of the files that are Parquet."""
-        names = [name for name in self.names if name.endswith(f".{Form.parquet}")]
+        ending = f".{Form.parquet}"
+        names = [name for name in self.names if name.endswith(ending)]
         return ParquetFiles(tuple(self.folder / name for name in names))
 
     def digest(self, name: str) -> str:
@@ -424,16 +430,19 @@ class StoredFiles(Mapping[str, bytes]):
 
     def counts(self, name: str, labels: int) -> NDArray[Any]:
         """Return the counts in the file of a table, which follow so many columns of labels."""
-        if f"{name}.{Form.parquet}" in self.names:
-            path = self.folder / f"{name}.{Form.parquet}"
-            return self._parquet.numbers(path, ["count"])["count"]
+        file = f"{name}.{Form.parquet}"
+        if file in self.names:
+            counts = self._parquet.numbers(self.folder / file, ["count"])
+            return counts["count"]
         return self.numbers(name, labels)["count"]
 
     def label_names(self, name: str, labels: int) -> list[str]:
         """Return what the first columns of the file of that name are called, so many of labels."""
-        if f"{name}.{Form.parquet}" in self.names:
-            return self._parquet.names(self.folder / f"{name}.{Form.parquet}")[:labels]
-        header = next(csv.reader(io.StringIO(self[f"{name}.{Form.csv}"].decode())))
+        file = f"{name}.{Form.parquet}"
+        if file in self.names:
+            names = self._parquet.names(self.folder / file)
+            return names[:labels]
+        header = next(self._csv_rows(name))
         return header[:labels]
 
     def numbers(self, name: str, labels: int) -> dict[str, NDArray[Any]]:
@@ -442,14 +451,21 @@ class StoredFiles(Mapping[str, bytes]):
 
         A column of a CSV file is of whole numbers where every number in it is written as one.
         """
-        if f"{name}.{Form.parquet}" in self.names:
-            return self._parquet.numbers(self.folder / f"{name}.{Form.parquet}")
-        header, *rows = csv.reader(io.StringIO(self[f"{name}.{Form.csv}"].decode()))
+        file = f"{name}.{Form.parquet}"
+        if file in self.names:
+            return self._parquet.numbers(self.folder / file)
+        header, *rows = self._csv_rows(name)
+        # A point, an exponent, nan and inf are what tells a float from a whole number in its text.
+        of_floats = set(".eni")
         numbers: dict[str, NDArray[Any]] = {}
         for place, key in enumerate(header[labels:], start=labels):
-            # A point, an exponent, nan and inf are what tells a float from a whole number in its
-            # text.
-            whole = all(not set(row[place]) & set(".eni") for row in rows)
-            texts = np.array([row[place] for row in rows], dtype=str)
-            numbers[key] = texts.astype(np.int64 if whole else np.float64)
+            texts = [row[place] for row in rows]
+            whole = all(of_floats.isdisjoint(text) for text in texts)
+            column = np.array(texts, dtype=str)
+            numbers[key] = column.astype(np.int64 if whole else np.float64)
         return numbers
+
+    def _csv_rows(self, name: str) -> Iterator[list[str]]:
+        """Return the rows of the CSV file of that name, the header first."""
+        text = self[f"{name}.{Form.csv}"].decode()
+        return csv.reader(io.StringIO(text))

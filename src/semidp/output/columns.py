@@ -49,12 +49,12 @@ class Labels:
     def column(self, rows: int, start: int = 0) -> NDArray[np.object_]:
         """Return the labels of so many rows."""
         if self.codes is None:
-            numbers: NDArray[np.integer] = (
-                np.arange(start, start + rows) // self.stride % len(self.labels)
-            )
+            places = np.arange(start, start + rows)
+            numbers: NDArray[np.integer] = places // self.stride % len(self.labels)
         else:
             numbers = self.codes[start : start + rows]
-        return np.asarray(np.array(self.labels, dtype=object)[numbers])
+        labels = np.array(self.labels, dtype=object)
+        return np.asarray(labels[numbers])
 
 
 def write_parquet(
@@ -162,16 +162,13 @@ def read_numbers(path: Path) -> NDArray[Any]:
     sql = f"SELECT * FROM {reader}({quoted_text(literal(str(path)))})"
     with contextlib.closing(connect()) as connection:
         number_columns = quietly(lambda: connection.execute(sql).fetchnumpy(), failed)
-    columns = [
-        np.ma.getdata(column)
-        for column in number_columns.values()
-        if not np.ma.getmaskarray(column).any()
-    ]
-    if (
-        not columns
-        or len(columns) < len(number_columns)
-        or any(column.dtype.kind not in "iufb" for column in columns)
-    ):
+    columns = []
+    complete = True
+    for column in number_columns.values():
+        complete &= not np.ma.getmaskarray(column).any()
+        columns.append(np.ma.getdata(column))
+    numeric = all(column.dtype.kind in "iufb" for column in columns)
+    if not columns or not complete or not numeric:
         raise InputError(f"every column of {path} must hold numbers, and none may be missing")
     return np.column_stack(columns)
 
@@ -183,76 +180,77 @@ class DamagedColumns(SemidpError, ValueError):
 def _copy(
     connection: Any, path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]
 ) -> None:
-    rows, selected, held = len(next(iter(columns.values()))), [], {}
+    rows = len(next(iter(columns.values())))
+    selected: list[str] = []
+    held: dict[str, NDArray[Any]] = {}
     for place, (name, column) in enumerate(labels.items()):
+        listed = f"getvariable('labels_{place}')"
         # Of an enumerated type, labels are written as they are numbered, and nothing looks at their
         # letters again.
         connection.execute(f"SET VARIABLE labels_{place} = ?", [list(column.labels)])
-        connection.execute(
-            f"CREATE TYPE kind_{place} AS ENUM (SELECT DISTINCT"
-            f" unnest(getvariable('labels_{place}')))"
-        )
-        connection.execute(
-            f"SET VARIABLE labels_{place} = CAST(getvariable('labels_{place}') AS kind_{place}[])"
-        )
-        label = f"number // {column.stride} % {len(column.labels)}"
+        connection.execute(f"CREATE TYPE kind_{place} AS ENUM (SELECT DISTINCT unnest({listed}))")
+        connection.execute(f"SET VARIABLE labels_{place} = CAST({listed} AS kind_{place}[])")
+        code = f"number // {column.stride} % {len(column.labels)}"
         if column.codes is not None:
-            held[f"code_{place}"], label = column.codes.astype(np.int32), f"code_{place}"
-        label = f"list_extract(getvariable('labels_{place}'), CAST({label} AS INTEGER) + 1)"
-        selected.append(f"{label} AS {quoted_name(name)}")
+            code = f"code_{place}"
+            held[code] = column.codes.astype(np.int32)
+        selected.append(f"{_label_coded(place, code)} AS {quoted_name(name)}")
     for place, (name, numbers) in enumerate(columns.items()):
         held[f"column_{place}"] = np.ascontiguousarray(numbers)
         selected.append(f"column_{place} AS {quoted_name(name)}")
-    held["number"] = np.arange(rows, dtype=np.int32 if rows < 2**31 else np.int64)
+    number_type = np.int32 if rows < 2**31 else np.int64
+    held["number"] = np.arange(rows, dtype=number_type)
     connection.register("cells", held)
-    connection.execute(
-        f"COPY (SELECT {', '.join(selected)} FROM cells) TO {quoted_text(str(path))} (FORMAT"
-        " parquet)"
-    )
+    query = f"SELECT {', '.join(selected)} FROM cells"
+    connection.execute(f"COPY ({query}) TO {quoted_text(str(path))} (FORMAT parquet)")
+
+
+def _label_coded(place: int, code: str) -> str:
+    """Return the expression for the label of a code in the column at a place; lists count from 1 in
+    DuckDB.
+    """
+    return f"list_extract(getvariable('labels_{place}'), CAST({code} AS INTEGER) + 1)"
 
 
 def _different(
     connection: Any, path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]
 ) -> str | None:
-    codes = {
-        f"code_{place}": column.codes.astype(np.int32)
-        for place, column in enumerate(labels.values())
-        if column.codes is not None
-    }
+    codes: dict[str, NDArray[Any]] = {}
+    for place, column in enumerate(labels.values()):
+        if column.codes is not None:
+            codes[f"code_{place}"] = column.codes.astype(np.int32)
     if codes:
         connection.register("codes", codes)
     file = os.path.realpath(path)
     # The file may come from strangers: whatever it makes DuckDB do, nothing else can be opened.
     confine(connection, [file])
-    source = (
-        f"read_parquet({quoted_text(literal(file))}, hive_partitioning = false, file_row_number ="
-        " true)"
-    )
-    names = [name for name, *_ in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()]
+    options = "hive_partitioning = false, file_row_number = true"
+    source = f"read_parquet({quoted_text(literal(file))}, {options})"
+    described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+    names = [name for name, *_ in described]
     expected = [*labels, *columns, "file_row_number"]
     if names != expected:
         return next((name for name in expected if name not in names), "file_row_number")
     for place, (name, column) in enumerate(labels.items()):
         connection.execute(f"SET VARIABLE labels_{place} = ?", [list(column.labels)])
-        joined = "" if column.codes is None else " POSITIONAL JOIN codes"
-        code = (
-            f"code_{place}"
-            if column.codes is not None
-            else f"(row // {column.stride}) % {len(column.labels)}"
-        )
-        rows = (
-            f"(SELECT CAST({quoted_name(name)} AS VARCHAR) AS label, file_row_number AS row FROM"
-            f" {source})"
-        )
-        label = f"list_extract(getvariable('labels_{place}'), CAST({code} AS INTEGER) + 1)"
-        query = f"SELECT count(*) FROM {rows}{joined} WHERE label IS DISTINCT FROM {label}"
-        if connection.execute(query).fetchone()[0]:
+        joined = ""
+        code = f"(row // {column.stride}) % {len(column.labels)}"
+        if column.codes is not None:
+            joined = " POSITIONAL JOIN codes"
+            code = f"code_{place}"
+        selected = f"CAST({quoted_name(name)} AS VARCHAR) AS label, file_row_number AS row"
+        rows = f"(SELECT {selected} FROM {source})"
+        differs = f"label IS DISTINCT FROM {_label_coded(place, code)}"
+        query = f"SELECT count(*) FROM {rows}{joined} WHERE {differs}"
+        (differences,) = connection.execute(query).fetchone()
+        if differences:
             return name
     written = _numbers_from(connection, source, list(columns))
     for name, numbers in columns.items():
-        if name not in written or not np.array_equal(
-            written[name], numbers, equal_nan=numbers.dtype.kind == "f"
-        ):
+        if name not in written:
+            return name
+        is_float = numbers.dtype.kind == "f"
+        if not np.array_equal(written[name], numbers, equal_nan=is_float):
             return name
     return None
 
@@ -274,14 +272,14 @@ def _kinds(connection: Any, source: str) -> dict[str, str]:
 def _numbers_from(
     connection: Any, source: str, names: Sequence[str] | None
 ) -> dict[str, NDArray[Any]]:
-    number_columns = [
-        name
-        for name, kind in _kinds(connection, source).items()
-        if kind in _NUMBERS and (names is None or name in names)
-    ]
-    columns = connection.execute(
-        f"SELECT {', '.join(map(quoted_name, number_columns))} FROM {source}"
-    ).fetchnumpy()
-    if any(np.ma.getmaskarray(columns[name]).any() for name in number_columns):
+    number_columns = []
+    for name, kind in _kinds(connection, source).items():
+        asked_for = names is None or name in names
+        if asked_for and kind in _NUMBERS:
+            number_columns.append(name)
+    selected = ", ".join(map(quoted_name, number_columns))
+    columns = connection.execute(f"SELECT {selected} FROM {source}").fetchnumpy()
+    masks = [np.ma.getmaskarray(columns[name]) for name in number_columns]
+    if any(mask.any() for mask in masks):
         raise ValueError
     return {name: np.asarray(columns[name]) for name in number_columns}

@@ -55,37 +55,50 @@ class PlaceMap:
         """Return the outline of each label, and the labels that have none."""
         best: dict[str, int] = {}
         for key in self._keys:
-            places = {
-                _plain(outline.properties.get(key, "")): number
-                for number, outline in enumerate(self.outlines)
-            }
+            places: dict[str, int] = {}
+            for number, outline in enumerate(self.outlines):
+                places[_plain(outline.properties.get(key, ""))] = number
             places.pop("", None)
-            matches = {label: places[_plain(label)] for label in labels if _plain(label) in places}
+            matches: dict[str, int] = {}
+            for label in labels:
+                plain_label = _plain(label)
+                if plain_label in places:
+                    matches[label] = places[plain_label]
             if len(matches) > len(best):
                 best = matches
         return best, [label for label in labels if label not in best]
 
     def names_most(self, labels: Sequence[str]) -> bool:
         """Whether it names at least half of several labels, so that they are taken for places."""
-        return len(labels) > 1 and 2 * len(self.named(labels)[0]) >= len(labels)
+        if len(labels) <= 1:
+            return False
+        outline_of_label, _ = self.named(labels)
+        return 2 * len(outline_of_label) >= len(labels)
 
     @property
     def _keys(self) -> list[str]:
         if self.key is not None:
             return [self.key]
-        return list(dict.fromkeys(key for outline in self.outlines for key in outline.properties))
+        return list(self._property_names())
+
+    def _property_names(self) -> dict[str, None]:
+        """Return the properties that any place has, each once, in their order."""
+        properties: dict[str, None] = {}
+        for outline in self.outlines:
+            properties |= dict.fromkeys(outline.properties)
+        return properties
 
     def to_json(self) -> dict[str, Any]:
         """Return the outlines as GeoJSON."""
         features = []
         for outline in self.outlines:
-            shape = {
-                "type": "MultiPolygon",
-                "coordinates": [[[list(point) for point in ring]] for ring in outline.rings],
-            }
-            features.append(
-                {"type": "Feature", "properties": dict(outline.properties), "geometry": shape}
-            )
+            # every ring is a polygon of its own: which is a hole in which is not kept
+            polygons = []
+            for ring in outline.rings:
+                polygons.append([[list(point) for point in ring]])
+            shape = {"type": "MultiPolygon", "coordinates": polygons}
+            properties = dict(outline.properties)
+            features.append({"type": "Feature", "properties": properties, "geometry": shape})
         return {"type": "FeatureCollection", "features": features}
 
     @classmethod
@@ -100,9 +113,8 @@ class PlaceMap:
         (((10.0, 0.0), (12.0, 0.0), (12.0, 2.0), (10.0, 0.0)),)
         """
         try:
-            outlines = list(
-                _topology(document) if document["type"] == "Topology" else _features(document)
-            )
+            is_topology = document["type"] == "Topology"
+            outlines = list(_topology(document) if is_topology else _features(document))
         except (KeyError, TypeError, IndexError, AttributeError):
             raise ValueError("no outlines of places") from None
         if not outlines:
@@ -122,13 +134,11 @@ class PlaceMap:
             raise InputError(
                 f"the map {path} holds no outlines of places: give GeoJSON or TopoJSON"
             ) from None
-        properties = dict.fromkeys(
-            name for outline in places.outlines for name in outline.properties
-        )
+        properties = places._property_names()
         if key is not None and key not in properties:
+            names = ", ".join(properties)
             raise InputError(
-                f"no place of the map {path} has the property {key!r}; they have"
-                f" {', '.join(properties)}"
+                f"no place of the map {path} has the property {key!r}; they have {names}"
             )
         return places
 
@@ -143,11 +153,17 @@ def _features(document: Mapping[str, Any]) -> Iterator[Outline]:
     for feature in features:
         shape = feature["geometry"]
         if shape is not None and shape["type"] in ("Polygon", "MultiPolygon"):
-            polygons = (
-                [shape["coordinates"]] if shape["type"] == "Polygon" else shape["coordinates"]
-            )
-            rings = [_ring(ring) for polygon in polygons for ring in polygon]
+            rings = [_ring(ring) for ring in _rings(shape, "coordinates")]
             yield Outline(_properties(feature), tuple(rings))
+
+
+def _rings(shape: Mapping[str, Any], key: str) -> list[Any]:
+    """Return the rings of a polygon or of several, which lie at this key."""
+    polygons = [shape[key]] if shape["type"] == "Polygon" else shape[key]
+    rings: list[Any] = []
+    for polygon in polygons:
+        rings += polygon
+    return rings
 
 
 def _topology(document: Mapping[str, Any]) -> Iterator[Outline]:
@@ -157,9 +173,8 @@ def _topology(document: Mapping[str, Any]) -> Iterator[Outline]:
         for shape in each.get("geometries", [each]):
             if shape["type"] not in ("Polygon", "MultiPolygon"):
                 continue
-            polygons = [shape["arcs"]] if shape["type"] == "Polygon" else shape["arcs"]
-            rings = [_joined(numbers, arcs) for polygon in polygons for numbers in polygon]
-            yield Outline(_properties(shape), tuple(_ring(ring) for ring in rings))
+            rings = [_joined(numbers, arcs) for numbers in _rings(shape, "arcs")]
+            yield Outline(_properties(shape), tuple(map(_ring, rings)))
 
 
 def _arc(
@@ -168,11 +183,13 @@ def _arc(
     """Return the points of an arc: with a transform they are steps from point to point."""
     if transform is None:
         return [(point[0], point[1]) for point in arc]
-    (wide, high), (left, low) = transform["scale"], transform["translate"]
+    wide, high = transform["scale"]
+    left, low = transform["translate"]
     points = []
     x, y = 0.0, 0.0
     for step in arc:
-        x, y = x + step[0], y + step[1]
+        x += step[0]
+        y += step[1]
         points.append((x * wide + left, y * high + low))
     return points
 
@@ -191,7 +208,8 @@ def _joined(
 def _ring(points: Sequence[Sequence[float]]) -> Ring:
     ring = []
     for point in points:
-        x, y = float(point[0]), float(point[1])
+        x = float(point[0])
+        y = float(point[1])
         if not (math.isfinite(x) and math.isfinite(y)):
             raise ValueError("a coordinate is a number")
         ring.append((round(x, _DIGITS), round(y, _DIGITS)))
@@ -200,9 +218,12 @@ def _ring(points: Sequence[Sequence[float]]) -> Ring:
 
 def _properties(feature: Mapping[str, Any]) -> dict[str, str]:
     """Return the properties that may be names: texts and numbers, and the id."""
-    every = {
-        **(feature.get("properties") or {}),
-        **({"id": feature["id"]} if "id" in feature else {}),
-    }
-    named = {str(key): str(value) for key, value in every.items() if isinstance(value, (str, int))}
-    return dict(list(named.items())[:_MOST_PROPERTIES])
+    every = {**(feature.get("properties") or {})}
+    if "id" in feature:
+        every["id"] = feature["id"]
+    named: dict[str, str] = {}
+    for key, value in every.items():
+        if isinstance(value, (str, int)):
+            named[str(key)] = str(value)
+    first_properties = list(named.items())[:_MOST_PROPERTIES]
+    return dict(first_properties)

@@ -52,13 +52,11 @@ class Fitted:
     note: str
 
     def __post_init__(self) -> None:
-        texts = (
-            isinstance(self.method, str)
-            and isinstance(self.note, str)
-            and self.kind in list(FitKind)
-        )
-        numbers = all(_is_distance(value) for value in (self.loss, self.bound))
-        if not texts or not isinstance(self.optimal, bool) or not numbers:
+        texts = isinstance(self.method, str) and isinstance(self.note, str)
+        one_of_the_kinds = self.kind in list(FitKind)
+        numbers = _is_distance(self.loss) and _is_distance(self.bound)
+        flag = isinstance(self.optimal, bool)
+        if not (texts and one_of_the_kinds and numbers and flag):
             raise ValueError(
                 "a fit has a kind, a method, two distances, whether it is optimal, and a note"
             )
@@ -66,7 +64,8 @@ class Fitted:
 
 def _is_distance(value: object) -> bool:
     # A bound may lie a rounding error below 0. What is not a number equals nothing.
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and value == value
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -139,21 +138,26 @@ class PublishedTable(PublishedColumns):
         (('sex', 'region'), ['region', 'sex'])
         """
         order = self.schema.order_of(features)
-        return replace(self, order=() if order == tuple(range(len(order))) else order)
+        as_in_schema = order == tuple(range(len(order)))
+        return replace(self, order=() if as_in_schema else order)
 
     def as_asked(self) -> "PublishedTable":
         """Return the same cells with the axes in the order asked for."""
         if not self.order:
             return self
-        half_widths = (
-            None if self.half_widths is None else np.transpose(self.half_widths, self.order)
-        )
+        half_widths = self.half_widths
+        if half_widths is not None:
+            half_widths = np.transpose(half_widths, self.order)
+        schema = self.schema.arranged(self.order)
+        counts = np.transpose(self.counts, self.order)
+        estimate = np.transpose(self.estimate, self.order)
+        errors = np.transpose(self.standard_errors, self.order)
         return PublishedTable(
             self.name,
-            self.schema.arranged(self.order),
-            np.transpose(self.counts, self.order),
-            np.transpose(self.estimate, self.order),
-            np.transpose(self.standard_errors, self.order),
+            schema,
+            counts,
+            estimate,
+            errors,
             self.fitted,
             half_widths,
             counted=self.counted,
@@ -164,8 +168,11 @@ class PublishedTable(PublishedColumns):
         # no table of whole numbers was found, and the note says so
         if self.counts.dtype.kind != "i":
             return True
-        public = dataspace.about(self.counted).over(self.schema.names).coded_as(self.schema)
-        return bool(self.counts.min() >= 0) and public.contains(Table(self.schema, self.counts))
+        over_features = dataspace.about(self.counted).over(self.schema.names)
+        public = over_features.coded_as(self.schema)
+        if self.counts.min() < 0:
+            return False
+        return public.contains(Table(self.schema, self.counts))
 
     def columns(self) -> Columns:
         """Return a row a cell: the count, the estimate and its standard error, the ends of its 95%
@@ -178,7 +185,8 @@ class PublishedTable(PublishedColumns):
         numbers = [shown.counts, shown.estimate, shown.standard_errors]
         if shown.half_widths is not None:
             numbers += interval_ends(shown.estimate, shown.half_widths)
-        return Columns.of_cells(shown.schema, dict(zip(TABLE_NUMBERS, numbers, strict=False)))
+        named = dict(zip(TABLE_NUMBERS, numbers, strict=False))
+        return Columns.of_cells(shown.schema, named)
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the counts as shades, on matplotlib axes where given; return the figure."""
@@ -187,10 +195,11 @@ class PublishedTable(PublishedColumns):
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells, as plain values."""
+        largest = float(self.standard_errors.max(initial=0.0))
         return {
             "name": self.name,
             "features": list(self.schema.names),
-            "largest_standard_error": float(self.standard_errors.max(initial=0.0)),
+            "largest_standard_error": largest,
             "fit": asdict(self.fitted),
         }
 
@@ -202,17 +211,9 @@ class PublishedTable(PublishedColumns):
         cells = read_cells(files, name, schema)
         estimate = cells["estimate"].astype(float)
         errors = cells["standard_error"].astype(float)
-        table = cls(
-            name,
-            schema,
-            cells["count"],
-            estimate,
-            errors,
-            fitted,
-            read_half_widths(cells),
-            (),
-            counted,
-        )
+        half_widths = read_half_widths(cells)
+        counts = cells["count"]
+        table = cls(name, schema, counts, estimate, errors, fitted, half_widths, (), counted)
         return table.asked_as(names_in_file(files, name, schema))
 
 
@@ -243,9 +244,11 @@ def read_cells(files: StoredFiles, name: str, schema: Schema) -> dict[str, NDArr
     cells = {}
     for key, column in columns.items():
         cells[key] = np.transpose(column.reshape(shape), back)
-    # false of what is not a number, too
-    if not all((np.abs(column) < 2.0**63).all() for column in cells.values()):
-        raise ValueError("a cell does not hold a number")
+    for column in cells.values():
+        # false of what is not a number, too
+        small_enough = np.abs(column) < 2.0**63
+        if not small_enough.all():
+            raise ValueError("a cell does not hold a number")
     return cells
 
 
@@ -265,16 +268,13 @@ def read_half_widths(cells: Mapping[str, NDArray[Any]]) -> NDArray[np.float64] |
     """
     if "estimate_low" not in cells:
         return None
-    below, above = (
-        cells["estimate"] - cells["estimate_low"],
-        cells["estimate_high"] - cells["estimate"],
-    )
+    below = cells["estimate"] - cells["estimate_low"]
+    above = cells["estimate_high"] - cells["estimate"]
     narrower = np.minimum(below, above)
+    symmetric = np.allclose(below, above, rtol=1e-6, atol=3 / _DIGITS)
     # An end on a digit may lie inside of an estimate that is on it too but for a rounding error:
     # see `interval_ends`.
-    if (
-        not np.allclose(below, above, rtol=1e-6, atol=3 / _DIGITS)
-        or (narrower < -1 / _DIGITS).any()
-    ):
+    inside = narrower < -1 / _DIGITS
+    if not symmetric or inside.any():
         raise ValueError("the intervals are not those of the estimates")
     return np.asarray(np.maximum(narrower, 0.0), dtype=np.float64)
