@@ -97,7 +97,8 @@ class AssembledTables(PublishedTables):
     @property
     def depth(self) -> str:
         """The name of the depth of the cut."""
-        return self.schema.features[self.cut.axis].names[self.cut.depth - 1]
+        feature = self.schema.features[self.cut.axis]
+        return feature.names[self.cut.depth - 1]
 
     def held_tables(self) -> tuple[PublishedTable, ...]:
         """Return the tables that are not cut, whose cells are in the files of the release
@@ -112,9 +113,10 @@ class AssembledTables(PublishedTables):
         tables: list[PublishedTable] = []
         for table in self.tables:
             cut_up = below.get(table.name)
-            tables.append(
-                table if cut_up is None else TableOfParts(cut_up, self.schema, self.cut, partition)
-            )
+            if cut_up is None:
+                tables.append(table)
+            else:
+                tables.append(TableOfParts(cut_up, self.schema, self.cut, partition))
         # How a table was fitted is known of the whole, and a part states its own distance.
         for asked, table in zip(self.tables, tables, strict=True):
             if table is not asked:
@@ -131,7 +133,8 @@ class AssembledTables(PublishedTables):
         tables = []
         for asked in self.below:
             rows = schema.restrict(asked.features)
-            tables.append(PublishedTable.read(files, asked.name, rows, part.fitted(asked.name)))
+            fitted = part.fitted(asked.name)
+            tables.append(PublishedTable.read(files, asked.name, rows, fitted))
         return tables
 
     def rows(self, node: int) -> list[PublishedTable]:
@@ -141,23 +144,25 @@ class AssembledTables(PublishedTables):
         for asked in self.below:
             view = self.schema.view(asked.features)
             rows = schema.restrict(asked.features)
-            tables.append(rows_of(self.table(asked.name), self.schema, self.cut, view, node, rows))
+            whole = self.table(asked.name)
+            tables.append(rows_of(whole, self.schema, self.cut, view, node, rows))
         return tables
 
     def measured_in(self, node: int) -> Columns | None:
         """Return what was measured in one part, as its file has it; None where nobody can be."""
         if self.residuals is None:
-            rows = self.cut.branch(self.schema, node).restrict(self.request.only.features)
-            view = self.schema.view(self.request.only.features)
-            cells = self.noisy.reshape(self.schema.grid.shape_of(view))
-            branch_cells = self.cut.row(self.schema.grid, view, cells, node).reshape(rows.shape)
-            return Columns.of_cells(rows, {"noisy_count": branch_cells})
+            features = self.request.only.features
+            grid = self.schema.grid
+            rows = self.cut.branch(self.schema, node).restrict(features)
+            view = self.schema.view(features)
+            cells = self.noisy.reshape(grid.shape_of(view))
+            branch_cells = self.cut.row(grid, view, cells, node)
+            return Columns.of_cells(rows, {"noisy_count": branch_cells.reshape(rows.shape)})
         noise = BranchNoise.of(self.residuals, self.cut, node)
         if noise is None:
             return None
-        return residual_columns(
-            noise, branch_vector(self.residuals, self.cut, node, noise, self.noisy)
-        )
+        measured = branch_vector(self.residuals, self.cut, node, noise, self.noisy)
+        return residual_columns(noise, measured)
 
     # --- what is said of it
 
@@ -175,10 +180,8 @@ class AssembledTables(PublishedTables):
 
     def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
         """Say what the files of the release itself hold."""
-        return [
-            (file, f"{self.name}, as far as it is not cut by {self.depth}")
-            for file in self.files(form)
-        ]
+        words = f"{self.name}, as far as it is not cut by {self.depth}"
+        return [(file, words) for file in self.files(form)]
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return the tables that are not cut, and the residuals that were measured at the cut and
@@ -223,16 +226,20 @@ def rows_of(
     fitted.
     """
 
-    def own(values: NDArray[Any]) -> NDArray[Any]:
+    def cells_of_part(values: NDArray[Any]) -> NDArray[Any]:
         whole = values.reshape(schema.grid.shape_of(view))
-        return np.ascontiguousarray(cut.row(schema.grid, view, whole, node)).reshape(rows.shape)
+        part = cut.row(schema.grid, view, whole, node)
+        return np.ascontiguousarray(part).reshape(rows.shape)
 
-    counts, estimate = own(table.counts), own(table.estimate)
-    loss = 0.0 if table.fitted.method == "none" else float(np.square(counts - estimate).sum())
+    counts = cells_of_part(table.counts)
+    estimate = cells_of_part(table.estimate)
+    loss = 0.0
+    if table.fitted.method != "none":
+        loss = float(np.square(counts - estimate).sum())
     # A lower bound on the distance of the whole table bounds no single part, so a part states none.
     fitted = replace(table.fitted, loss=loss, bound=0.0)
-    half_widths = None if table.half_widths is None else own(table.half_widths)
-    errors = own(table.standard_errors)
+    half_widths = None if table.half_widths is None else cells_of_part(table.half_widths)
+    errors = cells_of_part(table.standard_errors)
     return PublishedTable(
         table.name, rows, counts, estimate, errors, fitted, half_widths, counted=table.counted
     )
@@ -240,7 +247,11 @@ def rows_of(
 
 def tables_below(request: TablesRequest, schema: Schema, cut: Cut) -> tuple[TableRequest, ...]:
     """Return the tables of a request that reach below a cut."""
-    return tuple(table for table in request.tables if cut.reaches(schema.view(table.features)))
+    below = []
+    for table in request.tables:
+        if cut.reaches(schema.view(table.features)):
+            below.append(table)
+    return tuple(below)
 
 
 # --- the measurement of all parts -----------------------------------------------------------------
@@ -252,9 +263,11 @@ def branch_vector(
     """Return the entries of a vector of residuals that one part has measured, in the order of the
     part.
     """
+    space = mechanism.space
     pieces = [np.zeros(0, np.int64)]
     for view in noise.space.parts:
-        whole = vector[mechanism.space.parts[view]].reshape(mechanism.space.residuals.shape(view))
+        entries = vector[space.parts[view]]
+        whole = entries.reshape(space.residuals.shape(view))
         pieces.append(whole[_place(mechanism, cut, node, view)].ravel())
     return np.concatenate(pieces)
 
@@ -284,7 +297,9 @@ def whole_vector(
         vector[space.parts[view]] = above[part]
     for node, residuals in measured.items():
         for view, values in residuals.items():
-            whole = vector[space.parts[view]].reshape(space.residuals.shape(view))
+            # A slice reshaped is a view of the vector: what is set in it is set there.
+            entries = vector[space.parts[view]]
+            whole = entries.reshape(space.residuals.shape(view))
             whole[_place(mechanism, cut, node, view)] = values
     return vector
 
@@ -293,12 +308,15 @@ def _place(mechanism: ResidualMechanism, cut: Cut, node: int, view: View) -> tup
     """Return where the entries of one part stand in a residual of the whole: nodes without records
     are left out.
     """
-    chain = cut.chain(mechanism.space.schema)
-    held = kept_nodes(chain, mechanism.space._kept[cut.axis], view[cut.axis])
-    below = chain.below(cut.depth, node, view[cut.axis])
+    space = mechanism.space
+    chain = cut.chain(space.schema)
+    depth = view[cut.axis]
+    held = kept_nodes(chain, space._kept[cut.axis], depth)
+    below = chain.below(cut.depth, node, depth)
     start = int(held[: below.start].sum())
     stop = start + int(held[below].sum())
-    return (slice(None),) * named(view).index(cut.axis) + (slice(start, stop),)
+    axes_before = named(view).index(cut.axis)
+    return (*[slice(None)] * axes_before, slice(start, stop))
 
 
 # --- the work of one part -------------------------------------------------------------------------
@@ -340,12 +358,17 @@ class AssembledWork:
         """Whether an earlier attempt has stored what is measured; nothing is where nobody can
         be.
         """
-        return (self.cells is None and self.residuals is None) or self.stored(task).exists()
+        return not self._has_noise or self.stored(task).exists()
+
+    @property
+    def _has_noise(self) -> bool:
+        return self.cells is not None or self.residuals is not None
 
     def reads(self, task: PartTask) -> bool:
         """Whether the part is still to be measured."""
-        has_noise = self.cells is not None or self.residuals is not None
-        return self.rows is None and not (has_noise and self.stored(task).exists())
+        if self.rows is not None:
+            return False
+        return not (self._has_noise and self.stored(task).exists())
 
     def measure(self, task: PartTask, source: Source | None, attempt: Path) -> None:
         """Count the records of a part and store them with noise, unless an attempt did so
@@ -358,14 +381,14 @@ class AssembledWork:
         counted = counted_tables(task, features, self.expected, source)
         randomness = task.randomness.part(self.request.name, *task.path)
         if self.residuals is not None:
-            drawn = [part.ravel() for part in self.residuals.measure(counted, randomness).values()]
-            columns = residual_columns(
-                self.residuals, np.concatenate([np.zeros(0, np.int64), *drawn])
-            )
+            drawn = self.residuals.measure(counted, randomness)
+            pieces = [part.ravel() for part in drawn.values()]
+            # The empty piece gives the dtype where a part has no residual.
+            vector = np.concatenate([np.zeros(0, np.int64), *pieces])
+            columns = residual_columns(self.residuals, vector)
         elif self.cells is not None:
-            columns = Columns(
-                {}, {"noisy": _noisy_cells(self.cells, counted[0], randomness).ravel()}
-            )
+            cells = _noisy_cells(self.cells, counted[0], randomness)
+            columns = Columns({}, {"noisy": cells.ravel()})
         else:
             return
         store_once(task, columns, self.stored(task), attempt)
@@ -374,9 +397,11 @@ class AssembledWork:
         """Write the rows of the part and its measurement; return how its tables came out."""
         assert self.rows is not None
         for table in self.rows:
-            table.columns().write(attempt / f"{table.name}.{task.form}")
+            file = f"{table.name}.{task.form}"
+            table.columns().write(attempt / file)
         if self.measured is not None:
-            self.measured.write(attempt / f"{measurements_stem(self.request)}.{task.form}")
+            stem = measurements_stem(self.request)
+            self.measured.write(attempt / f"{stem}.{task.form}")
         return [PartTable.of(table) for table in self.rows]
 
 
@@ -386,7 +411,8 @@ def _noisy_cells(mechanism: Mechanism, table: Table, randomness: Randomness) -> 
     """
     if not isinstance(mechanism, CellByCell):
         return np.zeros(table.counts.shape, dtype=np.int64)
-    return table.counts.astype(np.int64) + mechanism.sampler.sample(table.counts.shape, randomness)
+    noise = mechanism.sampler.sample(table.counts.shape, randomness)
+    return table.counts.astype(np.int64) + noise
 
 
 # --- before and after the parts -------------------------------------------------------------------
@@ -467,19 +493,17 @@ class AssembledInParts:
             view = self.cut.above(self.schema.view(table.features))
             counts = self.expected[view].counts.reshape(grid.shape_of(view))
             expected.append(self.cut.row(grid, view, counts, node))
-        residuals = self.residuals
-        work = AssembledWork(
-            request=self.request,
-            tables=below,
-            expected=tuple(expected),
-            cells=self.mechanism if residuals is None else None,
-            residuals=None if residuals is None else BranchNoise.of(residuals, self.cut, node),
-        )
+        # Noise is added to cells or to residuals, never to both.
+        cells: Mechanism | None = self.mechanism
+        residuals: BranchNoise | None = None
+        if self.residuals is not None:
+            cells = None
+            residuals = BranchNoise.of(self.residuals, self.cut, node)
+        work = AssembledWork(self.request, below, tuple(expected), cells, residuals)
         if self._done is None:
             return work
-        return replace(
-            work, rows=tuple(self._done.rows(node)), measured=self._done.measured_in(node)
-        )
+        rows = tuple(self._done.rows(node))
+        return replace(work, rows=rows, measured=self._done.measured_in(node))
 
     def settle(self, number: int, work: Path, progress: Progress) -> None:
         """Put the measurements of all parts together and fit the tables as in one piece, or read
@@ -500,9 +524,8 @@ class AssembledInParts:
         try:
             # A search may end elsewhere now, and parts that are written hold the first result.
             fits = read_fits(stored)
-            unfitted = evolve(
-                self.request, tables=[evolve(table, fit="none") for table in self.request.tables]
-            )
+            as_estimated = [evolve(table, fit="none") for table in self.request.tables]
+            unfitted = evolve(self.request, tables=as_estimated)
             published = unfitted.publish(self.mechanism, measured, self.scope, silent)
         except FileNotFoundError:
             published = self.request.publish(self.mechanism, measured, self.scope, progress)
@@ -513,7 +536,9 @@ class AssembledInParts:
         tables = []
         for asked, table in zip(self.request.tables, published.tables, strict=True):
             counts, how = fits[self.schema.view(asked.features)]
-            tables.append(replace(table, counts=counts.reshape(table.schema.shape), fitted=how))
+            cells = counts.reshape(table.schema.shape)
+            tables.append(replace(table, counts=cells, fitted=how))
+        stated = measured_by(self.request.name, self.mechanism, self._private)
         self._done = AssembledTables(
             request=self.request,
             noisy=published.noisy,
@@ -522,27 +547,25 @@ class AssembledInParts:
             one_by_one_l2=published.one_by_one_l2,
             schema=self.schema,
             cut=self.cut,
-            **measured_by(self.request.name, self.mechanism, self._private),
+            **stated,
         )
 
     def _assembled(self, work: Path) -> NDArray[np.int64]:
         """Return the measurement of the whole, read from what every part has stored."""
-        nodes = range(self.cut.chain(self.schema).size(self.cut.depth))
-        files = [
-            stored_measurement(work, self.request, part_path(self.schema, self.cut, node))
-            for node in nodes
-        ]
+        chain = self.cut.chain(self.schema)
+        files = []
+        for node in range(chain.size(self.cut.depth)):
+            path = part_path(self.schema, self.cut, node)
+            files.append(stored_measurement(work, self.request, path))
         if self.residuals is None:
-            return _whole_cells(
-                self.request.only, self.schema, self.cut, dict(enumerate(map(_read_cells, files)))
-            )
+            cells = dict(enumerate(map(_read_cells, files)))
+            return _whole_cells(self.request.only, self.schema, self.cut, cells)
         measured = {}
-        for node in nodes:
+        for node, file in enumerate(files):
             noise = BranchNoise.of(self.residuals, self.cut, node)
             if noise is not None:
-                measured[node] = split_residuals(
-                    noise.space, read_measurement(files[node], noise.space)
-                )
+                vector = read_measurement(file, noise.space)
+                measured[node] = split_residuals(noise.space, vector)
         return whole_vector(self.residuals, self.cut, self._noisy, measured)
 
     def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> AssembledTables:
@@ -601,14 +624,14 @@ def assembled_in_parts(
             " release a coarser table"
         )
     # The counts at the cut are kept, so that records of a part that changed meanwhile are noticed.
-    views = list(dict.fromkeys(cut.above(schema.view(table.features)) for table in request.tables))
+    finest = [schema.view(table.features) for table in request.tables]
+    views = list(dict.fromkeys(map(cut.above, finest)))
     tables = reader.tables(schema.named(view) for view in views)
     values = np.zeros(0, dtype=np.int64)
     if isinstance(mechanism, ResidualMechanism):
         values = mechanism_above(mechanism, cut).space.measure(tables)
-    return AssembledInParts(
-        request, mechanism, cut, scope, dict(zip(views, tables, strict=True)), values
-    )
+    expected = dict(zip(views, tables, strict=True))
+    return AssembledInParts(request, mechanism, cut, scope, expected, values)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -624,12 +647,12 @@ def read_assembled(
     """Read what was written of tables that were measured in parts and fitted in one piece."""
     schema = scope.dataspace.schema
     cut = Cut.at(schema, partition.depth)
-    fits = [entry["fit"]] if request.alone else [part["fit"] for part in entry["tables"]]
+    entries = [entry] if request.alone else entry["tables"]
+    fits = [part["fit"] for part in entries]
     residuals = None
     if entry["noise"]["mechanism"] == ResidualMechanism.name:
-        residuals = residuals_from_json(
-            entry, request.residual_space(scope), request.workload(scope)
-        )
+        space = request.residual_space(scope)
+        residuals = residuals_from_json(entry, space, request.workload(scope))
     noisy = _read_noisy(request, residuals, schema, cut, partition, files)
     tables: list[PublishedTable] = []
     for asked, fit in zip(request.tables, fits, strict=True):
@@ -638,8 +661,10 @@ def read_assembled(
             table: PublishedTable = TableOfParts(asked, schema, cut, partition)
             table.__dict__["fitted"] = fitted
         else:
-            table = PublishedTable.read(files, asked.name, schema.restrict(asked.features), fitted)
+            rows = schema.restrict(asked.features)
+            table = PublishedTable.read(files, asked.name, rows, fitted)
         tables.append(table)
+    stated = read_back(entry, scope)
     return AssembledTables(
         request=request,
         noisy=noisy,
@@ -649,7 +674,7 @@ def read_assembled(
         schema=schema,
         cut=cut,
         parts=partition.parts,
-        **read_back(entry, scope),
+        **stated,
     )
 
 

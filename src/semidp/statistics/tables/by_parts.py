@@ -109,9 +109,9 @@ class TablesByParts(PublishedTables):
     @property
     def depth(self) -> str:
         """The name of the depth of the cut."""
-        return self.noise_of_residuals.space.schema.features[self.cut.axis].names[
-            self.cut.depth - 1
-        ]
+        schema = self.noise_of_residuals.space.schema
+        feature = schema.features[self.cut.axis]
+        return feature.names[self.cut.depth - 1]
 
     def title(self) -> str:
         """Name the first tables that reach below the cut."""
@@ -184,10 +184,11 @@ class TablesByParts(PublishedTables):
 
     def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
         """Return every table by its features."""
-        every: dict[tuple[str, ...], PublishedColumns] = {
-            table.schema.names: table for table in self.overview
-        }
-        return every | {table.schema.names: table for table in self.tables}
+        every: dict[tuple[str, ...], PublishedColumns] = {}
+        # A table that was asked for comes last, and takes the place of its overview.
+        for table in (*self.overview, *self.tables):
+            every[table.schema.names] = table
+        return every
 
     def part_stems(self) -> tuple[list[str], str]:
         """Return what the tables in a part are called, and the file of what was measured there."""
@@ -221,33 +222,29 @@ class TablesByParts(PublishedTables):
         above.
         """
         columns = {table.name: table.columns() for table in self.overview}
-        return named_files(
-            {**columns, measurements_stem(self.request): residual_columns(self.above, self.noisy)},
-            form,
-        )
+        stem = measurements_stem(self.request)
+        columns[stem] = residual_columns(self.above, self.noisy)
+        return named_files(columns, form)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the parts, as plain values."""
-        return {
-            **Published.to_json(self),
-            **residuals_json(self.noise_of_residuals),
-            "tables": [
-                {"name": table.name, "features": list(table.features)}
-                for table in self.request.tables
-            ],
-            "overview": [table.to_json() for table in self.overview],
-        }
+        tables = []
+        for table in self.request.tables:
+            tables.append({"name": table.name, "features": list(table.features)})
+        values = {**Published.to_json(self), **residuals_json(self.noise_of_residuals)}
+        values["tables"] = tables
+        values["overview"] = [table.to_json() for table in self.overview]
+        return values
 
     def tables_of_part(self, files: StoredFiles, node: int, part: Part) -> list[PublishedTable]:
         """Read the tables of one part: counts, estimates and errors."""
         schema = self.cut.branch(self.noise_of_residuals.space.schema, node)
         fits = {table.name: table.fitted for table in part.tables}
-        return [
-            PublishedTable.read(
-                files, table.name, schema.restrict(table.features), fits[table.name]
-            )
-            for table in self.below
-        ]
+        tables = []
+        for asked in self.below:
+            rows = schema.restrict(asked.features)
+            tables.append(PublishedTable.read(files, asked.name, rows, fits[asked.name]))
+        return tables
 
     def whole_noisy(self, partition: Partition | None) -> NDArray[np.int64]:
         """Read what was measured in every part, and put it together with what was measured
@@ -271,44 +268,44 @@ class TablesByParts(PublishedTables):
         """Return the expected loss of the tables that were asked for, from how they came out in the
         parts.
         """
-        own_tables = {table.name for table in self.request.tables}
+        asked = {table.name for table in self.request.tables}
         every = (*map(PartTable.of, self.overview), *below)
-        return math.sqrt(sum(table.variance for table in every if table.name in own_tables))
+        variances = [table.variance for table in every if table.name in asked]
+        return math.sqrt(sum(variances))
 
     @property
     def below(self) -> tuple[TableRequest, ...]:
         """The tables that reach below the cut."""
-        view = self.noise_of_residuals.space.schema.view
-        return tuple(
-            table for table in self.request.tables if self.cut.reaches(view(table.features))
-        )
+        schema = self.noise_of_residuals.space.schema
+        below = []
+        for table in self.request.tables:
+            if self.cut.reaches(schema.view(table.features)):
+                below.append(table)
+        return tuple(below)
 
     @property
     def estimates(self) -> dict[View, NDArray[np.float64]]:
         """The estimates of all tables at the cut."""
-        return {
-            view: table.estimate
-            for view, table in zip(self.above.space.views, self.overview, strict=True)
-        }
+        estimates = [table.estimate for table in self.overview]
+        return dict(zip(self.above.space.views, estimates, strict=True))
 
     @property
     def together(self) -> bool:
         """Whether all parts are fitted in one piece, when they have been measured."""
         space = self.noise_of_residuals.space
         exact = [total.view for total in totals_of(space)]
-        return fitted_together(
-            space.schema.grid, fitted_views(self.request, space.schema), exact, self.cut
-        )
+        views = fitted_views(self.request, space.schema)
+        return fitted_together(space.schema.grid, views, exact, self.cut)
 
     def settled(self, progress: Progress) -> CutFit:
         """Settle the whole numbers that the parts need from above, where each is fitted by
         itself.
         """
         space = self.noise_of_residuals.space
+        grid = space.schema.grid
         views = fitted_views(self.request, space.schema)
-        return fit_at_cut(
-            space.schema.grid, views, totals_of(space), self.cut, self.estimates, progress
-        )
+        totals = totals_of(space)
+        return fit_at_cut(grid, views, totals, self.cut, self.estimates, progress)
 
     def fitted_whole(
         self,
@@ -328,13 +325,15 @@ class TablesByParts(PublishedTables):
             Seconds that the search for one table may take.
         """
         space = self.noise_of_residuals.space
-        estimates = {**self.estimates, **below}
+        every = {**self.estimates, **below}
+        estimates = [every[view] for view in space.views]
+        kinds = [table.fit for table in self.request.tables]
         fits = fit_product(
             space.schema.grid,
             space.views,
             totals_of(space),
-            [estimates[view] for view in space.views],
-            [table.fit for table in self.request.tables],
+            estimates,
+            kinds,
             progress,
             time_limit=time_limit,
         )
@@ -359,9 +358,8 @@ class TablesByParts(PublishedTables):
             if noise is None:  # nobody is there: zeros
                 continue
             above = [(row.estimate, row.variance) for row in self.rows(node)]
-            for view, (estimate, _) in zip(
-                views, noise.tables(measured(node, noise), above), strict=True
-            ):
+            tables = noise.tables(measured(node, noise), above)
+            for view, (estimate, _) in zip(views, tables, strict=True):
                 part = self.row(view, estimates[view], node)
                 part[...] = estimate.reshape(part.shape)
         return estimates
@@ -377,21 +375,23 @@ class TablesByParts(PublishedTables):
         schema = self.noise_of_residuals.space.schema
         sums: Fits = {}
         # Of tables that are the same at the cut, one with whole numbers everywhere is preferred.
-        for asked in self.below:
-            view = self.cut.above(schema.view(asked.features))
-            if asked.fit is FitKind.integer and (
-                view not in sums or sums[view][1].kind != FitKind.integer
-            ):
+        for asked in fitted_requests(self.request):
+            finest = schema.view(asked.features)
+            if not self.cut.reaches(finest):
+                continue
+            view = self.cut.above(finest)
+            if view not in sums or sums[view][1].kind != FitKind.integer:
                 sums[view] = self.sum_of_parts(asked, parts, folder)
         # An early table stays as it was fitted, because the parts were fitted to it.
         fits = {**sums, **fit.fits}
         # Late tables are fitted when the parts are done, so sums of parts are totals of theirs.
         totals = [*totals_of(self.noise_of_residuals.space), *whole_totals(fits)]
         fits |= fit_views(schema.grid, fit.order.late, totals, self.estimates, progress)
-        return [
-            fits.get(view, (table.counts, table.fitted))
-            for view, table in zip(self.above.space.views, self.overview, strict=True)
-        ]
+        published = []
+        for view, table in zip(self.above.space.views, self.overview, strict=True):
+            as_it_is = (table.counts, table.fitted)
+            published.append(fits.get(view, as_it_is))
+        return published
 
     def sum_of_parts(
         self, asked: TableRequest, parts: Sequence[Part], folder: Path
@@ -407,40 +407,43 @@ class TablesByParts(PublishedTables):
         missed = []
         for node, part in enumerate(parts):
             grid = cut.branch(schema, node).grid
-            cells = StoredFiles(folder / part.folder, tuple(part.files)).counts(asked.name, labels)
-            self.row(above, counts, node)[...] = grid.sum(
-                cells.reshape(grid.shape_of(view)), above, view
-            )
+            files = StoredFiles(folder / part.folder, tuple(part.files))
+            cells = files.counts(asked.name, labels).reshape(grid.shape_of(view))
+            self.row(above, counts, node)[...] = grid.sum(cells, above, view)
             if part.fitted(asked.name).kind != FitKind.integer:
                 missed.append(part)
-        loss = float(np.square(counts - self.estimates[above]).sum())
-        note = (
-            f"The sums of the parts, of which {len(missed)} have no whole numbers with all totals."
-            if missed
-            else ""
-        )
-        kind = FitKind.none if missed else FitKind.integer
+        distances = counts - self.estimates[above]
+        loss = float(np.square(distances).sum())
+        kind, note = FitKind.integer, ""
+        if missed:
+            kind = FitKind.none
+            note = (
+                f"The sums of the parts, of which {len(missed)} have no whole numbers with all"
+                " totals."
+            )
         return counts, Fitted(str(kind), "sums of the parts", loss, 0.0, False, note)
 
     def row(self, view: View, values: NDArray[Any], node: int) -> NDArray[Any]:
         """Return the part of a table at the cut, given by its cells, that belongs to one node."""
         grid = self.noise_of_residuals.space.schema.grid
-        return self.cut.row(grid, view, np.reshape(values, grid.shape_of(view)), node)
+        cells = np.reshape(values, grid.shape_of(view))
+        return self.cut.row(grid, view, cells, node)
 
     def rows(self, node: int) -> list[TotalsAtCut]:
         """Return what the tables below the cut have at it, for one node."""
+        schema = self.noise_of_residuals.space.schema
         places = {view: place for place, view in enumerate(self.above.space.views)}
         rows = []
         for table in self.below:
-            view = self.cut.above(self.noise_of_residuals.space.schema.view(table.features))
-            at_cut = self.overview[places[view]]
-            arrays = (at_cut.estimate, self.above.cell_variances(places[view]), at_cut.counts)
-            estimate, variance, counts = (self.row(view, array, node) for array in arrays)
-            rows.append(
-                TotalsAtCut(
-                    table, estimate, variance, counts if at_cut.fitted.kind == "integer" else None
-                )
-            )
+            view = self.cut.above(schema.view(table.features))
+            place = places[view]
+            at_cut = self.overview[place]
+            estimate = self.row(view, at_cut.estimate, node)
+            variance = self.row(view, self.above.cell_variances(place), node)
+            counts = None
+            if at_cut.fitted.kind == "integer":
+                counts = self.row(view, at_cut.counts, node)
+            rows.append(TotalsAtCut(table, estimate, variance, counts))
         return rows
 
     def noise_of(self, node: int) -> BranchNoise | None:
@@ -472,16 +475,19 @@ def read_by_parts(
     for part, (name, view) in zip(entry["overview"], names, strict=True):
         at_cut = schema.restrict(schema.named(view))
         # The plan says what files at the cut are called, so that no entry can point elsewhere.
-        if part["name"] != name or part["features"] != list(at_cut.names):
+        features = list(at_cut.names)
+        if part["name"] != name or part["features"] != features:
             raise ValueError("the tables at the cut are not those of the plan")
-        overview.append(PublishedTable.read(files, name, at_cut, Fitted(**part["fit"])))
+        fitted = Fitted(**part["fit"])
+        overview.append(PublishedTable.read(files, name, at_cut, fitted))
+    stated = read_back(entry, scope)
     result = TablesByParts(
         request=request,
         residuals=mechanism,
         cut=cut,
         noisy=noisy,
         overview=tuple(overview),
-        **read_back(entry, scope),
+        **stated,
     )
     return result.placed(partition)
 
@@ -549,16 +555,15 @@ class TableOfParts(PublishedTable):
                     continue
                 # Counts of a part without whole numbers are real ones, and so are those of the
                 # whole table then.
-                kind = np.result_type(
-                    cells[name].dtype if name in cells else column.dtype, column.dtype
-                )
-                array = cells.get(name, np.zeros(whole.grid.shape_of(view), kind)).astype(
-                    kind, copy=False
-                )
+                if name not in cells:
+                    cells[name] = np.zeros(whole.grid.shape_of(view), column.dtype)
+                kind = np.result_type(cells[name].dtype, column.dtype)
+                array = cells[name].astype(kind, copy=False)
                 row = cut.row(whole.grid, view, array, node)
                 row[...] = column.reshape(row.shape)
                 cells[name] = array
-        return {name: array.reshape(self.schema.shape) for name, array in cells.items()}
+        shape = self.schema.shape
+        return {name: array.reshape(shape) for name, array in cells.items()}
 
     @cached_property
     def fitted(self) -> Fitted:
@@ -595,16 +600,13 @@ def _fit_of_parts(fits: Sequence[Fitted]) -> Fitted:
     not_whole = [fit for fit in fits if fit.kind != FitKind.integer]
     methods = dict.fromkeys(fit.method for fit in fits)
     notes = dict.fromkeys(fit.note for fit in fits if fit.note)
-    # Parts hold different cells, so squared distances and their lower bounds add up. One part
-    # without whole numbers is enough for the table to have none with all totals.
-    return Fitted(
-        kind=not_whole[0].kind if not_whole else str(FitKind.integer),
-        method=", ".join(methods),
-        loss=sum(fit.loss for fit in fits),
-        bound=sum(fit.bound for fit in fits),
-        optimal=all(fit.optimal for fit in fits),
-        note=" ".join(notes),
-    )
+    # One part without whole numbers is enough for the table to have none with all totals.
+    kind = not_whole[0].kind if not_whole else str(FitKind.integer)
+    # Parts hold different cells, so squared distances and their lower bounds add up.
+    loss = sum(fit.loss for fit in fits)
+    bound = sum(fit.bound for fit in fits)
+    optimal = all(fit.optimal for fit in fits)
+    return Fitted(kind, ", ".join(methods), loss, bound, optimal, " ".join(notes))
 
 
 def fitted_requests(request: TablesRequest) -> list[TableRequest]:
@@ -614,7 +616,8 @@ def fitted_requests(request: TablesRequest) -> list[TableRequest]:
 
 def fitted_views(request: TablesRequest, schema: Schema) -> list[View]:
     """Return the views of the tables that are published as whole numbers, each once."""
-    return list(dict.fromkeys(schema.view(table.features) for table in fitted_requests(request)))
+    views = [schema.view(table.features) for table in fitted_requests(request)]
+    return list(dict.fromkeys(views))
 
 
 def overview_names(
