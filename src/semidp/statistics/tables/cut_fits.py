@@ -73,7 +73,8 @@ class FitOrder:
     def with_first(self, view: View) -> "FitOrder":
         """Return the order in which one table of the parts comes before everything else."""
         later_views = tuple(other for other in self.below if other != view)
-        return FitOrder((), (view, *later_views), (*self.early, *self.late), self.circles)
+        uncut = (*self.early, *self.late)
+        return FitOrder((), (view, *later_views), uncut, self.circles)
 
 
 def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut) -> FitOrder:
@@ -110,8 +111,9 @@ def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
     below = [view for view in in_turn if cut.reaches(view)]
     uncut = [view for view in in_turn if not cut.reaches(view)]
     places = {view: place for place, view in enumerate(in_turn)}
-    before_some = [view for view in uncut if below and places[view] < places[below[-1]]]
-    before_all = [view for view in uncut if below and places[view] < places[below[0]]]
+    first, last = (places[below[0]], places[below[-1]]) if below else (0, 0)
+    before_some = [view for view in uncut if places[view] < last]
+    before_all = [view for view in uncut if places[view] < first]
     # The choice nearest to one piece comes first: others replace it only with fewer faults.
     choices = [before_some, uncut, before_all]
     if len(uncut) <= MOST_CHOSEN:
@@ -124,9 +126,11 @@ def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
         circles = _circles([*early, *below, *late], exact)
         # A circle of one piece is no fault of this order, unless the table has no way out.
         added = [view for view in circles if view not in inevitable]
-        faults = len(added) + len(_closed((early, below, late), circles, exact))
+        closed = _closed((early, below, late), circles, exact)
+        faults = len(added) + len(closed)
         if faults < fewest:
-            best, fewest = FitOrder(tuple(early), tuple(below), tuple(late), circles), faults
+            best = FitOrder(tuple(early), tuple(below), tuple(late), circles)
+            fewest = faults
         if faults == 0:
             break
     assert best is not None
@@ -182,7 +186,8 @@ def circles_met(
 
 def _from_small_to_large(grid: Grid, views: Sequence[View]) -> list[View]:
     """Return each table once, in the order of one piece."""
-    return list(dict.fromkeys(views[number] for number in by_size(grid, views)))
+    in_turn = [views[number] for number in by_size(grid, views)]
+    return list(dict.fromkeys(in_turn))
 
 
 def _circles(in_turn: Iterable[View], exact: Iterable[View]) -> tuple[View, ...]:
@@ -205,11 +210,12 @@ def _closed(
     """
     settled, closed = SettledViews(*exact), []
     for stage in stages:
-        closed += [
-            view
-            for view in stage
-            if view in circles and junction_order(list(settled.fixed(view))) is None
-        ]
+        for view in stage:
+            if view not in circles:
+                continue
+            fixed = list(settled.fixed(view))
+            if junction_order(fixed) is None:
+                closed.append(view)
         for view in stage:
             settled.add(view)
     return closed
@@ -242,17 +248,20 @@ def shares(view: View, fixed: Iterable[View], cut: Cut) -> list[View]:
     >>> shares((3, 1, 1), [(3, 1, 0), (3, 0, 1)], Cut(0, 1))
     []
     """
-    prefix = tuple(cut.depth if axis == cut.axis else 0 for axis in range(len(view)))
+    nothing = (0,) * len(view)
+    prefix = (*nothing[: cut.axis], cut.depth, *nothing[cut.axis + 1 :])
     every = list(fixed)
     if not any(other[cut.axis] < cut.depth for other in every):
         return []
-    at_cut = maximal(cut.above(other) for other in every) or [tuple(0 for _ in view)]
+    at_cut = maximal(cut.above(other) for other in every) or [nothing]
     # The junction tree is rooted at its first view, which must name the deepest part of P.
     at_cut.sort(key=lambda other: -other[cut.axis])
     in_turn = junction_order(at_cut)
     if in_turn is None:  # totals in a circle are split together
-        return [join(prefix, *(other for other in at_cut if other[cut.axis] < cut.depth))]
-    return [join(prefix, other) for other in in_turn if other[cut.axis] < cut.depth]
+        coarser = [other for other in at_cut if other[cut.axis] < cut.depth]
+        return [join(prefix, *coarser)]
+    coarser = [other for other in in_turn if other[cut.axis] < cut.depth]
+    return [join(prefix, other) for other in coarser]
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,8 +297,11 @@ class CutFit:
         """Return what is settled when the tables of all parts, and those above, were fitted
         together.
         """
-        below = {view: fit for view, fit in fits.items() if cut.reaches(view)}
-        uncut = {view: fit for view, fit in fits.items() if not cut.reaches(view)}
+        below: Fits = {}
+        uncut: Fits = {}
+        for view, fit in fits.items():
+            stage = below if cut.reaches(view) else uncut
+            stage[view] = fit
         order = FitOrder(tuple(uncut), tuple(below), (), ())
         return cls(order, (), frozenset(), uncut, (), below)
 
@@ -300,30 +312,27 @@ class CutFit:
             for view in views:
                 counts, how = self.together[view]
                 made.append((cut.row(grid, view, counts, node), how))
-            return PartFit(
-                (), tuple(range(len(views))), (), frozenset(), LEAST_SECONDS, tuple(made)
-            )
-        # Coarser totals belong to several parts, and bind this one through its shares.
-        totals = [
-            Totals(total.view, cut.row(grid, total.view, total.counts, node))
-            for total in self.totals
-            if total.view[cut.axis] == cut.depth
-        ]
+            every = tuple(range(len(views)))
+            return PartFit((), every, (), frozenset(), LEAST_SECONDS, tuple(made))
+        totals = []
+        for total in self.totals:
+            # Coarser totals belong to several parts, and bind this one through its shares.
+            if total.view[cut.axis] == cut.depth:
+                counts = cut.row(grid, total.view, total.counts, node)
+                totals.append(Totals(total.view, counts))
         places = {view: place for place, view in enumerate(self.order.below)}
         fitted = [number for number, view in enumerate(views) if view in places]
         unfitted = [number for number in range(len(views)) if number not in fitted]
         in_turn = sorted(fitted, key=lambda number: places[views[number]])
-        return PartFit(
-            totals=tuple(totals),
-            order=(*in_turn, *unfitted),
-            first=tuple(
-                number for view in self.first for number in in_turn if views[number] == view
-            ),
-            unfitted=frozenset(
-                number for number, view in enumerate(views) if view in self.unfitted
-            ),
-            seconds=max(LEAST_SECONDS, FIT_SECONDS / grid.chains[cut.axis].size(cut.depth)),
-        )
+        first = []
+        for view in self.first:
+            first += [number for number in in_turn if views[number] == view]
+        without_whole = [number for number, view in enumerate(views) if view in self.unfitted]
+        # All parts together may take as long as one piece.
+        parts = grid.chains[cut.axis].size(cut.depth)
+        seconds = max(LEAST_SECONDS, FIT_SECONDS / parts)
+        order = (*in_turn, *unfitted)
+        return PartFit(tuple(totals), order, tuple(first), frozenset(without_whole), seconds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -364,7 +373,8 @@ def own_part(counts: NDArray[Any], how: Fitted, estimate: Floats) -> tuple[NDArr
     if how.method == "none":
         return estimate, how
     loss = float(np.square(counts - estimate).sum())
-    return counts, replace(how, loss=loss, bound=0.0, note=f"{how.note} {TOGETHER}".strip())
+    note = f"{how.note} {TOGETHER}".strip()
+    return counts, replace(how, loss=loss, bound=0.0, note=note)
 
 
 def fit_at_cut(
@@ -413,23 +423,19 @@ def fit_views(
 ) -> Fits:
     """Return the whole numbers of tables at the cut or above, by their views."""
     kinds = [FitKind.integer] * len(views)
-    fits = fit_product(
-        grid,
-        views,
-        totals,
-        [estimates[view] for view in views],
-        kinds,
-        progress,
-        order=range(len(views)),
-    )
+    of_views = [estimates[view] for view in views]
+    as_listed = range(len(views))
+    fits = fit_product(grid, views, totals, of_views, kinds, progress, order=as_listed)
     return dict(zip(views, fits, strict=True))
 
 
 def whole_totals(fits: Fits) -> list[Totals]:
     """Return the fitted tables that others are fitted to."""
-    return [
-        Totals(view, counts) for view, (counts, how) in fits.items() if how.kind == FitKind.integer
-    ]
+    totals = []
+    for view, (counts, how) in fits.items():
+        if how.kind == FitKind.integer:
+            totals.append(Totals(view, counts))
+    return totals
 
 
 def _settle_shares(

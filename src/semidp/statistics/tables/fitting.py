@@ -59,18 +59,21 @@ def published_tables(
     progress: Progress,
 ) -> PublishedTables:
     """Return what is published of several tables, put together from the measured residuals."""
-    names, kinds = [table.name for table in request.tables], [table.fit for table in request.tables]
+    names = [table.name for table in request.tables]
+    kinds = [table.fit for table in request.tables]
     tables = fitted_tables(mechanism, measured.projected, names, kinds, progress)
-    shown = [
-        table.asked_as(asked.features) for table, asked in zip(tables, request.tables, strict=True)
-    ]
+    shown = []
+    for table, asked in zip(tables, request.tables, strict=True):
+        shown.append(table.asked_as(asked.features))
+    noisy = np.asarray(measured.noisy, dtype=np.int64)
+    stated = measured_by(request.name, mechanism, measured.private)
     return PublishedTables(
         request=request,
         residuals=mechanism,
-        noisy=np.asarray(measured.noisy, dtype=np.int64),
+        noisy=noisy,
         tables=tuple(shown),
         one_by_one_l2=mechanism.one_by_one_l2,
-        **measured_by(request.name, mechanism, measured.private),
+        **stated,
     )
 
 
@@ -87,20 +90,21 @@ def fitted_tables(
     space, schema = mechanism.space, mechanism.space.schema
     estimates = mechanism.estimates(projected)
     possible = [space.possible(number) for number in range(len(space.views))]
-    fitted = fit_product(
-        schema.grid, space.views, totals_of(space), estimates, kinds, progress, possible=possible
+    totals = totals_of(space)
+    fits = fit_product(
+        schema.grid, space.views, totals, estimates, kinds, progress, possible=possible
     )
-    schemas = [schema.restrict(schema.named(view)) for view in space.views]
     tables = []
-    for number, (name, table_schema, estimate, (counts, how)) in enumerate(
-        zip(names, schemas, estimates, fitted, strict=True)
-    ):
-        half = mechanism.table_half_widths(number) if table_schema.size < INTERVALS_BELOW else None
-        tables.append(
-            PublishedTable(
-                name, table_schema, counts, estimate, mechanism.table_errors(number), how, half
-            )
-        )
+    pairs = zip(names, space.views, strict=True)
+    for number, (name, view) in enumerate(pairs):
+        cells = schema.restrict(schema.named(view))
+        counts, how = fits[number]
+        errors = mechanism.table_errors(number)
+        half = None
+        if cells.size < INTERVALS_BELOW:
+            half = mechanism.table_half_widths(number)
+        table = PublishedTable(name, cells, counts, estimates[number], errors, how, half)
+        tables.append(table)
     return tuple(tables)
 
 
@@ -147,7 +151,8 @@ def fit_product(
         For each table the cells that may be filled, or None where all may.
     """
     sizes = by_size(grid, views) if order is None else list(order)
-    masks = [None] * len(views) if possible is None else list(possible)
+    all_cells = [None] * len(views)
+    masks = all_cells if possible is None else list(possible)
     tables = _Tables(grid, views, totals, estimates, kinds, time_limit, masks)
     early = list(first)
     # All fits begin anew, because those made before a stuck table stood in its way. No table is
@@ -168,14 +173,17 @@ def by_size(grid: Grid, views: Sequence[View]) -> list[int]:
     >>> by_size(Grid.flat((2, 9)), [(1, 1), (0, 1), (1, 0)])
     [2, 1, 0]
     """
-    return sorted(range(len(views)), key=lambda number: (grid.size_of(views[number]), number))
+    sizes = [grid.size_of(view) for view in views]
+    # Sorting is stable: of two tables of a size the first stays first.
+    return sorted(range(len(views)), key=sizes.__getitem__)
 
 
 def totals_of(space: ProductSpace) -> list[Totals]:
     """Return the exact counts that the tables of a product are fitted to: n, and every published
     margin.
     """
-    n = Totals(space.schema.grid.nothing, np.array(space.dataspace.n, dtype=np.int64))
+    size = np.array(space.dataspace.n, dtype=np.int64)
+    n = Totals(space.schema.grid.nothing, size)
     return [n, *space.dataspace.published]
 
 
@@ -223,15 +231,14 @@ class SettledViews:
         """
         # Two margins never close a circle, so the table can be fitted with others of its shape.
         axes = named(view)
-        coarser = [
-            tuple(depth - (axis == finer_axis) for axis, depth in enumerate(view))
-            for finer_axis in axes
-        ]
-        return (
-            len(axes) <= 2
-            and view not in self._given
-            and all(small in self._given for small in coarser)
-        )
+        if len(axes) > 2 or view in self._given:
+            return False
+        for axis in axes:
+            coarser = list(view)
+            coarser[axis] -= 1
+            if tuple(coarser) not in self._given:
+                return False
+        return True
 
     def fixed(self, view: View) -> dict[View, View]:
         """Return the largest margins of a table that are settled, and for each the settled one that
@@ -239,9 +246,12 @@ class SettledViews:
         """
         # The cheaper search: among the views below this table, or among all settled margins.
         few = _views_below(view) <= max(_FEW, len(self._every))
-        givers = {meet(giver, view): giver for giver in (self._wide if few else self._every)}
+        margins = self._wide if few else self._every
+        givers = {meet(giver, view): giver for giver in margins}
         if few:
-            givers |= {small: self._given[small] for small in below(view) if small in self._given}
+            for small in below(view):
+                if small in self._given:
+                    givers[small] = self._given[small]
         nothing = tuple(0 for _ in view)
         return {shared: givers[shared] for shared in maximal(givers) or [nothing]}
 
@@ -265,10 +275,11 @@ class Settled(SettledViews):
 
     def margins(self, view: View) -> list[Totals]:
         """Return what is settled of a table, in its features alone."""
-        return [
-            Totals(trimmed_view(shared, view), self._counts[giver].down(self.grid, shared).counts)
-            for shared, giver in self.fixed(view).items()
-        ]
+        margins = []
+        for shared, giver in self.fixed(view).items():
+            summed = self._counts[giver].down(self.grid, shared)
+            margins.append(Totals(trimmed_view(shared, view), summed.counts))
+        return margins
 
 
 def _views_below(view: View) -> int:
@@ -316,21 +327,23 @@ def _fit_in_order(
         return None
 
     for place, number in enumerate(order):
-        view, estimate, kind = tables.views[number], tables.estimates[number], tables.kinds[number]
+        view = tables.views[number]
+        kind = tables.kinds[number]
         if kind is not FitKind.integer:
             note = "The estimate itself is published."
-            found[number] = (estimate, Fitted(str(kind), "none", 0.0, 0.0, True, note))
+            how = Fitted(str(kind), "none", 0.0, 0.0, True, note)
+            found[number] = (tables.estimates[number], how)
             continue
-        if place >= early and settled.ready(view) and tables.possible[number] is None:
+        unmasked = tables.possible[number] is None
+        if place >= early and settled.ready(view) and unmasked:
             waiting.append(number)
             continue
         # A waiting table that this one contains is a total of it. Those that only overlap with it
         # may wait: what they share with it was settled before.
-        if (
-            any(within(tables.views[other], view) for other in waiting)
-            and (stuck := fit_waiting()) is not None
-        ):
-            return stuck
+        if any(within(tables.views[other], view) for other in waiting):
+            stuck = fit_waiting()
+            if stuck is not None:
+                return stuck
         fit = _whole_numbers(tables, number, settled.margins(view), progress)
         if fit is not None:
             keep(number, fit, place < early)
@@ -349,15 +362,11 @@ def _whole_numbers(
     found.
     """
     part = tables.grid.coarsened(tables.views[number])
+    estimate = tables.estimates[number]
+    possible = tables.possible[number]
+    seconds = tables.time_limit
     try:
-        fit = fit_totals(
-            tables.estimates[number],
-            part,
-            margins,
-            tables.possible[number],
-            time_limit=tables.time_limit,
-            progress=progress,
-        )
+        fit = fit_totals(estimate, part, margins, possible, time_limit=seconds, progress=progress)
     except Infeasible:
         return None
     return None if fit.counts is None else fit
@@ -405,13 +414,16 @@ def _alike(
     """Yield tables of one shape with the same settled margins together, as many as a fit takes at
     once.
     """
-    kinds: dict[tuple[Grid, tuple[View, ...]], list[tuple[int, list[Totals]]]] = {}
+    kinds: dict[tuple[Grid, tuple[View, ...]], list[int]] = {}
+    settled_margins = {}
     for number in numbers:
-        margins = settled.margins(tables.views[number])
-        kind = (tables.grid.coarsened(tables.views[number]), tuple(total.view for total in margins))
-        kinds.setdefault(kind, []).append((number, margins))
+        view = tables.views[number]
+        margins = settled.margins(view)
+        settled_margins[number] = margins
+        views = tuple(total.view for total in margins)
+        kinds.setdefault((tables.grid.coarsened(view), views), []).append(number)
     for (part, _), alike in kinds.items():
         size = max(1, _CELLS_TOGETHER // part.size_of(part.full))
         for start in range(0, len(alike), size):
             some = alike[start : start + size]
-            yield [number for number, _ in some], part, [margins for _, margins in some]
+            yield some, part, [settled_margins[number] for number in some]

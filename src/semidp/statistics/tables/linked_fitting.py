@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.margins import Floats, Totals, View, meet, named, within
+from semidp.core.margins import Floats, Grid, Totals, View, meet, named, within
 from semidp.core.progress import Progress
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
@@ -33,7 +33,9 @@ def refuse_unfitted(mechanism: LinkedMechanism) -> None:
     # Each equation would begin at an exact depth of its own, and two beginnings need not have the
     # same number of units of each size.
     deepest = mechanism.agreement.deepest
-    if len(deepest) > 1 and any(any(_exact_depths(mechanism.space, one)) for one in deepest):
+    if len(deepest) < 2:
+        return
+    if any(any(_exact_depths(mechanism.space, one)) for one in deepest):
         raise Refused(
             "units by size are asked for by several features of units, and members are exact by one"
             " of them: ask for one table of units with all of these features"
@@ -63,11 +65,11 @@ def fitted_kinds(
     unit_fits, by_size = _unit_tables(mechanism, residuals, kinds[1], progress)
     # members of a place follow from the sizes there
     totals = totals_of(space.members)
+    member_residuals = residuals[0]
     for equation in mechanism.agreement.deepest:
-        totals.append(
-            _members_of(mechanism, equation, by_size[equation.sizes], residuals[0], progress)
-        )
-    tables = [_whole(space, 0, residuals[0], view) for view in space.members.views]
+        sizes = by_size[equation.sizes]
+        totals.append(_members_of(mechanism, equation, sizes, member_residuals, progress))
+    tables = [_whole(space, 0, member_residuals, view) for view in space.members.views]
     grid = space.members.schema.grid
     member_fits = fit_product(grid, space.members.views, totals, tables, kinds[0], progress)
     return member_fits, unit_fits
@@ -119,12 +121,14 @@ def _beside_sizes(mechanism: LinkedMechanism, equation: Agreement) -> View:
     nothing = tuple(0 for _ in equation.units)
     with_more = []
     for view in views:
-        more = tuple(0 if equation.sizes[axis] else depth for axis, depth in enumerate(view))
+        pairs = zip(equation.sizes, view, strict=True)
+        more = tuple(0 if by_place else depth for by_place, depth in pairs)
         if view[size] and any(more):
             with_more.append((view, more))
-    carriers = [
-        more for view, more in with_more if all(within(other, view) for other, _ in with_more)
-    ]
+    carriers = []
+    for view, more in with_more:
+        if all(within(other, view) for other, _ in with_more):
+            carriers.append(more)
     coarser = [view for view, _ in with_more if not within(equation.sizes, view)]
     several = len(mechanism.agreement.deepest) > 1
     return nothing if several or not carriers or not coarser else carriers[0]
@@ -144,8 +148,9 @@ def _asked_tables(
     progress: Progress,
 ) -> list[Fit]:
     """Fit the tables of units that are not settled yet."""
-    left = [number for number, view in enumerate(space.units.views) if view not in by_size]
-    estimates = [_whole(space, 1, residuals, view) for view in space.units.views]
+    every = space.units.views
+    left = [number for number, view in enumerate(every) if view not in by_size]
+    estimates = [_whole(space, 1, residuals, view) for view in every]
     fits: list[Fit] = []
     if left:
         views = [space.units.views[number] for number in left]
@@ -154,11 +159,13 @@ def _asked_tables(
         fits = fit_product(space.units.schema.grid, views, settled, some, chosen, progress)
     by_number = dict(zip(left, fits, strict=True))
     tables = []
-    for number, view in enumerate(space.units.views):
-        fit = (
-            by_number[number] if number in by_number else _settled(by_size[view], estimates[number])
-        )
-        tables.append(_as_asked(fit, kinds[number], estimates[number]))
+    for number, view in enumerate(every):
+        estimate = estimates[number]
+        if number in by_number:
+            fit = by_number[number]
+        else:
+            fit = _settled(by_size[view], estimate)
+        tables.append(_as_asked(fit, kinds[number], estimate))
     return tables
 
 
@@ -177,9 +184,16 @@ def _fitted(
     progress: Progress,
 ) -> Totals:
     """Whole numbers of units at a view, with all that is settled of it."""
-    grid = space.units.schema.grid
     estimate = _whole(space, 1, residuals, view)
-    ((counts, _),) = fit_product(grid, [view], settled, [estimate], [FitKind.integer], progress)
+    return _fitted_alone(space.units.schema.grid, view, settled, estimate, progress)
+
+
+def _fitted_alone(
+    grid: Grid, view: View, totals: Sequence[Totals], estimate: Floats, progress: Progress
+) -> Totals:
+    """Whole numbers of a single table."""
+    kinds = [FitKind.integer]
+    ((counts, _),) = fit_product(grid, [view], totals, [estimate], kinds, progress)
     return Totals(view, np.asarray(counts, dtype=np.int64))
 
 
@@ -202,17 +216,18 @@ def _balanced(
     members = _living_in_units(space, residuals[0], _as_members(space, places)).ravel()
     families = grid.labels(_without_size(space, parent), places)
     rows = counts.copy()
+    least = space.dataspace.link.least
     in_turn = np.argsort(families, kind="stable")
     firsts = np.flatnonzero(np.diff(families[in_turn])) + 1
     # exchanges stay within a parent, whose sizes are settled
     for family in np.split(in_turn, firsts):
         # An only child has the sizes of its parent: there is nobody to exchange with.
         if len(family) > 1:
-            rows[family] = balance_members(
-                rows[family], expected[family], space.dataspace.link.least, members[family]
-            )
+            counts = rows[family]
+            rows[family] = balance_members(counts, expected[family], least, members[family])
     shape = [fitted.counts.shape[axis] for axis in order]
-    return Totals(fitted.view, rows.reshape(shape).transpose(np.argsort(order)))
+    balanced = rows.reshape(shape).transpose(np.argsort(order))
+    return Totals(fitted.view, balanced)
 
 
 def _by_place(
@@ -222,7 +237,8 @@ def _by_place(
     axes = named(view)
     size = _size_axis(space)
     further = [axis for axis in axes if not places[axis] and axis != size]
-    order = [axes.index(axis) for axis in (*named(places), *further, size)]
+    in_turn = (*named(places), *further, size)
+    order = [axes.index(axis) for axis in in_turn]
     turned = np.transpose(values, order)
     number = space.units.schema.grid.size_of(places)
     return turned.reshape(number, -1, turned.shape[-1]), order
@@ -237,7 +253,12 @@ def _size_axis(space: LinkedSpace) -> int:
 def _without_size(space: LinkedSpace, view: View) -> View:
     """A view of units without their size."""
     size = space.dataspace.size_axis
-    return tuple(0 if axis == size else depth for axis, depth in enumerate(view))
+    return view if size is None else _with_depth(view, size, 0)
+
+
+def _with_depth(view: View, axis: int, depth: int) -> View:
+    """The view with another depth of one feature."""
+    return (*view[:axis], depth, *view[axis + 1 :])
 
 
 def _as_asked(fit: Fit, kind: FitKind, estimate: Floats) -> Fit:
@@ -254,10 +275,10 @@ def _exact_depths(space: LinkedSpace, equation: Agreement) -> View:
     public = space.dataspace
     inherited = [tuple(0 for _ in public.schema.features)]
     for margin in public.published:
-        kept = tuple(
-            depth if axis in public.inherited_axes else 0 for axis, depth in enumerate(margin.view)
-        )
-        inherited.append(kept)
+        kept = [0] * len(margin.view)
+        for axis in public.inherited_axes:
+            kept[axis] = margin.view[axis]
+        inherited.append(tuple(kept))
     # At most one exact total of members names features of units, but for totals nested in it.
     places = [meet(view, equation.members) for view in inherited]
     deepest = max(places, key=sum)
@@ -276,15 +297,19 @@ def _at_exact_depth(
     depths = _exact_depths(space, equation)
     size = space.dataspace.size_axis
     assert size is not None
-    view = tuple(1 if axis == size else depth for axis, depth in enumerate(depths))
-    estimate = np.moveaxis(_whole(space, 1, residuals[1], view), named(view).index(size), -1)
+    view = _with_depth(depths, size, 1)
+    place_of_size = named(view).index(size)
+    # Sizes go last, so that every place has a row of them.
+    estimate = np.moveaxis(_whole(space, 1, residuals[1], view), place_of_size, -1)
     units = _exact_counts(space.units.dataspace, depths)
     members = _exact_members(space, _as_members(space, depths), units, residuals[0])
     counts = np.zeros(estimate.shape, dtype=np.int64)
     least = space.dataspace.link.least
     for place in np.ndindex(estimate.shape[:-1]):
-        counts[place] = fit_sizes(estimate[place], least, int(units[place]), int(members[place]))
-    return Totals(view, np.moveaxis(counts, -1, named(view).index(size)))
+        units_here = int(units[place])
+        members_here = int(members[place])
+        counts[place] = fit_sizes(estimate[place], least, units_here, members_here)
+    return Totals(view, np.moveaxis(counts, -1, place_of_size))
 
 
 def _exact_members(
@@ -311,7 +336,8 @@ def _at_home(space: LinkedSpace, values: NDArray[Any], view: View) -> NDArray[An
     """What a table of members by quarters says of those who live in counted units."""
     assert space.dataspace.home is not None
     axis, level = space.dataspace.home
-    return np.asarray(np.take(values, level, axis=named(view).index(axis)))
+    place = named(view).index(axis)
+    return np.asarray(np.take(values, level, axis=place))
 
 
 def _living_in_units(space: LinkedSpace, residuals: dict[View, Floats], view: View) -> Floats:
@@ -351,7 +377,7 @@ def _steps(space: LinkedSpace, start: View, equation: Agreement) -> list[tuple[V
     steps: list[tuple[View, View]] = []
     for axis, deepest in enumerate(equation.units):
         for depth in range(current[axis] + 1, deepest + 1):
-            finer = tuple(depth if other == axis else above for other, above in enumerate(current))
+            finer = _with_depth(current, axis, depth)
             steps.append((current, finer))
             current = finer
     return steps
@@ -368,7 +394,8 @@ def _members_of(
     them.
     """
     space = mechanism.space
-    sizes = np.array([int(level) for level in space.dataspace.link.sizes], dtype=np.int64)
+    levels = space.dataspace.link.sizes
+    sizes = np.array([int(level) for level in levels], dtype=np.int64)
     place = named(equation.sizes).index(_size_axis(space))
     living = np.moveaxis(by_size, place, -1) @ sizes
     if space.dataspace.home is None:
@@ -393,9 +420,8 @@ def _with_quarters(
     at = named(view).index(axis)
     # a table of the quarters alone, whose totals are the exact ones less the members of counted
     # units
-    kinds = [
-        name for place, name in enumerate(public.schema.features[axis].levels) if place != level
-    ]
+    kinds = list(public.schema.features[axis].levels)
+    del kinds[level]
     features = list(public.schema.features)
     features[axis] = Feature(features[axis].name, kinds)
     grid = Schema(tuple(features)).grid
@@ -406,10 +432,11 @@ def _with_quarters(
     totals = [Totals(depths, left)]
     if any(within(by_kind, margin.view) for margin in public.published):
         exact = _exact_counts(public.members, by_kind)
-        totals = [Totals(by_kind, np.delete(exact, level, axis=named(by_kind).index(axis)))]
+        outside_exact = np.delete(exact, level, axis=named(by_kind).index(axis))
+        totals = [Totals(by_kind, outside_exact)]
     estimate = np.delete(_whole(space, 0, residuals, view), level, axis=at)
-    ((outside, _),) = fit_product(grid, [view], totals, [estimate], [FitKind.integer], progress)
-    return Totals(view, np.insert(np.asarray(outside, dtype=np.int64), level, living, axis=at))
+    outside = _fitted_alone(grid, view, totals, estimate, progress)
+    return Totals(view, np.insert(outside.counts, level, living, axis=at))
 
 
 def _whole(space: LinkedSpace, kind: int, residuals: dict[View, Floats], view: View) -> Floats:
