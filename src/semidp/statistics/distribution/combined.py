@@ -75,21 +75,18 @@ class CombinedDistribution(PublishedDistribution):
         """Read what `to_json` and `files` wrote."""
         asked = DistributionRequest.from_json(entry["request"])
         sets, differences = read_sets(asked, files)
-        if not isinstance(entry["private"], bool) or not isinstance(entry["releases"], int):
+        private, releases = entry["private"], entry["releases"]
+        if not isinstance(private, bool) or not isinstance(releases, int):
             raise ValueError("a combination is private or not, and of some releases")
-        return cls(
-            request=asked,
-            sets=sets,
-            noisy=differences,
-            releases=entry["releases"],
-            **_fields(asked, scope, entry["noise"]["claim"], entry["private"]),
-        )
+        stated = _fields(asked, scope, entry["noise"]["claim"], private)
+        return cls(request=asked, sets=sets, noisy=differences, releases=releases, **stated)
 
     def check_combined(self, again: Published, findings: Findings) -> None:
         """Note where curves and what is listed do not follow from the releases."""
         assert isinstance(again, CombinedDistribution)
-        same = [part.groups for part in self.sets] == [part.groups for part in again.sets]
-        if not same or self.request != again.request:
+        groups = [part.groups for part in self.sets]
+        groups_again = [part.groups for part in again.sets]
+        if groups != groups_again or self.request != again.request:
             findings.wrong.append(f"it states other groups or values of {self.name} than follow")
             return
         for mine, theirs in zip(self.sets, again.sets, strict=True):
@@ -97,7 +94,9 @@ class CombinedDistribution(PublishedDistribution):
             for one, other in zip(mine.listed, theirs.listed, strict=True):
                 pairs += [(one.values, other.values), (one.lower, other.lower)]
                 pairs.append((one.upper, other.upper))
-            alike = all(close(np.nan_to_num(one), np.nan_to_num(other)) for one, other in pairs)
+            # A group without records has no number: two that are missing are alike.
+            filled = [(np.nan_to_num(one), np.nan_to_num(other)) for one, other in pairs]
+            alike = all(close(one, other) for one, other in filled)
             if not alike or not np.array_equal(mine.counts, theirs.counts):
                 findings.wrong.append(
                     f"it states distributions of {self.name} that do not follow from its releases"
@@ -110,11 +109,13 @@ def _fields(
     """What every result has: noise of a law of its own, and a guarantee that is said of the release
     as a whole.
     """
+    noise = Noise("combination", 0.0, claim, 0.0, None)
+    # With delta = 1 nothing is claimed.
+    nothing = Guarantee(scope.dataspace, scope.adjacency, approximate(0, 1))
     return {
         "name": request.name,
-        "noise": Noise("combination", 0.0, claim, 0.0, None),
-        # With delta = 1 nothing is claimed.
-        "guarantee": Guarantee(scope.dataspace, scope.adjacency, approximate(0, 1)),
+        "noise": noise,
+        "guarantee": nothing,
         "advertised": None,
         "private": private,
     }
@@ -139,28 +140,32 @@ def combined_distribution(
     blocks = dict.fromkeys(block for one in sources for block in one.request.by)
     probabilities = {number for one in sources for number in one.request.probabilities}
     lines = {line for one in sources for line in one.request.lines}
+    level = min(one.request.level for one in sources)
+    name = f"distribution-{first.request.outcome.column}"
     request = evolve(
         first.request,
         by=tuple(blocks),
         probabilities=sorted(probabilities),
         lines=sorted(lines),
         budget=None,
-        level=min(one.request.level for one in sources),
+        level=level,
         answers=None,
-        name=f"distribution-{first.request.outcome.column}",
+        name=name,
     )
     pooled = _pooled(request, sources, scope)
     claims = {one.noise.claim for one in sources}
     claim = "exact" if claims <= {"exact"} else "ideal"
     private = all(one.private for one in sources)
+    sets = [set_of(request, pooled, block) for block in request.by]
+    stated = _fields(request, scope, claim, private)
     return CombinedDistribution(
         request=request,
-        sets=tuple(set_of(request, pooled, block) for block in request.by),
+        sets=tuple(sets),
         noisy=pooled.pool.differences.ravel(),
         releases=len(sources),
         sources=tuple(sources),
         scope=scope,
-        **_fields(request, scope, claim, private),
+        **stated,
     )
 
 

@@ -84,7 +84,8 @@ class MeasuredDifferences:
         start = 0
         for block, counts in zip(self.space.blocks, self.space.counts, strict=True):
             part = rows[start : start + counts.size]
-            tables.append((block, part.reshape(*counts.shape, self.space.tree.gaps)))
+            shape = (*counts.shape, self.space.tree.gaps)
+            tables.append((block, part.reshape(shape)))
             start += counts.size
         return tables
 
@@ -119,7 +120,10 @@ class DifferencePool:
         it.
         """
         chains = self.space.dataspace.schema.grid.chains
-        kept = {axis: np.ones(chains[axis].size(chains[axis].depth), bool) for axis in self._axes}
+        kept = {}
+        for axis in self._axes:
+            leaves = chains[axis].size(chains[axis].depth)
+            kept[axis] = np.ones(leaves, bool)
         for block, counts in zip(self.space.blocks, self.space.counts, strict=True):
             view = self._view(block)
             for place, axis in enumerate(named(view)):
@@ -130,7 +134,8 @@ class DifferencePool:
 
     @property
     def _sizes(self) -> tuple[int, ...]:
-        return tuple(int(self._kept[axis].sum()) for axis in self._axes)
+        kept = self._kept
+        return tuple(int(kept[axis].sum()) for axis in self._axes)
 
     def _nodes(self, axis: int, depth: int) -> NDArray[np.intp]:
         """Node at a depth of every leaf of a feature that can hold a record."""
@@ -155,7 +160,9 @@ class DifferencePool:
     def _places(self, block: Margin) -> tuple[NDArray[np.intp], ...]:
         """Where the groups that can hold a record stand in the table of a set."""
         view = self._view(block)
-        nodes = [np.unique(self._nodes(axis, view[axis])) for axis in named(view)]
+        nodes = []
+        for axis in named(view):
+            nodes.append(np.unique(self._nodes(axis, view[axis])))
         return np.ix_(*nodes) if nodes else ()
 
     @cached_property
@@ -171,10 +178,8 @@ class DifferencePool:
                 index.append(self._nodes(axis, view[axis]))
             if not index:
                 continue
-            shape = [
-                size if view[axis] else 1
-                for axis, size in zip(self._axes, self._sizes, strict=True)
-            ]
+            pairs = zip(self._axes, self._sizes, strict=True)
+            shape = [size if view[axis] else 1 for axis, size in pairs]
             mask &= (counts[np.ix_(*index)] > 0).reshape(shape)
         return {} if mask.all() else {0: mask[None, ..., None]}
 
@@ -183,7 +188,8 @@ class DifferencePool:
         for one in self.measured:
             for block, table in one.tables():
                 values = table[self._places(block)][..., gaps][None]
-                observed.append(Observed(self._query(block), 0, values, one.law.variance))
+                query = self._query(block)
+                observed.append(Observed(query, 0, values, one.law.variance))
         count = len(range(*gaps.indices(self.space.tree.gaps)))
         return Measurements(Places(), (*self._sizes, count), observed, self._possible)
 
@@ -203,8 +209,9 @@ class DifferencePool:
             whole = np.zeros((*counts.shape, self.space.tree.gaps))
             query = self._query(block)
             table = answer.table(0, query).values[0]
-            shape = [len(part.ravel()) for part in self._places(block)]
-            whole[self._places(block)] = table.reshape(*shape, self.space.tree.gaps)
+            places = self._places(block)
+            shape = [len(part.ravel()) for part in places]
+            whole[places] = table.reshape(*shape, self.space.tree.gaps)
             rows.append(whole.reshape(counts.size, -1))
         return np.concatenate(rows)
 
@@ -220,7 +227,8 @@ class DifferencePool:
         view = self._view(block)
         query = self._query(block)
         axes = [place for place, axis in enumerate(self._axes) if view[axis]]
-        lengths = [query.shape((*self._sizes, 1))[place] for place in axes]
+        shape = query.shape((*self._sizes, 1))
+        lengths = [shape[place] for place in axes]
         plain = self._one_node.classes.plain
         # All groups of a plain feature have one law: the first stands for them.
         choices = []
@@ -229,9 +237,11 @@ class DifferencePool:
         kinds = list(itertools.product(*choices))
         weights = np.zeros((len(kinds), 1, *self._sizes, 1))
         for number, kind in enumerate(kinds):
-            weights[number, 0, ..., 0] = self._cells(query, dict(zip(axes, kind, strict=True)))
+            group = dict(zip(axes, kind, strict=True))
+            weights[number, 0, ..., 0] = self._cells(query, group)
         different = self._different(weights)
-        of_kind = np.arange(len(kinds)).reshape([len(choice) for choice in choices])
+        by_choice = [len(choice) for choice in choices]
+        of_kind = np.arange(len(kinds)).reshape(by_choice)
         table = np.full(self._shape(block), -1, dtype=np.intp)
         table[self._places(block)] = np.broadcast_to(of_kind, lengths)
         return different, table.ravel()
@@ -259,13 +269,17 @@ class DifferencePool:
                     # Weights that are equal by symmetry differ in their last digits.
                     rounded = [float(f"{size:.10g}") for size in sizes if size > _NOTHING]
                     for size in rounded:
-                        terms[one.law, size] = terms.get((one.law, size), 0) + 1
+                        term = (one.law, size)
+                        terms[term] = terms.get(term, 0) + 1
         return every
 
 
 def variance_of(terms: Terms) -> float:
     """The variance of an estimated difference."""
-    return sum(law.variance * size**2 * count for (law, size), count in terms.items())
+    variances = []
+    for (law, size), count in terms.items():
+        variances.append(law.variance * size**2 * count)
+    return sum(variances)
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,12 +325,16 @@ class PooledDistributions(GroupDistributions):
     def _half_widths(self, block: Margin) -> Floats:
         different, which = self.pool.terms(block)
         tree = self.space.tree
-        weights, of_gap = np.unique(np.sort(tree.weights, axis=1), axis=0, return_inverse=True)
+        in_order_of_size = np.sort(tree.weights, axis=1)
+        weights, of_gap = np.unique(in_order_of_size, axis=0, return_inverse=True)
         widths = []
         for terms in different:
             if len(weights) * len(different) > _MOST_LAWS:
-                spread = np.sqrt(variance_of(terms) * np.square(weights).sum(axis=1))
-                widths.append(spread / math.sqrt(1 - float(self.level)))
+                squares = np.square(weights).sum(axis=1)
+                spread = np.sqrt(variance_of(terms) * squares)
+                # Chebyshev's inequality, which needs no law.
+                missed = 1 - float(self.level)
+                widths.append(spread / math.sqrt(missed))
                 continue
             sums = [_count_terms(row, terms) for row in weights.tolist()]
             widths.append(np.array(half_widths(sums, float(self.level))))
@@ -338,9 +356,11 @@ class PooledDistributions(GroupDistributions):
             numbers = sum(terms.values())
             count = simulations(tree.gaps * max(numbers, 1))
             noise = _drawn(terms, (count, tree.gaps))
-            errors = np.abs(tree.up_to(noise, np.zeros(count)) / np.maximum(spread, 1e-300))
+            counts_off = tree.up_to(noise, np.zeros(count))
+            errors = np.abs(counts_off / np.maximum(spread, 1e-300))
             largest = np.sort(errors.max(axis=1))
-            widths.append(spread * largest[band_rank(count, self.level) - 1])
+            rank = band_rank(count, self.level)
+            widths.append(spread * largest[rank - 1])
         return _rows(widths, which, tree.gaps)
 
 
@@ -350,7 +370,8 @@ def _count_terms(weights: Sequence[float], terms: Terms) -> list[Weighted]:
     for weight in weights:
         if weight:
             for (law, size), count in terms.items():
-                every.append(Weighted(law, Fraction(weight) * Fraction(size), count))
+                product = Fraction(weight) * Fraction(size)
+                every.append(Weighted(law, product, count))
     return every
 
 

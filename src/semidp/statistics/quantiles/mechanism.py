@@ -113,7 +113,8 @@ class ExponentialMechanism(Mechanism):
         """
         one, other = self._quantiles(first), self._quantiles(second)
         if np.array_equal(one, other):
-            other[0] += 1 if other[0] < self.ranked.outcome.steps else -1
+            at_end = other[0] >= self.ranked.outcome.steps
+            other[0] += -1 if at_end else 1
         return Pair(one, other, inputs=(first, second))
 
     def _quantiles(self, histograms: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -123,7 +124,8 @@ class ExponentialMechanism(Mechanism):
         ranks = self.ranked.ranks(self.rate)
         up_to = np.cumsum(histograms, axis=1)
         below = (up_to[:, None, :] < ranks[:, :, None]).sum(axis=2)
-        return np.asarray(np.minimum(below, histograms.shape[1] - 1).ravel(), dtype=np.int64)
+        last = histograms.shape[1] - 1
+        return np.asarray(np.minimum(below, last).ravel(), dtype=np.int64)
 
     def with_less_noise(self, share: Fraction) -> "ExponentialMechanism":
         """Return choices at a larger rate: chosen values cannot be drawn towards the quantiles."""
@@ -140,7 +142,8 @@ class ExponentialMechanism(Mechanism):
         self._check(values)
         source = SystemRandomness() if randomness is None else randomness
         chosen = self._choose(values, 1, source)[0]
-        return Measurement(chosen, chosen.astype(np.float64), self.name, self.claim, source.secure)
+        projected = chosen.astype(np.float64)
+        return Measurement(chosen, projected, self.name, self.claim, source.secure)
 
     def measure_many(
         self, values: NDArray[np.int64], count: int, randomness: Randomness
@@ -151,17 +154,16 @@ class ExponentialMechanism(Mechanism):
 
     def _check(self, values: NDArray[np.int64]) -> None:
         space = self.ranked
-        if (
-            values.shape != (len(space.sizes), space.outcome.steps + 1)
-            or values.dtype.kind not in "iu"
-        ):
+        shape = (len(space.sizes), space.outcome.steps + 1)
+        if values.shape != shape or values.dtype.kind not in "iu":
             raise InputError(
                 "quantiles need a histogram for each group: whole numbers, a column a step of the"
                 " grid"
             )
         # The proof counts replaced values in groups of the published sizes: it does not cover
         # others.
-        if (values.sum(axis=1) != space.sizes).any() or (values < 0).any():
+        other_sizes = values.sum(axis=1) != space.sizes
+        if other_sizes.any() or (values < 0).any():
             raise InputError(
                 "a histogram does not add up to the published size of its group: read both alike"
             )
@@ -170,11 +172,13 @@ class ExponentialMechanism(Mechanism):
         self, values: NDArray[np.int64], count: int, randomness: Randomness
     ) -> NDArray[np.int64]:
         """Return `count` rows of choices, group after group."""
-        space, stream, law = self.ranked, Stream(randomness), self.law(self.rate)
+        space = self.ranked
+        stream = Stream(randomness)
+        law = self.law(self.rate)
+        sizes = space.sizes.tolist()
+        all_ranks = space.ranks(self.rate).tolist()
         columns = []
-        for histogram, size, ranks in zip(
-            values, space.sizes.tolist(), space.ranks(self.rate).tolist(), strict=True
-        ):
+        for histogram, size, ranks in zip(values, sizes, all_ranks, strict=True):
             for rank in ranks:
                 # Such a rank follows from the public size alone: its answer is a constant, and
                 # reads no record.
@@ -240,12 +244,14 @@ class GaussianExponential(ExponentialMechanism):
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``rate² = 2μ² / (π Σk²)``, rounded down."""
         check_request(cls, space, budget)
-        return cls(space, sqrt_down(2 * mu_within(budget) ** 2 / (_PI * space.l2_squared)))
+        square = 2 * mu_within(budget) ** 2 / (_PI * space.l2_squared)
+        return cls(space, sqrt_down(square))
 
     @property
     def tradeoff(self) -> Tradeoff:
         """μ-GDP, by the exact rate."""
-        return Gaussian(_PI / 2 * self.rate**2 * self.space.l2_squared)
+        mu_squared = _PI / 2 * self.rate**2 * self.space.l2_squared
+        return Gaussian(mu_squared)
 
 
 EXPONENTIAL: tuple[type[ExponentialMechanism], ...] = (
@@ -262,9 +268,8 @@ def exponential_mechanism(space: RankSpace, budget: Budget) -> Mechanism:
     """
     if space.is_zero:
         return NoNoise.calibrate(space, budget)
-    mechanisms = [
-        kind.calibrate(space, budget) for kind in EXPONENTIAL if budget.kind in kind.kinds
-    ]
+    fitting = [kind for kind in EXPONENTIAL if budget.kind in kind.kinds]
+    mechanisms = [kind.calibrate(space, budget) for kind in fitting]
     # Each of them meets the budget, by public numbers alone: the least error in ranks, 1/rate,
     # decides.
     return max(mechanisms, key=lambda mechanism: mechanism.rate)
@@ -277,4 +282,5 @@ def farthest_rank(mechanism: ExponentialMechanism, missed: float) -> int:
     0.
     """
     steps = mechanism.ranked.outcome.steps
-    return math.ceil(math.log((steps + 1) / missed) / float(mechanism.rate)) - 1
+    reach = math.log((steps + 1) / missed) / float(mechanism.rate)
+    return math.ceil(reach) - 1

@@ -113,7 +113,8 @@ class PublishedQuantiles(PublishedBySets):
         """Yield each group of a set with its exact count and its numbers: a quantile, its interval,
         the next.
         """
-        columns = (self.groups[number], self.counts[number].tolist(), *self._numbers(number))
+        counts = self.counts[number].tolist()
+        columns = (self.groups[number], counts, *self._numbers(number))
         for group, count, *numbers in zip(*columns, strict=True):
             yield group, count, [float(value) for value in numbers]
 
@@ -131,7 +132,10 @@ class PublishedQuantiles(PublishedBySets):
     def headings(self) -> list[str]:
         """What the numbers of a row are called: q0.5, q0.5_lower, q0.5_upper."""
         ends = ("", "_lower", "_upper") if self.request.level is not None else ("",)
-        return [f"q{plain(q)}{end}" for q in self.request.probabilities for end in ends]
+        headings = []
+        for q in self.request.probabilities:
+            headings += [f"q{plain(q)}{end}" for end in ends]
+        return headings
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return a CSV file for each set: levels, exact count, quantiles with their intervals,
@@ -150,14 +154,15 @@ class PublishedQuantiles(PublishedBySets):
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the numbers in the CSV files, as plain values."""
-        about = None if self.request.level is None else str(self.intervals[0][0].about)
-        return {
-            **super().to_json(),
-            "files": list(self.request.files),
-            "unit": float(self.request.outcome.width),
-            "rank_error": self.rank_error,
-            "about": about,
-        }
+        about = None
+        if self.request.level is not None:
+            about = str(self.intervals[0][0].about)
+        values = super().to_json()
+        values["files"] = list(self.request.files)
+        values["unit"] = float(self.request.outcome.width)
+        values["rank_error"] = self.rank_error
+        values["about"] = about
+        return values
 
     @classmethod
     def from_json(
@@ -197,11 +202,12 @@ def _quantiles(
         columns.append(quantiles.columns(block))
         values.append(quantiles.values(block))
         intervals.append(() if request.level is None else quantiles.intervals(block))
+    flat_counts = [counts.ravel() for counts in space.counts]
     return {
         "request": request,
         "groups": tuple(groups),
         "columns": tuple(columns),
-        "counts": tuple(counts.ravel() for counts in space.counts),
+        "counts": tuple(flat_counts),
         "values": tuple(values),
         "intervals": tuple(intervals),
         "noisy": noisy,
@@ -214,8 +220,9 @@ def published_quantiles(
     """Return quantiles in units of the outcome, with their intervals."""
     mechanism = found.mechanism
     noise = Noise(mechanism.name, mechanism.scale, mechanism.claim, mechanism.expected_l2, None)
+    quantiles = _quantiles(request, scope, found.measurement.noisy)
     return PublishedQuantiles(
-        **_quantiles(request, scope, found.measurement.noisy),
+        **quantiles,
         rank_error=most_rank_error(mechanism),
         name=request.name,
         noise=noise,

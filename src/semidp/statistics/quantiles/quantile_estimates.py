@@ -83,24 +83,20 @@ class GroupQuantiles(ByBlocks):
         about = About.sampling if space.sampling else About.noise
         # Ends are chosen independently of the quantile and may fall on its wrong side: they are
         # moved outwards only, which loses no coverage.
-        return tuple(
-            Intervals(
-                self.groups(block),
-                values[:, k],
-                np.minimum(chosen[:, k, 1], values[:, k]),
-                np.maximum(chosen[:, k, 2], values[:, k]),
-                space.level,
-                about,
-            )
-            for k in range(len(space.probabilities))
-        )
+        groups = self.groups(block)
+        intervals = []
+        for k in range(len(space.probabilities)):
+            quantile = values[:, k]
+            lower = np.minimum(chosen[:, k, 1], quantile)
+            upper = np.maximum(chosen[:, k, 2], quantile)
+            intervals.append(Intervals(groups, quantile, lower, upper, space.level, about))
+        return tuple(intervals)
 
     def rows(self, block: Margin | None = None) -> Iterator[tuple[Any, ...]]:
         """Yield each group with its exact count and its quantiles."""
         counts = self.space.counts[self._number(block)].ravel().tolist()
-        for group, count, values in zip(
-            self.groups(block), counts, self.values(block).tolist(), strict=True
-        ):
+        rows = self.values(block).tolist()
+        for group, count, values in zip(self.groups(block), counts, rows, strict=True):
             yield group, count, *values
 
     def _chosen(self, block: Margin | None) -> Floats:
@@ -109,13 +105,16 @@ class GroupQuantiles(ByBlocks):
         """
         space, number = self.space, self._number(block)
         ends = np.cumsum([0, *(counts.size for counts in space.counts)])
-        steps = self.measurement.projected.reshape(len(space.sizes), len(space.probabilities), -1)
+        shape = (len(space.sizes), len(space.probabilities), -1)
+        steps = self.measurement.projected.reshape(shape)
         outcome = space.outcome
-        grid = np.array(
-            [float(outcome.lower + outcome.width * step) for step in range(outcome.steps + 1)]
-        )
-        values = grid[steps[ends[number] : ends[number + 1]].astype(np.int64)]
-        return np.where(space.counts[number].ravel()[:, None, None] > 0, values, np.nan)
+        exact_values = [outcome.lower + outcome.width * step for step in range(outcome.steps + 1)]
+        grid = np.array([float(value) for value in exact_values])
+        of_block = steps[ends[number] : ends[number + 1]]
+        values = grid[of_block.astype(np.int64)]
+        # A group without records has no quantile.
+        occupied = space.counts[number].ravel() > 0
+        return np.where(occupied[:, None, None], values, np.nan)
 
 
 def most_rank_error(mechanism: Mechanism, missed: float = 0.05) -> int | None:

@@ -9,7 +9,7 @@ balance, and then moved about while that helps.
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -77,7 +77,8 @@ class _Placed:
             # A set of groups without features is one group: all records.
             within = np.zeros(table.size, dtype=int)
             if block.names:
-                within = np.asarray(grid.labels(schema.view(block.names), grid.full)).ravel()
+                labels = grid.labels(schema.view(block.names), grid.full)
+                within = np.asarray(labels).ravel()
             groups.append(start + within)
             start += counts.size
         return cls(mechanism, table.ravel(), np.stack(groups))
@@ -99,18 +100,19 @@ class _Placed:
             return
         one, other = self._swapped()
         # a person with several records makes as many exchanges, where the cells hold them
-        times = min(self.space.adjacency.times, int(self.table[one]), int(self.table[other]))
+        held = min(int(self.table[one]), int(self.table[other]))
+        times = min(self.space.adjacency.times, held)
         if one == other:  # nobody can change a group: a value changes alone
             yield [_Move((one, one), (0, sections))] * times
             return
         middle = (sections + 1) // 2
-        values = (
-            itertools.permutations((0, middle, sections))
-            if sections > 1
-            else ((0, 1, 1), (0, 1, 0))
-        )
+        values: Iterable[tuple[int, ...]] = ((0, 1, 1), (0, 1, 0))
+        if sections > 1:
+            values = itertools.permutations((0, middle, sections))
         for v, w, after in values:
-            yield [_Move((one, other), (v, after)), _Move((other, one), (w, w))] * times
+            outwards = _Move((one, other), (v, after))
+            back = _Move((other, one), (w, w))
+            yield [outwards, back] * times
 
     def _ball(self, sections: int) -> list[_Move]:
         """As many records of the largest cells as may differ go from the lowest value to the
@@ -130,8 +132,11 @@ class _Placed:
         cells = self.by_size[:_LARGEST_CELLS]
         groups = self.groups[:, cells]
         differ = (groups[:, :, None] != groups[:, None, :]).sum(axis=0)
-        smaller = np.minimum(self.table[cells][:, None], self.table[cells][None, :])
-        best = int(np.lexsort((-smaller.ravel(), -differ.ravel()))[0])
+        records = self.table[cells]
+        smaller = np.minimum(records[:, None], records[None, :])
+        # The last key sorts first: most groups that differ, then most records.
+        ranking = np.lexsort((-smaller.ravel(), -differ.ravel()))
+        best = int(ranking[0])
         one, other = divmod(best, len(cells))
         if not differ[one, other]:
             return int(cells[0]), int(cells[0])
@@ -183,7 +188,8 @@ def _places(world: _Placed) -> Iterator[NDArray[np.intp]]:
     space, steps = world.space, world.space.outcome.steps
     largest = int(space.sizes.argmax())
     ranks = space.ranks(world.mechanism.rate)[largest]
-    inside = len(np.unique(ranks[(ranks >= 1) & (ranks <= space.sizes[largest])]))
+    is_inside = (ranks >= 1) & (ranks <= space.sizes[largest])
+    inside = len(np.unique(ranks[is_inside]))
     sections = max(1, min(steps, inside, _MOST_SECTIONS))
     if steps >= 2 and isinstance(space.adjacency, Exchange):
         sections = max(sections, 2)
@@ -209,23 +215,27 @@ class _Search:
         for move in moves:
             taken[move.cells[0]] += 1
         self.left = world.table - taken
-        self.possible = bool((self.left >= 0).all()) and bool(moves)
+        enough_records = bool((self.left >= 0).all())
+        self.possible = enough_records and bool(moves)
         # Cells that are part of the same changing histograms make a pool: their records are placed
         # together.
-        inside = np.stack([(world.groups == group).any(axis=0) for group in self.seen])
+        in_groups = [(world.groups == group).any(axis=0) for group in self.seen]
+        inside = np.stack(in_groups)
         patterns, pool = np.unique(inside, axis=1, return_inverse=True)
         self.inside = patterns.T
         self.pool = pool.ravel()
         records = np.maximum(self.left, 0)
-        self.sizes = np.bincount(self.pool, weights=records, minlength=len(self.inside)).astype(int)
-        self.counts = np.stack([self._balanced(int(size)) for size in self.sizes])
+        in_pools = np.bincount(self.pool, weights=records, minlength=len(self.inside))
+        self.sizes = in_pools.astype(int)
+        self.counts = np.stack([self._balanced(size) for size in self.sizes.tolist()])
 
     def _balanced(self, size: int) -> Counts:
         """Return the counts of one pool: so many records up to each place that its ranks lie
         there.
         """
         space = self.world.space
-        largest = int(self.seen[int(space.sizes[self.seen].argmax())])
+        place = int(space.sizes[self.seen].argmax())
+        largest = int(self.seen[place])
         n = int(space.sizes[largest])
         ranks = np.unique(space.ranks(self.rate)[largest])
         shares = ranks[(ranks >= 1) & (ranks <= n)] / n
@@ -233,7 +243,8 @@ class _Search:
         even = np.linspace(0, 1, len(self.places) - 1)
         at_ranks = np.linspace(0, 1, max(len(shares), 1))
         cuts = np.interp(even, at_ranks, shares)
-        up_to = np.append(np.rint(cuts * size), size).astype(np.int64)
+        whole_cuts = np.rint(cuts * size)
+        up_to = np.append(whole_cuts, size).astype(np.int64)
         return np.diff(np.maximum.accumulate(up_to), prepend=0)
 
     def _histograms(self, counts: Counts) -> tuple[Counts, Counts]:
@@ -251,7 +262,9 @@ class _Search:
         """Return the loss that an audit would prove if it knew the law of the choices, about."""
         one, other = self._histograms(self.counts if counts is None else counts)
         space, choice = self.world.space, ExponentialChoice(self.rate)
-        losses, first, second = np.zeros(1), np.ones(1), np.ones(1)
+        losses = np.zeros(1)
+        first = np.ones(1)
+        second = np.ones(1)
         wide = np.zeros((2, space.outcome.steps + 1), dtype=np.int64)
         ranks = space.ranks(self.rate)
         for row, group in enumerate(self.seen):
@@ -264,17 +277,18 @@ class _Search:
                     continue
                 p = choice.probabilities(rank_scores(wide[0], rank))
                 q = choice.probabilities(rank_scores(wide[1], rank))
-                loss = np.log(np.maximum(q, _LEAST) / np.maximum(p, _LEAST))
-                kinds, p, q = _merged(loss, p, q)
+                odds = np.maximum(q, _LEAST) / np.maximum(p, _LEAST)
+                kinds, p, q = _merged(np.log(odds), p, q)
                 # Choices are independent: losses add, and probabilities multiply.
-                losses, first, second = _merged(
-                    np.add.outer(losses, kinds).ravel(),
-                    np.multiply.outer(first, p).ravel(),
-                    np.multiply.outer(second, q).ravel(),
-                )
+                sums = np.add.outer(losses, kinds).ravel()
+                of_first = np.multiply.outer(first, p).ravel()
+                of_second = np.multiply.outer(second, q).ravel()
+                losses, first, second = _merged(sums, of_first, of_second)
         # Either dataset may be the null hypothesis. Swapping them turns the sign of every loss, so
         # the order is reversed to let losses grow again.
-        return max(self._loss(first, second), self._loss(second[::-1], first[::-1]))
+        forwards = self._loss(first, second)
+        backwards = self._loss(second[::-1], first[::-1])
+        return max(forwards, backwards)
 
     def _loss(self, null: Floats, alternative: Floats) -> float:
         """Return the loss that the best event of large losses would prove: epsilon for pure claims,
@@ -282,15 +296,19 @@ class _Search:
         """
         from scipy.special import ndtri
 
-        size = np.clip(np.cumsum(null[::-1])[:-1], 0, 1)
-        power = np.clip(np.cumsum(alternative[::-1])[:-1], 0, 1)
+        size = _rejecting(null)
+        power = _rejecting(alternative)
         if not size.size:
             return 0.0
         # What an audit could prove: the size at most, and the power at least.
-        high, low = size + _sure(size), power - _sure(power)
+        high = size + _sure(size)
+        low = power - _sure(power)
         if self.world.mechanism.tradeoff.implied_epsilon() is not None:
-            return float(np.log(np.maximum(low, 1e-9) / high).max())
-        shift = ndtri(np.clip(low, 1e-9, 1)) - ndtri(np.clip(high, 0, 1 - 1e-9))
+            odds = np.maximum(low, 1e-9) / high
+            return float(np.log(odds).max())
+        low_quantiles = ndtri(np.clip(low, 1e-9, 1))
+        high_quantiles = ndtri(np.clip(high, 0, 1 - 1e-9))
+        shift = low_quantiles - high_quantiles
         return float(shift.max())
 
     def climb(self) -> float:
@@ -301,7 +319,8 @@ class _Search:
         # Probabilities change over some 1/rate ranks: moving fewer records at first would hardly
         # show.
         step = max(1, int(4 / float(self.rate)))
-        pools, places = range(len(self.sizes)), range(len(self.places) - 1)
+        pools = range(len(self.sizes))
+        places = range(len(self.places) - 1)
         for _ in range(_ROUNDS):
             improved = False
             for pool, place, way in itertools.product(pools, places, (1, -1)):
@@ -325,11 +344,13 @@ class _Search:
         cells.
         """
         world, steps = self.world, self.world.space.outcome.steps
-        still = np.zeros((len(world.space.sizes), steps + 1), dtype=np.int64)
+        shape = (len(world.space.sizes), steps + 1)
+        still = np.zeros(shape, dtype=np.int64)
         for pool, counts in enumerate(self.counts):
             values = np.repeat(self.places, counts)
             start = 0
-            for cell in np.flatnonzero((self.pool == pool) & (self.left > 0)).tolist():
+            occupied = (self.pool == pool) & (self.left > 0)
+            for cell in np.flatnonzero(occupied).tolist():
                 taken = values[start : start + int(self.left[cell])]
                 start += len(taken)
                 for group in world.groups[:, cell]:
@@ -338,15 +359,23 @@ class _Search:
         for when, histograms in enumerate((before, after)):
             for move in self.moves:
                 step = self.places[move.values[when]]
-                histograms[world.groups[:, move.cells[when]], step] += 1
+                groups = world.groups[:, move.cells[when]]
+                histograms[groups, step] += 1
         return before, after
+
+
+def _rejecting(probabilities: Floats) -> Floats:
+    """Probabilities of the largest losses, summed: those of the tests that reject at each loss."""
+    from_largest = np.cumsum(probabilities[::-1])
+    return np.clip(from_largest[:-1], 0, 1)
 
 
 def _sure(share: Floats) -> Floats:
     """By how much a share that is counted in so many outputs may be off: four standard
     deviations.
     """
-    return np.asarray(4 * np.sqrt(share * (1 - share) / _TRIALS) + 8 / _TRIALS)
+    deviation = np.sqrt(share * (1 - share) / _TRIALS)
+    return np.asarray(4 * deviation + 8 / _TRIALS)
 
 
 def _merged(losses: Floats, first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:

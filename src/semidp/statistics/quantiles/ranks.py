@@ -99,7 +99,8 @@ class RankSpace(SpaceByGroups):
 
     def query(self) -> dict[str, Any]:
         """Return the outcome, the groups, and what is chosen in each."""
-        chosen: dict[str, Any] = {"probabilities": [plain(q) for q in self.probabilities]}
+        chosen: dict[str, Any] = {}
+        chosen["probabilities"] = [plain(q) for q in self.probabilities]
         if self.level is not None:
             chosen |= {"level": plain(self.level), "sampling": self.sampling}
         by = [list(block.names) for block in self.blocks]
@@ -127,8 +128,13 @@ class RankSpace(SpaceByGroups):
     @cached_property
     def norms(self) -> Norms:
         """Σ k_g, Σ k_g² and the largest k_g over all choices."""
-        once = self._once
-        return Norms(self.choices * once.l1, self.choices * once.l2_squared, once.linf)
+        return self._of_choices(self._once)
+
+    def _of_choices(self, once: Norms) -> Norms:
+        """Norms of all choices in a group, from those of one."""
+        l1 = self.choices * once.l1
+        l2_squared = self.choices * once.l2_squared
+        return Norms(l1, l2_squared, once.linf)
 
     @property
     def _once(self) -> Norms:
@@ -137,15 +143,15 @@ class RankSpace(SpaceByGroups):
         if self.outcome.steps == 1:
             return self.sums.norms
         replaced = self.adjacency.replaced_values(self.counts)
-        return Norms(sum(replaced), sum(k * k for k in replaced), max(replaced, default=0))
+        squares = [k * k for k in replaced]
+        return Norms(sum(replaced), sum(squares), max(replaced, default=0))
 
     @property
     def naive(self) -> Norms:
         """The same for one record where no size is public: in each set it leaves one group and
         enters another.
         """
-        once = self.sums.naive
-        return Norms(self.choices * once.l1, self.choices * once.l2_squared, once.linf)
+        return self._of_choices(self.sums.naive)
 
     @property
     def exact(self) -> bool:
@@ -180,7 +186,8 @@ class RankSpace(SpaceByGroups):
         """
         columns = []
         for q in self.probabilities:
-            middle = np.array([max(math.ceil(q * int(n)), 1) for n in self.sizes], dtype=np.int64)
+            exact_ranks = [math.ceil(q * int(n)) for n in self.sizes]
+            middle = np.array([max(rank, 1) for rank in exact_ranks], dtype=np.int64)
             # A group without records has no first value: rank 0 makes its choice a constant.
             columns.append(np.minimum(middle, self.sizes))
             if self.level is not None:
@@ -188,7 +195,8 @@ class RankSpace(SpaceByGroups):
                 apart = self.apart(rate)
                 # Beyond all values there is nothing to choose: rank 0 or n + 1 makes the end a
                 # declared bound.
-                columns += [np.maximum(low - apart, 0), np.minimum(high + apart, self.sizes + 1)]
+                columns.append(np.maximum(low - apart, 0))
+                columns.append(np.minimum(high + apart, self.sizes + 1))
         return np.stack(columns, axis=1)
 
     def apart(self, rate: Fraction) -> int:
@@ -198,7 +206,8 @@ class RankSpace(SpaceByGroups):
         assert self.level is not None
         # Both ends share α. With sampling, half of it is left for the order statistics.
         missed = float(1 - self.level) / (4 if self.sampling else 2)
-        return max(math.ceil(math.log(self.outcome.steps / missed) / float(rate)) - 1, 0)
+        reach = math.log(self.outcome.steps / missed) / float(rate)
+        return max(math.ceil(reach) - 1, 0)
 
     def _between(self, q: Fraction, middle: Counts) -> tuple[Counts, Counts]:
         """Return the ranks between which the quantile of the records lies, or that of their
@@ -242,11 +251,9 @@ def rank_space(
         Whether intervals are about the population that the records were drawn from.
     """
     quantiles = tuple(exact(q, "a quantile") for q in probabilities)
-    if (
-        not quantiles
-        or not all(0 < q < 1 for q in quantiles)
-        or list(quantiles) != sorted(set(quantiles))
-    ):
+    inside = all(0 < q < 1 for q in quantiles)
+    ascending = list(quantiles) == sorted(set(quantiles))
+    if not quantiles or not inside or not ascending:
         raise InputError(
             "quantiles are numbers between 0 and 1, each named once and in growing order"
         )
@@ -265,19 +272,20 @@ def rank_scores(histogram: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
     [2, 2, -1, 2]
     """
     up_to = np.cumsum(histogram)
-    return np.asarray(np.maximum(rank - up_to, up_to - histogram - rank + 1), dtype=np.int64)
+    too_low = rank - up_to
+    too_high = up_to - histogram - rank + 1
+    return np.asarray(np.maximum(too_low, too_high), dtype=np.int64)
 
 
 def recorded_ranks(
     query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
 ) -> RankSpace:
     """Return the space of ranks that `RankSpace.query` wrote."""
+    outcome = recorded_outcome(query)
+    blocks = [Margin(*names) for names in query["by"]]
+    probabilities = query["probabilities"]
+    level = query.get("level")
+    sampling = bool(query.get("sampling", False))
     return rank_space(
-        dataspace,
-        adjacency,
-        recorded_outcome(query),
-        [Margin(*names) for names in query["by"]],
-        query["probabilities"],
-        level=query.get("level"),
-        sampling=bool(query.get("sampling", False)),
+        dataspace, adjacency, outcome, blocks, probabilities, level=level, sampling=sampling
     )

@@ -91,7 +91,8 @@ class Design:
         for column in self.columns:
             view = self.schema.view(column.features)
             names = tuple(name for name in self.schema.names if name in column.features)
-            if names != column.features or len(column.values) != self.schema.grid.size_of(view):
+            cells = self.schema.grid.size_of(view)
+            if names != column.features or len(column.values) != cells:
                 raise InputError(
                     f"column {column.name!r} needs its features in the schema's order and a value"
                     " for each combination of their levels"
@@ -137,7 +138,8 @@ class Design:
         if both:
             raise InputError(f"feature {both[0]!r} is both a factor and scored: choose one")
         parts = {name: _factor(schema, name, coding) for name in factors}
-        parts |= {name: [_scored(schema, name, values)] for name, values in numbers.items()}
+        for name, values in numbers.items():
+            parts[name] = [_scored(schema, name, values)]
         columns = [Column("intercept", (), (Fraction(1),))] if intercept else []
         columns += [column for part in parts.values() for column in part]
         for names in interactions:
@@ -173,7 +175,8 @@ class Design:
         """Return `multiplier` times z for each combination of the features' levels, in exact whole
         numbers.
         """
-        return np.stack([self._over(column, self.features) for column in self.columns], axis=1)
+        columns = [self._over(column, self.features) for column in self.columns]
+        return np.stack(columns, axis=1)
 
     def inhabited(self, dataspace: Dataspace) -> NDArray[np.bool_]:
         """Return which combinations of levels may hold a record, by the published counts and
@@ -185,7 +188,9 @@ class Design:
         if not dataspace.n:
             return np.zeros(part.size, dtype=bool)
         occur = part.grid.inhabited(part.possible, dataspace.over(self.features).published)
-        return np.ones(part.size, dtype=bool) if occur is None else np.asarray(occur.ravel())
+        if occur is None:
+            return np.ones(part.size, dtype=bool)
+        return np.asarray(occur.ravel())
 
     def missing(self, dataspace: Dataspace) -> tuple[Margin, ...]:
         """Return the margins that would have to be published for Σz and X'X to be public; none
@@ -256,16 +261,14 @@ class Design:
         gram = np.zeros((size, size), dtype=object)
         for i, one in enumerate(self.columns):
             for j, other in enumerate(self.columns[: i + 1]):
-                names = tuple(
-                    name for name in self.schema.names if name in {*one.features, *other.features}
-                )
-                counts = dataspace.value(Margin(*names)).counts if names else np.array(dataspace.n)
-                product = (
-                    self._over(one, names)
-                    * self._over(other, names)
-                    * counts.astype(object).ravel()
-                )
-                gram[i, j] = gram[j, i] = int(np.sum(product))
+                names = _joint_names(self.schema, one, other)
+                counts = np.array(dataspace.n)
+                if names:
+                    counts = dataspace.value(Margin(*names)).counts
+                product = self._over(one, names) * self._over(other, names)
+                moment = int(np.sum(product * counts.astype(object).ravel()))
+                gram[i, j] = moment
+                gram[j, i] = moment
         return gram
 
     def check_rank(self, gram: NDArray[np.object_]) -> None:
@@ -288,7 +291,8 @@ class Design:
 
     def _over(self, column: Column, names: Sequence[str]) -> NDArray[np.object_]:
         """Return `multiplier` times a column over the cells of the margin of `names`, flattened."""
-        whole = np.array([int(value * self.multiplier) for value in column.values], dtype=object)
+        multiples = [int(value * self.multiplier) for value in column.values]
+        whole = np.array(multiples, dtype=object)
         return whole[_labels(self.schema, column.features, names)]
 
 
@@ -327,16 +331,24 @@ def _scored(schema: Schema, name: str, scores: Sequence[Number]) -> Column:
     levels = schema.restrict([name]).features[0].levels
     if len(scores) != len(levels):
         raise InputError(f"feature {name!r} needs a score for each of its {len(levels)} levels")
-    return Column(name, (name,), tuple(exact(score, f"a score of {name!r}") for score in scores))
+    meaning = f"a score of {name!r}"
+    return Column(name, (name,), tuple(exact(score, meaning) for score in scores))
+
+
+def _joint_names(schema: Schema, one: Column, other: Column) -> tuple[str, ...]:
+    """The features of two columns together, in the order of the schema."""
+    both = {*one.features, *other.features}
+    return tuple(name for name in schema.names if name in both)
 
 
 def _product(schema: Schema, one: Column, other: Column) -> Column:
-    names = tuple(name for name in schema.names if name in {*one.features, *other.features})
-    parts = [
-        np.array(part.values, dtype=object)[_labels(schema, part.features, names)]
-        for part in (one, other)
-    ]
-    return Column(f"{one.name}:{other.name}", names, tuple(parts[0] * parts[1]))
+    names = _joint_names(schema, one, other)
+    parts = []
+    for part in (one, other):
+        values = np.array(part.values, dtype=object)
+        parts.append(values[_labels(schema, part.features, names)])
+    product = parts[0] * parts[1]
+    return Column(f"{one.name}:{other.name}", names, tuple(product))
 
 
 def _labels(schema: Schema, coarse: Sequence[str], fine: Sequence[str]) -> NDArray[np.intp]:

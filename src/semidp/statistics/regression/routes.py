@@ -66,15 +66,16 @@ def regression_routes(
     routes: list[RouteSpace] = []
     if dataspace.publishes(joint):
         routes.append(sum_space(dataspace, adjacency, outcome, [joint]))
-    terms = normalised(design.schema, [Margin(*column.features) for column in design.columns]) or (
-        Margin(),
-    )
+    margins = [Margin(*column.features) for column in design.columns]
+    terms = normalised(design.schema, margins) or (Margin(),)
     # A single term spans all features of the design, so its groups are the cells, listed already.
     if not routes or len(terms) > 1:
         routes.append(sum_space(dataspace, adjacency, outcome, terms))
     cells = int(design.inhabited(dataspace).sum())
     # With as many columns as cells the best combination is to measure the cells themselves.
-    if len(design.columns) < cells and cells * len(design.columns) ** 2 <= _MOST_WORK:
+    columns = len(design.columns)
+    work = cells * columns**2
+    if columns < cells and work <= _MOST_WORK:
         combination = best_combination(design, dataspace)
         if combination:
             routes.append(moment_space(dataspace, adjacency, outcome, design, combination))
@@ -113,9 +114,10 @@ def route_values(space: RouteSpace, design: Design, sums: NDArray[np.int64]) -> 
     schema = design.schema
     source = schema.view(design.features)
     table = sums.reshape(schema.grid.shape_of(source))
-    parts = [
-        schema.grid.sum(table, schema.view(block.names), source).ravel() for block in space.blocks
-    ]
+    parts = []
+    for block in space.blocks:
+        summed = schema.grid.sum(table, schema.view(block.names), source)
+        parts.append(summed.ravel())
     return np.concatenate(parts).astype(np.int64)
 
 
@@ -136,7 +138,8 @@ def moment_map(space: RouteSpace, design: Design) -> Floats:
     if isinstance(space, MomentSpace):
         if not space.combination:
             return np.eye(len(design.columns)) / design.multiplier
-        return np.linalg.inv(np.array(space.combination, dtype=object).astype(np.float64))
+        exact_rows = np.array(space.combination, dtype=object)
+        return np.linalg.inv(exact_rows.astype(np.float64))
     to_moments = np.zeros((len(design.columns), *space.shape))
     grid, view = design.schema.grid, design.schema.view
     for row, column in zip(to_moments, design.columns, strict=True):
@@ -145,7 +148,8 @@ def moment_map(space: RouteSpace, design: Design) -> Floats:
             # One block gives the whole column: adding it from a second one would count it twice.
             inside = set(column.features) <= set(design.schema.closed(block.names))
             if inside:
-                row[part] = values[grid.labels(view(column.features), view(block.names))]
+                labels = grid.labels(view(column.features), view(block.names))
+                row[part] = values[labels]
                 break
     return to_moments
 
@@ -192,18 +196,22 @@ def best_combination(design: Design, dataspace: Dataspace) -> tuple[tuple[Fracti
     change, shared = _inverse(spanning)
     cells = rows @ change  # times `shared`, which leaves whole numbers
     z = cells[occupied].astype(np.float64) / shared
-    gram = (change.T @ design.gram(dataspace) @ change).astype(np.float64) / shared**2
+    exact_gram = change.T @ design.gram(dataspace) @ change
+    gram = exact_gram.astype(np.float64) / shared**2
     root = _power(gram, -0.5)
     shape = _power(_covariance(z @ root), -0.5) @ root
-    shape /= float(np.linalg.norm(z @ shape.T, axis=1).max())
+    lengths = np.linalg.norm(z @ shape.T, axis=1)
+    shape /= float(lengths.max())
     # Rounding must not make two rows coincide: the finer the grid, the smaller the least singular
     # value may be.
     least = float(np.linalg.svd(shape, compute_uv=False)[-1])
-    fineness = max(_FINENESS, 2 ** math.ceil(8 - math.log2(least)))
+    bits = math.ceil(8 - math.log2(least))
+    fineness = max(_FINENESS, 2**bits)
     if fineness > _FINEST:
         return ()
     common = math.gcd(shared, *cells.ravel().tolist())
-    whole = np.vectorize(round, otypes=[object])((fineness * shape).astype(object))
+    rounded = np.vectorize(round, otypes=[object])
+    whole = rounded((fineness * shape).astype(object))
     combination = whole @ change.T * design.multiplier
     over_common = np.vectorize(lambda value: Fraction(value, common), otypes=[object])(combination)
     return tuple(map(tuple, over_common.tolist()))
@@ -216,7 +224,8 @@ def _covariance(u: Floats) -> Floats:
     for _ in range(_STEPS):
         lengths = np.einsum("ci,ci->c", u @ np.linalg.inv(covariance), u)
         weights *= lengths
-        covariance = _power(u.T @ (u * weights[:, None]), 0.5)
+        weighted = u * weights[:, None]
+        covariance = _power(u.T @ weighted, 0.5)
     return covariance
 
 
@@ -224,7 +233,8 @@ def _power(matrix: Floats, exponent: float) -> Floats:
     """Return a power of a positive definite matrix."""
     # Rounding can leave an eigenvalue at or below 0, whose root or inverse would not exist.
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    return np.asarray((vectors * np.maximum(values, values[-1] * 1e-14) ** exponent) @ vectors.T)
+    powers = np.maximum(values, values[-1] * 1e-14) ** exponent
+    return np.asarray((vectors * powers) @ vectors.T)
 
 
 def _pivots(rows: NDArray[np.object_]) -> list[int]:
@@ -240,9 +250,11 @@ def _pivots(rows: NDArray[np.object_]) -> list[int]:
         pivot = int(left[k:].any(axis=0).argmax())
         row = k + int(left[k:, pivot].argmax())
         left[[k, row]] = left[[row, k]]
-        left[k] = left[k] * pow(int(left[k, pivot]), -1, _PRIME) % _PRIME
+        inverse = pow(int(left[k, pivot]), -1, _PRIME)
+        left[k] = left[k] * inverse % _PRIME
         below = left[k + 1 :]
-        below[:] = (below - below[:, pivot : pivot + 1] * left[k]) % _PRIME
+        multiples = below[:, pivot : pivot + 1] * left[k]
+        below[:] = (below - multiples) % _PRIME
         spanning.append(pivot)
     return spanning
 
@@ -258,5 +270,6 @@ def _inverse(matrix: NDArray[np.object_]) -> tuple[NDArray[np.object_], int]:
     from flint import fmpz_mat
 
     inverse, shared = fmpz_mat(matrix.tolist()).inv().numer_denom()
-    whole = np.vectorize(int, otypes=[object])(np.array(inverse.tolist(), dtype=object))
+    entries = np.array(inverse.tolist(), dtype=object)
+    whole = np.vectorize(int, otypes=[object])(entries)
     return whole, int(shared)
