@@ -39,13 +39,16 @@ class Belief:
     def nothing(cls, nodes: int, size: int, columns: int) -> "Belief":
         """Return what is known before anything is measured."""
         mean = np.zeros((nodes, size, columns))
-        return cls(mean, np.zeros((1, size, size)), np.eye(size)[None])
+        spread = np.zeros((1, size, size))
+        unknown = np.eye(size)[None]
+        return cls(mean, spread, unknown)
 
     def at(self, nodes: Index, cells: Index) -> "Belief":
         """Return the beliefs of some nodes about some cells; each node has a spread of its own."""
         both = np.ix_(nodes, cells, cells)
+        mean = self.mean[np.ix_(nodes, cells)]
         unknown = None if self.unknown is None else self.unknown[both]
-        return Belief(self.mean[np.ix_(nodes, cells)], self.spread[both], unknown)
+        return Belief(mean, self.spread[both], unknown)
 
     def measured(
         self, information: Floats, right_side: Floats, reference: Floats | None = None
@@ -66,9 +69,9 @@ class Belief:
         else:
             # What the measurements see of the unknown directions, they alone say.
             seen = self.unknown @ information @ self.unknown
-            inverse, covered = pseudo_inverse(
-                seen, scale(information) if reference is None else reference
-            )
+            if reference is None:
+                reference = scale(information)
+            inverse, covered = pseudo_inverse(seen, reference)
             left = information - information @ inverse @ information
             fixed = np.eye(information.shape[-1]) - inverse @ information
             inner = _posterior(self.spread, left)
@@ -87,10 +90,12 @@ class Belief:
         gain = self._gain(design)
         products = design @ design.T
         inverse, _ = pseudo_inverse(products, scale(products))
-        free = np.eye(design.shape[1]) - design.T @ inverse @ design
+        identity = np.eye(design.shape[1])
+        free = identity - design.T @ inverse @ design
         # Both the square and the projection keep exact directions at zero in floating point.
-        unmet = free @ (np.eye(design.shape[1]) - gain @ design)
-        spread = _cleaned(symmetric(unmet @ self.spread @ transposed(unmet)), scale(self.spread))
+        unmet = free @ (identity - gain @ design)
+        left = symmetric(unmet @ self.spread @ transposed(unmet))
+        spread = _cleaned(left, scale(self.spread))
         unknown = None
         if self.unknown is not None:
             across = self.unknown @ design.T
@@ -112,7 +117,8 @@ class Belief:
         visible = np.eye(len(design)) - covered
         inverse, _ = pseudo_inverse(visible @ design @ across @ visible, reference)
         first = free @ free_inverse
-        return np.asarray(first + (across - first @ design @ across) @ inverse)
+        unseen = across - first @ design @ across
+        return np.asarray(first + unseen @ inverse)
 
 
 def scale(matrices: Floats) -> Floats:
@@ -136,7 +142,8 @@ def pseudo_inverse(matrices: Floats, reference: Floats) -> tuple[Floats, Floats]
         return matrices, matrices
     values, vectors = np.linalg.eigh(symmetric(matrices))
     kept = values > _RANK * reference[..., None]
-    inverted = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)
+    divisors = np.where(kept, values, 1.0)
+    inverted = np.where(kept, 1 / divisors, 0.0)
     turned = transposed(vectors)
     inverse = (vectors * inverted[..., None, :]) @ turned
     covered = (vectors * kept[..., None, :]) @ turned
@@ -148,15 +155,15 @@ def _posterior(spread: Floats, information: Floats) -> Floats:
     if not spread.any():
         return np.broadcast_to(spread, np.broadcast_shapes(spread.shape, information.shape))
     size = spread.shape[-1]
-    posterior: Floats = np.asarray(
-        np.linalg.solve(np.eye(size) + spread @ information, spread), dtype=float
-    )
+    factor = np.eye(size) + spread @ information
+    posterior: Floats = np.asarray(np.linalg.solve(factor, spread), dtype=float)
     return symmetric(posterior)
 
 
 def _cleaned(spread: Floats, before: Floats) -> Floats:
     """Set to zero what is left of directions that are now exact."""
-    return np.where(np.abs(spread) > 1e-13 * before[..., None, None], spread, 0.0)
+    least = 1e-13 * before[..., None, None]
+    return np.where(np.abs(spread) > least, spread, 0.0)
 
 
 def _none_if_zero(projector: Floats) -> Floats | None:
@@ -165,7 +172,8 @@ def _none_if_zero(projector: Floats) -> Floats | None:
     if (directions < 0.5).all():
         return None
     # Nodes without an unknown direction keep rounding errors otherwise.
-    return np.where((directions < 0.5)[..., None, None], 0.0, symmetric(projector))
+    none_unknown = (directions < 0.5)[..., None, None]
+    return np.where(none_unknown, 0.0, symmetric(projector))
 
 
 def symmetric(matrices: Floats) -> Floats:

@@ -103,7 +103,8 @@ class AreaSums:
         if not 0 < level < 1:
             raise InputError(f"the level of an interval lies between 0 and 1, not at {level}")
         reach = NormalDist().inv_cdf((1 + level) / 2) * self.standard_errors
-        return np.stack([self.values - reach, self.values + reach], axis=-1)
+        ends = [self.values - reach, self.values + reach]
+        return np.stack(ends, axis=-1)
 
 
 @frozen(eq=False)
@@ -171,10 +172,8 @@ class Estimate:
         for kind in self.classes.kinds():
             part = self._coordinates(depth, kind, nodes)
             # Residuals of an attribute add up to nothing over its levels.
-            vanishes = any(
-                residual and axis in summed
-                for axis, residual in zip(self.classes.plain, kind, strict=True)
-            )
+            of_axes = zip(self.classes.plain, kind, strict=True)
+            vanishes = any(residual and axis in summed for axis, residual in of_axes)
             parts[kind] = np.zeros_like(part) if vanishes else part
         values = query.sums(self.classes.join(parts))
         variances = self._table_variances(depth, nodes, query)
@@ -227,7 +226,8 @@ class Estimate:
             raise InputError("name at least one node of one area")
         for depth, share in areas.items():
             self._nodes(depth, share.nodes)
-        return 1 + max(int(share.areas.max(initial=-1)) for share in areas.values())
+        largest = [int(share.areas.max(initial=-1)) for share in areas.values()]
+        return 1 + max(largest)
 
     def rooted_sums(self, areas: Mapping[int, Share], cells: ArrayLike, count: int) -> RootedSums:
         """Sums over areas as `sums` gives them, with their variances taken apart: what is left
@@ -287,8 +287,10 @@ class Estimate:
             variance += float(np.trace(matrix[0]))
             estimable &= bool(determined[0])
         if not estimable:
-            return AreaSums(np.array([[np.nan]]), np.array([[np.inf]]))
-        return AreaSums(np.array([[value]]), np.array([[max(variance, 0.0)]]))
+            value, variance = np.nan, np.inf
+        # A variance of zero can come out slightly negative.
+        variance = max(variance, 0.0)
+        return AreaSums(np.array([[value]]), np.array([[variance]]))
 
     def influences(self, weights: Mapping[int, ArrayLike]) -> list[Floats]:
         """Weights of every measured value in several weighted sums: an array (sums, nodes, *values)
@@ -326,14 +328,17 @@ class Estimate:
         if depth not in self.places.depths:
             raise InputError(f"the tree has depths 0 to {self.places.depths[-1]}, and not {depth}")
         count = self.places.counts[depth]
-        chosen = np.arange(count) if nodes is None else np.asarray(nodes, dtype=np.int64)
+        if nodes is None:
+            return np.arange(count)
+        chosen = np.asarray(nodes, dtype=np.int64)
         if chosen.size and (chosen.min() < 0 or chosen.max() >= count):
             raise InputError(f"depth {depth} has nodes 0 to {count - 1}")
         return chosen
 
     def _coordinates(self, depth: int, kind: Kind, nodes: Index) -> Floats:
         level = self.depths[depth]
-        means = np.zeros((len(nodes), self.classes.block, self.classes.coordinates(kind)))
+        columns = self.classes.coordinates(kind)
+        means = np.zeros((len(nodes), self.classes.block, columns))
         for number, entries in level.located(nodes):
             belief = level.beliefs[kind][number]
             at = np.ix_(entries, level.groups[number].cells)
@@ -353,10 +358,10 @@ class Estimate:
                 # Classes are orthonormal: products of coordinates add up to those of cells.
                 for kind, weights in weightings.items():
                     means = level.beliefs[kind][number].mean[places]
-                    of_node[entries] += np.tensordot(
-                        means, weights[:, cells], axes=([1, 2], [1, 2])
-                    )
-            np.add.at(values, share.areas, share.weights[:, None] * of_node)
+                    on_cells = weights[:, cells]
+                    of_node[entries] += np.tensordot(means, on_cells, axes=([1, 2], [1, 2]))
+            weighted = share.weights[:, None] * of_node
+            np.add.at(values, share.areas, weighted)
         return values
 
     def _variances(
@@ -392,7 +397,8 @@ class Estimate:
             alone = {}
             for depth, weights in entries_at.items():
                 alone[depth] = Weights(weights.nodes, weights.owners, weights.weights @ one)
-            answers.append(covariances(self.depths, self.places, kind, alone, count)[1])
+            _, determined = covariances(self.depths, self.places, kind, alone, count)
+            answers.append(determined)
         return np.stack(answers, axis=1)
 
     def _anything_unknown(self, depth: int) -> bool:
@@ -413,23 +419,30 @@ class Estimate:
                 unit = np.zeros((len(nodes), block, 1))
                 unit[:, cell] = 1
                 entries_at = {depth: Weights(nodes, owners, unit)}
-                determined = covariances(self.depths, self.places, kind, entries_at, len(nodes))[1]
+                areas = len(nodes)
+                _, determined = covariances(self.depths, self.places, kind, entries_at, areas)
                 answers[:, cell] &= determined
         shape = [self.classes.sizes[axis] for axis in self.classes.dense]
-        apart = answers.reshape(len(nodes), *shape, *[1] * len(self.classes.plain))
+        plain = [1] * len(self.classes.plain)
+        apart = answers.reshape(len(nodes), *shape, *plain)
         order = [*self.classes.dense, *self.classes.plain]
-        return np.moveaxis(apart, range(1, 1 + len(order)), [1 + axis for axis in order])
+        axes = [1 + axis for axis in order]
+        return np.moveaxis(apart, range(1, 1 + len(order)), axes)
 
 
 def split_weights(classes: Classes, cells: Floats) -> dict[Kind, Floats]:
     """Coordinates of tables in every class: (tables, block, columns)."""
     order = [*classes.dense, *classes.plain]
-    moved = np.moveaxis(cells, [1 + axis for axis in order], range(1, 1 + len(order)))
+    axes = [1 + axis for axis in order]
+    moved = np.moveaxis(cells, axes, range(1, 1 + len(order)))
     arranged = moved.reshape(len(cells), classes.block, *classes.plain_sizes)
     parts = classes.split(arranged)
     # Rounding errors of a class that the weights do not see must not look like weights.
     least = 1e-13 * np.abs(cells).max(initial=0)
-    return {kind: np.where(np.abs(part) > least, part, 0.0) for kind, part in parts.items()}
+    cleaned = {}
+    for kind, part in parts.items():
+        cleaned[kind] = np.where(np.abs(part) > least, part, 0.0)
+    return cleaned
 
 
 def weight_basis(weights: Floats) -> tuple[Floats, Floats]:

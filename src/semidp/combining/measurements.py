@@ -28,7 +28,8 @@ def _sizes(value: Iterable[int]) -> tuple[int, ...]:
 
 def _group_numbers(value: Iterable[int]) -> tuple[int, ...]:
     numbers = tuple(int(number) for number in value)
-    if set(numbers) != set(range(max(numbers, default=-1) + 1)):
+    largest = max(numbers, default=-1)
+    if set(numbers) != set(range(largest + 1)):
         raise InputError(f"groups are numbered 0, 1, … without a gap, not {numbers}")
     return numbers
 
@@ -56,10 +57,13 @@ class Within:
 
     def matrix(self) -> Floats:
         """Matrix from levels to contrasts of groups."""
-        members = np.asarray(self.families) == np.asarray(self.families)[:, None]
+        families = np.asarray(self.families)
+        members = families == families[:, None]
         means = members / members.sum(axis=1, keepdims=True)
-        summed = np.asarray(self.groups) == np.arange(len(self.families))[:, None]
-        return np.asarray((np.eye(len(self.families)) - means) @ summed, dtype=float)
+        numbers = np.arange(len(families))
+        summed = np.asarray(self.groups) == numbers[:, None]
+        centred = np.eye(len(families)) - means
+        return np.asarray(centred @ summed, dtype=float)
 
 
 @frozen
@@ -88,16 +92,17 @@ class Among:
     kept: tuple[int, ...] = field(converter=_sizes)
 
     def __attrs_post_init__(self) -> None:
-        if len(set(self.kept)) < len(self.kept) or not all(
-            0 <= place < self.levels for place in self.kept
-        ):
+        repeated = len(set(self.kept)) < len(self.kept)
+        inside = all(0 <= place < self.levels for place in self.kept)
+        if repeated or not inside:
             raise InputError(
                 f"levels that are kept have different places among {self.levels}, not {self.kept}"
             )
 
     def matrix(self) -> Floats:
         """Matrix from the levels that are kept to the contrasts of all."""
-        return (np.eye(self.levels) - 1 / self.levels)[:, list(self.kept)]
+        contrasts = np.eye(self.levels) - 1 / self.levels
+        return contrasts[:, list(self.kept)]
 
 
 Treatment = str | tuple[int, ...] | Within | Among
@@ -176,7 +181,8 @@ class CellSums:
         if isinstance(treatment, Within | Among):
             return treatment.matrix()
         groups = np.asarray(treatment)
-        return np.asarray(groups == np.arange(groups.max() + 1)[:, None], dtype=float)
+        numbers = np.arange(groups.max() + 1)
+        return np.asarray(groups == numbers[:, None], dtype=float)
 
     def sums(self, cells: NDArray[Any]) -> NDArray[Any]:
         """Values of the query for tables of cells, of shape (nodes, *sizes).
@@ -190,7 +196,8 @@ class CellSums:
                 values = values.sum(axis=axis, keepdims=True)
             elif treatment != EACH:
                 matrix = self.matrix(axis - 1, cells.shape[axis])
-                values = np.moveaxis(np.tensordot(matrix, values, axes=(1, axis)), 0, axis)
+                summed = np.tensordot(matrix, values, axes=(1, axis))
+                values = np.moveaxis(summed, 0, axis)
         return values
 
 
@@ -322,7 +329,8 @@ class Measurements:
         if np.issubdtype(one.values.dtype, np.integer):
             return
         measured = one.values[np.isfinite(one.variances(nodes))]
-        if not np.issubdtype(measured.dtype, np.floating) or not np.isfinite(measured).all():
+        is_real = np.issubdtype(measured.dtype, np.floating)
+        if not is_real or not np.isfinite(measured).all():
             raise InputError(f"a value measured at depth {one.depth} is not a number")
 
     def _check_siblings(self, one: Observed) -> None:
@@ -344,7 +352,8 @@ class Measurements:
         if depth not in self.places.depths or mask.dtype != np.bool_:
             raise InputError("possible cells are booleans for depths of the tree")
         lengths = (self.places.counts[depth], *self.sizes)
-        fits = [length in (1, full) for length, full in zip(mask.shape, lengths, strict=False)]
+        pairs = zip(mask.shape, lengths, strict=False)
+        fits = [length in (1, full) for length, full in pairs]
         if mask.ndim != len(lengths) or not all(fits):
             raise InputError(
                 f"possible cells at depth {depth} have shape {lengths}, or 1 where nothing differs"

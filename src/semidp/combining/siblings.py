@@ -100,16 +100,16 @@ class ContrastEvidence:
         alike = all(one.variance.ndim == 0 for one in self.observed)
         information = np.zeros((several, 1 if alike else nodes, block, block))
         right = np.zeros((several, nodes, block, columns))
-        for one, number, design, parts in zip(
-            self.observed, self.numbers, self.designs, self.parts, strict=True
-        ):
+        columns_of_each = (self.observed, self.numbers, self.designs, self.parts)
+        for one, number, design, parts in zip(*columns_of_each, strict=True):
             factor = classes.factor(one.query, kind)
             if not factor or kind not in parts:
                 continue
+            variances = one.variance.reshape(1) if alike else one.variances(nodes)
             # An infinite variance has no precision.
-            precision = 1 / (one.variance.reshape(1) if alike else one.variances(nodes))
-            information[number] += factor * precision[:, None, None] * (design.T @ design)
-            right[number] += precision[:, None, None] * (design.T @ parts[kind])
+            precision = (1 / variances)[:, None, None]
+            information[number] += factor * precision * (design.T @ design)
+            right[number] += precision * (design.T @ parts[kind])
         return (information, right) if information.any() else None
 
 
@@ -123,12 +123,16 @@ def centred_in_families(values: Floats, parents: Index, compared: NDArray[np.boo
            [ 1.],
            [ 0.]])
     """
-    kept = np.where(compared.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
-    sums = np.zeros((int(parents.max()) + 1, *values.shape[1:]))
+    # One number a node, spread over all of its values.
+    by_node = (-1, *[1] * (values.ndim - 1))
+    is_compared = compared.reshape(by_node)
+    kept = np.where(is_compared, values, 0.0)
+    families = int(parents.max()) + 1
+    sums = np.zeros((families, *values.shape[1:]))
     np.add.at(sums, parents, kept)
-    members = np.bincount(parents[compared], minlength=len(sums))
-    means = sums / np.maximum(members, 1).reshape(-1, *[1] * (values.ndim - 1))
-    return np.where(compared.reshape(-1, *[1] * (values.ndim - 1)), kept - means[parents], 0.0)
+    members = np.bincount(parents[compared], minlength=families)
+    means = sums / np.maximum(members, 1).reshape(by_node)
+    return np.where(is_compared, kept - means[parents], 0.0)
 
 
 def contrasted(
@@ -159,7 +163,9 @@ def contrasted(
     width = several * block
     every, stacked = np.arange(block), np.arange(width)
     total = information.sum(axis=0)
+    alike = len(total) == 1
     seen = np.concatenate(list(information), axis=2)
+    all_right = right.sum(axis=0)
     precision = np.zeros((above, width, width))
     aim = np.zeros((above, width, columns))
     pull = np.zeros((above, block, width))
@@ -167,10 +173,13 @@ def contrasted(
     contrasts = []
     for group, belief in zip(groups, beliefs, strict=True):
         family = parents[group.nodes]
-        sees = (seen if len(seen) == 1 else seen[group.nodes])[:, group.cells]
-        group_total = total if len(total) == 1 else total[group.nodes]
-        inner = group_total[np.ix_(np.arange(len(group_total)), group.cells, group.cells)]
-        child = belief.measured(inner, right.sum(axis=0)[np.ix_(group.nodes, group.cells)])
+        group_seen = seen if alike else seen[group.nodes]
+        sees = group_seen[:, group.cells]
+        group_total = total if alike else total[group.nodes]
+        every_node = np.arange(len(group_total))
+        inner = group_total[np.ix_(every_node, group.cells, group.cells)]
+        group_right = all_right[np.ix_(group.nodes, group.cells)]
+        child = belief.measured(inner, group_right)
         contrasts.append(child)
         gains = child.spread @ sees
         add_by_parent(precision, family, -transposed(sees) @ gains, (stacked, stacked))
@@ -178,12 +187,13 @@ def contrasted(
         add_by_parent(pull, family, gains, (group.cells, stacked))
         for number in range(several):
             place = every + number * block
-            one = information[number] if len(total) == 1 else information[number][group.nodes]
+            one = information[number] if alike else information[number][group.nodes]
             add_by_parent(precision, family, one, (place, place))
             add_by_parent(aim, family, -right[number][group.nodes], (place,))
-        np.maximum.at(size, family, np.broadcast_to(scale(group_total), family.shape))
+        scales = np.broadcast_to(scale(group_total), family.shape)
+        np.maximum.at(size, family, scales)
     # What is left of the information where nothing else is known is a rounding error of it.
-    common = Belief.nothing(above, width, columns).measured(
-        symmetric(precision), aim, np.maximum(size, 1e-300)
-    )
+    reference = np.maximum(size, 1e-300)
+    before = Belief.nothing(above, width, columns)
+    common = before.measured(symmetric(precision), aim, reference)
     return contrasts, SiblingContrast(total, seen, common, pull)

@@ -67,12 +67,14 @@ class LinkedCosts:
 
     def joint(self, sigma2: Mapping[View, Fraction]) -> float:
         """Return an upper bound of ``Σ_d k_d/σ_d²``."""
-        return up(sum((self.cost(view) / square for view, square in sigma2.items()), Fraction(0)))
+        costs = [self.cost(view) / square for view, square in sigma2.items()]
+        return up(sum(costs, Fraction(0)))
 
     def bounds(self, views: tuple[View, ...]) -> tuple[JointBound, ...]:
         """Return the sum of the costs, which is the only joint bound that is proved here."""
         singles = np.array([up(self.cost(view)) for view in views])
-        group = ResidualGroup(tuple(range(len(views))), (SumOfCosts(singles),))
+        every = tuple(range(len(views)))
+        group = ResidualGroup(every, (SumOfCosts(singles),))
         return (JointBound((group,)),)
 
     def families(self, axes: Sequence[int], deepest: View) -> None:
@@ -116,7 +118,8 @@ class MemberCosts(LinkedCosts):
         return tuple(margin.view for margin in self.public.published)
 
     def _bound(self, view: View) -> Fraction:
-        ball = _ball_cost(self.residuals, self._margins, min(self.a, self.public.n), view)
+        changed = min(self.a, self.public.n)
+        ball = _ball_cost(self.residuals, self._margins, changed, view)
         if not self.exchange:
             return ball
         if self.public.link.protect is Protect.unit:
@@ -130,7 +133,8 @@ class MemberCosts(LinkedCosts):
         link = self.public.link
         blocks = len(self.public.units.published)
         one = _exchange_cost(self.residuals, self._margins, view)
-        followers = link.most * blocks if self.public.inherited_axes & {*named(view)} else 0
+        inherits = self.public.inherited_axes & {*named(view)}
+        followers = link.most * blocks if inherits else 0
         return _sum_of_lengths(link.most, one, followers)
 
     def _of_exchange(self, view: View) -> Fraction:
@@ -140,11 +144,14 @@ class MemberCosts(LinkedCosts):
         place = placed[0] if placed else None
         joint = place is not None and bool({*named(place)} - inherited)
         axes = tuple(self._axis(view, axis) for axis in named(view))
-        touched = [margin for margin in self._margins if self._own(margin) & {*named(view)}]
+        view_axes = {*named(view)}
+        touched = [margin for margin in self._margins if self._own(margin) & view_axes]
         own_blocks = tuple(str(margin) for margin in touched if margin != place)
-        patterns = ExchangePatterns(axes, None if place is None else str(place), joint, own_blocks)
+        place_block = None if place is None else str(place)
+        patterns = ExchangePatterns(axes, place_block, joint, own_blocks)
         # place counts as a block of its own, beside a joint block with own features
-        q = int(any(axis.inherited for axis in axes)) + len(touched)
+        inherits = any(axis.inherited for axis in axes)
+        q = int(inherits) + len(touched)
         certified = Fraction(q * q + q + 2)
         if place is not None and not self._places_differ(view, place):
             # a carrier in other quarters than the new unit's: q + 1 records enter cells, and as
@@ -153,7 +160,8 @@ class MemberCosts(LinkedCosts):
         largest = patterns.largest()
         if largest is None:
             return certified
-        return min(certified, _rounded_up(largest, math.prod(axis.levels for axis in axes)))
+        denominator = math.prod(axis.levels for axis in axes)
+        return min(certified, _rounded_up(largest, denominator))
 
     def _places_differ(self, view: View, place: View) -> bool:
         """Whether units of different published places lie in different cells, or no further feature
@@ -163,8 +171,10 @@ class MemberCosts(LinkedCosts):
         share a cell.
         """
         inherited = self.public.inherited_axes
-        further = [axis for axis in named(view) if axis in inherited and not place[axis]]
-        seen = all(view[axis] >= place[axis] for axis in named(place) if axis in inherited)
+        asked = [axis for axis in named(view) if axis in inherited]
+        published = [axis for axis in named(place) if axis in inherited]
+        further = [axis for axis in asked if not place[axis]]
+        seen = all(view[axis] >= place[axis] for axis in published)
         return seen or not further
 
     def _own(self, margin: View) -> set[int]:
@@ -174,12 +184,18 @@ class MemberCosts(LinkedCosts):
         chain = self.residuals.grid.chains[axis]
         depth = view[axis]
         margin = next((margin for margin in self._margins if margin[axis]), None)
+        inherited = axis in self.public.inherited_axes
+        block = None
+        held = False
+        if margin is not None:
+            block = str(margin)
+            held = margin[axis] >= depth
         return Axis(
             levels=chain.size(depth),
             centred=depth == 1,
-            inherited=axis in self.public.inherited_axes,
-            block=None if margin is None else str(margin),
-            held=margin is not None and margin[axis] >= depth,
+            inherited=inherited,
+            block=block,
+            held=held,
         )
 
 
@@ -268,10 +284,12 @@ class UnitCosts(LinkedCosts):
             if axis not in derived:
                 siblings = int(self.residuals.siblings(axis, view[axis]).max())
                 share *= 1 - Fraction(1, siblings)
-        levels = [self.residuals.grid.chains[axis].size(view[axis]) for axis in sorted(derived)]
+        chains = self.residuals.grid.chains
+        levels = [chains[axis].size(view[axis]) for axis in sorted(derived)]
         if any(view[axis] > 1 for axis in derived):
             return share * _SINGLE  # H_d only shortens
-        same = math.prod((1 - Fraction(1, count) for count in levels), start=Fraction(1))
+        shares_left = [1 - Fraction(1, count) for count in levels]
+        same = math.prod(shares_left, start=Fraction(1))
         best = Fraction(0)
         for changes in itertools.product((False, True), repeat=len(levels)):
             between = Fraction(1)
@@ -327,7 +345,8 @@ def _sum_of_lengths(times: int, square: Fraction, others: int) -> Fraction:
     """Return ``(t·sqrt(k) + o·sqrt(2))²``, rounded up: lengths add."""
     if not others:
         return times**2 * square
-    root = times * sqrt_up(square) + others * sqrt_up(Fraction(_SINGLE))
+    single = sqrt_up(Fraction(_SINGLE))
+    root = times * sqrt_up(square) + others * single
     return Fraction(math.ceil(root**2 * 2**40), 2**40)
 
 

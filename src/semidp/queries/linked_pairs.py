@@ -118,15 +118,17 @@ class Moves(ABC):
         inherited = self.layout.public.inherited_axes
         view = tuple(depth if axis in inherited else 0 for axis, depth in enumerate(block))
         # a block of own features alone says nothing of places
-        return any(view) and self.value(old, nothing, view) != self.value(new, nothing, view)
+        if not any(view):
+            return False
+        return self.value(old, nothing, view) != self.value(new, nothing, view)
 
     def nodes(self, cell: Leaves, view: View) -> Leaves:
         """The nodes of a cell of members at a view."""
         chains = self.layout.public.schema.grid.chains
         nodes = []
         for axis in named(view):
-            leaf = cell[axis]
-            nodes.append(int(above(chains[axis], view[axis])[leaf]))
+            ancestors = above(chains[axis], view[axis])
+            nodes.append(int(ancestors[cell[axis]]))
         return tuple(nodes)
 
     def change_of(
@@ -160,7 +162,8 @@ class Moves(ABC):
             sizes = first, stays + entering[number]
             numbers[number] = len(units)
             both = derived, later
-            units.append(UnitChange(old, new, sizes, both, stays, tuple(draft.levels[-1])))
+            last_levels = tuple(draft.levels[-1])
+            units.append(UnitChange(old, new, sizes, both, stays, last_levels))
         renumbered = []
         for member in members:
             home, target = (numbers[unit] for unit in member.units)
@@ -179,7 +182,8 @@ class MemberExchange(Moves):
     @property
     def units(self) -> int:
         """Those left and entered, and one for each carrier."""
-        return min(2 + len(self.blocks), max(2, self.layout.public.units.n))
+        at_hand = max(2, self.layout.public.units.n)
+        return min(2 + len(self.blocks), at_hand)
 
     @property
     def members(self) -> int:
@@ -197,16 +201,16 @@ class MemberExchange(Moves):
             target = self.value(own[entered], new, block)
             if self.value(own[left], old, block) == target:
                 continue
-            home, levels = draft.homes[2 + number], list(draft.levels[2 + number])
+            home = draft.homes[2 + number]
+            levels = list(draft.levels[2 + number])
             for place in self.own_places(block):
                 levels[place] = new[place]
             if self.value(own[home], levels, block) != target:
                 return None
             handed = self._handed(block, levels, old, new)
             moves = self.placed(block, own[left], own[entered])
-            members.append(
-                MemberChange((home, left if moves else home), tuple(levels), tuple(handed))
-            )
+            homes = (home, left if moves else home)
+            members.append(MemberChange(homes, tuple(levels), tuple(handed)))
             if moves:
                 short = home
                 alone = not self.own_places(block)
@@ -243,7 +247,8 @@ class MemberExchange(Moves):
     def _fits(self, change: Change) -> bool:
         link = self.layout.public.link
         for unit in change.units:
-            if self.layout.counted(unit.before) and not (link.least <= unit.sizes[1] <= link.most):
+            holds = link.least <= unit.sizes[1] <= link.most
+            if self.layout.counted(unit.before) and not holds:
                 return False
         return True
 
@@ -263,7 +268,8 @@ class MemberBall(Moves):
     @property
     def units(self) -> int:
         """Two for each member."""
-        return min(2 * self.count, max(1, self.layout.public.units.n))
+        at_hand = max(1, self.layout.public.units.n)
+        return min(2 * self.count, at_hand)
 
     @property
     def members(self) -> int:
@@ -281,7 +287,8 @@ class MemberBall(Moves):
         members = []
         for number in range(self.count):
             after = list(draft.levels[2 * number + 1])
-            home, target = draft.homes[2 * number], draft.homes[2 * number + 1]
+            home = draft.homes[2 * number]
+            target = draft.homes[2 * number + 1]
             for block, turn in zip(self.blocks, draft.choices, strict=True):
                 giver = 2 * ((number + turn) % self.count)
                 for place in self.own_places(block):
@@ -330,7 +337,8 @@ class UnitExchange(Moves):
         after = [target, *before[1:]]
         schema = self.layout.public.units.schema
         for number, block in enumerate(self.unit_blocks, start=1):
-            places = [self.layout.own.index(schema.features[axis].name) for axis in named(block)]
+            names = [schema.features[axis].name for axis in named(block)]
+            places = [self.layout.own.index(name) for name in names]
             if all(before[0][place] == target[place] for place in places):
                 continue
             carrier = list(before[number])
@@ -344,7 +352,8 @@ class UnitExchange(Moves):
 
     def _members(self, draft: Draft) -> list[MemberChange]:
         link = self.layout.public.link
-        size, later = draft.sizes[0], min(max(draft.choices[1], link.least), link.most)
+        size = draft.sizes[0]
+        later = min(max(draft.choices[1], link.least), link.most)
         old, new = tuple(draft.levels[0]), tuple(draft.levels[1])
         gaining = 1 + len(self.unit_blocks) + len(self.blocks)
         members = []
@@ -353,7 +362,8 @@ class UnitExchange(Moves):
                 # a member that the unit loses is another one's, as it is
                 members.append(MemberChange((0, gaining), old, old))
                 continue
-            members.append(MemberChange((0 if number < size else gaining, 0), old, new))
+            home = 0 if number < size else gaining
+            members.append(MemberChange((home, 0), old, new))
             members += self._carriers(draft, old, new)
         return members
 
@@ -367,7 +377,8 @@ class UnitExchange(Moves):
             levels = list(draft.levels[2 + number])
             handed = list(levels)
             for place in places:
-                levels[place], handed[place] = new[place], old[place]
+                levels[place] = new[place]
+                handed[place] = old[place]
             yield MemberChange((home, home), tuple(levels), tuple(handed))
 
 
@@ -386,7 +397,8 @@ class WithinUnits(Moves):
     def _count(self) -> int:
         public = self.layout.public
         reach = public.reach
-        return min(reach.members, public.link.most * min(reach.derived_units, public.units.n))
+        units = min(reach.derived_units, public.units.n)
+        return min(reach.members, public.link.most * units)
 
     @property
     def members(self) -> int:
@@ -435,7 +447,9 @@ class WorstChange:
 
     def cells_of(self, change: Change) -> tuple[list[Signed], list[Signed]]:
         """Return what tables of members and of units lose and gain."""
-        return [*self.layout.of_members(change)], [*self.layout.of_units(change)]
+        of_members = [*self.layout.of_members(change)]
+        of_units = [*self.layout.of_units(change)]
+        return of_members, of_units
 
     def cost(self, change: Change) -> float:
         """Return ``Σ_d |R_d m|²/σ_d²`` over the residuals of both kinds; -1 where a level can hold
@@ -487,7 +501,8 @@ class _Climb:
         if home is not None:
             axis, level = home
             kinds = range(self.search.layout.public.schema.shape[axis])
-            cells += [(*cell[:-1], kind) for cell in cells for kind in kinds if kind != level]
+            quarters = [kind for kind in kinds if kind != level]
+            cells += [(*cell[:-1], kind) for cell in cells for kind in quarters]
         return cells
 
     def _leaves(self, count: int) -> list[int]:
@@ -501,16 +516,16 @@ class _Climb:
         cells = [int(pick(len(self.cells))) for _ in range(units)]
         # carriers live where the member goes: half of the starts let all units be of one cell
         if pick(2):
-            cells[1:] = [cells[min(1, units - 1)]] * (units - 1)
-        return Draft(
-            cells=cells,
-            sizes=[self._of(self.sizes) for _ in range(units)],
-            derived=[self._each(self.derived) for _ in range(units)],
-            later=[self._each(self.derived) for _ in range(units)],
-            levels=[self._each(self.levels) for _ in range(members)],
-            homes=[int(pick(units)) for _ in range(members)],
-            choices=[int(pick(values)) for values in self.moves.choices],
-        )
+            entered = cells[min(1, units - 1)]
+            cells[1:] = [entered] * (units - 1)
+        # The order of these draws is part of what a seed fixes.
+        sizes = [self._of(self.sizes) for _ in range(units)]
+        derived = [self._each(self.derived) for _ in range(units)]
+        later = [self._each(self.derived) for _ in range(units)]
+        levels = [self._each(self.levels) for _ in range(members)]
+        homes = [int(pick(units)) for _ in range(members)]
+        choices = [int(pick(values)) for values in self.moves.choices]
+        return Draft(cells, sizes, derived, later, levels, homes, choices)
 
     def _of(self, values: Sequence[int]) -> int:
         """One of some values, at random."""
@@ -522,7 +537,9 @@ class _Climb:
 
     def _judged(self, draft: Draft) -> tuple[Change | None, float]:
         change = self.moves.change(draft, self.cells)
-        if change is None or not self._within(change) or not self.totals.sizes_fit(change):
+        if change is None:
+            return None, -1.0
+        if not self._within(change) or not self.totals.sizes_fit(change):
             return None, -1.0
         cost = self.search.cost(change)
         if cost <= 0 or not self.totals.holds(change):
@@ -572,7 +589,8 @@ class _Climb:
         """Vary two or three numbers at once, at random: totals tie some of them to each other."""
         variations = [*self._variations(draft)]
         for _ in range(_KICKS):
-            chosen = self.random.integers(len(variations), size=2 + int(self.random.integers(2)))
+            count = 2 + int(self.random.integers(2))
+            chosen = self.random.integers(len(variations), size=count)
             kept = []
             for number in chosen:
                 row, place, values = variations[number]
@@ -629,11 +647,14 @@ def worst_linked_pair(
             parts.append(of_kind.vector(on_side))
         vectors.append(np.concatenate(parts))
     first, second = vectors
+    cost = search.cost(change)
+    claimed = float(len(members) + len(units))
+    changed_units = len(change.units)
     return LinkedPair(
         first,
         second,
         members=change.changed_members,
-        units=len(change.units),
-        cost=search.cost(change),
-        claimed=float(len(members) + len(units)),
+        units=changed_units,
+        cost=cost,
+        claimed=claimed,
     )
