@@ -298,3 +298,23 @@ def test_what_is_about_units_is_refused_without_them(told):
         semidp.release(
             {"sex": [*"ffm"]}, semidp.table("sex"), levels={"sex": ["f", "m"]}, rho=1, **told
         )
+
+
+@pytest.mark.parametrize("linked_first", [False, True])
+def test_members_alone_and_linked_members_are_not_added_up_in_any_order(tmp_path, linked_first):
+    persons, homes = homes_and_persons()
+    tenure = dict(zip(homes["home"], homes["tenure"], strict=True))
+    alone = {"tenure": [tenure[home] for home in persons["home"]], "sex": persons["sex"]}
+    request = semidp.TableRequest(["tenure", "sex"], semidp.Budget.zcdp("1/2"))
+    plain = Plan([request], [], features=[TENURE, SEX], adjacency=2)
+    linked = plan_of([["tenure", "sex"], ["units:tenure", "size"]], ["units:tenure"])
+    asked = [(plain, alone), (linked, LinkedData(persons, homes))]
+    if linked_first:
+        asked.reverse()
+    ledger = Ledger.create(tmp_path / "ledger.json", semidp.Budget.zcdp(10))
+    options = semidp.RunOptions(randomness=SeededRandomness(1), ledger=ledger)
+    semidp.run(*asked[0], options)
+    # The first says nothing of units, so that what both promise together is not known.
+    with pytest.raises(Refused, match="use another ledger"):
+        semidp.run(*asked[1], options)
+    assert len(ledger.made) == 1

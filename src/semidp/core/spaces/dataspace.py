@@ -495,7 +495,7 @@ class Dataspace(Datasets):
         """
         if self == other:
             return True
-        if not isinstance(other, Dataspace):
+        if not isinstance(other, Dataspace) or self.kinds != other.kinds:
             return False
         if self.schema != other.schema or self.n != other.n:
             return False
@@ -527,7 +527,10 @@ class Dataspace(Datasets):
         """
         if self == other:
             return self
-        if not isinstance(other, Dataspace) or self.n != other.n:
+        # Of linked members more is public than their own totals: units, and bounds on their sizes.
+        if not isinstance(other, Dataspace) or self.kinds != other.kinds:
+            return None
+        if self.n != other.n:
             return None
         features = _merged((*self.schema.features, *other.schema.features))
         if features is None:
