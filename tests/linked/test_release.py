@@ -318,3 +318,22 @@ def test_members_alone_and_linked_members_are_not_added_up_in_any_order(tmp_path
     with pytest.raises(Refused, match="use another ledger"):
         semidp.run(*asked[1], options)
     assert len(ledger.made) == 1
+
+
+@pytest.mark.parametrize("protect", ["member", "unit"])
+@pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])
+def test_a_second_linked_charge_keeps_whom_the_ledger_is_about(tmp_path, adjacency, protect):
+    plan = plan_of(
+        [["tenure", "sex"], ["units:tenure", "size"]],
+        ["units:tenure"],
+        adjacency=adjacency,
+        protect=protect,
+    )
+    ledger = Ledger.create(tmp_path / "ledger.json", semidp.Budget.zcdp(10))
+    options = semidp.RunOptions(randomness=SeededRandomness(1), ledger=ledger)
+    for count in (1, 2):
+        release = semidp.run(plan, LinkedData(*homes_and_persons()), options)
+        account = ledger.account()
+        assert len(account.charges) == count
+        assert account.adjacency == release.guarantee.adjacency
+        assert account.semi_first().implied_rho() == count

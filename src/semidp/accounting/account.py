@@ -15,6 +15,7 @@ from semidp.accounting.conversions import approximate_group, pure_to_gdp
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace
+from semidp.core.spaces.linked import LinkedDataspace, linked_adjacency
 from semidp.core.spaces.protection import Protection
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.composition import Composed, Grouped, compose
@@ -487,6 +488,9 @@ def _together(union: Datasets, new: Charge, account: Account) -> Adjacency:
                 " computed anew for more records of a person: use another ledger"
             )
         return account.adjacency
+    if isinstance(union, LinkedDataspace):
+        # Others take places in units besides, so that blocks of members alone say too few.
+        return linked_adjacency(union, isinstance(account.adjacency, Exchange))
     if isinstance(account.adjacency, Exchange):
         # Also where the margins are the same: a table of one level, which nobody can change, may
         # have come first.
