@@ -72,11 +72,12 @@ def pytest_unconfigure() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave the cases of a test marked ``few(n)`` but for n, spread evenly, to
-    ``make test-long``.
+    ``make test-long``; those that need a server are run with it alone.
     """
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("few") is not None:
+        is_local = item.get_closest_marker("services") is None
+        if is_local and item.get_closest_marker("few") is not None:
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for several in cases.values():
         marker = several[0].get_closest_marker("few")
