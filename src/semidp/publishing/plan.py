@@ -56,7 +56,9 @@ def adjacency_from(choice: AdjacencyChoice | int | str) -> AdjacencyChoice | int
     written = str(choice)
     if written in list(AdjacencyChoice):
         return AdjacencyChoice(written)
-    if written.isascii() and written.isdigit() and 1 <= int(written[:20]) < 10**18:
+    is_whole = written.isascii() and written.isdigit()
+    # twenty digits are beyond the limit already, and more would only take time to read
+    if is_whole and 1 <= int(written[:20]) < 10**18:
         return int(written)
     if written.lower() in _ADD_OR_REMOVE:
         raise InputError(
@@ -130,7 +132,8 @@ def _id(value: str | None) -> str | None:
 def _most(value: Any) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_RECORDS:
+    is_flag = isinstance(value, bool)
+    if is_flag or not isinstance(value, int) or not 1 <= value <= MOST_RECORDS:
         raise InputError(
             f"the most records of a person is a whole number from 1 to {MOST_RECORDS:,}"
         )
@@ -277,9 +280,8 @@ class LinkedUnits:
     @property
     def bounds(self) -> Link:
         """How members belong to units, as far as it is public."""
-        derived = tuple(
-            dict.fromkeys((SIZE, *self.derived, *(part.name for part in self.features)))
-        )
+        computed = [part.name for part in self.features]
+        derived = tuple(dict.fromkeys((SIZE, *self.derived, *computed)))
         return Link(self.protect, self.least, self.most, derived, self.link, self.quarters)
 
     @property
@@ -293,9 +295,11 @@ class LinkedUnits:
         bounds = f"{self.least} to {self.most} members each"
         whom = "one member" if self.protect is Protect.member else "a whole unit"
         rows = [("units", f"linked by {self.link}, {bounds}; {whom} is protected")]
-        rows.append(("exact units", ", ".join(map(str, self.exact)) or "only their number"))
+        exact_margins = ", ".join(map(str, self.exact))
+        rows.append(("exact units", exact_margins or "only their number"))
         if self.quarters is not None:
-            rows.append(("quarters", f"{self.quarters.feature} {', '.join(self.quarters.kinds)}"))
+            kinds = ", ".join(self.quarters.kinds)
+            rows.append(("quarters", f"{self.quarters.feature} {kinds}"))
         if self.derived:
             rows.append(("derived", ", ".join(self.derived)))
         rows += [(part.name, part.aggregate) for part in self.features]
@@ -308,7 +312,9 @@ class LinkedUnits:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        entry: dict[str, Any] = {"link": self.link, "protect": str(self.protect), "most": self.most}
+        entry: dict[str, Any] = {"link": self.link}
+        entry["protect"] = str(self.protect)
+        entry["most"] = self.most
         entry["least"] = self.least
         if self.derived:
             entry["derived"] = list(self.derived)
@@ -341,10 +347,16 @@ class LinkedUnits:
         if folder is not None and isinstance(source, str) and "://" not in source:
             entries["source"] = str(folder / source)
         if "exact" in entries:
-            entries["exact"] = [
-                [names] if isinstance(names, str) else names for names in entries_of(value, "exact")
-            ]
+            entries["exact"] = _margin_entries(value, "exact")
         return cls(**entries, features=features)
+
+
+def _margin_entries(document: Mapping[str, Any], key: str) -> list[Any]:
+    """Return the margins that a document lists at a key; a name alone is a margin of one
+    feature.
+    """
+    entries = entries_of(document, key)
+    return [[names] if isinstance(names, str) else names for names in entries]
 
 
 def _units(value: LinkedUnits | None) -> LinkedUnits | None:
@@ -448,7 +460,8 @@ class Plan:
                 "columns of two linked sources are read as they are written: leave read_as out"
             )
         declared = {name for feature in self.features for name in feature.names}
-        if any(name not in declared for zero in self.structural_zeros for name, _ in zero.levels):
+        named = {name for zero in self.structural_zeros for name, _ in zero.levels}
+        if not named <= declared:
             raise SchemaError(
                 "structural zeros need the features that they name: declare their levels"
             )
@@ -527,28 +540,26 @@ class Plan:
     def __repr__(self) -> str:
         noisy = ", ".join(request.name for request in self.requests) or "nothing"
         exact = ", ".join(map(str, self.invariants)) or "the number of records"
-        return (
-            f"Plan({noisy}; exact: {exact}; {self.budget or 'budgets apart'}; adjacency:"
-            f" {self.adjacency})"
-        )
+        budget = self.budget or "budgets apart"
+        return f"Plan({noisy}; exact: {exact}; {budget}; adjacency: {self.adjacency})"
 
     def _repr_html_(self) -> str:
-        requests = [
-            (request.name, f"{' × '.join(request.features)}: {request.budget}")
-            for request in self.requests
-        ]
         exact = ", ".join(map(str, self.invariants)) or "only the number of records"
-        levels = [(part.name, _levels_text(part)) for part in self.chains]
-        linked = [] if self.units is None else self.units.described
-        return facts(
-            "Plan",
-            [("exact", exact), *linked, *requests, ("adjacency", str(self.adjacency)), *levels],
-        )
+        rows = [("exact", exact)]
+        if self.units is not None:
+            rows += self.units.described
+        for request in self.requests:
+            features = " × ".join(request.features)
+            rows.append((request.name, f"{features}: {request.budget}"))
+        rows.append(("adjacency", str(self.adjacency)))
+        rows += [(part.name, _levels_text(part)) for part in self.chains]
+        return facts("Plan", rows)
 
     @property
     def chains(self) -> tuple[Feature | Nest, ...]:
         """Every feature that is declared, with its levels or by the names of its depths."""
-        computed = () if self.units is None else tuple(part.feature for part in self.units.features)
+        unit_features = () if self.units is None else self.units.features
+        computed = [part.feature for part in unit_features]
         return (*self.features, *computed, *self.nests)
 
     @property
@@ -564,8 +575,9 @@ class Plan:
     @property
     def columns(self) -> tuple[str, ...]:
         """Every column that is read."""
-        special = (name for name in (self.count, self.id) if name is not None)
-        return tuple(dict.fromkeys((*self.names, *self.outcomes, *special)))
+        special = [name for name in (self.count, self.id) if name is not None]
+        named = dict.fromkeys((*self.names, *self.outcomes, *special))
+        return tuple(named)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -616,28 +628,27 @@ class Plan:
         """Return the plan as plain values; `from_json` reads them back."""
         from semidp.statistics.registry import plan_entries
 
-        document = {
-            "invariants": [list(margin.names) for margin in self.invariants],
-            "adjacency": self.adjacency if isinstance(self.adjacency, int) else str(self.adjacency),
-            "count": self.count,
-            "where": self.where,
-            "id": self.id,
-            "most": self.most,
-            "records": self.records,
-            "levels_from_data": self.levels_from_data,
-            "report_delta": plain(self.report_delta),
-            "claim": self.claim,
-            "units": None if self.units is None else self.units.to_json(),
-            "read_as": dict(self.read_as) or None,
-            **plan_entries(self.requests),
-            "feature": (
-                [part.to_json() for part in self.features] + [nest.to_json() for nest in self.nests]
-            ),
-            "unit_feature": (
-                [part.to_json() for part in self.units.features] if self.units is not None else []
-            ),
-            "structural_zero": [zero.to_json() for zero in self.structural_zeros],
-        }
+        # in the order in which a plan file has them: single values first, then lists of tables
+        document: dict[str, Any] = {}
+        document["invariants"] = [list(margin.names) for margin in self.invariants]
+        is_number = isinstance(self.adjacency, int)
+        document["adjacency"] = self.adjacency if is_number else str(self.adjacency)
+        document["count"] = self.count
+        document["where"] = self.where
+        document["id"] = self.id
+        document["most"] = self.most
+        document["records"] = self.records
+        document["levels_from_data"] = self.levels_from_data
+        document["report_delta"] = plain(self.report_delta)
+        document["claim"] = self.claim
+        document["units"] = None if self.units is None else self.units.to_json()
+        document["read_as"] = dict(self.read_as) or None
+        document |= plan_entries(self.requests)
+        unit_features = () if self.units is None else self.units.features
+        document["feature"] = [part.to_json() for part in self.features]
+        document["feature"] += [nest.to_json() for nest in self.nests]
+        document["unit_feature"] = [part.to_json() for part in unit_features]
+        document["structural_zero"] = [zero.to_json() for zero in self.structural_zeros]
         return {key: value for key, value in document.items() if value not in (None, [], False)}
 
     @classmethod
@@ -649,27 +660,26 @@ class Plan:
 
         alone = {"adjacency", "count", "where", "id", "most", "records", "read_as"}
         alone |= {"levels_from_data", "report_delta", "claim"}
-        lists = {"invariants", "feature", "structural_zero"}
-        only_keys(value, {*alone, *lists, "units", "unit_feature", *plan_keys()}, "a plan")
+        lists = {"invariants", "feature", "structural_zero", "unit_feature"}
+        only_keys(value, {*alone, *lists, "units", *plan_keys()}, "a plan")
         features, zeros, nests = declared(value, folder)
         computed = [UnitFeature.from_json(entry) for entry in entries_of(value, "unit_feature")]
         if computed and "units" not in value:
             raise InputError("a unit_feature is computed from the members of a unit: give [units]")
+        requests = requests_from(value)
+        invariants = _margin_entries(value, "invariants")
+        units = None
+        if "units" in value:
+            units = LinkedUnits.from_json(value["units"], computed, folder)
+        single_values = {key: value[key] for key in alone if key in value}
         return cls(
-            requests=requests_from(value),
-            invariants=[
-                [names] if isinstance(names, str) else names
-                for names in entries_of(value, "invariants")
-            ],
+            requests=requests,
+            invariants=invariants,
             features=features,
             structural_zeros=zeros,
             nests=nests,
-            units=(
-                LinkedUnits.from_json(value["units"], computed, folder)
-                if "units" in value
-                else None
-            ),
-            **{key: value[key] for key in alone if key in value},
+            units=units,
+            **single_values,
         )
 
     def to_toml(self) -> str:
@@ -689,10 +699,9 @@ class Plan:
 def _levels_text(part: Feature | Nest) -> str:
     if isinstance(part, Nest):
         return f"{' > '.join(part.names)}: levels read from the data"
-    return (
-        f"{len(part.levels):,} levels:"
-        f" {', '.join(part.levels[:6])}{', …' if len(part.levels) > 6 else ''}"
-    )
+    first_levels = ", ".join(part.levels[:6])
+    and_more = ", …" if len(part.levels) > 6 else ""
+    return f"{len(part.levels):,} levels: {first_levels}{and_more}"
 
 
 def declared(
@@ -704,24 +713,23 @@ def declared(
     >>> declared({"feature": [{"name": "county", "nest": ["state", "county"]}]})
     ((), (), (Nest(names=('state', 'county'), repeat=False, null_level=None),))
     """
-    entries = entries_of(value, "feature")
-    unread = [
-        isinstance(entry, Mapping) and "nest" in entry and not {"tree", "lookup"} & set(entry)
-        for entry in entries
-    ]
-    nests = tuple(
-        Nest.from_json(entry) for entry, is_nest in zip(entries, unread, strict=True) if is_nest
-    )
-    features = [entry for entry, is_nest in zip(entries, unread, strict=True) if not is_nest]
+    nest_entries: list[Any] = []
+    features: list[Any] = []
+    for entry in entries_of(value, "feature"):
+        is_nested = isinstance(entry, Mapping) and "nest" in entry
+        # a tree or a lookup file declares the levels of a nest: only others are read from the data
+        has_levels = is_nested and ("tree" in entry or "lookup" in entry)
+        target = nest_entries if is_nested and not has_levels else features
+        target.append(entry)
+    nests = tuple(map(Nest.from_json, nest_entries))
     if not features:
         if value.get("structural_zero"):
             raise SchemaError(
                 "structural zeros need the features that they name: declare their levels"
             )
         return (), (), nests
-    other_keys = {
-        "feature": features,
-        **({"structural_zero": value["structural_zero"]} if "structural_zero" in value else {}),
-    }
-    whole = Schema.from_json(other_keys, folder)
+    with_levels: dict[str, Any] = {"feature": features}
+    if "structural_zero" in value:
+        with_levels["structural_zero"] = value["structural_zero"]
+    whole = Schema.from_json(with_levels, folder)
     return whole.features, whole.structural_zeros, nests

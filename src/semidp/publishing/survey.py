@@ -73,22 +73,23 @@ def survey(
         needs_of(plan, schema, joint=reader.joint).refuse_memory(memory)
     else:
         part_needs(plan, schema, Cut.at(schema, partition), jobs).refuse_memory(memory)
-    if plan.id is not None or plan.outcomes or not reader.joint:  # else one query reads all
-        other_columns = [
-            name for name in plan.columns if name not in plan.names or name in plan.outcomes
-        ]
-        source.hold(tuple(dict.fromkeys((*reader.columns, *other_columns))))
+    # one query reads all at once; several must be about the same records
+    several_queries = plan.id is not None or plan.outcomes or not reader.joint
+    if several_queries:
+        features = set(plan.names).difference(plan.outcomes)
+        other_columns = [name for name in plan.columns if name not in features]
+        held = dict.fromkeys((*reader.columns, *other_columns))
+        source.hold(tuple(held))
     margins = normalised(schema, plan.invariants)
     # Every exact margin adds up to n, so that n is counted by itself only where there is none.
     n = reader.table(schema.names[:1]).n if not margins else None
-    totals = zip(margins, reader.tables(margin.names for margin in margins), strict=True)
-    dataspace = Dataspace.known(schema, dict(totals), n)
+    tables_of_margins = reader.tables(margin.names for margin in margins)
+    totals = dict(zip(margins, tables_of_margins, strict=True))
+    dataspace = Dataspace.known(schema, totals, n)
     if dataspace.n == 0 and source.where is not None and not source.allow_empty:
         raise DataError(KEEPS_NOTHING)
-    return (
-        replace(announced(plan, dataspace), disclosures=disclosures, persons=source.persons),
-        reader,
-    )
+    scope = announced(plan, dataspace)
+    return replace(scope, disclosures=disclosures, persons=source.persons), reader
 
 
 def announced(plan: Plan, dataspace: Dataspace) -> Scope:
@@ -96,10 +97,10 @@ def announced(plan: Plan, dataspace: Dataspace) -> Scope:
     said = (*formulas(dataspace.schema), *lookalikes(dataspace.schema))
     if isinstance(dataspace, LinkedDataspace):
         pairs = linked_adjacency(dataspace, exchange=plan.adjacency is AdjacencyChoice.exchange)
-        told = (*said, *formulas(dataspace.units.schema), *lookalikes(dataspace.units.schema))
-        return Scope(
-            dataspace, linked_semi_adjacency(dataspace), pairs, (), tuple(dict.fromkeys(told))
-        )
+        units = dataspace.units.schema
+        said_of_both = dict.fromkeys((*said, *formulas(units), *lookalikes(units)))
+        semi = linked_semi_adjacency(dataspace)
+        return Scope(dataspace, semi, pairs, (), tuple(said_of_both))
     if plan.adjacency is AdjacencyChoice.exchange:
         exchange = exchange_of(dataspace, bool(plan.outcomes), plan.protection)
         return Scope(dataspace, semi_of(dataspace, plan), exchange, (), said)
@@ -109,9 +110,8 @@ def announced(plan: Plan, dataspace: Dataspace) -> Scope:
     except AdjacencyUnknown:
         if stated_a is None:
             raise
-        return Scope(
-            dataspace, None, Ball(stated_a, plan.protection), (), (_unchecked(stated_a), *said)
-        )
+        stated_ball = Ball(stated_a, plan.protection)
+        return Scope(dataspace, None, stated_ball, (), (_unchecked(stated_a), *said))
     a = stated_a if stated_a is not None else semi.bound
     warnings = []
     if plan.adjacency is AdjacencyChoice.definition and semi.definition is not None:
@@ -128,7 +128,8 @@ def announced(plan: Plan, dataspace: Dataspace) -> Scope:
             " people cannot be confused with every alternative that the published totals allow,"
             " and for them the guarantee says nothing."
         )
-    return Scope(dataspace, semi, Ball(a, plan.protection), (), (*warnings, *said))
+    ball = Ball(a, plan.protection)
+    return Scope(dataspace, semi, ball, (), (*warnings, *said))
 
 
 def _unchecked(a: int) -> str:
@@ -179,7 +180,8 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
     adjacency: Adjacency = Ball(a, plan.protection)
     if plan.adjacency is AdjacencyChoice.exchange:
         adjacency = exchange_of(space, bool(plan.outcomes), plan.protection)
-    return Scope(space, semi, adjacency, (), (*warnings, *formulas(schema), *lookalikes(schema)))
+    said = (*warnings, *formulas(schema), *lookalikes(schema))
+    return Scope(space, semi, adjacency, (), said)
 
 
 def exchange_of(
@@ -188,9 +190,9 @@ def exchange_of(
     """Return the exchanges of records that may carry an unpublished outcome."""
     if isinstance(dataspace, LinkedDataspace):
         return linked_adjacency(dataspace, exchange=True)
-    return (
-        outcome_exchange(dataspace, protection) if outcomes else Exchange.of(dataspace, protection)
-    )
+    if outcomes:
+        return outcome_exchange(dataspace, protection)
+    return Exchange.of(dataspace, protection)
 
 
 def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
@@ -212,22 +214,21 @@ def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
     Nested features reach down to the finest depth in use. Their levels, and where those lie, are
     public where an invariant publishes that depth.
     """
-    owners: dict[str, Feature | Nest] = {name: part for part in plan.chains for name in part.names}
+    owners: dict[str, Feature | Nest] = {}
+    for part in plan.chains:
+        owners |= dict.fromkeys(part.names, part)
     public = {name for margin in plan.invariants for name in margin.names}
     # the position of the finest depth in use, by the name of the feature
     finest: dict[str, int] = {}
     for name in plan.names:
         owner = owners.get(name)
-        feature_name, position = (
-            (name, 0) if owner is None else (owner.name, owner.names.index(name))
-        )
+        feature_name = name if owner is None else owner.name
+        position = 0 if owner is None else owner.names.index(name)
         finest[feature_name] = max(finest.get(feature_name, 0), position)
-    finest_names = [
-        (owners.get(feature_name), feature_name, position)
-        for feature_name, position in finest.items()
-    ]
-    hidden, features, source_columns = [], [], source.columns()
-    for owner, feature_name, position in finest_names:
+    hidden: list[str] = []
+    source_columns = source.columns()
+    for feature_name, position in finest.items():
+        owner = owners.get(feature_name)
         depths = (feature_name,) if owner is None else owner.names
         if isinstance(owner, Feature):
             at_hand(owner, depths[position], source_columns)
@@ -237,40 +238,45 @@ def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
                 raise no_column(column, source_columns)
         # An exact total at this depth publishes its levels. Otherwise a level that is listed would
         # tell that somebody has it.
-        hidden += [] if public & {*depths[position:]} else [depths[position]]
+        if public.isdisjoint(depths[position:]):
+            hidden.append(depths[position])
     if hidden and not plan.levels_from_data:
+        needed = "nested levels" if hidden[0] in owners else "levels"
         raise SchemaError(
             f"the levels of {', '.join(hidden)} are not public: declare them, publish their counts"
             " exactly, or have them read from the data, which discloses them",
-            needs="nested levels" if hidden[0] in owners else "levels",
+            needs=needed,
             names=tuple(hidden),
         )
     # Levels are read from here on only: a plan that must not disclose them was refused above.
-    for owner, feature_name, position in finest_names:
+    features: list[Feature] = []
+    for feature_name, position in finest.items():
+        owner = owners.get(feature_name)
         if isinstance(owner, Feature):
             features.append(owner.at(position + 1))
         elif owner is None:
             features.append(Feature(feature_name, source.levels(feature_name)))
         elif position == 0:
-            features.append(
-                Feature(owner.names[0], source.levels(owner.names[0]), null_level=owner.null_level)
-            )
+            coarsest = owner.names[0]
+            levels = source.levels(coarsest)
+            features.append(Feature(coarsest, levels, null_level=owner.null_level))
         else:
             cut = evolve(owner, names=owner.names[: position + 1])
             features.append(cut.feature(source.paths(cut.names, cut.null_level)))
     declared_names = {name for feature in features for name in feature.names}
-    zeros = [
-        zero
-        for zero in plan.structural_zeros
-        if {name for name, _ in zero.levels} <= declared_names
-    ]
+    zeros = []
+    for zero in plan.structural_zeros:
+        if all(name in declared_names for name, _ in zero.levels):
+            zeros.append(zero)
     nested = {feature.name for feature in features if len(feature.names) > 1}
-    disclosures = tuple(
-        f"The list of levels of {name}{' and where they lie' if name in nested else ''} was read"
-        " from the data and is published without protection."
-        for name in hidden
-    )
-    return Schema(tuple(features), tuple(zeros)), disclosures
+    disclosures = []
+    for name in hidden:
+        and_places = " and where they lie" if name in nested else ""
+        disclosures.append(
+            f"The list of levels of {name}{and_places} was read from the data and is published"
+            " without protection."
+        )
+    return Schema(tuple(features), tuple(zeros)), tuple(disclosures)
 
 
 def formulas(schema: Schema) -> tuple[str, ...]:
@@ -283,12 +289,11 @@ def formulas(schema: Schema) -> tuple[str, ...]:
     A spreadsheet may take '=1+1' in the published CSV files for a formula: import them as text, or
     rename the level.
     """
-    words = [word for feature in schema.features for word in (feature.name, *feature.levels)]
-    risky = [
-        word
-        for word in words
-        if word.startswith(("=", "+", "-", "@", "\t", "\r")) and not _is_number(word)
-    ]
+    words: list[str] = []
+    for feature in schema.features:
+        words += [feature.name, *feature.levels]
+    starts = ("=", "+", "-", "@", "\t", "\r")
+    risky = [word for word in words if word.startswith(starts) and not _is_number(word)]
     if not risky:
         return ()
     and_more = f" and {len(risky) - 1} more" if len(risky) > 1 else ""
@@ -329,10 +334,10 @@ def lookalikes(schema: Schema) -> tuple[str, ...]:
         for name, levels in _levels_by_depth(feature):
             pairs = _alike(levels)
             if pairs:
-                left = f" and {len(pairs) - _SHOWN:,} more pairs" if len(pairs) > _SHOWN else ""
-                shown = ", ".join(
-                    f"{one[:40]!r} and {other[:40]!r}" for one, other in pairs[:_SHOWN]
-                )
+                unshown = len(pairs) - _SHOWN
+                left = f" and {unshown:,} more pairs" if unshown > 0 else ""
+                first_pairs = pairs[:_SHOWN]
+                shown = ", ".join(f"{one[:40]!r} and {other[:40]!r}" for one, other in first_pairs)
                 said.append(
                     f"Levels of {name} look alike: {shown}{left}; one of each is a slip, perhaps."
                 )
@@ -350,10 +355,10 @@ def lookalikes(schema: Schema) -> tuple[str, ...]:
 def _levels_by_depth(feature: Feature) -> list[tuple[str, Sequence[str]]]:
     """Return the distinct labels at each depth of a feature."""
     columns: Iterable[Sequence[str]] = zip(*feature.paths(), strict=True)
-    return [
-        (name, tuple(dict.fromkeys(column)))
-        for name, column in zip(feature.names, columns, strict=True)
-    ]
+    levels: list[tuple[str, Sequence[str]]] = []
+    for name, column in zip(feature.names, columns, strict=True):
+        levels.append((name, tuple(dict.fromkeys(column))))
+    return levels
 
 
 def _alike(levels: Sequence[str]) -> list[tuple[str, str]]:
@@ -361,7 +366,12 @@ def _alike(levels: Sequence[str]) -> list[tuple[str, str]]:
     groups: dict[object, list[str]] = {}
     for level in levels:
         groups.setdefault(_seen(level), []).append(level)
-    return [(min(group[:2]), max(group[:2])) for group in groups.values() if len(group) > 1]
+    pairs = []
+    for group in groups.values():
+        if len(group) > 1:
+            first, second = sorted(group[:2])
+            pairs.append((first, second))
+    return pairs
 
 
 def _seen(level: str) -> object:
@@ -370,7 +380,8 @@ def _seen(level: str) -> object:
     """
     words = " ".join(level.split()).casefold()
     # A code keeps its zeros: 01 and 1 may well be two places.
-    has_leading_zero = words.lstrip("+-")[:1] == "0" and words.lstrip("+-")[1:2].isdigit()
+    digits = words.lstrip("+-")
+    has_leading_zero = digits[:1] == "0" and digits[1:2].isdigit()
     if has_leading_zero:
         return words
     try:
