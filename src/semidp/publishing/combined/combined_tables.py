@@ -64,12 +64,15 @@ class CombinedTables(Published):
         """Return the result; what it guarantees is said of the release as a whole, and here nothing
         is claimed.
         """
-        squares = sum(float((table.standard_errors**2).sum()) for table in tables)
+        variances = sum(float((table.standard_errors**2).sum()) for table in tables)
+        noise = Noise(LAW, 0.0, claim, float(np.sqrt(variances)), None)
+        # With delta = 1 nothing is claimed.
+        no_claim = approximate(0, 1)
+        guarantee = Guarantee(scope.dataspace, scope.adjacency, no_claim)
         return cls(
             name="tables",
-            noise=Noise(LAW, 0.0, claim, float(np.sqrt(squares)), None),
-            # With delta = 1 nothing is claimed.
-            guarantee=Guarantee(scope.dataspace, scope.adjacency, approximate(0, 1)),
+            noise=noise,
+            guarantee=guarantee,
             advertised=None,
             private=private,
             noisy=np.zeros(0),
@@ -78,10 +81,8 @@ class CombinedTables(Published):
         )
 
     def __repr__(self) -> str:
-        return (
-            f"CombinedTables({', '.join(table.name for table in self.tables)}; {self.releases}"
-            " releases)"
-        )
+        names = ", ".join(table.name for table in self.tables)
+        return f"CombinedTables({names}; {self.releases} releases)"
 
     def title(self) -> str:
         """Name the tables, or their number where they are many."""
@@ -91,20 +92,19 @@ class CombinedTables(Published):
 
     def noisy_lines(self) -> list[str]:
         """Say how many cells each table has."""
-        return [
-            f"{_title(table)}: {table.schema.size:,} cells, from all releases"
-            for table in self.tables
-        ]
+        lines = []
+        for table in self.tables:
+            cells = f"{table.schema.size:,} cells"
+            lines.append(f"{_title(table)}: {cells}, from all releases")
+        return lines
 
     def summary_lines(self) -> list[tuple[str, str]]:
         """Return the errors of each table, for a terminal."""
         lines = [("combined", f"{self.releases} releases of the same records")]
         for table in self.tables:
-            largest = error_text(float(table.standard_errors.max(initial=0.0)))
-            text = (
-                f"{table.name}: standard error at most {largest} a cell, {table.schema.size:,}"
-                " cells"
-            )
+            largest = _largest_error(table)
+            cells = f"{table.schema.size:,} cells"
+            text = f"{table.name}: standard error at most {largest} a cell, {cells}"
             lines.append(("estimate", text))
         return lines
 
@@ -112,22 +112,21 @@ class CombinedTables(Published):
         """Return its section of the report: the errors of every table, and their counts."""
         rows = []
         for table in self.tables[:LISTED_ROWS]:
-            typical = error_text(float(np.sqrt((table.standard_errors**2).mean())))
-            largest = error_text(float(table.standard_errors.max(initial=0.0)))
-            rows.append(
-                (table.name, f"{table.schema.size:,}", typical, largest, table.fitted.method)
-            )
+            variances = table.standard_errors**2
+            typical = error_text(float(np.sqrt(variances.mean())))
+            cells = f"{table.schema.size:,}"
+            method = table.fitted.method
+            rows.append((table.name, cells, typical, _largest_error(table), method))
         paragraphs = [
-            (
-                f"{self.releases} releases of the same records are combined. Every estimate is the"
-                " best linear unbiased one from all that was measured: residual by residual the"
-                " average weighted by precision. Exact totals of each release bind all tables."
-                " Standard errors are those of the noise alone. The counts are whole numbers"
-                " fitted to the estimates, from the coarsest table to the finest."
-            ),
-            *([_AGREE] if any(table.counted == UNIT for table in self.tables) else []),
-            *more("tables are listed", len(rows), len(self.tables), "the files"),
+            f"{self.releases} releases of the same records are combined. Every estimate is the"
+            " best linear unbiased one from all that was measured: residual by residual the"
+            " average weighted by precision. Exact totals of each release bind all tables."
+            " Standard errors are those of the noise alone. The counts are whole numbers"
+            " fitted to the estimates, from the coarsest table to the finest."
         ]
+        if any(table.counted == UNIT for table in self.tables):
+            paragraphs.append(_AGREE)
+        paragraphs += more("tables are listed", len(rows), len(self.tables), "the files")
         section = Section(
             heading="Published tables from all releases",
             paragraphs=paragraphs,
@@ -147,12 +146,8 @@ class CombinedTables(Published):
         """Say what the files hold."""
         words = []
         for file, table in zip(self.files(form), self.tables, strict=True):
-            words.append(
-                (
-                    file,
-                    f"the counts of {_title(table)}, with estimates and their standard errors",
-                )
-            )
+            content = f"the counts of {_title(table)}, with estimates and their standard errors"
+            words.append((file, content))
         return words
 
     def every_table(self) -> tuple[PublishedTable, ...]:
@@ -164,7 +159,8 @@ class CombinedTables(Published):
         tables: dict[str, PublishedColumns] = {table.name: table for table in self.tables}
         for table in self.tables:
             if table.counted == UNIT:
-                tables[f"{COMMAND_PREFIX}{table.name.removeprefix(UNITS_PREFIX)}"] = table
+                asked_as = table.name.removeprefix(UNITS_PREFIX)
+                tables[f"{COMMAND_PREFIX}{asked_as}"] = table
         return tables
 
     def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
@@ -201,14 +197,23 @@ class CombinedTables(Published):
             schema = scope.dataspace.about(counted).schema.restrict(part["features"])
             fitted = Fitted(**part["fit"])
             tables.append(PublishedTable.read(files, part["name"], schema, fitted, counted))
-        if not isinstance(entry["private"], bool) or not isinstance(entry["releases"], int):
+        private = entry["private"]
+        releases = entry["releases"]
+        if not isinstance(private, bool) or not isinstance(releases, int):
             raise ValueError("a combination is private or not, and of some releases")
-        return cls.of(tuple(tables), entry["releases"], scope, entry["claim"], entry["private"])
+        return cls.of(tuple(tables), releases, scope, entry["claim"], private)
 
 
 def _title(table: PublishedTable) -> str:
     """What a table counts: units by zone by size."""
-    return f"units by {table_title(table)}" if table.counted == UNIT else table_title(table)
+    title = table_title(table)
+    return f"units by {title}" if table.counted == UNIT else title
+
+
+def _largest_error(table: PublishedTable) -> str:
+    """The largest standard error of its cells, as text."""
+    largest = float(table.standard_errors.max(initial=0.0))
+    return error_text(largest)
 
 
 def _entry(table: PublishedTable) -> dict[str, Any]:

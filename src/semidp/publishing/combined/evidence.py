@@ -58,9 +58,11 @@ class IndependentNoise:
         total = np.zeros((count, len(weights)))
         for number, law in enumerate(self.laws):
             # Weights that are zero but for rounding need no draws.
-            used = np.flatnonzero((which == number) & (np.abs(flat).max(axis=0) > 1e-15))
+            weighed = np.abs(flat).max(axis=0) > 1e-15
+            used = np.flatnonzero((which == number) & weighed)
             if used.size:
-                total += law.sample((count, used.size), randomness) @ flat[:, used].T
+                draws = law.sample((count, used.size), randomness)
+                total += draws @ flat[:, used].T
         return total
 
     def terms(self, weights: Floats) -> dict[tuple[CountNoise, float], int]:
@@ -71,9 +73,8 @@ class IndependentNoise:
         for number, law in enumerate(self.laws):
             sizes = flat[(which == number) & (flat > 1e-15)]
             # Weights that are equal by symmetry differ in their last digits.
-            rounded, times = np.unique(
-                [float(f"{size:.10g}") for size in sizes], return_counts=True
-            )
+            ten_digits = [float(f"{size:.10g}") for size in sizes]
+            rounded, times = np.unique(ten_digits, return_counts=True)
             for size, number_of in zip(rounded.tolist(), times.tolist(), strict=True):
                 counts[(law, size)] = counts.get((law, size), 0) + number_of
         return counts
@@ -103,11 +104,8 @@ class TableNoise:
         space = self.mechanism.space
         pulled = [space.project(table).ravel() for table in self._tables(weights)]
         zeros = np.zeros(space.shape, dtype=np.int64)
-        draws = (
-            self.mechanism.measure_many(zeros, count, randomness)
-            .reshape(count, -1)
-            .astype(np.float64)
-        )
+        drawn = self.mechanism.measure_many(zeros, count, randomness)
+        draws = drawn.reshape(count, -1).astype(np.float64)
         return np.asarray(draws @ np.stack(pulled).T)
 
     @property
@@ -124,12 +122,15 @@ class TableNoise:
         if not self.has_rounding:
             return np.zeros((len(weights), 0))
         assert isinstance(self.mechanism, KNormMechanism)
-        return np.stack([self.mechanism.rounding_terms(table) for table in self._tables(weights)])
+        terms = [self.mechanism.rounding_terms(table) for table in self._tables(weights)]
+        return np.stack(terms)
 
     def _tables(self, weights: Floats) -> Iterator[Floats]:
         """Weights of each sum on the cells of the table, with its axes as they were measured."""
+        as_measured = np.argsort(self.order)
         for one in weights:
-            yield np.transpose(self.layout.restored(one, self.view), np.argsort(self.order))
+            cells = self.layout.restored(one, self.view)
+            yield np.transpose(cells, as_measured)
 
 
 @frozen(eq=False)
@@ -148,9 +149,9 @@ def evidence_of(release: "Release", layout: TreeLayout) -> list[Evidence]:
     """
     release.refuse_large_parts("combined estimates")
     parts: list[Evidence] = []
-    for request, result, mechanism in zip(
-        release.plan.requests, release.results, release.mechanisms, strict=True
-    ):
+    requests = release.plan.requests
+    parts_asked = zip(requests, release.results, release.mechanisms, strict=True)
+    for request, result, mechanism in parts_asked:
         if not result.counts_cells or isinstance(mechanism, NoNoise):
             continue
         _refuse_unlike_noise(result, mechanism)
@@ -196,7 +197,8 @@ def _table(
     # Noise that keeps the totals is white in what they leave open: the projection is measured.
     alone = isinstance(mechanism, CellByCell)
     values = result.noisy if alone else result.measurement(mechanism).projected
-    ordered, view = layout.ordered(np.asarray(values).reshape(schema.shape), names)
+    cells = np.asarray(values).reshape(schema.shape)
+    ordered, view = layout.ordered(cells, names)
     arranged = layout.arranged(ordered, view)
     variance = mechanism.variance
     if isinstance(mechanism, KNormMechanism):
@@ -206,10 +208,11 @@ def _table(
     observed = Observed(layout.query(view), layout.depth(view), arranged, variance)
     if isinstance(mechanism, CellByCell):
         which = np.zeros(arranged.shape, dtype=np.intp)
-        return Evidence(
-            observed, IndependentNoise((mechanism.sampler,), which, np.ones(arranged.shape))
-        )
-    order = tuple(np.argsort([layout.schema.axis(name) for name in names]).tolist())
+        scales = np.ones(arranged.shape)
+        noise = IndependentNoise((mechanism.sampler,), which, scales)
+        return Evidence(observed, noise)
+    axes = [layout.schema.axis(name) for name in names]
+    order = tuple(np.argsort(axes).tolist())
     return Evidence(observed, TableNoise(mechanism, view, layout, order))
 
 
@@ -227,34 +230,33 @@ def _residuals(
         # Residuals were multiplied to be whole before noise was added.
         scales = space.scales[part].astype(float)
         variances = mechanism.variances[part] / scales**2
-        whole = {}
-        for name, values in (
-            ("measured", np.ones(shape)),
-            ("values", np.asarray(noisy)[part] / scales),
-            ("scales", scales),
-            ("variances", variances),
-            ("laws", which[part]),
-        ):
-            names = [space.schema.features[axis].names[view[axis] - 1] for axis in named(view)]
-            full = space.whole(np.asarray(values, dtype=float).reshape(shape), view)
-            ordered, own_view = layout.ordered(full, names)
-            whole[name] = np.asarray(
-                layout.arranged(ordered, own_view, compared_levels), dtype=float
-            )
-        compared = np.asarray(whole["measured"].reshape(len(whole["measured"]), -1).any(axis=1))
+        by_residual: dict[str, NDArray[Any]] = {"measured": np.ones(shape), "scales": scales}
+        by_residual["values"] = np.asarray(noisy)[part] / scales
+        by_residual["variances"] = variances
+        by_residual["laws"] = which[part]
+        names = []
+        for axis in named(view):
+            depth = view[axis] - 1
+            names.append(space.schema.features[axis].names[depth])
+        whole: dict[str, Floats] = {}
+        for name, values in by_residual.items():
+            residuals = np.asarray(values, dtype=float).reshape(shape)
+            ordered, layout_view = layout.ordered(space.whole(residuals, view), names)
+            arranged = layout.arranged(ordered, layout_view, compared_levels)
+            whole[name] = np.asarray(arranged, dtype=float)
+        measured = whole["measured"]
+        compared = np.asarray(measured.reshape(len(measured), -1).any(axis=1))
         alike = _one_variance(whole["variances"], compared)
-        siblings = bool(layout.depth(own_view))
+        query = layout.residual_query(layout_view, compared_levels)
+        tree_depth = layout.depth(layout_view)
+        siblings = bool(tree_depth)
         variance = np.where(compared, alike, np.inf) if siblings else alike[0]
-        observed = Observed(
-            layout.residual_query(own_view, compared_levels),
-            layout.depth(own_view),
-            whole["values"],
-            variance,
-            siblings,
-        )
+        observed = Observed(query, tree_depth, whole["values"], variance, siblings)
         # Places that were not measured have no noise either.
-        drawn = np.broadcast_to(_along_places(compared, whole["laws"].ndim), whole["laws"].shape)
-        numbers = np.where(drawn, whole["laws"], _NOT_DRAWN).astype(np.intp)
+        law_numbers = whole["laws"]
+        along_places = _along_places(compared, law_numbers.ndim)
+        drawn = np.broadcast_to(along_places, law_numbers.shape)
+        numbers = np.where(drawn, law_numbers, _NOT_DRAWN).astype(np.intp)
         divisors = np.where(drawn, whole["scales"], 1.0)
         yield Evidence(observed, IndependentNoise(tuple(laws), numbers, divisors))
 
@@ -280,8 +282,9 @@ def _compared_levels(
         if place == layout.tree or nests:
             continue
         measured = space.whole(np.ones(space.residuals.shape(view)), view)
-        others = tuple(other for other in range(measured.ndim) if other != named(view).index(axis))
-        levels = np.asarray(measured.any(axis=others))
+        kept_axis = named(view).index(axis)
+        summed_axes = tuple(other for other in range(measured.ndim) if other != kept_axis)
+        levels = np.asarray(measured.any(axis=summed_axes))
         if not np.array_equal(levels, layout.kept[place]):
             compared[place] = levels
     return compared
@@ -301,18 +304,21 @@ def _one_variance(variances: Floats, compared: NDArray[np.bool_]) -> Floats:
 def exact_evidence(dataspace: Dataspace, layout: TreeLayout) -> Iterator[Evidence]:
     """Yield the number of records and every exact total, as measurements without noise."""
     nothing = layout.schema.grid.nothing
-    yield Evidence(Observed(layout.query(nothing), 0, np.full((1,), dataspace.n), 0.0), None)
+    n = np.full((1,), dataspace.n)
+    yield Evidence(Observed(layout.query(nothing), 0, n, 0.0), None)
     for total in dataspace.published:
         values = layout.arranged(total.counts, total.view)
-        yield Evidence(
-            Observed(layout.query(total.view), layout.depth(total.view), values, 0.0), None
-        )
+        query = layout.query(total.view)
+        observed = Observed(query, layout.depth(total.view), values, 0.0)
+        yield Evidence(observed, None)
 
 
 def digest(part: Evidence) -> str:
     """Tell measurements apart by what was drawn and with which noise, not by where they lie."""
     one = part.observed
-    hashed = hashlib.sha256(f"{one.query!r}{one.depth}{one.siblings}".encode())
+    question = f"{one.query!r}{one.depth}{one.siblings}"
+    hashed = hashlib.sha256(question.encode())
     hashed.update(one.variance.tobytes())
-    hashed.update(np.ascontiguousarray(one.values, dtype=float).tobytes())
+    values = np.ascontiguousarray(one.values, dtype=float)
+    hashed.update(values.tobytes())
     return hashed.hexdigest()
