@@ -113,10 +113,9 @@ class PublishedLinked(Published):
         for number, (table, (counts, how)) in enumerate(zip(self.units, fits, strict=True)):
             schema = space.units.schema.restrict(table.schema.names)
             errors = np.sqrt(agreement.unit_variances(number))
+            estimate = estimates[number]
             tables.append(
-                PublishedTable(
-                    table.name, schema, counts, estimates[number], errors, how, counted=UNIT
-                )
+                PublishedTable(table.name, schema, counts, estimate, errors, how, counted=UNIT)
             )
         return tuple(tables)
 
@@ -218,21 +217,17 @@ class PublishedLinked(Published):
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return a file for each table, and the measured residuals."""
-        cells = {table.name: table.columns() for table in self.tables}
-        return named_files(
-            {**cells, LINKED_MEASUREMENTS: linked_columns(self.mechanism.space.kinds, self.noisy)},
-            form,
-        )
+        columns = {table.name: table.columns() for table in self.tables}
+        columns[LINKED_MEASUREMENTS] = linked_columns(self.mechanism.space.kinds, self.noisy)
+        return named_files(columns, form)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the measurements, as plain values."""
         agreeing, places = self.agreeing
-        parts = {}
-        for key, noise, tables in (
-            ("members", self.mechanism.members, self.members),
-            ("units", self.mechanism.units, self.units),
-        ):
-            parts[key] = {**residuals_json(noise), "tables": [table.to_json() for table in tables]}
+        parts = {
+            "members": _kind_json(self.mechanism.members, self.members),
+            "units": _kind_json(self.mechanism.units, self.units),
+        }
         return {**super().to_json(), **parts, "places": places, "agreeing": agreeing}
 
     @classmethod
@@ -252,23 +247,27 @@ class PublishedLinked(Published):
             of_kind = []
             for one, table in zip(stated["tables"], requested, strict=True):
                 schema = published_schema(request, kind, table)
-                of_kind.append(
-                    PublishedTable.read(
-                        files, table.name, schema, Fitted(**one["fit"]), kind.counted
-                    )
-                )
+                fitted = Fitted(**one["fit"])
+                of_kind.append(PublishedTable.read(files, table.name, schema, fitted, kind.counted))
             tables.append(tuple(of_kind))
         noisy = files.numbers(LINKED_MEASUREMENTS, 2)["noisy"]
         if noisy.shape != space.shape or noisy.dtype != np.int64:
             raise ValueError("the measurements are not those of the plan")
+        members, units = tables
+        stated = read_back(entry, scope)
         return cls(
             request=request,
             mechanism=mechanism,
             noisy=noisy,
-            members=tables[0],
-            units=tables[1],
-            **read_back(entry, scope),
+            members=members,
+            units=units,
+            **stated,
         )
+
+
+def _kind_json(noise: ResidualMechanism, tables: Sequence[PublishedTable]) -> dict[str, Any]:
+    """Noise and tables of one kind, as plain values."""
+    return {**residuals_json(noise), "tables": [table.to_json() for table in tables]}
 
 
 def published_schema(
@@ -277,7 +276,9 @@ def published_schema(
     """Return the features of a table as it is published: with coded sizes, where they are."""
     schema = kind.schema.restrict(table.features)
     code = request.coding(kind.public.link)
-    return schema if code is None or kind.counted != UNIT else code.schema(schema)
+    if code is None or kind.counted != UNIT:
+        return schema
+    return code.schema(schema)
 
 
 LinkedFits = tuple[list[Fit], list[Fit]]
@@ -292,8 +293,9 @@ def linked_fits(
 ) -> LinkedFits:
     """Fit whole numbers to what was measured, once both kinds agree."""
     residuals = mechanism.agreement.residuals(*mechanism.space.split(measured.projected))
-    kinds = ([table.fit for table in request.members], [table.fit for table in request.units])
-    return fitted_kinds(mechanism, residuals, kinds, progress)
+    of_members = [table.fit for table in request.members]
+    of_units = [table.fit for table in request.units]
+    return fitted_kinds(mechanism, residuals, (of_members, of_units), progress)
 
 
 def published_linked(
@@ -318,17 +320,21 @@ def published_linked(
         estimates += of_views(of_kind, kind)
     tables = []
     every_fit = (*fits[0], *fits[1])
-    for number, (name, estimate, fit) in enumerate(zip(names, estimates, every_fit, strict=True)):
+    triples = zip(names, estimates, every_fit, strict=True)
+    for number, (name, estimate, fit) in enumerate(triples):
         tables.append(_table(mechanism, number, name, estimate, fit, code))
     first = len(request.members)
+    members, units = tables[:first], tables[first:]
+    noisy = np.asarray(measured.noisy, dtype=np.int64)
+    stated = measured_by(request.name, mechanism, measured.private)
     return PublishedLinked(
         request=request,
         mechanism=mechanism,
-        noisy=np.asarray(measured.noisy, dtype=np.int64),
-        members=tuple(tables[:first]),
-        units=tuple(tables[first:]),
+        noisy=noisy,
+        members=tuple(members),
+        units=tuple(units),
         fitted_units=tuple(fits[1]),
-        **measured_by(request.name, mechanism, measured.private),
+        **stated,
     )
 
 
@@ -343,7 +349,9 @@ def _table(
     """Put a table together: estimates, their errors, whole numbers. Members are numbered first."""
     space, agreement = mechanism.space, mechanism.agreement
     first = len(space.members.views)
-    kind, place = (space.members, number) if number < first else (space.units, number - first)
+    kind, place = space.members, number
+    if number >= first:
+        kind, place = space.units, number - first
     schema = kind.schema.restrict(kind.schema.named(kind.views[place]))
     counts, how = fit
     axis = size_place(space, number)
@@ -358,11 +366,11 @@ def _table(
         half = LinkedIntervals(mechanism, code).of_table(number, variance)
     if code is not None and axis is not None:
         schema, variance = code.schema(schema), code.kept(variance, axis)
-        counts, estimate = code.summed(counts, axis), code.summed(estimate, axis)
+        counts = code.summed(counts, axis)
+        estimate = code.summed(estimate, axis)
         half = None if half is None else code.kept(half, axis)
-    return PublishedTable(
-        name, schema, counts, estimate, np.sqrt(variance), how, half, counted=kind.counted
-    )
+    errors = np.sqrt(variance)
+    return PublishedTable(name, schema, counts, estimate, errors, how, half, counted=kind.counted)
 
 
 def _compare_counts(stored: Sequence[PublishedTable], again: Sequence[PublishedTable]) -> None:
@@ -397,12 +405,15 @@ def agreeing_places(
     for equation in agreement.deepest:
         members = _living_in_units(space, of_members, equation.members)
         units = _rolled(space.units, of_units, equation.sizes)
-        if members is None or units is None or members.dtype.kind != "i" or units.dtype.kind != "i":
+        if members is None or units is None:
+            continue
+        if members.dtype.kind != "i" or units.dtype.kind != "i":
             continue
         axis = space.dataspace.size_axis
         assert axis is not None
         sizes = agreement.sizes.astype(np.int64)
-        counted = np.moveaxis(units, named(equation.sizes).index(axis), -1) @ sizes
+        place_of_size = named(equation.sizes).index(axis)
+        counted = np.moveaxis(units, place_of_size, -1) @ sizes
         agreeing += int((counted == members).sum())
         places += int(np.asarray(members).size)
     return agreeing, places
@@ -418,7 +429,9 @@ def _living_in_units(
     axis, level = home
     by_kind = in_quarters(space.dataspace, view)
     members = _rolled(space.members, tables, by_kind)
-    return None if members is None else np.take(members, level, axis=named(by_kind).index(axis))
+    if members is None:
+        return None
+    return np.take(members, level, axis=named(by_kind).index(axis))
 
 
 def _rolled(kind: KindSpace, tables: Sequence[PublishedTable], view: View) -> NDArray[Any] | None:
@@ -447,29 +460,28 @@ def linked_columns(spaces: Sequence[ProductSpace | None], noisy: NDArray[np.int6
             counted.append(kind)
             sizes.append(part.stop - part.start)
     which = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    entries = np.concatenate([np.zeros(0, np.int64), *(np.arange(size) for size in sizes)])
+    numbered = [np.arange(size) for size in sizes]
+    entries = np.concatenate([np.zeros(0, np.int64), *numbered])
     scales = np.concatenate(all_scales)
-    return Columns(
-        {
-            "kind": Labels(counted or ["none"], codes=which),
-            "residual": Labels(names or ["none"], codes=which),
-        },
-        {"entry": entries, "scale": scales, "noisy": noisy},
-    )
+    kinds = Labels(counted or ["none"], codes=which)
+    residuals = Labels(names or ["none"], codes=which)
+    numbers = {"entry": entries, "scale": scales, "noisy": noisy}
+    return Columns({"kind": kinds, "residual": residuals}, numbers)
 
 
 def linked_noise_from_json(entry: Mapping[str, Any], space: LinkedSpace) -> LinkedMechanism:
     """Read the noise of both kinds; refuse residuals that are not those of the space."""
     pairs = zip(KINDS, space.kinds, strict=True)
-    return LinkedMechanism(space, *(_noise_from_json(entry[key], kind) for key, kind in pairs))
+    members, units = [_noise_from_json(entry[key], kind) for key, kind in pairs]
+    return LinkedMechanism(space, members, units)
 
 
 def _noise_from_json(entry: Mapping[str, Any], kind: KindSpace) -> ResidualMechanism:
     """Read the noise of one kind; refuse residuals that are not those of the space."""
-    squares = {
-        kind.schema.view(part["features"]): positive(part["sigma2"], "σ²")
-        for part in entry["residuals"]
-    }
+    squares = {}
+    for part in entry["residuals"]:
+        view = kind.schema.view(part["features"])
+        squares[view] = positive(part["sigma2"], "σ²")
     if set(squares) != set(kind.measured) or entry["law"] not in LAWS:
         raise ValueError("the residuals are not those of the plan")
     return ResidualMechanism(

@@ -72,11 +72,9 @@ def recheck_parts(
     # What the parts were expected to lose is known only where all of them are sound.
     if part_tables is not None and len(check.findings.wrong) == before:
         expected = result.expected_l2(part_tables)
-        if not close(result.noise.expected_l2, expected):
-            check.wrong(
-                f"an expected loss of {result.noise.expected_l2:.6g}, and its noise has"
-                f" {expected:.6g}"
-            )
+        stated = result.noise.expected_l2
+        if not close(stated, expected):
+            check.wrong(f"an expected loss of {stated:.6g}, and its noise has {expected:.6g}")
     measured = measured_by(result.name, mechanism, result.private, expected)
     return replace(result, residuals=mechanism, **measured)
 
@@ -119,7 +117,8 @@ def _compare_cut_fits(result: TablesByParts, check: ResultCheck, fit: CutFit | N
         fits = result.overview_fits(fit, partition.parts, partition.place, silent)
     tables = []
     for table in result.overview:
-        file = f"{table.name}.{table.columns().form(check.form)}"
+        form = table.columns().form(check.form)
+        file = f"{table.name}.{form}"
         tables.append(FittedTable(table.name, file, table, table.estimate))
     note_fits(check.findings, result.name, f"{result.listed_in}.overview.fit", tables, fits)
 
@@ -152,9 +151,8 @@ def _compare_parts(
         files = StoredFiles(partition.place / part.folder, tuple(part.files))
         before = len(check.findings.wrong)
         try:
-            tables += PartCheck(
-                check.findings, result, check.form, node, part, files, fit
-            ).compared()
+            again = PartCheck(check.findings, result, check.form, node, part, files, fit)
+            tables += again.compared()
         except (ValueError, KeyError, OSError, IndexError, StopIteration):
             check.wrong(f"files that are damaged in {part.folder}")
         sound = sound and len(check.findings.wrong) == before
@@ -177,8 +175,8 @@ def refitted_whole(result: TablesByParts, partition: Partition, seconds: float) 
     """
 
     def measured(node: int, noise: BranchNoise) -> dict[View, NDArray[np.int64]]:
-        noisy = _files(partition, node).numbers(measurements_stem(result.request), 1)["noisy"]
-        return split_residuals(noise.space, noisy)
+        numbers = _files(partition, node).numbers(measurements_stem(result.request), 1)
+        return split_residuals(noise.space, numbers["noisy"])
 
     estimates = result.estimates_below(measured)
     limit = max(seconds / len(result.noise_of_residuals.space.views), _SECONDS)
@@ -215,12 +213,10 @@ def published_whole(
         try:
             for node, part in enumerate(partition.parts):
                 branch = cut.branch(schema, node)
-                table = PublishedTable.read(
-                    _files(partition, node),
-                    asked.name,
-                    branch.restrict(asked.features),
-                    part.fitted(asked.name),
-                )
+                files = _files(partition, node)
+                rows = branch.restrict(asked.features)
+                fitted = part.fitted(asked.name)
+                table = PublishedTable.read(files, asked.name, rows, fitted)
                 cells = cut.row(schema.grid, view, whole, node)
                 cells[...] = table.counts.reshape(cells.shape)
                 loss += float(np.square(table.counts - table.estimate).sum())
@@ -274,22 +270,23 @@ class PartCheck:
 
     def compared(self) -> list[PartTable]:
         """Compare the part; return how its tables came out."""
-        result, whole = self.result, self.result.noise_of_residuals.space.schema
-        path, place = (
-            part_path(whole, result.cut, self.node),
-            part_folder(whole, result.cut, self.node),
-        )
+        result = self.result
+        whole = result.noise_of_residuals.space.schema
+        path = part_path(whole, result.cut, self.node)
+        place = part_folder(whole, result.cut, self.node)
         if (self.part.path, self.part.folder) != (path, place):
             self.wrong(f"another place than {place}")
         tables = result.tables_of_part(self.files, self.node, self.part)
-        noise, rows = result.noise_of(self.node), result.rows(self.node)
+        noise = result.noise_of(self.node)
+        rows = result.rows(self.node)
         measured: Columns | None = None
         half_widths: Sequence[Floats | None] = [None] * len(tables)
         estimated: list[tuple[Floats, Floats]] = []
         if noise is None:
             # Nobody can be in this part, as the exact totals say: all its counts are 0.
             for table in tables:
-                estimated.append((np.zeros(table.counts.shape), np.zeros(table.counts.shape)))
+                shape = table.counts.shape
+                estimated.append((np.zeros(shape), np.zeros(shape)))
         else:
             noisy = self.files.numbers(measurements_stem(result.request), 1)["noisy"]
             above = [(row.estimate, row.variance) for row in rows]
@@ -334,19 +331,19 @@ class PartCheck:
         if table.fitted.kind != "integer":
             return True
         view = schema.view(table.schema.names)
-        at_cut = schema.grid.sum(
-            table.counts.reshape(schema.grid.shape_of(view)), cut.above(view), view
-        )
+        counts = table.counts
+        cells = counts.reshape(schema.grid.shape_of(view))
+        at_cut = schema.grid.sum(cells, cut.above(view), view)
         adds_up = row.counts is None or np.array_equal(at_cut.ravel(), row.counts.ravel())
         exact = cut.exact(self.result.noise_of_residuals.space.dataspace, self.node)
-        if table.counts.dtype.kind != "i" or table.counts.min(initial=0) < 0 or not adds_up:
+        if counts.dtype.kind != "i" or counts.min(initial=0) < 0 or not adds_up:
             self.wrong(f"counts of {table.name} that do not add up to those above")
             return False
-        if exact.margins and not exact.over(table.schema.names).contains(
-            Table(table.schema, table.counts)
-        ):
-            self.wrong(f"counts of {table.name} that do not add up to the exact totals")
-            return False
+        if exact.margins:
+            totals = exact.over(table.schema.names)
+            if not totals.contains(Table(table.schema, counts)):
+                self.wrong(f"counts of {table.name} that do not add up to the exact totals")
+                return False
         return True
 
     def _fits(
@@ -362,7 +359,8 @@ class PartCheck:
             how = Fitted(
                 "integer", "thresholds", 0.0, 0.0, True, "Nobody is there, as the exact totals say."
             )
-            fits = [(np.zeros(table.counts.shape, dtype=np.int64), how) for table in tables]
+            zeros = [np.zeros(table.counts.shape, dtype=np.int64) for table in tables]
+            fits = [(counts, how) for counts in zeros]
         elif self.fit is not None:
             whole = self.result.noise_of_residuals.space.schema
             views = [whole.view(row.asked.features) for row in rows]
@@ -376,9 +374,10 @@ class PartCheck:
 
     def _contents(self, tables: Sequence[PublishedTable], measured: Columns | None) -> None:
         """Compare the files of the part with its tables."""
-        files = {f"{table.name}.{self.form}": table.columns() for table in tables}
+        columns_of = {table.name: table.columns() for table in tables}
         if measured is not None:
-            files[f"{measurements_stem(self.result.request)}.{self.form}"] = measured
+            columns_of[measurements_stem(self.result.request)] = measured
+        files = {f"{stem}.{self.form}": columns for stem, columns in columns_of.items()}
         for name, columns in files.items():
             digest, current = self.part.files[name], self.findings.current
             for said in file_differences(self.files.folder, name, columns, digest, current):
