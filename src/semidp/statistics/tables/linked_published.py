@@ -431,7 +431,8 @@ def _living_in_units(
     members = _rolled(space.members, tables, by_kind)
     if members is None:
         return None
-    return np.take(members, level, axis=named(by_kind).index(axis))
+    living: NDArray[Any] = np.take(members, level, axis=named(by_kind).index(axis))
+    return living
 
 
 def _rolled(kind: KindSpace, tables: Sequence[PublishedTable], view: View) -> NDArray[Any] | None:

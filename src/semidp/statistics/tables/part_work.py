@@ -89,15 +89,18 @@ class TablesWork:
         if self.noise is None:
             return
         randomness = task.randomness.part(self.request.name, *task.path)
-        drawn = [part.ravel() for part in self.noise.measure(counted, randomness).values()]
-        columns = residual_columns(self.noise, np.concatenate([np.zeros(0, np.int64), *drawn]))
+        drawn = self.noise.measure(counted, randomness)
+        pieces = [part.ravel() for part in drawn.values()]
+        vector = np.concatenate([np.zeros(0, np.int64), *pieces])
+        columns = residual_columns(self.noise, vector)
         store_once(task, columns, self.stored(task), attempt)
 
     def write(self, task: PartTask, attempt: Path) -> list[PartTable]:
         """Write the tables of a part and its measurement; return how the tables came out."""
         results = _tables(task, self, attempt)
         for table in results:
-            table.columns().write(attempt / f"{table.name}.{task.form}")
+            file = f"{table.name}.{task.form}"
+            table.columns().write(attempt / file)
         return [PartTable.of(table) for table in results]
 
 
@@ -121,7 +124,8 @@ def stored_measurement(work: Path, request: Request, path: Sequence[str]) -> Pat
     one part.
     """
     # Labels may hold any character, and a digest is a name that every file system takes.
-    key = hashlib.sha256(json.dumps([request.name, *path]).encode()).hexdigest()
+    place = json.dumps([request.name, *path])
+    key = hashlib.sha256(place.encode()).hexdigest()
     return work / STATE / f"{key}.parquet"
 
 
@@ -145,13 +149,17 @@ def counted_tables(
     """
     if source is None:
         schemas = map(task.schema.restrict, features)
-        counted = [Table(schema, np.zeros(schema.shape, dtype=np.int64)) for schema in schemas]
+        counted = []
+        for schema in schemas:
+            zeros = np.zeros(schema.shape, dtype=np.int64)
+            counted.append(Table(schema, zeros))
     else:
         counted = Reader(task.schema, source, task.declared).tables(features)
     grid = task.schema.grid
     for table, names, at_first in zip(counted, features, expected, strict=True):
         view = task.schema.view(names)
-        at_cut = grid.coarsened(view).sum(table.counts, trimmed_view(task.cut.above(view), view))
+        above = trimmed_view(task.cut.above(view), view)
+        at_cut = grid.coarsened(view).sum(table.counts, above)
         # The message names no count, because these are the confidential ones.
         if not np.array_equal(at_cut.ravel(), at_first.ravel()):
             raise DataError(_CHANGED)
@@ -167,16 +175,16 @@ def _tables(task: PartTask, request: TablesWork, attempt: Path) -> list[Publishe
         how = Fitted(
             "integer", "thresholds", 0.0, 0.0, True, "Nobody is there, as the exact totals say."
         )
-        zeros = [np.zeros(schema.shape) for schema in schemas]
-        return [
-            PublishedTable(row.asked.name, schema, zero.astype(np.int64), zero, zero, how, zero)
-            for row, schema, zero in zip(request.tables, schemas, zeros, strict=True)
-        ]
+        empty = []
+        for row, schema in zip(request.tables, schemas, strict=True):
+            zero = np.zeros(schema.shape)
+            counts = zero.astype(np.int64)
+            empty.append(PublishedTable(row.asked.name, schema, counts, zero, zero, how, zero))
+        return empty
     assert request.fit is not None
     noisy = _measured(task, request, request.noise, attempt)
-    estimated = request.noise.tables(
-        noisy, [(table.estimate, table.variance) for table in request.tables]
-    )
+    above = [(table.estimate, table.variance) for table in request.tables]
+    estimated = request.noise.tables(noisy, above)
     estimates = [estimate for estimate, _ in estimated]
     fitted = fitted_part(task.schema, task.exact, request.tables, request.fit, estimates)
     tables = []
@@ -215,24 +223,27 @@ def fitted_part(
     """
     if fit.made is not None:
         parts = zip(fit.made, estimates, strict=True)
-        return [
-            own_part(counts.reshape(estimate.shape), how, estimate)
-            for (counts, how), estimate in parts
-        ]
+        tables = []
+        for (counts, how), estimate in parts:
+            tables.append(own_part(counts.reshape(estimate.shape), how, estimate))
+        return tables
+    views = [schema.view(row.asked.features) for row in rows]
+    totals = [*fit.totals, *exact.published]
+    kinds = [row.asked.fit for row in rows]
     # A table that was given up binds no other one: they would inherit what it misses.
-    kinds = [
-        FitKind.none if number in fit.unfitted else row.asked.fit for number, row in enumerate(rows)
-    ]
+    for number in fit.unfitted:
+        kinds[number] = FitKind.none
+    seconds = fit.seconds if time_limit is None else time_limit
     fitted = fit_product(
         schema.grid,
-        [schema.view(row.asked.features) for row in rows],
-        [*fit.totals, *exact.published],
+        views,
+        totals,
         estimates,
         kinds,
         silent,
         order=fit.order,
         first=fit.first,
-        time_limit=fit.seconds if time_limit is None else time_limit,
+        time_limit=seconds,
     )
     for number in fit.unfitted:
         fitted[number] = nearest_whole(estimates[number])
@@ -273,7 +284,7 @@ def split_residuals(space: BranchSpace, vector: NDArray[np.int64]) -> dict[View,
     """Take the measured residuals of a part apart; refuse those that are not of this space."""
     if vector.shape != space.shape or vector.dtype != np.int64:
         raise DataError("the measurements of a part are not those of the plan")
-    return {
-        view: vector[part].reshape(space.residuals.shape(view))
-        for view, part in space.parts.items()
-    }
+    residuals = {}
+    for view, part in space.parts.items():
+        residuals[view] = vector[part].reshape(space.residuals.shape(view))
+    return residuals

@@ -136,10 +136,8 @@ class PublishedTables(Published):
         return junction_order(maximal(views)) is not None
 
     def __repr__(self) -> str:
-        return (
-            f"PublishedTables({', '.join(table.name for table in self.request.tables)};"
-            f" {self.noise.mechanism})"
-        )
+        names = ", ".join(table.name for table in self.request.tables)
+        return f"PublishedTables({names}; {self.noise.mechanism})"
 
     # --- what others find in it
 
@@ -156,10 +154,8 @@ class PublishedTables(Published):
         for table in self.tables:
             if table.name == name:
                 return table
-        raise InputError(
-            f"there is no table {name!r}; there are"
-            f" {', '.join(table.name for table in self.tables)}"
-        )
+        names = ", ".join(table.name for table in self.tables)
+        raise InputError(f"there is no table {name!r}; there are {names}")
 
     def weighted_sum(
         self, weights: Mapping[str, NDArray[np.float64]], scope: Scope
@@ -188,7 +184,8 @@ class PublishedTables(Published):
         # Errors grow with the scale, and an earlier version may have drawn more noise than is
         # needed. Where exact totals fix the sum, what is left of its error is rounding.
         error = mechanism.standard_error(weight)
-        noticeable = 1e-9 * math.sqrt(mechanism.variance * float((weight**2).sum()))
+        variance = mechanism.variance * float((weight**2).sum())
+        noticeable = 1e-9 * math.sqrt(variance)
         return error * self.noise.scale / mechanism.scale if error > noticeable else 0.0
 
     def named(self) -> dict[str, PublishedColumns]:
@@ -217,11 +214,9 @@ class PublishedTables(Published):
 
     def sections(self, form: Form | None = None) -> list[Section]:
         """Return its sections of the report."""
-        return (
-            [words.section(self, form)]
-            if self.request.alone
-            else product_words.sections(self, form)
-        )
+        if self.request.alone:
+            return [words.section(self, form)]
+        return product_words.sections(self, form)
 
     def details(self) -> Details:
         """Say how the tables were measured and fitted."""
@@ -229,11 +224,9 @@ class PublishedTables(Published):
 
     def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
         """Say what its files hold."""
-        return (
-            words.file_words(self, form)
-            if self.request.alone
-            else product_words.file_words(self, form)
-        )
+        if self.request.alone:
+            return words.file_words(self, form)
+        return product_words.file_words(self, form)
 
     def claim_text(self) -> str:
         """Say whether the claim is about the numbers that were drawn."""
@@ -248,8 +241,9 @@ class PublishedTables(Published):
         """Name the tables that were asked for in whole numbers and have none with all totals."""
         if not self.request.alone:
             return product_words.warnings(self)
-        missed = self.only.fitted.kind == FitKind.integer and self.only.counts.dtype.kind != "i"
-        return [words.none_found(self.only.name)] if missed else []
+        table = self.only
+        missed = table.fitted.kind == FitKind.integer and table.counts.dtype.kind != "i"
+        return [words.none_found(table.name)] if missed else []
 
     def cautions(self) -> list[str]:
         """Name tables in many of whose cells noise dominates."""
@@ -282,7 +276,9 @@ class PublishedTables(Published):
 
     def drawn_by(self, needed: Mechanism) -> Mechanism | None:
         """Return the mechanism whose noise was drawn: on residuals as it states it."""
-        return super().drawn_by(needed) if self.residuals is None else within_claim(self.residuals)
+        if self.residuals is None:
+            return super().drawn_by(needed)
+        return within_claim(self.residuals)
 
     def faults(self, mechanism: Mechanism) -> Iterator[str]:
         """Say where it records another mechanism, or less noise, than the one that its plan
@@ -354,17 +350,14 @@ class PublishedTables(Published):
                 "features": features,
                 "fit": asdict(self.only.fitted),
             }
-        return {
-            **super().to_json(),
-            **measured,
-            "one_by_one_l2": self.one_by_one_l2,
-            "decomposable": self.decomposable,
-            "whole_numbers": {
-                "loss": sum(table.fitted.loss for table in self.tables),
-                "real_valued_bound": sum(table.fitted.bound for table in self.tables),
-            },
-            "tables": [table.to_json() for table in self.tables],
-        }
+        loss = sum(table.fitted.loss for table in self.tables)
+        bound = sum(table.fitted.bound for table in self.tables)
+        values = {**super().to_json(), **measured}
+        values["one_by_one_l2"] = self.one_by_one_l2
+        values["decomposable"] = self.decomposable
+        values["whole_numbers"] = {"loss": loss, "real_valued_bound": bound}
+        values["tables"] = [table.to_json() for table in self.tables]
+        return values
 
 
 def table_stems(name: str) -> tuple[str, str]:
@@ -400,21 +393,26 @@ def read_one(
     estimate = cells.get("estimate", measured.get("projected"))
     if estimate is None:
         raise ValueError("a table has estimates")
+    errors = cells["standard_error"].astype(float)
+    fitted = Fitted(**entry["fit"])
+    half_widths = read_half_widths(cells)
     table = PublishedTable(
         name=entry["name"],
         schema=schema,
         counts=cells["count"],
         estimate=estimate.astype(float),
-        standard_errors=cells["standard_error"].astype(float),
-        fitted=Fitted(**entry["fit"]),
-        half_widths=read_half_widths(cells),
+        standard_errors=errors,
+        fitted=fitted,
+        half_widths=half_widths,
     )
+    as_in_file = table.asked_as(names_in_file(files, published, schema))
+    stated = read_back(entry, scope)
     return PublishedTables(
         request=request,
         noisy=measured["noisy_count"],
-        tables=(table.asked_as(names_in_file(files, published, schema)),),
+        tables=(as_in_file,),
         residuals=residuals,
-        **read_back(entry, scope),
+        **stated,
     )
 
 
@@ -432,7 +430,8 @@ def read_several(
     tables = []
     for part, table in zip(entry["tables"], request.tables, strict=True):
         schema = space.schema.restrict(table.features)
-        tables.append(PublishedTable.read(files, table.name, schema, Fitted(**part["fit"])))
+        fitted = Fitted(**part["fit"])
+        tables.append(PublishedTable.read(files, table.name, schema, fitted))
     return PublishedTables(
         request=request,
         noisy=noisy,
@@ -460,23 +459,22 @@ def published_table(
         (estimate,) = residuals.estimates(measured.projected)
         measure = estimate
     counts, how = _fitted(asked, measure, estimate, scope, progress)
-    table = PublishedTable(
-        name=asked.name,
-        schema=public.schema,
-        counts=counts,
-        estimate=estimate,
-        standard_errors=(
-            mechanism.standard_errors() if residuals is None else residuals.table_errors(0)
-        ),
-        fitted=how,
-        half_widths=_half_widths(mechanism) if public.schema.size < INTERVALS_BELOW else None,
-    )
+    if residuals is None:
+        errors = mechanism.standard_errors()
+    else:
+        errors = residuals.table_errors(0)
+    half_widths = None
+    if public.schema.size < INTERVALS_BELOW:
+        half_widths = _half_widths(mechanism)
+    table = PublishedTable(asked.name, public.schema, counts, estimate, errors, how, half_widths)
+    as_asked = table.asked_as(asked.features)
+    stated = measured_by(asked.name, mechanism, measured.private)
     return PublishedTables(
         request=request,
         noisy=measured.noisy,
-        tables=(table.asked_as(asked.features),),
+        tables=(as_asked,),
         residuals=residuals,
-        **measured_by(asked.name, mechanism, measured.private),
+        **stated,
     )
 
 
@@ -499,7 +497,8 @@ def _fitted(
     )
     counts = fit.values if fit.counts is None else fit.counts
     assert counts is not None
-    return counts, Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
+    how = Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
+    return counts, how
 
 
 def _half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
