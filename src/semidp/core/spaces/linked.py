@@ -364,25 +364,25 @@ class LinkedDataspace(Dataspace):
             return [
                 (
                     "The promise is about one member, who may be anybody and belong to any unit"
-                    " that exists. Where that unit is full, or the old one would be left with too"
-                    " few, somebody else takes the place; where totals are exact, others hand over"
-                    " the published values."
+                    " that exists. If that unit is full, or if the old one would be left with too"
+                    " few members, somebody else takes the place. If totals are exact, others hand"
+                    " over the published values."
                 ),
                 (
-                    f"For that at most {reach.members} members change, and at most"
-                    f" {reach.derived_units} units are composed otherwise. Units keep their own"
-                    " features, which this promise does not protect."
+                    f"For that, at most {reach.members} members change, and at most"
+                    f" {reach.derived_units} units have other members than before. Units keep their"
+                    " own features, which this promise does not protect."
                 ),
                 *self._why_quarters(),
             ]
         return [
             (
                 f"The promise is about one whole unit with up to {link.most} members, which may be"
-                " any other one. The number of members is exact, so that other units gain what"
-                " this one loses."
+                " any other one. The number of members is exact. So other units gain the members"
+                " that this one loses, and lose those that it gains."
             ),
             (
-                f"For that at most {reach.members} members and {reach.derived_units} units change."
+                f"For that, at most {reach.members} members and {reach.derived_units} units change."
                 " Two datasets are compared only if they differ in no more members and no more"
                 " units than these. Members who are spread over more units are not covered."
             ),
@@ -394,9 +394,9 @@ class LinkedDataspace(Dataspace):
             return []
         kinds = ", ".join(quarters.kinds)
         return [
-            f"Members of {quarters.feature} {kinds} live in group quarters:"
-            " each place and kind of them counts as one unit without a bound, into which anybody"
-            " may move, and is in no table of units."
+            f"Members of {quarters.feature} {kinds} live in group quarters. All quarters of one"
+            " kind in one place count as one unit, without a bound on its members. Anybody may move"
+            " into it, and it is in no table of units."
         ]
 
     def is_within(self, other: Any) -> bool:

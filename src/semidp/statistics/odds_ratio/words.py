@@ -89,9 +89,11 @@ def sections(published: "PublishedOddsRatio") -> list[Section]:
     result, interval = published.result, published.interval
     paragraphs = [
         (
-            "The odds ratio is x11 x22 / (x12 x21); level 1 is the first level of each feature."
-            " Both margins are exact, so that x11 is all that was measured: U is x11 plus noise,"
-            " and everything below follows from U and the margins."
+            "The table has four counts: x11 of the records with the first level of both features,"
+            " x22 of those with the second level of both, and x12 and x21 of the others. The odds"
+            " ratio is x11 x22 / (x12 x21). Both margins, the totals of each feature, are exact. So"
+            " only x11 had to be measured: U is x11 plus noise, and everything below follows from U"
+            " and the margins."
         ),
     ]
     if interval.empty:

@@ -47,12 +47,12 @@ def _interval_text(part: Intervals) -> str:
         together = f"all at once, with {share} probability"
     if part.about is About.noise:
         return (
-            f"The intervals from lower to upper hold the values of these records, {together}: noise"
-            " alone."
+            f"The intervals from lower to upper hold the values of these records, {together}. They"
+            " allow for the noise alone."
         )
     law = ": the law of a noisy count of ones was inverted" if part.exact else ""
     return (
-        "The intervals for the population allow for sampling besides: they hold the values of the"
+        "The intervals for the population allow for sampling too. They hold the values of the"
         f" population that the records were drawn from, {together}{law}."
     )
 

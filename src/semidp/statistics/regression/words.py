@@ -76,7 +76,7 @@ def regression_paragraphs(regression: "PublishedRegression") -> list[str]:
     scale = scale_text(noise.scale * float(request.outcome.width))
     measured = _measured_text(regression)
     paragraphs = [
-        f"{counted} The counts of the factors are exact, so that only {measured} needed noise: the"
+        f"{counted} The counts of the factors are exact. Only {measured} needed noise: the"
         f" {noise.mechanism} mechanism, scale {scale}. The standard errors are those of the noise"
         f" alone. The first level of each factor is the reference ({request.coding} coding)."
     ]

@@ -164,20 +164,21 @@ def _measured(result: "PublishedLinked") -> list[str]:
     mechanism = result.mechanism
     residuals = len(mechanism.members.sigma2) + len(mechanism.units.sigma2)
     return [
-        f"{len(result.members)} tables of members and {len(result.units)} of units share one"
-        f" budget, which is divided over {residuals} residuals of both by need. The same change in"
-        " the data is seen by both kinds, so that their costs are added. Estimates are unbiased;"
-        " standard errors are those of the noise after both kinds were made to agree. Counts are"
-        " whole numbers fitted to the estimates."
+        f"One budget is shared by the tables of members ({len(result.members)}) and of units"
+        f" ({len(result.units)}). It is divided by need over {residuals} residuals of both kinds; a"
+        " residual is what a table says beyond its own totals. One change of the data can move"
+        " tables of both kinds, so their costs are added. Estimates are unbiased, that is, right on"
+        " average. Standard errors are those of the noise after both kinds were made to agree."
+        " Counts are whole numbers fitted to the estimates."
     ]
 
 
 def _agreement(result: "PublishedLinked") -> list[str]:
     public = result.mechanism.space.dataspace
     paragraphs = [
-        f"Counted in whole numbers, {_agree_line(result)}. Estimates agree wherever both kinds were"
-        " measured or are exact: each was corrected by its share of the difference, which is the"
-        " least squares estimate."
+        f"In whole numbers, {_agree_line(result)}. Estimates agree wherever both kinds were"
+        " measured or are exact: each was corrected by its share of the difference (the least"
+        " squares estimate)."
     ]
     if result.coding is not None:
         paragraphs.append(_coded(result.coding, _whose(result)))
@@ -189,7 +190,7 @@ def _agreement(result: "PublishedLinked") -> list[str]:
             f"Nothing is promised about {', '.join(derived)} of units: such counts need not agree"
             " with tables of members."
         )
-    return [*paragraphs, *public.why_together()]
+    return paragraphs
 
 
 def _coded(code: TopCode, whose: str) -> str:
