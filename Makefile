@@ -58,7 +58,8 @@ $(VENV)/.installed-docs: $(STAMP)
 	$(PIP) -e '.[docs]'
 	@touch $@
 
-docs: $(VENV)/.installed-docs  ## the documentation site, into build/site; its notebook is executed again
+docs: $(VENV)/.installed-docs $(TESTS)  ## the documentation site, into build/site; its notebook and the long pages are executed again
+	$(QUICKLY) $(BIN)/python -m pytest -q -n 2 -m long tests/test_tutorial.py
 	mkdir -p build && $(BIN)/jupyter execute --output=../build/notebook docs/notebook.ipynb
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
