@@ -54,7 +54,8 @@ class StateFiles:
 
     def blocks(self) -> NDArray[np.str_]:
         """Codes of 15 digits of all blocks."""
-        return np.array([block_geoid(code) for code in self.codes[-1].tolist()])
+        codes = self.codes[-1].tolist()
+        return np.array([block_geoid(code) for code in codes])
 
 
 def persons_folder(folder: str | Path) -> Path:
@@ -82,7 +83,8 @@ def states_of(folder: Path) -> dict[str, tuple[str, ...]]:
     for path in (folder / "Block.parquet" / MEASURED).iterdir():
         named = _PART.fullmatch(path.name)
         if named and path.is_dir():
-            parts.setdefault(named[2], []).append(named[1] + named[2])
+            code = named[2]
+            parts.setdefault(code, []).append(named[1] + code)
     return {code: tuple(sorted(parts[code])) for code in sorted(parts)}
 
 
@@ -116,7 +118,8 @@ def read_state(folder: str | Path, state: str, total: int | None = None) -> Stat
         observed += level.observed(depth)
         possible[depth] = level.possible
     if total is not None:
-        observed.append(Observed(CellSums(("summed",) * len(SIZES)), 0, [[total]], 0.0))
+        everybody = CellSums(("summed",) * len(SIZES))
+        observed.append(Observed(everybody, 0, [[total]], 0.0))
     if not observed:
         raise DataError(f"the files of state {state} hold no measurement")
     return StateFiles(state, Measurements(places, SIZES, observed, possible), codes)
@@ -131,7 +134,8 @@ def read_nation(folder: str | Path) -> tuple[Observed, ...]:
     """Return what was measured of the nation, and its exact totals, at depth 0 above all states."""
     root = persons_folder(folder)
     level = root / f"{NATION}.parquet"
-    measured, exact = _files_below(level / MEASURED), _files_below(level / EXACT)
+    measured = _files_below(level / MEASURED)
+    exact = _files_below(level / EXACT)
     if not measured:
         raise InputError(f"the folder holds no file of level {NATION}")
     with _reader() as connection:
@@ -254,11 +258,13 @@ def _fill(
     numbers = connection.execute(
         "SELECT unnest(value) AS value FROM read_parquet(?)", [file]
     ).fetchnumpy()["value"]
-    if any(np.ma.is_masked(column) for column in (numbers, *rows.values())):
+    every_column = (numbers, *rows.values())
+    if any(np.ma.is_masked(column) for column in every_column):
         raise DataError(
             "a noisy measurement file lacks a geocode, a name, a value or a variance somewhere"
         )
-    places = np.searchsorted(codes, np.asarray(rows["geocode"].tolist(), dtype=np.str_))
+    geocodes = np.asarray(rows["geocode"].tolist(), dtype=np.str_)
+    places = np.searchsorted(codes, geocodes)
     names = np.asarray(rows["query_name"].tolist(), dtype=np.str_)
     ends = np.cumsum(rows["length"])
     for name, query in queries.items():
@@ -269,16 +275,21 @@ def _fill(
         if (rows["length"][chosen] != width).any():
             raise DataError(f"a row of the query {name} has not as many values as its shape says")
         at = places[chosen]
-        if len(np.unique(at)) < len(at) or np.isfinite(query.variances[at]).any():
+        repeated = len(np.unique(at)) < len(at)
+        read_before = np.isfinite(query.variances[at])
+        if repeated or read_before.any():
             raise DataError(f"a place has the query {name} twice")
         if not np.can_cast(numbers.dtype, query.values.dtype):
-            query.values = query.values.astype(np.result_type(query.values.dtype, numbers.dtype))
+            wider = np.result_type(query.values.dtype, numbers.dtype)
+            query.values = query.values.astype(wider)
         starts = ends[chosen] - width
         if (np.diff(starts) == width).all():
             # Rows of a query usually follow each other.
-            query.values[at] = numbers[starts[0] : ends[chosen[-1]]].reshape(-1, width)
+            following = numbers[starts[0] : ends[chosen[-1]]]
+            query.values[at] = following.reshape(-1, width)
         else:
-            query.values[at] = numbers[starts[:, None] + np.arange(width)]
+            entries = starts[:, None] + np.arange(width)
+            query.values[at] = numbers[entries]
         query.variances[at] = rows["variance"][chosen]
 
 
@@ -311,7 +322,8 @@ def _possible(connection: Any, files: list[str], codes: NDArray[np.str_]) -> NDA
         chosen = f"FROM read_parquet(?) WHERE query_name = '{UPPER_BOUND}' ORDER BY geocode"
         rows = connection.execute(f"SELECT geocode {chosen}", [files]).fetchnumpy()["geocode"]
         text = f"SELECT unnest(value) AS value FROM (SELECT value {chosen})"
-        bounds = np.asarray(connection.execute(text, [files]).fetchnumpy()["value"])
+        columns = connection.execute(text, [files]).fetchnumpy()
+        bounds = np.asarray(columns["value"])
         if len(bounds) != len(rows) * SIZES[0]:
             raise DataError(f"a row of {UPPER_BOUND} has not {SIZES[0]} values")
         at = np.searchsorted(codes, np.asarray(rows.tolist(), dtype=np.str_))

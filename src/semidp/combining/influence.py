@@ -56,9 +56,8 @@ def influences(
         chosen = at_nodes[one.depth]
         if one.siblings:
             number = _contrast_number(one, observed, places)
-            chosen = {
-                kind: part[number] for kind, part in at_siblings[one.depth].items() if len(part)
-            }
+            parts = at_siblings[one.depth]
+            chosen = {kind: part[number] for kind, part in parts.items() if len(part)}
         answers.append(_on_values(one, chosen, places, classes, sums))
     return answers
 
@@ -67,19 +66,22 @@ def _contrast_number(one: Observed, observed: Sequence[Observed], places: Places
     """Number of the contrast that a query belongs to, among those of its depth."""
     together = [other for other in observed if other.siblings and other.depth == one.depth]
     numbers = contrast_numbers(together, places.counts[one.depth])
-    return numbers[next(number for number, other in enumerate(together) if other is one)]
+    place = next(number for number, other in enumerate(together) if other is one)
+    return numbers[place]
 
 
 def _split(cells: Floats, classes: Classes) -> dict[Kind, Floats]:
     """Coordinates of weights in every class, (nodes, block, columns × sums)."""
     sums, nodes = cells.shape[:2]
     order = [*classes.dense, *classes.plain]
-    moved = np.moveaxis(cells, [2 + axis for axis in order], range(2, 2 + len(order)))
+    axes = [2 + axis for axis in order]
+    moved = np.moveaxis(cells, axes, range(2, 2 + len(order)))
     arranged = moved.reshape(sums * nodes, classes.block, *classes.plain_sizes)
     parts = {}
     for kind, part in classes.split(arranged).items():
         apart = part.reshape(sums, nodes, classes.block, -1)
-        parts[kind] = np.moveaxis(apart, 0, -1).reshape(nodes, classes.block, -1)
+        sums_last = np.moveaxis(apart, 0, -1)
+        parts[kind] = sums_last.reshape(nodes, classes.block, -1)
     return parts
 
 
@@ -95,13 +97,18 @@ def _on_values(
     together = {}
     for kind, part in parts.items():
         apart = part.reshape(nodes, classes.block, -1, sums)
-        together[kind] = np.moveaxis(apart, -1, 0).reshape(sums * nodes, classes.block, -1)
+        sums_first = np.moveaxis(apart, -1, 0)
+        together[kind] = sums_first.reshape(sums * nodes, classes.block, -1)
     variances = one.variances(nodes)
     # Exact values have no noise, and values that were not measured none that counts.
-    precision = np.where(variances > 0, 1 / np.where(variances > 0, variances, 1.0), 0.0)
+    noisy = variances > 0
+    divisors = np.where(noisy, variances, 1.0)
+    precision = np.where(noisy, 1 / divisors, 0.0)
     cells = classes.join(together)
-    values = one.query.sums(cells).reshape(sums, nodes, *one.query.shape(classes.sizes))
-    weighted = values * precision.reshape(1, nodes, *[1] * len(classes.sizes))
+    shape = one.query.shape(classes.sizes)
+    values = one.query.sums(cells).reshape(sums, nodes, *shape)
+    attributes = [1] * len(classes.sizes)
+    weighted = values * precision.reshape(1, nodes, *attributes)
     if not one.siblings:
         return np.asarray(weighted)
     compared = np.isfinite(variances)
@@ -134,15 +141,12 @@ class _Sweep:
 
     def _empty_common(self, depth: int) -> Floats:
         """Weights on what the children of every node of a depth have in common."""
-        below = (
-            self.depths[depth + 1].contrasts.get(self.kind)
-            if depth + 1 < len(self.depths)
-            else None
-        )
+        width = 0
+        if depth + 1 < len(self.depths):
+            contrast = self.depths[depth + 1].contrasts.get(self.kind)
+            width = 0 if contrast is None else contrast.pull.shape[-1]
         columns = self.classes.coordinates(self.kind) * self.sums
-        return np.zeros(
-            (self.places.counts[depth], 0 if below is None else below.pull.shape[-1], columns)
-        )
+        return np.zeros((self.places.counts[depth], width, columns))
 
     def _up(self, given: Mapping[int, Floats]) -> tuple[list[Floats], list[Floats], list[Floats]]:
         """Weights on the final estimates, on the gaps of parents, and on what families have in
@@ -154,8 +158,10 @@ class _Sweep:
         for depth, part in given.items():
             final[depth] = final[depth] + part
         for depth in reversed(self.places.depths[1:]):
-            level, parents = self.depths[depth], self.places.parents[depth - 1]
-            moved, free = self._empty(depth - 1), self._empty(depth - 1)
+            level = self.depths[depth]
+            parents = self.places.parents[depth - 1]
+            moved = self._empty(depth - 1)
+            free = self._empty(depth - 1)
             contrast = level.contrasts.get(self.kind)
             for group, belief in zip(level.groups, level.beliefs[self.kind], strict=True):
                 family = parents[group.nodes]
@@ -165,8 +171,10 @@ class _Sweep:
                 if belief.unknown is not None:
                     add_by_parent(free, family, belief.unknown @ weights, (group.cells,))
                 if contrast is not None:
-                    seen = transposed(contrast.of(group.nodes)[:, group.cells]) @ spread
-                    add_by_parent(commons[depth - 1], family, seen, (np.arange(seen.shape[1]),))
+                    sees = contrast.of(group.nodes)[:, group.cells]
+                    seen = transposed(sees) @ spread
+                    every = np.arange(seen.shape[1])
+                    add_by_parent(commons[depth - 1], family, seen, (every,))
             if contrast is not None:
                 self._add_common(contrast, commons[depth - 1], moved, free)
             gaps[depth - 1] = self._passed(self.depths[depth - 1], moved, free)
@@ -230,15 +238,16 @@ class _Sweep:
         """Weights on the means before contrasts, and on the right sides of the contrasts."""
         from_common = contrast.common.spread @ common
         several = contrast.seen.shape[-1] // self.classes.block
-        before, right = np.zeros_like(weights), np.zeros((several, *weights.shape))
+        before = np.zeros_like(weights)
+        right = np.zeros((several, *weights.shape))
         for group, belief in zip(level.groups, level.beliefs[self.kind], strict=True):
             at = np.ix_(group.nodes, group.cells)
             of_family = from_common[parents[group.nodes]]
-            on_means = weights[at] + contrast.of(group.nodes)[:, group.cells] @ of_family
+            sees = contrast.of(group.nodes)[:, group.cells]
+            on_means = weights[at] + sees @ of_family
             moved = belief.spread @ on_means
-            before[at] = (
-                on_means - contrast.total_of(group.nodes)[:, group.cells][:, :, group.cells] @ moved
-            )
+            total = contrast.total_of(group.nodes)[:, group.cells]
+            before[at] = on_means - total[:, :, group.cells] @ moved
             for number, part in enumerate(np.split(of_family, several, axis=1)):
                 right[number][at] = moved
                 right[number][group.nodes] -= part
