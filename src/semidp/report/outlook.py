@@ -46,9 +46,8 @@ class Outlook:
 
     def beside_tables(self) -> list[tuple[str, str]]:
         """Return the name of everything that is no table, and how far off it would be."""
-        return [
-            (forecast.name, forecast.line()) for forecast in self.forecasts if not forecast.by_cells
-        ]
+        no_tables = [forecast for forecast in self.forecasts if not forecast.by_cells]
+        return [(forecast.name, forecast.line()) for forecast in no_tables]
 
 
 def forecast(prepared: Prepared) -> Outlook:
@@ -69,31 +68,36 @@ def forecast(prepared: Prepared) -> Outlook:
     ... )
     (1.2, 'μ = 1 (Gaussian DP)', 'μ = 0.707107 (Gaussian DP)')
     """
-    scope, delta = prepared.scope, prepared.plan.report_delta
-    by_request = tuple(
-        request.forecast(mechanism, scope) for request, mechanism in prepared.calibrated
-    )
-    lists: dict[str, list[dict[str, Any]]] = {name: [] for name in _LISTS}
+    scope = prepared.scope
+    delta = prepared.plan.report_delta
+    by_request = []
+    for request, mechanism in prepared.calibrated:
+        by_request.append(request.forecast(mechanism, scope))
+    lists: dict[str, list[dict[str, Any]]] = {}
+    for listed in _LISTS:
+        lists[listed] = []
     for foreseen in by_request:
         for each in foreseen:
             lists[each.listed].append(each.to_json())
     announced = prepared.announced
     # The guarantee under the other adjacency stands beside that of an exchange release alone.
     otherwise = [] if scope.adjacency.protects_groups else implied(prepared)
-    document = {
-        "exact": [list(margin.names) for margin in scope.dataspace.margins],
-        "n": scope.dataspace.n,
-        **({} if scope.persons is None else {"persons": scope.persons}),
-        "adjacency": {**scope.adjacency_json(), "text": together_text(scope)},
-        "guarantee": _strength(prepared.guarantee.tradeoff, delta, scope.protection),
-        "otherwise": otherwise,
-        "announced": None if announced is None else _strength(announced, delta, scope.protection),
-        "report_delta": delta,
-        **lists,
-        "warnings": list(scope.warnings),
-        "disclosures": list(scope.disclosures),
-    }
-    return Outlook(by_request, document)
+    document: dict[str, Any] = {}
+    document["exact"] = [list(margin.names) for margin in scope.dataspace.margins]
+    document["n"] = scope.dataspace.n
+    if scope.persons is not None:
+        document["persons"] = scope.persons
+    document["adjacency"] = {**scope.adjacency_json(), "text": together_text(scope)}
+    document["guarantee"] = _strength(prepared.guarantee.tradeoff, delta, scope.protection)
+    document["otherwise"] = otherwise
+    document["announced"] = None
+    if announced is not None:
+        document["announced"] = _strength(announced, delta, scope.protection)
+    document["report_delta"] = delta
+    document |= lists
+    document["warnings"] = list(scope.warnings)
+    document["disclosures"] = list(scope.disclosures)
+    return Outlook(tuple(by_request), document)
 
 
 def comparison(plans: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
@@ -106,13 +110,13 @@ def comparison(plans: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
     ['exact', 'adjacency', 'sex', 'attacker', 'guarantee', 'announced']
     """
     documents = [plan.document for plan in plans]
-    rows = [
-        ("exact", [_exact_text(document) for document in documents]),
-        ("adjacency", [document["adjacency"]["text"] for document in documents]),
-        *_forecast_rows(plans),
-        ("attacker", [document["guarantee"]["attacker"] for document in documents]),
-        ("guarantee", [stated_text(document, "guarantee") for document in documents]),
-    ]
+    rows = [("exact", [_exact_text(document) for document in documents])]
+    adjacencies = [document["adjacency"]["text"] for document in documents]
+    rows.append(("adjacency", adjacencies))
+    rows += _forecast_rows(plans)
+    attackers = [document["guarantee"]["attacker"] for document in documents]
+    rows.append(("attacker", attackers))
+    rows.append(("guarantee", [stated_text(document, "guarantee") for document in documents]))
     otherwise = [" ".join(document["otherwise"]) for document in documents]
     if any(otherwise):
         rows.append(("otherwise", otherwise))
@@ -121,7 +125,8 @@ def comparison(plans: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
 
 
 def _exact_text(document: Mapping[str, Any]) -> str:
-    return "; ".join(" × ".join(names) for names in document["exact"]) or "only n"
+    margins = [" × ".join(names) for names in document["exact"]]
+    return "; ".join(margins) or "only n"
 
 
 def _forecast_rows(plans: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
@@ -131,9 +136,10 @@ def _forecast_rows(plans: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
         columns.append({(each.listed, each.label): each.line() for each in plan.forecasts})
     rows = []
     for listed in _LISTS:
-        labels = dict.fromkeys(
-            label for column in columns for place, label in column if place == listed
-        )
+        # each label once, in the order of the first plan that has it
+        labels: dict[str, None] = {}
+        for column in columns:
+            labels |= dict.fromkeys(label for place, label in column if place == listed)
         for label in labels:
             lines = [column.get((listed, label), "not published") for column in columns]
             rows.append((label, lines))
@@ -148,21 +154,21 @@ def stated_text(plan: Mapping[str, Any], key: str) -> str:
     if stated is None:
         return "the same" if not plan["exact"] else "not known"
     epsilon = stated["epsilon"]
-    restated = (
-        "none" if epsilon is None else f"({rounded_up(epsilon)}, {plain(plan['report_delta'])})-DP"
-    )
-    adjacency = Adjacency.from_json({**plan["adjacency"], "a": plan["adjacency"]["used"]})
-    exchange = key == "guarantee" and not adjacency.protects_groups
+    delta = plain(plan["report_delta"])
+    restated = "none" if epsilon is None else f"({rounded_up(epsilon)}, {delta})-DP"
+    written = plan["adjacency"]
+    adjacency = Adjacency.from_json({**written, "a": written["used"]})
+    is_exchange = key == "guarantee" and not adjacency.protects_groups
     name = f"{stated['name']}, " if stated["name"] else ""
-    return f"{name}{restated}{f', for {adjacency.words.pairs}' if exchange else ''}"
+    pairs = f", for {adjacency.words.pairs}" if is_exchange else ""
+    return f"{name}{restated}{pairs}"
 
 
 def _strength(tradeoff: Tradeoff, delta: Fraction, protection: Protection | None) -> dict[str, Any]:
     epsilon = tradeoff.epsilon(delta)
-    return {
-        "name": name_of(tradeoff),
-        # JSON has no infinity.
-        "epsilon": epsilon if math.isfinite(epsilon) else None,
-        "attacker": detection(tradeoff, protection),
-        "tradeoff": tradeoff.to_json(),
-    }
+    strength: dict[str, Any] = {"name": name_of(tradeoff)}
+    # JSON has no infinity.
+    strength["epsilon"] = epsilon if math.isfinite(epsilon) else None
+    strength["attacker"] = detection(tradeoff, protection)
+    strength["tradeoff"] = tradeoff.to_json()
+    return strength

@@ -57,15 +57,10 @@ def unmatched(release: Release) -> list[str]:
             mapped = True
             _, missing = places.named(_distinct(columns, heading))
             if missing:
-                left = (
-                    f" and {len(missing) - _SHOWN_UNMATCHED:,} more"
-                    if len(missing) > _SHOWN_UNMATCHED
-                    else ""
-                )
-                said.append(
-                    f"The map has no place for {', '.join(missing[:_SHOWN_UNMATCHED])}{left} of"
-                    f" {name}."
-                )
+                first = ", ".join(missing[:_SHOWN_UNMATCHED])
+                unshown = len(missing) - _SHOWN_UNMATCHED
+                left = f" and {unshown:,} more" if unshown > 0 else ""
+                said.append(f"The map has no place for {first}{left} of {name}.")
     return said if mapped else ["The map names no place of this release: say which property does."]
 
 
@@ -75,41 +70,44 @@ def _map_section(title: str, columns: Columns, places: PlaceMap) -> Section | No
         return None
     value = _value_column(columns) or ""
     # One more than is shown tells whether some are left out.
-    panels = list(itertools.islice(_panels(columns, heading, value), _MOST_PANELS + 1))
+    every_panel = _panels(columns, heading, value)
+    panels = list(itertools.islice(every_panel, _MOST_PANELS + 1))
     shown = panels[:_MOST_PANELS]
     more = " More are in the file." if len(panels) > len(shown) else ""
-    missing = places.named(_distinct(columns, heading))[1]
-    lacking = (
-        f" The map has no place for {', '.join(missing[:_SHOWN_UNMATCHED])}." if missing else ""
-    )
+    _, missing = places.named(_distinct(columns, heading))
+    lacking = ""
+    if missing:
+        first = ", ".join(missing[:_SHOWN_UNMATCHED])
+        lacking = f" The map has no place for {first}."
     what = "published estimate" if value == "estimate" else value
+    caption = (
+        f"On the left the {what}, on the right its standard error from the noise. Hatched"
+        f" places are dominated by noise: do not read them by themselves. All maps of a column"
+        f" have the same shades.{more}{lacking}"
+    )
     return Section(
         heading=f"Map of the {title}",
         figure=place_map(places, shown, what),
         figure_label=f"Maps of the {title}: estimates and their standard errors",
-        caption=(
-            f"On the left the {what}, on the right its standard error from the noise. Hatched"
-            f" places are dominated by noise: do not read them by themselves. All maps of a column"
-            f" have the same shades.{more}{lacking}"
-        ),
+        caption=caption,
     )
 
 
 def _bars_section(title: str, columns: Columns) -> Section | None:
     """Return bars of what has one feature, the largest first."""
-    if (
-        len(columns.labels) != 1
-        or columns.rows < _LEAST_BARS
-        or "standard_error" not in columns.numbers
-    ):
+    one_feature = len(columns.labels) == 1
+    if not one_feature or columns.rows < _LEAST_BARS:
+        return None
+    if "standard_error" not in columns.numbers:
         return None
     (heading,) = columns.labels
     if "estimate" not in columns.numbers:
         # Statistics of groups have a picture of their own.
         return None
     (panel,) = _panels(columns, heading, "estimate")
+    capitalised = f"{title[:1].upper()}{title[1:]}"
     return Section(
-        heading=f"{title[:1].upper()}{title[1:]}, the largest first",
+        heading=f"{capitalised}, the largest first",
         figure=sorted_bars(panel, "published estimate"),
         caption=(
             "Estimates with two standard errors of the noise to each side; hatched where noise"
@@ -122,19 +120,25 @@ def _place_column(columns: Columns, places: PlaceMap) -> str | None:
     """Return the column whose labels the map names best; None where it names fewer than half of
     any.
     """
-    best, share = None, 0.5
+    best = None
+    best_share = 0.5
     if "standard_error" not in columns.numbers or _value_column(columns) is None:
         return None
     for heading in columns.labels:
         labels = _distinct(columns, heading)
         matched, _ = places.named(labels)
-        if len(labels) > 1 and len(matched) / len(labels) >= share:
-            best, share = heading, len(matched) / len(labels)
+        if len(labels) <= 1:
+            continue
+        share = len(matched) / len(labels)
+        if share >= best_share:
+            best = heading
+            best_share = share
     return best
 
 
 def _distinct(columns: Columns, heading: str) -> list[str]:
-    return list(dict.fromkeys(columns.labels[heading].column(columns.rows).tolist()))
+    labels = columns.labels[heading].column(columns.rows)
+    return list(dict.fromkeys(labels.tolist()))
 
 
 def _value_column(columns: Columns) -> str | None:
@@ -145,19 +149,29 @@ def _panels(columns: Columns, heading: str, value: str) -> Iterator[PlaceValues]
     """Yield the numbers of every place for each combination of the other labels."""
     labels = columns.labels[heading].column(columns.rows)
     # Each combination of the other labels is a panel.
-    beside = [part.column(columns.rows) for name, part in columns.labels.items() if name != heading]
-    keys = [" · ".join(row) for row in zip(*beside, strict=True)] if beside else [""] * columns.rows
-    numbers, errors = columns.numbers[value], columns.numbers["standard_error"]
+    beside = []
+    for name, part in columns.labels.items():
+        if name != heading:
+            beside.append(part.column(columns.rows))
+    keys = [""] * columns.rows
+    if beside:
+        keys = [" · ".join(row) for row in zip(*beside, strict=True)]
+    numbers = columns.numbers[value]
+    errors = columns.numbers["standard_error"]
     seen = columns.numbers["count"] if value == "estimate" else np.abs(numbers)
-    half = (
-        columns.numbers["estimate_high"] - numbers
-        if "estimate_high" in columns.numbers
-        else 2 * errors
-    )
+    # large tables have no intervals: two standard errors stand for them
+    half = 2 * errors
+    if "estimate_high" in columns.numbers:
+        half = columns.numbers["estimate_high"] - numbers
     for key in dict.fromkeys(keys):
         rows = [number for number, each in enumerate(keys) if each == key]
-        names = [str(labels[row]) for row in rows]
-        faint = [name for name, row in zip(names, rows, strict=True) if seen[row] < half[row]]
-        values = {name: float(numbers[row]) for name, row in zip(names, rows, strict=True)}
-        deviations = {name: float(errors[row]) for name, row in zip(names, rows, strict=True)}
+        values: dict[str, float] = {}
+        deviations: dict[str, float] = {}
+        faint = set()
+        for row in rows:
+            place = str(labels[row])
+            values[place] = float(numbers[row])
+            deviations[place] = float(errors[row])
+            if seen[row] < half[row]:
+                faint.add(place)
         yield PlaceValues(key, values, deviations, frozenset(faint))
