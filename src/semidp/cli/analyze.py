@@ -109,39 +109,44 @@ def analysis(
         "bound": None,
         "method": "given, not checked",
     }
-    return {
-        # For any totals the scope stands on a table of its own, whose records are nobody's.
-        "n": scope.dataspace.n if known else None,
-        **({} if scope.persons is None else {"persons": scope.persons}),
-        "totals": "known" if known else "any",
-        "cells": space.schema.size,
-        "table": list(space.schema.names),
-        "invariants": [list(margin.names) for margin in scope.dataspace.margins],
-        "a": unknown if semi is None else semi.to_json(),
-        "adjacency": kind_and_a(scope.adjacency),
-        "sensitivity": _sensitivity(space),
-        "sensitivities": {
-            "ball": _sensitivity(_ball(space, scope)),
-            "exchange": _exchanged(space, known),
-        },
-        "naive": _norms(space.side_by_side()["S_Group"]),
-        "published_exactly": space.is_zero,
-        "mechanisms": [
-            {
-                **mechanism.to_json(),
-                "name": option_name(mechanism),
-                "law": mechanism.name,
-                "errors": cell_errors(mechanism),
-                "budget": budget.numbers(),
-                "budget_text": str(budget),
-                **_reported(mechanism, report_delta),
-            }
-            for budget in budgets
-            for mechanism in _mechanisms(space, budget)
-        ],
-        "witness": None if semi is None or semi.witness is None else semi.witness.to_json(),
-        "warnings": list(scope.warnings),
-    }
+    # For any totals the scope stands on a table of its own, whose records are nobody's.
+    document: dict[str, Any] = {"n": scope.dataspace.n if known else None}
+    if scope.persons is not None:
+        document["persons"] = scope.persons
+    document["totals"] = "known" if known else "any"
+    document["cells"] = space.schema.size
+    document["table"] = list(space.schema.names)
+    document["invariants"] = [list(margin.names) for margin in scope.dataspace.margins]
+    document["a"] = unknown if semi is None else semi.to_json()
+    document["adjacency"] = kind_and_a(scope.adjacency)
+    document["sensitivity"] = _sensitivity(space)
+    ball = _sensitivity(_ball(space, scope))
+    document["sensitivities"] = {"ball": ball, "exchange": _exchanged(space, known)}
+    document["naive"] = _norms(space.side_by_side()["S_Group"])
+    document["published_exactly"] = space.is_zero
+    mechanisms: list[dict[str, Any]] = []
+    for budget in budgets:
+        for mechanism in _mechanisms(space, budget):
+            mechanisms.append(_mechanism_entry(mechanism, budget, report_delta))
+    document["mechanisms"] = mechanisms
+    witness = None if semi is None else semi.witness
+    document["witness"] = None if witness is None else witness.to_json()
+    document["warnings"] = list(scope.warnings)
+    return document
+
+
+def _mechanism_entry(
+    mechanism: Mechanism, budget: Budget, delta: Fraction | None
+) -> dict[str, Any]:
+    """One mechanism as plain values, with its errors and what it spends."""
+    entry = {**mechanism.to_json(), "name": option_name(mechanism), "law": mechanism.name}
+    entry["errors"] = cell_errors(mechanism)
+    entry["budget"] = budget.numbers()
+    entry["budget_text"] = str(budget)
+    if delta is not None:
+        entry["epsilon"] = mechanism.guarantee.tradeoff.epsilon(delta)
+        entry["report_delta"] = delta
+    return entry
 
 
 def _mechanisms(space: TableSpace, budget: Budget) -> list[Mechanism]:
@@ -152,14 +157,12 @@ def _mechanisms(space: TableSpace, budget: Budget) -> list[Mechanism]:
 
 
 def _sensitivity(space: TableSpace) -> dict[str, Any]:
-    return {
-        "a": space.adjacency.a,
-        **_norms(space.norms),
-        "dimension": space.dimension,
-        "exact": space.exact,
-        "method": space.method,
-        "loss": space.l2 * math.sqrt(space.dimension),
-    }
+    sensitivity: dict[str, Any] = {"a": space.adjacency.a, **_norms(space.norms)}
+    sensitivity["dimension"] = space.dimension
+    sensitivity["exact"] = space.exact
+    sensitivity["method"] = space.method
+    sensitivity["loss"] = space.l2 * math.sqrt(space.dimension)
+    return sensitivity
 
 
 def _ball(space: TableSpace, scope: Scope) -> TableSpace:
@@ -184,62 +187,41 @@ def _exchanged(space: TableSpace, known: bool) -> dict[str, Any] | None:
     return _sensitivity(sensitivity_space(space.dataspace, exchange, space.schema.names))
 
 
-def _reported(mechanism: Mechanism, delta: Fraction | None) -> dict[str, Any]:
-    return (
-        {}
-        if delta is None
-        else {"epsilon": mechanism.guarantee.tradeoff.epsilon(delta), "report_delta": delta}
-    )
-
-
 def _norms(norms: Norms) -> dict[str, float]:
     return {"l1": norms.l1, "l2": math.sqrt(norms.l2_squared), "linf": norms.linf}
 
 
 def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     """Write the document of `analysis` for people."""
-    published = (
-        "; ".join(" × ".join(names) for names in document["invariants"])
-        or "only the number of records"
-    )
+    margins = [" × ".join(names) for names in document["invariants"]]
+    published = "; ".join(margins) or "only the number of records"
     any_totals = document["totals"] == "any"
     words = Adjacency.from_json(document["adjacency"]).words
-    records = (
-        "any totals (upper bounds for all of them)"
-        if any_totals
-        else f"{document['n']:,} {words.noun}"
-    )
-    lines = [
-        ("table", f"{' × '.join(document['table'])}: {document['cells']:,} cells, {records}"),
-        ("published", published),
-        ("a(t)", _adjacency(document["a"])),
-    ]
+    records = "any totals (upper bounds for all of them)"
+    if not any_totals:
+        records = f"{document['n']:,} {words.noun}"
+    features = " × ".join(document["table"])
+    lines = [("table", f"{features}: {document['cells']:,} cells, {records}")]
+    lines.append(("published", published))
+    lines.append(("a(t)", _adjacency(document["a"])))
     if words.protection is not None:
-        counted = (
-            ""
-            if "persons" not in document
-            else f" of {document['persons']:,} {words.protection.units}"
-        )
+        counted = ""
+        if "persons" in document:
+            counted = f" of {document['persons']:,} {words.protection.units}"
         lines.append(("promise", f"{words.protection.who}{counted}"))
-    if document["witness"] is not None:
-        lines.append(
-            ("worst case", _change(document["witness"]["record"], document["witness"]["wants"]))
-        )
-        lines += [
-            ("also moves", _change(other["from"], other["to"]))
-            for other in document["witness"]["others"]
-        ]
+    witness = document["witness"]
+    if witness is not None:
+        lines.append(("worst case", _change(witness["record"], witness["wants"])))
+        for other in witness["others"]:
+            lines.append(("also moves", _change(other["from"], other["to"])))
     space = document["sensitivity"]
     kind = "exact" if space["exact"] else "proven upper bounds"
     chosen = document["adjacency"]
-    pairs = (
-        f"a = {space['a']}"
-        if chosen["kind"] == "ball"
-        else f"exchange, up to {space['a']} {words.noun}"
-    )
-    lines.append(
-        ("sensitivity", f"{pairs}: {_norm_text(space)} ({kind}), dimension {space['dimension']:,}")
-    )
+    is_ball = chosen["kind"] == "ball"
+    most = space["a"]
+    pairs = f"a = {most}" if is_ball else f"exchange, up to {most} {words.noun}"
+    dimension = f"dimension {space['dimension']:,}"
+    lines.append(("sensitivity", f"{pairs}: {_norm_text(space)} ({kind}), {dimension}"))
     lines.append(
         ("", "how far the table moves then: Δ1 all cells added up, Δ2 as a length, Δ∞ in one cell")
     )
@@ -254,7 +236,7 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
                 "the published statistics fix this table: everything in it is published exactly",
             )
         )
-    if chosen["kind"] == "ball" and words.protection is None:
+    if is_ball and words.protection is None:
         a = max(chosen["a"], 1)
         lines.append(
             (
@@ -270,48 +252,42 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _both(spaces: dict[str, Any], any_totals: bool, words: AdjacencyWords) -> list[tuple[str, str]]:
     """Both adjacencies side by side, with the loss of Gaussian noise at mu = 1 under each."""
-    ball, exchange = spaces["ball"], spaces["exchange"]
-    records = f"any {ball['a']} {words.noun}" if ball["a"] != 1 else "any one record"
-    return [
-        (
-            "ball",
-            (
-                f"{records} at once: Δ2 = {ball['l2']:.4g}, the whole table off by"
-                f" {ball['loss']:.4g} at mu = 1"
-            ),
-        ),
-        (
-            "exchange",
-            (
-                ("not known without the totals" if any_totals else "not defined for these margins")
-                if exchange is None
-                else (
-                    f"{words.who}, others hand over: Δ2 = {exchange['l2']:.4g}, the whole table"
-                    f" off by {exchange['loss']:.4g} at mu = 1 (another promise, not a better one)"
-                )
-            ),
-        ),
-    ]
+    ball = spaces["ball"]
+    exchange = spaces["exchange"]
+    a = ball["a"]
+    records = f"any {a} {words.noun}" if a != 1 else "any one record"
+    of_ball = (
+        f"{records} at once: Δ2 = {ball['l2']:.4g}, the whole table off by"
+        f" {ball['loss']:.4g} at mu = 1"
+    )
+    if exchange is not None:
+        of_exchange = (
+            f"{words.who}, others hand over: Δ2 = {exchange['l2']:.4g}, the whole table"
+            f" off by {exchange['loss']:.4g} at mu = 1 (another promise, not a better one)"
+        )
+    elif any_totals:
+        of_exchange = "not known without the totals"
+    else:
+        of_exchange = "not defined for these margins"
+    return [("ball", of_ball), ("exchange", of_exchange)]
 
 
 def _adjacency(a: dict[str, Any]) -> str:
     if a["bound"] is None:
         return "not known for these invariants; the given number is used"
-    literal = (
-        ""
-        if a["definition"] is None
-        else f", {a['definition']} if the paper's definition is read literally"
-    )
-    worst = (
-        f"{a['bound']} in the worst case"
-        if a["worst_case"] is not None
-        else f"at most {a['bound']}"
-    )
+    literal = ""
+    if a["definition"] is not None:
+        literal = f", {a['definition']} if the paper's definition is read literally"
+    worst = f"at most {a['bound']}"
+    if a["worst_case"] is not None:
+        worst = f"{a['bound']} in the worst case"
     return f"records that change together: {worst}{literal} ({a['method']})"
 
 
 def _change(before: dict[str, str], after: dict[str, str]) -> str:
-    return f"({', '.join(before.values())}) → ({', '.join(after.values())})"
+    levels_before = ", ".join(before.values())
+    levels_after = ", ".join(after.values())
+    return f"({levels_before}) → ({levels_after})"
 
 
 def _norm_text(norms: dict[str, Any]) -> str:
@@ -331,14 +307,11 @@ def _noise_text(mechanism: dict[str, Any]) -> str:
         f"{errors_text(mechanism['errors'])}; scale {mechanism['scale']:.4g}, whole table off by "
     )
     loss += f"{mechanism['expected_l2']:.4g}, {mechanism['claim']} claim"
-    name = (
-        mechanism["law"]
-        if mechanism["name"] in mechanism["law"]
-        else f"{mechanism['law']} ({mechanism['name']})"
-    )
+    name = mechanism["law"]
+    # the option by which the law is chosen, where its name does not say so
+    if mechanism["name"] not in name:
+        name = f"{name} ({mechanism['name']})"
     if "epsilon" in mechanism:
-        loss += (
-            f", epsilon {rounded_up(mechanism['epsilon'])} at delta"
-            f" {plain(mechanism['report_delta'])}"
-        )
+        epsilon = rounded_up(mechanism["epsilon"])
+        loss += f", epsilon {epsilon} at delta {plain(mechanism['report_delta'])}"
     return f"{mechanism['budget_text']}: {name}, {loss}"
