@@ -107,14 +107,23 @@ def logarithmic_errors(axes: Any) -> None:
     plain_numbers(axes.xaxis, axes.yaxis)
 
 
+@contextlib.contextmanager
+def _unsaid_warnings() -> Iterator[None]:
+    """Leave out warnings of matplotlib that say nothing to a user, and name files of this machine."""
+    with warnings.catch_warnings():
+        # the browser's fonts draw the text, whatever its script
+        warnings.filterwarnings("ignore", "Glyph")
+        # a figure of very few cells is drawn without the layout, which is good enough for it
+        warnings.filterwarnings("ignore", "constrained_layout not applied")
+        yield
+
+
 def svg(figure: Figure) -> str:
     """Return a figure as an SVG element to put into a page."""
     from matplotlib import rc_context
 
     text = io.StringIO()
-    with rc_context(_SETTINGS), warnings.catch_warnings():
-        # the browser's fonts draw the text, whatever its script
-        warnings.filterwarnings("ignore", "Glyph")
+    with rc_context(_SETTINGS), _unsaid_warnings():
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     body = text.getvalue()
     return re.sub(r"<metadata>.*?</metadata>", "", body[body.index("<svg") :], flags=re.DOTALL)
@@ -125,6 +134,6 @@ def png(figure: Figure) -> bytes:
     from matplotlib import rc_context
 
     data = io.BytesIO()
-    with rc_context(_SETTINGS):
+    with rc_context(_SETTINGS), _unsaid_warnings():
         figure.savefig(data, format="png", dpi=160, metadata={"Software": None})
     return data.getvalue()
