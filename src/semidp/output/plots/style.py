@@ -109,7 +109,7 @@ def logarithmic_errors(axes: Any) -> None:
 
 @contextlib.contextmanager
 def _unsaid_warnings() -> Iterator[None]:
-    """Leave out warnings of matplotlib that say nothing to a user, and name files of this machine."""
+    """Leave out warnings of matplotlib that tell a user nothing and name files of this machine."""
     with warnings.catch_warnings():
         # the browser's fonts draw the text, whatever its script
         warnings.filterwarnings("ignore", "Glyph")
