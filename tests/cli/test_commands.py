@@ -47,7 +47,7 @@ def test_release_writes_a_folder_and_says_where(here: Semidp, tmp_path: Path) ->
         "0.5-zCDP",
         "a = 3",
         "out/release/report.html",
-        "which of two possible records is yours in at most",
+        "tells your record from another possible one in at most",
     ):
         assert expected in done.out
     page = (folder / "report.html").read_text()

@@ -414,10 +414,10 @@ def detection(tradeoff: Tradeoff, protection: Protection | None = None) -> str:
 
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> detection(gaussian(1))
-    'The best attacker ... tells which of two possible records is yours in at most 26% of cases,
+    'The best attacker ... tells your record from another possible one in at most 26% of cases,
     where guessing ... 5%.'
     >>> detection(gaussian(1), Protection("patient", 5, "stays"))
-    'The best attacker ... tells which of two possible lists of stays is yours in at most 26% of
+    'The best attacker ... tells your list of stays from another possible one in at most 26% of
     cases, where ... 5%.'
     """
     if tradeoff.is_trivial:
@@ -425,13 +425,12 @@ def detection(tradeoff: Tradeoff, protection: Protection | None = None) -> str:
             "Everything here is published exactly, or follows from what is: the noise adds nothing."
         )
     power = 1 - float(tradeoff(float(1 - _FALSE_ALARMS)))
-    possible = "records"
+    yours = "record"
     if protection is not None and protection.times > 1:
-        possible = f"lists of {protection.records}"
+        yours = f"list of {protection.records}"
     percent = min(math.ceil(100 * power + 1e-9), 100)
     guessing = f"{float(_FALSE_ALARMS):.0%}"
     return (
-        f"The best attacker who accepts {guessing} false alarms tells which of two possible"
-        f" {possible} is yours in at most {percent}% of cases, where guessing would give"
-        f" {guessing}."
+        f"The best attacker who accepts {guessing} false alarms tells your {yours} from another"
+        f" possible one in at most {percent}% of cases, where guessing would give {guessing}."
     )
