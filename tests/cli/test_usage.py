@@ -1,5 +1,6 @@
 """What is said of command lines that cannot be read: one plain sentence."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,32 @@ def test_show_says_where_the_report_is_and_what_it_wrote(here: Semidp, tmp_path:
     shown = here("show", "out").out
     assert "report     out/report.html" in shown
     assert "written" not in shown
+
+
+def test_intervals_and_models_print_the_digits_that_errors_leave(
+    here: Semidp, tmp_path: Path
+) -> None:
+    (tmp_path / "people.csv").write_text(PEOPLE)
+    assert here(*RELEASE, "--exact", "region").code == 0
+    words = ("intervals", "out", "--of", "sex=f", "--among", "region=n", "--draws", "999")
+    printed = here(*words, "--seed", "1").out
+    found = here(*words, "--seed", "1", "--format", "json").json
+    low, high = re.search(r"interval +(\S+) to (\S+),", printed).groups()
+    assert float(low) <= found["low"] <= found["high"] <= float(high), "rounded outward"
+    # Two digits of the standard error: no line promises more.
+    error = re.search(r"standard error (\S+)", printed).group(1)
+    assert len(error.lstrip("0.")) <= 2
+    assert len(low.partition(".")[2]) == len(error.partition(".")[2])
+    model = here("model", "out", "~ sex").out
+    [line] = [line for line in model.splitlines() if line.startswith("sex[")]
+    assert len(line.split()[2].lstrip("0.")) == 2
+
+
+def test_words_of_analyze_and_release_say_who_is_protected(here: Semidp, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text(PEOPLE)
+    printed = here(*RELEASE).out
+    assert "strength   for specialists (smaller is safer): μ = 1 (Gaussian DP)" in printed
+    words = ("analyze", "people.csv", "--table", "sex,region", "--levels-from-data")
+    labels = [line.split()[0] for line in here(*words).out.splitlines() if line[:1].strip()]
+    assert labels.count("protects") == 2
+    assert not {"ball", "exchange"} & set(labels)

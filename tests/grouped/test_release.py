@@ -139,7 +139,7 @@ def test_the_report_shows_them_together(release):
         assert words.casefold() in page.casefold()
     text = summary(release)
     assert "with noise mean of score by school: 3 groups" in text
-    assert "strength   μ = 13 (Gaussian DP)" in text
+    assert "strength   for specialists (smaller is safer): μ = 13 (Gaussian DP)" in text
 
 
 def test_the_ledger_is_charged_once_for_all(tmp_path):

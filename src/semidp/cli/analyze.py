@@ -256,20 +256,22 @@ def _both(spaces: dict[str, Any], any_totals: bool, words: AdjacencyWords) -> li
     exchange = spaces["exchange"]
     a = ball["a"]
     records = f"any {a} {words.noun}" if a != 1 else "any one record"
-    of_ball = (
-        f"{records} at once: Δ2 = {ball['l2']:.4g}, the whole table off by"
-        f" {ball['loss']:.4g} at mu = 1"
-    )
+    of_ball = f"{records} at once (ball): {_moved(ball)}"
     if exchange is not None:
         of_exchange = (
-            f"{words.who}, others hand over: Δ2 = {exchange['l2']:.4g}, the whole table"
-            f" off by {exchange['loss']:.4g} at mu = 1 (another promise, not a better one)"
+            f"{words.who}, others hand over (exchange): {_moved(exchange)}"
+            " (another promise, not a better one)"
         )
     elif any_totals:
-        of_exchange = "not known without the totals"
+        of_exchange = f"{words.who} (exchange): not known without the totals"
     else:
-        of_exchange = "not defined for these margins"
-    return [("ball", of_ball), ("exchange", of_exchange)]
+        of_exchange = f"{words.who} (exchange): not defined for these margins"
+    return [("protects", of_ball), ("protects", of_exchange)]
+
+
+def _moved(space: dict[str, Any]) -> str:
+    """Say how far the pairs of an adjacency move the table, and what noise that takes."""
+    return f"Δ2 = {space['l2']:.4g}, the whole table off by {space['loss']:.4g} at mu = 1"
 
 
 def _adjacency(a: dict[str, Any]) -> str:

@@ -540,9 +540,9 @@ def _rows(finding: _Finding) -> list[tuple[str, str]]:
             (
                 "noise",
                 (
-                    f"its energy in each of {energy.directions} directions is at least"
-                    f" {energy.share:.4g} of what is stated ({energy.direction}); chance leaves at"
-                    f" least {energy.least:.4g}"
+                    f"its variance in each of {energy.directions} combinations of cells is at"
+                    f" least {energy.share:.4g} of what is stated ({energy.direction}); by chance"
+                    f" it may seem as little as {energy.least:.4g}"
                 ),
             )
         )
@@ -564,12 +564,12 @@ def _bounds(found: Audit) -> list[tuple[str, str]]:
     """What is claimed, what was measured, and what the audit would have found."""
     bound, confidence = found.bound, 1 - found.error
     return [
-        ("claim", f"{bound.unit} is at most {bound.claimed:.6g}"),
+        ("claim", f"{bound.unit} is at most {bound.claimed:.6g} (the smaller, the safer)"),
         (
             "measured",
             (
                 f"{bound.unit} is at least {bound.measured:.4g}, with confidence"
-                f" {100 * confidence:.6g}%"
+                f" {100 * confidence:.6g}%: so well did the attack tell the two apart"
             ),
         ),
         (
@@ -579,8 +579,8 @@ def _bounds(found: Audit) -> list[tuple[str, str]]:
         (
             "power",
             (
-                f"with {1 - found.less_noise:.0%} less noise than it has, the mechanism would be"
-                f" convicted in about {found.power:.1%} of audits like this"
+                f"had it {1 - found.less_noise:.0%} less noise than it has, an audit like this"
+                f" would notice in about {found.power:.1%} of cases"
             ),
         ),
     ]
@@ -591,7 +591,7 @@ def _verdict(finding: _Finding) -> str:
     if measured is not None and measured.convicted:
         return _sentence(measured)
     if energy is not None and energy.convicts:
-        return f"convicted: the noise has less energy than is stated ({energy.direction})"
+        return f"convicted: the noise is smaller than is stated ({energy.direction})"
     if finding.verdict == "convicted":
         return "convicted: what is recorded does not agree with the plan"
     if finding.unchanged:
@@ -611,5 +611,8 @@ def _sentence(found: Audit, mend: str = "draw more with --samples") -> str:
             f" the claim allows {worst.allowed:.4g}"
         )
     if found.verdict == "inconclusive":
-        return f"inconclusive: the power is below {ENOUGH_POWER:.0%}, so {mend}"
+        return (
+            f"inconclusive: an audit that notices too little noise in less than"
+            f" {ENOUGH_POWER:.0%} of cases says little, so {mend}"
+        )
     return "survives: no attack that was tried beats the claim (which does not prove it)"

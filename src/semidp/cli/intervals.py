@@ -10,6 +10,7 @@ from semidp.cli._output import echo, grid, harmless, print_json, print_rows
 from semidp.core.exact import exact, plain
 from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
+from semidp.output.texts import end_texts, rounded_text
 from semidp.publishing.rechecking.release_check import load_consistent
 from semidp.questions.answers import IntervalEstimate, TableIntervals
 from semidp.questions.areas import area_intervals, read_area_rows, sum_intervals
@@ -170,8 +171,10 @@ def _print_areas(answers: dict[str, IntervalEstimate], called: str) -> None:
 
     table = grid((called,), ("estimate", "standard error", "low", "high"))
     for name, answer in answers.items():
-        numbers = (answer.value, answer.standard_error, answer.low, answer.high)
-        table.add_row(harmless(name), *(f"{number:.2f}" for number in numbers))
+        error = answer.standard_error
+        numbers = [rounded_text(answer.value, error), rounded_text(error, error)]
+        ends = end_texts({"low": answer.low, "high": answer.high}, error)
+        table.add_row(harmless(name), *numbers, *ends)
     Console(highlight=False, markup=False).print(table)
     level = plain(exact(next(iter(answers.values())).level))
     echo(
@@ -180,16 +183,20 @@ def _print_areas(answers: dict[str, IntervalEstimate], called: str) -> None:
 
 
 def _print_answer(found: IntervalEstimate, measure: RateMeasure) -> None:
-    error = ""
-    # A ratio whose denominator may be zero has none.
-    if math.isfinite(found.standard_error):
-        error = f", standard error {found.standard_error:.4g}"
+    standard_error = found.standard_error
+    # A ratio whose denominator may be zero has none: its interval says how many digits are left.
+    if math.isfinite(standard_error):
+        error = f", standard error {rounded_text(standard_error, standard_error)}"
+    else:
+        standard_error = _error_of(found.low, found.high)
+        error = ""
     called = "" if measure is RateMeasure.DIFFERENCE else f"{measure} "
+    low, end = end_texts({"low": found.low, "high": found.high}, standard_error)
     # A noisy denominator may be near zero: then no finite end holds at the level.
-    high = "without end" if math.isinf(found.high) else f"to {found.high:.6g}"
+    high = "without end" if math.isinf(found.high) else f"to {end}"
     rows = [
-        ("estimate", f"{called}{found.value:.6g}{error}"),
-        ("interval", f"{found.low:.6g} {high}, at level {plain(exact(found.level))}"),
+        ("estimate", f"{called}{rounded_text(found.value, standard_error)}{error}"),
+        ("interval", f"{low} {high}, at level {plain(exact(found.level))}"),
         ("covers", _covered(found)),
     ]
     if found.p_value is not None:
@@ -232,8 +239,10 @@ def _print_cells(names: list[str], cells: list[tuple[Any, ...]]) -> None:
     """Print labels and three numbers a row, aligned, and an empty line."""
     rows = []
     for cell in cells:
-        texts = [f"{number:.2f}" for number in cell[-3:]]
-        rows.append([*cell[:-3], *texts])
+        value, low, high = cell[-3:]
+        error = _error_of(low, high)
+        ends = end_texts({"low": low, "high": high}, error)
+        rows.append([*cell[:-3], rounded_text(value, error), *ends])
     widths = []
     for column in zip(names, *rows, strict=True):
         widths.append(max(len(str(text)) for text in column))
@@ -243,6 +252,15 @@ def _print_cells(names: list[str], cells: list[tuple[Any, ...]]) -> None:
         parts += [f"{text:>{width}}" for text, width in zip(numbers, widths[-3:], strict=True)]
         echo("  ".join(parts))
     echo()
+
+
+def _error_of(low: float, high: float) -> float:
+    """About the standard error that an interval of two on either side has.
+
+    >>> _error_of(121.0, 131.0)
+    2.5
+    """
+    return (high - low) / 4
 
 
 def _covered(found: Any) -> str:

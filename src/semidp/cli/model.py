@@ -6,6 +6,7 @@ from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, print_json, print_rows
 from semidp.core.exact import exact, plain
+from semidp.output.texts import aligned, end_texts, rounded_text
 from semidp.publishing.rechecking.release_check import load_consistent
 from semidp.questions.models import TableModel, TermTest
 from semidp.questions.models import model as fitted_model
@@ -56,21 +57,24 @@ def _print(answer: TableModel) -> None:
         ]
     )
     echo()
-    width = max(len(name) for name in (*answer.names, "coefficient"))
-    echo(f"{'coefficient':<{width}}  estimate     error       low      high   p-value")
     columns = (answer.coefficients, answer.errors, answer.low, answer.high, answer.p_values)
-    for name, *numbers in zip(answer.names, *columns, strict=True):
-        *values, p = numbers
-        cells = "  ".join(f"{value:8.3f}" for value in values)
-        echo(f"{name:<{width}}  {cells}  {p:8.3g}")
+    rows = [("coefficient", "estimate", "error", "low", "high", "p-value")]
+    for name, value, error, low, high, p in zip(answer.names, *columns, strict=True):
+        estimate = (rounded_text(value, error), rounded_text(error, error))
+        lower, upper = end_texts({"low": low, "high": high}, error)
+        rows.append((name, *estimate, lower, upper, f"{p:.3g}"))
+    for line in aligned(rows):
+        echo(line)
     echo()
-    value = "rate" if answer.kind == "logistic" else "count"
-    labels = [", ".join(row[:-3]) for row in answer.fitted]
-    width = max(len(label) for label in (*labels, "fitted"))
-    echo(f"{'fitted':<{width}}  {value:>8}       low      high")
-    for label, row in zip(labels, answer.fitted, strict=True):
-        cells = "  ".join(f"{number:8.4g}" for number in row[-3:])
-        echo(f"{label:<{width}}  {cells}")
+    value_name = "rate" if answer.kind == "logistic" else "count"
+    fitted = [("fitted", value_name, "low", "high")]
+    for *labels, value, low, high in answer.fitted:
+        # About the standard error: the interval has two on either side.
+        error = (high - low) / 4
+        lower, upper = end_texts({"low": low, "high": high}, error)
+        fitted.append((", ".join(labels), rounded_text(value, error), lower, upper))
+    for line in aligned(fitted):
+        echo(line)
     echo()
     for test in answer.terms:
         echo(f"without {test.term}: {_wald(test)}")

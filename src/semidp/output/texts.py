@@ -11,7 +11,7 @@ from semidp.core.tradeoff.function import Tradeoff
 
 CLAIM_TEXTS = {
     "exact": (
-        "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers"
+        "exact: the proof is about the very whole numbers that were drawn, without any rounding"
     ),
     "ideal": (
         "ideal arithmetic: the proof is for real-valued noise; the output was rounded to whole"

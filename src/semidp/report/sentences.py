@@ -120,6 +120,10 @@ def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
     ]
 
 
+FOR_SPECIALISTS = "for specialists (smaller is safer):"
+"""What stands before the numbers of a guarantee on a terminal."""
+
+
 def release_strength(release: Release) -> list[str]:
     """Say how strong the guarantee of a release is, or that none is stated."""
     if release.stated is None:
@@ -448,7 +452,9 @@ def summary(release: Release, where: str | None = None, word: str = "written") -
     rows += [("claim", text) for text in _claims(release)]
     if release.stated is not None:
         rows.append(("adjacency", together_text(scope)))
-    rows += [("strength", text) for text in release_strength(release)]
+    in_words, *in_numbers = release_strength(release)
+    rows.append(("strength", in_words))
+    rows += [("strength", f"{FOR_SPECIALISTS} {text}") for text in in_numbers]
     if not scope.adjacency.protects_groups:
         rows += [("otherwise", text) for text in implied(release)]
     if where:
