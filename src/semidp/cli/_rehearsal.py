@@ -25,6 +25,7 @@ from semidp.report.sentences import (
     budget_parts,
     persons_part,
     strength,
+    strength_rows,
     together_disclosed,
     together_text,
     weakness,
@@ -96,9 +97,7 @@ def _print_prepared(
     rows += [("exact", text) for text in persons_part(scope)]
     rows += found_budget(asked, plan)
     rows += [("budget", part) for part in budget_parts(plan)]
-    strengths = [
-        ("strength", sentence) for sentence in strength(found.guarantee, plan.report_delta)
-    ]
+    strengths = strength_rows(strength(found.guarantee, plan.report_delta))
     adjacency = [("adjacency", together_text(scope)), *strengths]
     if isinstance(found, PreparedByParts):
         rows += [("would use", line) for line in _part_lines(found)]

@@ -120,8 +120,16 @@ def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
     ]
 
 
-FOR_SPECIALISTS = "for specialists (smaller is safer):"
-"""What stands before the numbers of a guarantee on a terminal."""
+def strength_rows(sentences: Sequence[str]) -> list[tuple[str, str]]:
+    """The sentences of `strength` for a terminal: words first, then numbers for specialists.
+
+    >>> strength_rows(["An attacker ...", "0.5-zCDP"])[1]
+    ('strength', 'for specialists (smaller is safer): 0.5-zCDP')
+    """
+    in_words, *in_numbers = sentences
+    rows = [("strength", in_words)]
+    rows += [("strength", f"for specialists (smaller is safer): {text}") for text in in_numbers]
+    return rows
 
 
 def release_strength(release: Release) -> list[str]:
@@ -452,9 +460,7 @@ def summary(release: Release, where: str | None = None, word: str = "written") -
     rows += [("claim", text) for text in _claims(release)]
     if release.stated is not None:
         rows.append(("adjacency", together_text(scope)))
-    in_words, *in_numbers = release_strength(release)
-    rows.append(("strength", in_words))
-    rows += [("strength", f"{FOR_SPECIALISTS} {text}") for text in in_numbers]
+    rows += strength_rows(release_strength(release))
     if not scope.adjacency.protects_groups:
         rows += [("otherwise", text) for text in implied(release)]
     if where:
