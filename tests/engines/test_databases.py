@@ -5,6 +5,8 @@ quote nothing.
 import contextlib
 import logging
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -333,6 +335,13 @@ def test_a_database_in_a_file(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE people AS SELECT 'f' AS sex FROM range(3)")
     with open_source(f"duckdb://{tmp_path / 'a.db'}", table="people", where="sex = 'f'") as source:
         assert source.counts(SEX).counts.tolist() == [3, 0]
+        # A worker of --jobs opens the same file meanwhile, in another process.
+        opening = f"import duckdb; duckdb.connect({str(tmp_path / 'a.db')!r}, read_only=True)"
+        subprocess.run([sys.executable, "-c", opening], check=True)
+    address = f"duckdb://{tmp_path / 'none.db'}"
+    with pytest.raises(InputError, match="cannot open"):
+        open_source(address, table="people")
+    assert not (tmp_path / "none.db").exists()
 
 
 def test_sqlite_reads_tables_together_without_grouping_sets(tmp_path: Path) -> None:

@@ -78,7 +78,10 @@ def connect_to(parts: SplitResult) -> tuple[Any, Callable[[], None]]:
         try:
             if parts.scheme == "spark":
                 return _spark(parts)
-            connection = ibis.connect(_with_password(parts))
+            # Workers open the file beside this process, which DuckDB allows for reading alone.
+            in_file = parts.scheme == "duckdb" and bool(parts.netloc or parts.path)
+            how = {"read_only": True} if in_file else {}
+            connection = ibis.connect(_with_password(parts), **how)
             return connection, connection.disconnect
         except ImportError:
             pass
