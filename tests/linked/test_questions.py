@@ -302,7 +302,6 @@ def test_the_guarantee_is_said_again_and_what_is_not_built_is_one_sentence(
     (tmp_path / "plan.json").write_text(json.dumps(release.plan.to_json()))
     refused = {
         f"guarantee {tmp_path}/release --without sex": "not known here",
-        f"audit {tmp_path}/release": "cannot be audited",
         f"explore --plan {tmp_path}/plan.json": "records of one kind",
     }
     for words, said in refused.items():
