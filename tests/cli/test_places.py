@@ -496,7 +496,8 @@ def test_a_closed_pipe_ends_with_141(
     )
     os.close(writes)
     assert done.returncode == 141
-    assert done.stderr == ""
+    # The noise of this process is its own: where it dominates, a warning says so.
+    assert all(line.startswith("warning: Noise") for line in done.stderr.splitlines())
 
 
 @pytest.mark.long

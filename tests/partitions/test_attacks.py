@@ -267,8 +267,9 @@ def test_what_is_not_drawn_is_the_same_for_other_records_with_the_same_totals(
         for table in [table for part in parts for table in part["tables"]] + document[
             "partitioned"
         ][0]["overview"]:
-            # how far the fit is from noisy numbers
+            # how far the fit is from noisy numbers, and how many noisy numbers are small
             del table["fitted" if "fitted" in table else "fit"]
+            table.pop("cells", None)
         seen += [[(part["path"], [*part["files"]], part["tables"]) for part in parts]]
         said.append(
             [*seen, {key: document[key] for key in document if key not in ("created", "files")}]

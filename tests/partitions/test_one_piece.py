@@ -26,6 +26,7 @@ from semidp.queries.branches import Cut
 from semidp.sources.opening import open_source
 from semidp.statistics.parts import STATE
 from semidp.statistics.tables import by_parts, part_work
+from semidp.statistics.tables.assembled import AssembledTables
 from semidp.statistics.tables.cut_fits import (
     TOGETHER,
     fit_at_cut,
@@ -207,6 +208,14 @@ def assembled(release: Release) -> dict:
     (result,) = release.results
     schema, cut = result.residuals.space.schema, result.cut
     grid, found = schema.grid, {}
+    if isinstance(result, AssembledTables):
+        # All parts were fitted together, so that every table is there in one piece.
+        (request,) = release.plan.requests
+        for asked, table in zip(request.tables, release.tables, strict=True):
+            view = schema.view(asked.features)
+            shape = grid.shape_of(view)
+            found[view] = (table.counts.reshape(shape), table.estimate.reshape(shape))
+        return found
     for view, table in zip(result.above.space.views, result.overview, strict=True):
         shape = grid.shape_of(view)
         found[view] = (table.counts.reshape(shape), table.estimate.reshape(shape))
