@@ -63,6 +63,20 @@ def test_every_row_of_a_table_is_in_one() -> None:
     assert tables > 20
 
 
+def test_no_page_holds_both_sides_of_a_conflict() -> None:
+    """A rebase leaves such lines where nobody chose between two versions."""
+    pages = [*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+    assert len(pages) > 30
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert not _unresolved(text), page.name
+    assert _unresolved("a\n<<<<<<< HEAD\nb\n=======\nc\n>>>>>>> 1234567 (Say c)\n")
+
+
+def _unresolved(text: str) -> bool:
+    return bool(re.search(r"^(<<<<<<<|>>>>>>>) ", text, flags=re.MULTILINE))
+
+
 def test_the_citation_is_of_this_version() -> None:
     cited = re.search(
         r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), flags=re.MULTILINE
