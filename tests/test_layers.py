@@ -121,7 +121,7 @@ def test_a_statistic_imports_no_other() -> None:
     folders = {path.parent.name for path in (PACKAGE / "statistics").glob("*/kind.py")}
     checked = 0
     for folder in folders:
-        for path in (PACKAGE / "statistics" / folder).glob("*.py"):
+        for path in (PACKAGE / "statistics" / folder).rglob("*.py"):
             others = {f"statistics.{other}" for other in folders - {folder}}
             assert not imported_rooms(path) & others, (
                 f"{folder}/{path.name} imports another statistic"
@@ -205,7 +205,7 @@ def imported_from_statistics(tree: ast.AST) -> set[str]:
         if (
             isinstance(node, ast.ImportFrom)
             and node.module
-            and node.module.rpartition(".")[0] in FOLDERS
+            and ".".join(node.module.split(".")[:3]) in FOLDERS
         ):
             names |= {alias.asname or alias.name for alias in node.names}
     return names
@@ -283,7 +283,7 @@ def compared_kinds(tree: ast.AST) -> set[str]:
 
 def is_a_kinds_own(path: Path) -> bool:
     """Whether a module is in the folder of one kind of statistic."""
-    return (path.parent / "kind.py").exists()
+    return any((folder / "kind.py").exists() for folder in path.parents)
 
 
 def test_nothing_outside_a_statistic_compares_with_its_kind() -> None:

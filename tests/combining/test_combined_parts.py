@@ -14,8 +14,8 @@ from semidp.noise import SeededRandomness
 from semidp.output.plain_reading import document_at
 from semidp.publishing import release_value
 from semidp.publishing.rechecking.release_check import disagreements
-from semidp.statistics.tables.assembled import AssembledTables
-from semidp.statistics.tables.by_parts import TablesByParts
+from semidp.statistics.tables.by_parts.assembled_published import AssembledTables
+from semidp.statistics.tables.by_parts.separate_published import SeparateTables
 from tests.partitions.conftest import FEATURES, records
 
 
@@ -54,11 +54,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(("plan", "kind"), [(product(), TablesByParts), (cells(), AssembledTables)])
+@pytest.mark.parametrize(
+    ("plan", "kind"), [(product(), SeparateTables), (cells(), AssembledTables)]
+)
 def test_a_release_by_parts_beside_nothing_is_what_it_published(
     plan: Plan, kind: type, tmp_path: Path, place: Path
 ) -> None:
-    release = Release.load(place) if kind is TablesByParts else by_parts(plan, tmp_path / "parts")
+    release = Release.load(place) if kind is SeparateTables else by_parts(plan, tmp_path / "parts")
     assert isinstance(release.results[0], kind)
     nothing = semidp.run(
         Plan([TableRequest(["sex"], Budget.gdp(1))], ["sex"], features=FEATURES), records()

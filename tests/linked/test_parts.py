@@ -24,7 +24,7 @@ from semidp.publishing.parts import by_partition, runners
 from semidp.publishing.plan import Plan
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.sources.linked_records import LinkedData
-from semidp.statistics.tables import linked_in_parts
+from semidp.statistics.tables.by_parts import linked_parts_steps
 from tests.partitions.conftest import no_report, run_partitioned, unfinished  # noqa: F401
 from tests.partitions.test_resumed_kinds import Recorded
 
@@ -272,19 +272,19 @@ KILLED = """
 import os, signal, sys
 import semidp as sd
 from semidp.noise.randomness import SeededRandomness
-from semidp.statistics.tables import linked_in_parts
+from semidp.statistics.tables.by_parts import linked_parts_steps
 from tests.linked.test_parts import case
 from tests.partitions.conftest import run_partitioned
 
 stored = []
-real = linked_in_parts.store_once
+real = linked_parts_steps.store_once
 
 def store_once(*words):
     if len(stored) == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
     stored.append(real(*words))
 
-linked_in_parts.store_once = store_once
+linked_parts_steps.store_once = store_once
 plan, data = case("tracts")
 ledger = sd.Ledger(sys.argv[1] + "/ledger.json")
 how = {"ledger": ledger, "randomness": SeededRandomness(5)}
@@ -333,7 +333,7 @@ def test_a_fit_that_was_stored_is_not_searched_again(tmp_path, monkeypatch):
     def searched(*_):
         raise AssertionError("fitted again")
 
-    monkeypatch.setattr(linked_in_parts, "linked_fits", searched)
+    monkeypatch.setattr(linked_parts_steps, "linked_fits", searched)
     again = run_partitioned(plan, data, place, "state", resume=True, randomness=seeded)
     for one, other in zip(whole.tables, again.tables, strict=True):
         assert np.array_equal(one.counts, other.counts)
@@ -435,7 +435,7 @@ def test_what_parts_cannot_do_is_refused_before_a_charge(said, tmp_path, monkeyp
     depth, how, error = REFUSED[said]
     tables = how.get("tables", CASES["tracts"][0])
     if "cells" in how:
-        monkeypatch.setattr(linked_in_parts, "MOST_TOGETHER", how["cells"])
+        monkeypatch.setattr(linked_parts_steps, "MOST_TOGETHER", how["cells"])
     Ledger.create(tmp_path / "ledger.json", sd.Budget.zcdp(100))
     ledger = Ledger(tmp_path / "ledger.json")
     plan = plan_of(tables, ["units:tract"])

@@ -11,7 +11,7 @@ import pytest
 
 from semidp import Budget, Feature, Plan, Release, RunOptions, TableRequest, TablesRequest, run
 from semidp.output.unfinished import Unfinished
-from semidp.statistics.tables import cut_fits
+from semidp.statistics.tables.by_parts import separate_fits
 
 PATHS = [
     *(("01", "01a", tract) for tract in ("01a1", "01a2", "01a3")),
@@ -70,7 +70,7 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every part is fitted by itself, as those of large tables are, also where totals cross
     parts.
     """
-    monkeypatch.setattr(cut_fits, "MOST_TOGETHER", 0)
+    monkeypatch.setattr(separate_fits, "MOST_TOGETHER", 0)
 
 
 @pytest.fixture

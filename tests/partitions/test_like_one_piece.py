@@ -35,9 +35,10 @@ from semidp.output.cells import StoredFiles
 from semidp.output.plain_reading import document_at
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.statistics.protocol.results import Published
-from semidp.statistics.tables.assembled import AssembledTables, whole_vector
-from semidp.statistics.tables.by_parts import TablesByParts
-from semidp.statistics.tables.part_work import split_residuals
+from semidp.statistics.tables.by_parts.assembled_measurement import whole_vector
+from semidp.statistics.tables.by_parts.assembled_published import AssembledTables
+from semidp.statistics.tables.by_parts.part_measurement import split_residuals
+from semidp.statistics.tables.by_parts.separate_published import SeparateTables
 from semidp.statistics.tables.published import PublishedTables, measurements_stem
 from tests.partitions.conftest import run_partitioned
 
@@ -118,7 +119,7 @@ def measured_in_parts(release: Release, result: PublishedTables, place: Path) ->
     """Return what all parts have measured, as one piece would have measured it."""
     if isinstance(result, AssembledTables):
         return result.noisy
-    assert isinstance(result, TablesByParts)
+    assert isinstance(result, SeparateTables)
     residuals = result.noise_of_residuals
     measured = {}
     for node, part in enumerate(release.partition.parts):

@@ -25,9 +25,9 @@ from semidp.publishing.rechecking.release_check import disagreements
 from semidp.queries.branches import Cut
 from semidp.sources.opening import open_source
 from semidp.statistics.parts import STATE
-from semidp.statistics.tables import by_parts, part_work
-from semidp.statistics.tables.assembled import AssembledTables
-from semidp.statistics.tables.cut_fits import (
+from semidp.statistics.tables.by_parts import separate_published, separate_work
+from semidp.statistics.tables.by_parts.assembled_published import AssembledTables
+from semidp.statistics.tables.by_parts.separate_fits import (
     TOGETHER,
     fit_at_cut,
     fit_order,
@@ -518,7 +518,7 @@ def test_a_release_that_is_resumed_keeps_the_fit_of_all_parts(
         raise AssertionError("fitted a second time")
 
     with monkeypatch.context() as watched:
-        watched.setattr(by_parts.TablesByParts, "fitted_whole", never)
+        watched.setattr(separate_published.SeparateTables, "fitted_whole", never)
         release = run_partitioned(plan(), people, tmp_path / "release", "state", resume=True)
     assert not (tmp_path / "release" / STATE).exists()
     assert disagreements(release, document_at(tmp_path / "release" / "release.json")) == ()
@@ -543,9 +543,9 @@ def test_parts_that_are_farther_from_their_measurements_than_need_be_are_told(
             cells[0] += sign * moved * np.array([1, -1])
         return {**fits, (3, 1, 0): (counts, how)}
 
-    original = by_parts.TablesByParts.fitted_whole
+    original = separate_published.SeparateTables.fitted_whole
     with pytest.MonkeyPatch.context() as forged:
-        forged.setattr(by_parts.TablesByParts, "fitted_whole", handed)
+        forged.setattr(separate_published.SeparateTables, "fitted_whole", handed)
         wrong = run_partitioned(plan(), people, tmp_path / "wrong", "state")
     said = disagreements(wrong, document_at(tmp_path / "wrong" / "release.json"))
     assert any(
@@ -592,7 +592,7 @@ def test_a_circle_of_totals_is_told_before_anything_is_charged(people, tmp_path:
 def test_a_part_without_whole_numbers_is_named_and_has_the_same_columns(
     apart, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fit = part_work.fit_product
+    fit = separate_work.fit_product
 
     def in_vain(grid, views, totals, estimates, *args, **more):
         made = fit(grid, views, totals, estimates, *args, **more)
@@ -600,7 +600,7 @@ def test_a_part_without_whole_numbers_is_named_and_has_the_same_columns(
             made[0] = nearest_whole(estimates[0])
         return made
 
-    monkeypatch.setattr(part_work, "fit_product", in_vain)
+    monkeypatch.setattr(separate_work, "fit_product", in_vain)
     release = run_partitioned(plan(), people, tmp_path / "release", "state")
     said = [warning for warning in release.scope.warnings if "No whole numbers" in warning]
     assert len(said) == 1

@@ -31,8 +31,8 @@ from semidp.noise.randomness import SeededRandomness
 from semidp.output.plain_reading import digest, document_at
 from semidp.publishing.parts import by_partition
 from semidp.publishing.rechecking.release_check import disagreements
-from semidp.statistics.tables import assembled, part_work
-from semidp.statistics.tables.by_parts import TablesByParts
+from semidp.statistics.tables.by_parts import assembled_steps, part_measurement
+from semidp.statistics.tables.by_parts.separate_published import SeparateTables
 from tests.partitions.conftest import FEATURES, PATHS, plan, records, run_partitioned
 
 
@@ -127,7 +127,7 @@ def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> No
         ]
         for seed in range(draws):
             randomness = SeededRandomness(seed)
-            (request,) = whole_plan.in_parts
+            (request,) = whole_plan.steps
             result = request.begin(request.drawn(randomness), False)
             estimate = []
             for node, counted in enumerate(tables):
@@ -225,7 +225,7 @@ def test_it_reads_back_the_same_and_a_changed_file_is_refused(
     read = Release.load(place)
     assert read.guarantee == made.guarantee
     assert read.partition == made.partition
-    assert isinstance(read.results[0], TablesByParts)
+    assert isinstance(read.results[0], SeparateTables)
     assert {key: table.counts.tolist() for key, table in read.part("02").items()} == {
         key: table.counts.tolist() for key, table in made.part("02").items()
     }
@@ -275,7 +275,7 @@ def test_counts_that_do_not_add_up_are_found(people, tmp_path: Path) -> None:
 def test_records_that_change_meanwhile_fail_the_release_and_no_number_is_quoted(
     people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = part_work.Reader.tables
+    tables = part_measurement.Reader.tables
 
     def moved(self, features):
         found = tables(self, features)
@@ -285,7 +285,7 @@ def test_records_that_change_meanwhile_fail_the_release_and_no_number_is_quoted(
         counts.flat[0] += 1
         return [Table(found[0].schema, counts), *found[1:]]
 
-    monkeypatch.setattr(part_work.Reader, "tables", moved)
+    monkeypatch.setattr(part_measurement.Reader, "tables", moved)
     with pytest.raises(DataError, match="do not add up to what was read first") as caught:
         run_partitioned(plan(), people, tmp_path / "release", "state")
     assert not any(character.isdigit() for character in str(caught.value))
@@ -325,7 +325,7 @@ def test_what_cannot_be_released_part_by_part_is_refused_in_a_sentence(
 def test_tables_that_are_too_large_to_be_put_together_are_refused(
     people, tmp_path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(assembled, "MOST_TOGETHER", 10)
+    monkeypatch.setattr(assembled_steps, "MOST_TOGETHER", 10)
     with pytest.raises(Refused, match="cells are too many for that"):
         run_partitioned(
             Plan([TableRequest(["tract"], Budget.pure(1))], [], FEATURES),

@@ -19,7 +19,7 @@ from semidp.output.unfinished import discard_unfinished, is_unfinished
 from semidp.publishing.parts import runners
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.statistics.parts import STATE
-from semidp.statistics.tables import part_work
+from semidp.statistics.tables.by_parts import separate_work
 from tests.partitions.conftest import plan, run_partitioned, unfinished
 
 KILLS = int(os.environ.get("SEMIDP_KILLS", "1"))
@@ -104,7 +104,7 @@ def test_an_attempt_that_was_killed_after_it_measured_is_not_measured_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(part_work, "fit_product", fails)
+        broken.setattr(separate_work, "fit_product", fails)
         with pytest.raises(KeyboardInterrupt):
             run_partitioned(plan(), people, tmp_path / "release", "state")
     measured = [
@@ -131,7 +131,7 @@ def test_two_attempts_at_one_part_publish_the_same_numbers(
     then drops it.
     """
     kept, drawn = [], []
-    real, noise = part_work.TablesWork.measure, part_work.BranchNoise.measure
+    real, noise = separate_work.SeparateWork.measure, separate_work.BranchNoise.measure
 
     def measure(work, task, source, attempt):
         real(work, task, source, attempt)
@@ -145,9 +145,9 @@ def test_two_attempts_at_one_part_publish_the_same_numbers(
             real(work, task, source, copy)
         kept.append(work.stored(task).read_bytes() == first)
 
-    monkeypatch.setattr(part_work.TablesWork, "measure", measure)
+    monkeypatch.setattr(separate_work.SeparateWork, "measure", measure)
     monkeypatch.setattr(
-        part_work.BranchNoise,
+        separate_work.BranchNoise,
         "measure",
         lambda self, *words: drawn.append(self) or noise(self, *words),
     )

@@ -53,7 +53,7 @@ from semidp.queries.branches import Cut
 from semidp.sources.reader import at_hand
 from semidp.statistics.parts import STATE, Part, Partition, PartTask, part_folder, part_path
 from semidp.statistics.protocol.request_defaults import budget_of
-from semidp.statistics.protocol.requests import InParts
+from semidp.statistics.protocol.requests import StepsByParts
 
 _FORMAT = 3  # of what an unfinished release keeps
 
@@ -109,16 +109,16 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
             else:
                 whole.measure(unfinished, randomness)
                 # Where parts are fitted together, all of them are measured before any is fitted.
-                if any(request.together for request in whole.in_parts):
+                if any(request.together for request in whole.steps):
                     measuring = whole.tasks(
                         unfinished, written, randomness, source, only_measured=True
                     )
                     _all_measured(measuring, runner, progress)
-                for number, request in enumerate(whole.in_parts):
+                for number, request in enumerate(whole.steps):
                     request.settle(number, work, progress)
                 tasks = whole.tasks(unfinished, written, randomness, source)
                 parts = _carried_out(tasks, runner, progress)
-                results = [request.published(parts, work, progress) for request in whole.in_parts]
+                results = [request.published(parts, work, progress) for request in whole.steps]
                 partition_of = Partition(whole.partition, tuple(parts))
                 release = put_together(
                     whole, results, entry, written, partition_of, options.presented
@@ -134,13 +134,13 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
 class PreparedByParts(Prepared):
     """A prepared plan that is carried out part by part; nothing random has been drawn yet.
 
-    Its mechanisms are calibrated to the whole plan. `in_parts` says of each request how it is
+    Its mechanisms are calibrated to the whole plan. `steps` say of each request how it is
     carried out, in parts or beside them. `foreseen` warns of tables that may have no whole numbers
     with all totals.
     """
 
     cut: Cut
-    in_parts: tuple[InParts, ...] = field(repr=False)
+    steps: tuple[StepsByParts, ...] = field(repr=False)
     foreseen: tuple[str, ...] = ()
 
     @property
@@ -164,12 +164,12 @@ class PreparedByParts(Prepared):
             # of a run that was killed: nothing is drawn twice and kept
             for attempt in state.glob("attempt-*"):
                 shutil.rmtree(attempt)
-            for number, request in enumerate(self.in_parts):
+            for number, request in enumerate(self.steps):
                 _begin_again(request, state / f"above-{number}.npy", randomness.secure)
             return
         shutil.rmtree(state, ignore_errors=True)
         state.mkdir()
-        drawn = [request.drawn(randomness) for request in self.in_parts]
+        drawn = [request.drawn(randomness) for request in self.steps]
         for number, vector in enumerate(drawn):
             np.save(state / f"above-{number}.npy", vector, allow_pickle=False)
         for node in range(self.nodes):  # made here: a task makes no folder but in its own attempt
@@ -180,7 +180,7 @@ class PreparedByParts(Prepared):
         # time.
         durable(unfinished.folder)
         unfinished.note(measured=True)
-        for request, vector in zip(self.in_parts, drawn, strict=True):
+        for request, vector in zip(self.steps, drawn, strict=True):
             request.begin(vector, randomness.secure)
 
     def tasks(
@@ -203,7 +203,7 @@ class PreparedByParts(Prepared):
                 for known in self.plan.features
             )
             # A part without records is a task as well: its noise hides that it is empty.
-            works = [request.part_work(node) for request in self.in_parts]
+            works = [request.part_work(node) for request in self.steps]
             yield PartTask(
                 path=part_path(self.schema, self.cut, node),
                 run=unfinished.run,
@@ -229,7 +229,7 @@ class PreparedByParts(Prepared):
         """Refuse a place that cannot take the files and folders of a release, while nothing is
         charged.
         """
-        overview = [stem for request in self.in_parts for stem in request.stems]
+        overview = [stem for request in self.steps for stem in request.stems]
         refuse_files(self.plan, self.schema, work, form, overview)
         try:
             # A link never replaces a file. That is how the first measurement that is stored of a
@@ -297,28 +297,28 @@ def prepare_parts(
         if plan.claim is not None:
             mechanism = with_exact_claim(mechanism, budget, request.mechanism)
         mechanisms.append(mechanism)
-    in_parts: list[InParts] = []
+    steps: list[StepsByParts] = []
     for request, mechanism in zip(plan.requests, mechanisms, strict=True):
-        cut_up = request.in_parts(mechanism, cut, scope, plan.requests, reader)
+        cut_up = request.steps_by_parts(mechanism, cut, scope, plan.requests, reader)
         if cut_up is None:
             values = request.read(reader, scope, mechanism.space)
             cut_up = InOnePiece(request, mechanism, scope, values)
-        in_parts.append(cut_up)
-    foreseen = tuple(sentence for request in in_parts for sentence in request.foreseen())
+        steps.append(cut_up)
+    foreseen = tuple(sentence for request in steps for sentence in request.foreseen())
     return PreparedByParts(
         plan=plan,
         scope=replace(scope, warnings=(*scope.warnings, *foreseen)),
         mechanisms=tuple(mechanisms),
         guarantee=Guarantee.compose(*(mechanism.guarantee for mechanism in mechanisms)),
-        values=tuple(request.values for request in in_parts),
+        values=tuple(request.values for request in steps),
         choices=choices,
         cut=cut,
-        in_parts=tuple(in_parts),
+        steps=tuple(steps),
         foreseen=foreseen,
     )
 
 
-def _begin_again(request: InParts, stored: Path, private: bool) -> None:
+def _begin_again(request: StepsByParts, stored: Path, private: bool) -> None:
     """Read what was measured before the parts; refuse what is damaged."""
     try:
         noisy: NDArray[Any] = np.load(stored, allow_pickle=False)

@@ -20,7 +20,7 @@ from semidp.mechanisms.selection import AUTO, NAMES, mechanism_for
 from semidp.queries.branches import Cut
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.reader import Reader
-from semidp.statistics.protocol.requests import Forecast, InParts, Request
+from semidp.statistics.protocol.requests import Forecast, Request, StepsByParts
 
 
 def noise_values(mechanism: Mechanism) -> dict[str, Any]:
@@ -148,14 +148,14 @@ class RequestDefaults:
         """Return the mechanism that measures it in one piece."""
         return cast(Request, self).calibrate(space)
 
-    def in_parts(
+    def steps_by_parts(
         self,
         mechanism: Mechanism,
         cut: Cut,
         scope: Scope,
         requests: Sequence[Request],
         reader: Reader,
-    ) -> InParts | None:
+    ) -> StepsByParts | None:
         """Return None: it is carried out in one piece."""
         return None
 

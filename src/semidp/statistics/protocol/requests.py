@@ -169,14 +169,14 @@ class Request(Protocol):
     def parts_calibrate(self, space: QuerySpace) -> Mechanism:
         """Return the mechanism that measures it in a release by parts."""
 
-    def in_parts(
+    def steps_by_parts(
         self,
         mechanism: Mechanism,
         cut: Cut,
         scope: Scope,
         requests: "Sequence[Request]",
         reader: Reader,
-    ) -> "InParts | None":
+    ) -> "StepsByParts | None":
         """Return how it is carried out part by part; None where it is carried out in one piece
         beside the parts.
 
@@ -233,7 +233,7 @@ class Request(Protocol):
         """Return the request as plain values."""
 
 
-class InParts(Protocol):
+class StepsByParts(Protocol):
     """A request that is carried out part by part: what is done before the parts, for each part, and
     after them.
     """

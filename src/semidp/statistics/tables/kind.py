@@ -24,7 +24,8 @@ from semidp.statistics.fields import Chosen, Field, Shape
 from semidp.statistics.parts import Partition
 from semidp.statistics.protocol.kinds import Kind
 from semidp.statistics.protocol.results import Published
-from semidp.statistics.tables.by_parts import BY_PARTS, read_by_parts
+from semidp.statistics.tables.by_parts.separate_published import read_by_parts
+from semidp.statistics.tables.by_parts.table_of_parts import BY_PARTS
 from semidp.statistics.tables.linked_published import PublishedLinked
 from semidp.statistics.tables.linked_request import (
     TOP_CODE,
@@ -179,7 +180,7 @@ def _read_linked(
     return PublishedLinked.from_json(entry, request, scope, files)
 
 
-def _read_in_parts(
+def _read_by_parts(
     entry: Mapping[str, Any],
     request: Any,
     requests: Sequence[Any],
@@ -188,9 +189,9 @@ def _read_in_parts(
     files: StoredFiles,
 ) -> Published:
     if isinstance(request, LinkedTablesRequest):
-        from semidp.statistics.tables.linked_parts import read_linked_parts
+        from semidp.statistics.tables.by_parts.linked_parts_published import read_linked_by_parts
 
-        return read_linked_parts(entry, request, partition, scope, files)
+        return read_linked_by_parts(entry, request, partition, scope, files)
     return read_by_parts(entry, request, requests, partition, scope, files)
 
 
@@ -216,7 +217,7 @@ KIND = Kind(
     asked=(TableRequest, TablesRequest, LinkedTablesRequest),
     queries={"table": _table_space, "product": _product_space, "linked": _linked_space},
     results={ALONE: _read_one, SHARED: _read_several, PublishedLinked.key: _read_linked},
-    results_by_parts={BY_PARTS: _read_in_parts},
+    results_by_parts={BY_PARTS: _read_by_parts},
     always_listed=(ALONE,),
     fields=(TABLE, ALL_PAIRS),
     ask=_asked,

@@ -34,7 +34,7 @@ from semidp.statistics.protocol.request_defaults import (
     entries_of,
     noise_values,
 )
-from semidp.statistics.protocol.requests import Forecast, InParts, Request
+from semidp.statistics.protocol.requests import Forecast, Request, StepsByParts
 from semidp.statistics.tables.linked_fitting import refuse_unfitted
 from semidp.statistics.tables.linked_published import (
     COMMAND_PREFIX,
@@ -295,19 +295,19 @@ class LinkedTablesRequest(RequestDefaults):
         assert isinstance(mechanism, LinkedMechanism)
         return published_linked(self, mechanism, measured, progress)
 
-    def in_parts(
+    def steps_by_parts(
         self,
         mechanism: Mechanism,
         cut: Cut,
         scope: Scope,
         requests: Sequence[Request],
         reader: Any,
-    ) -> InParts:
+    ) -> StepsByParts:
         """Return how both kinds are measured at the cut and in each part, and put together."""
-        from semidp.statistics.tables.linked_in_parts import linked_in_parts
+        from semidp.statistics.tables.by_parts.linked_parts_steps import linked_parts_steps_of
 
         assert isinstance(mechanism, LinkedMechanism)
-        return linked_in_parts(self, mechanism, cut, scope, reader)
+        return linked_parts_steps_of(self, mechanism, cut, scope, reader)
 
     def with_mechanism(self, name: str) -> "LinkedTablesRequest":
         """Return the request: it has no choice of a mechanism."""

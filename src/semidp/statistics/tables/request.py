@@ -38,7 +38,7 @@ from semidp.statistics.protocol.request_defaults import (
     member,
     noise_values,
 )
-from semidp.statistics.protocol.requests import Forecast, InParts, Request
+from semidp.statistics.protocol.requests import Forecast, Request, StepsByParts
 from semidp.statistics.tables.fitting import published_tables
 from semidp.statistics.tables.forecast import TableForecast, forecasts, noise_lines, shared_json
 from semidp.statistics.tables.product_words import together_words
@@ -384,28 +384,31 @@ class TablesRequest(RequestDefaults):
         usual = "laplace" if budget.kind == "pure" else "gaussian"
         return mechanism_for(space, budget, usual if self.mechanism == AUTO else self.mechanism)
 
-    def in_parts(
+    def steps_by_parts(
         self,
         mechanism: Mechanism,
         cut: Cut,
         scope: Scope,
         requests: Sequence[Request],
         reader: Reader,
-    ) -> InParts | None:
+    ) -> StepsByParts | None:
         """Return how the tables are measured at the cut, in each part, and put together.
 
         None where none of them reaches below the cut, unless what is at the cut is measured with
         the parts.
         """
-        from semidp.statistics.tables.assembled import assembled_in_parts, is_assembled
-        from semidp.statistics.tables.in_parts import tables_in_parts
+        from semidp.statistics.tables.by_parts.assembled_steps import (
+            assembled_steps_of,
+            is_assembled,
+        )
+        from semidp.statistics.tables.by_parts.separate_steps import separate_steps_of
 
         schema = scope.dataspace.schema
         cut_up = any(cut.reaches(schema.view(table.features)) for table in self.tables)
         if not is_assembled(self, mechanism):
             assert isinstance(mechanism, ResidualMechanism)
-            return tables_in_parts(self, mechanism, cut, scope, requests, reader)
-        return assembled_in_parts(self, mechanism, cut, scope, reader) if cut_up else None
+            return separate_steps_of(self, mechanism, cut, scope, requests, reader)
+        return assembled_steps_of(self, mechanism, cut, scope, reader) if cut_up else None
 
     def with_mechanism(self, name: str) -> "TablesRequest":
         """Return the request with another mechanism for its tables."""

@@ -1,4 +1,4 @@
-"""Linked tables on their way through a release by parts: measured at the cut, in each part, then
+"""Linked tables by parts, steps of a release: measured at the cut, in each part, then
 made to agree and fitted together.
 
 Noise is calibrated to both kinds as a whole, so that the guarantee is that of one measurement of
@@ -31,13 +31,19 @@ from semidp.sources.linked_records import LinkedReader, LinkedSource
 from semidp.sources.reader import Reader
 from semidp.statistics.parts import STATE, Part, PartTable, PartTask, part_path
 from semidp.statistics.protocol.results import measured_by
-from semidp.statistics.tables.cut_fits import MOST_TOGETHER, Fits
-from semidp.statistics.tables.linked_parts import (
+from semidp.statistics.tables.by_parts.linked_parts_published import (
     CutKind,
-    LinkedByParts,
+    LinkedPartsTables,
     both_vectors,
     cut_kinds,
 )
+from semidp.statistics.tables.by_parts.part_measurement import (
+    counted_tables,
+    store_once,
+    stored_measurement,
+)
+from semidp.statistics.tables.by_parts.separate_fits import MOST_TOGETHER, Fits
+from semidp.statistics.tables.by_parts.stored_fits import read_fits, store_fits
 from semidp.statistics.tables.linked_published import (
     LINKED_MEASUREMENTS,
     LinkedFits,
@@ -46,8 +52,6 @@ from semidp.statistics.tables.linked_published import (
     published_linked,
 )
 from semidp.statistics.tables.linked_request import LinkedTablesRequest
-from semidp.statistics.tables.part_work import counted_tables, store_once, stored_measurement
-from semidp.statistics.tables.stored_fits import read_fits, store_fits
 
 _LARGEST = 2**62
 
@@ -93,7 +97,7 @@ class PartOfKind:
 
 
 @dataclass(frozen=True, eq=False)
-class LinkedWork:
+class LinkedPartsWork:
     """What linked tables have in one part: counts of both kinds with noise, then rows of tables
     that were fitted in one piece.
 
@@ -226,7 +230,7 @@ class AtCut:
         )
 
 
-class LinkedInParts:
+class LinkedPartsSteps:
     """Linked tables that are measured in parts and fitted in one piece, on their way through a
     release.
 
@@ -261,7 +265,7 @@ class LinkedInParts:
         self.values = np.concatenate([kind.values() for kind in at_cut])
         self._noisy = self.values[:0]
         self._private = False
-        self._done: LinkedByParts | None = None
+        self._done: LinkedPartsTables | None = None
 
     @property
     def kinds(self) -> tuple[CutKind, CutKind]:
@@ -286,10 +290,10 @@ class LinkedInParts:
             raise ValueError("the measurements are not those of the plan")
         self._noisy, self._private = noisy, private
 
-    def part_work(self, node: int) -> LinkedWork:
+    def part_work(self, node: int) -> LinkedPartsWork:
         """Return what is to be done in one part: to measure it, or to write its rows."""
         members, units = self.at_cut
-        work = LinkedWork(self.request, (members.part(node), units.part(node)))
+        work = LinkedPartsWork(self.request, (members.part(node), units.part(node)))
         if self._done is None:
             return work
         rows, measured = tuple(self._done.rows(node)), self._done.measured_in(node)
@@ -319,7 +323,7 @@ class LinkedInParts:
             store_fits(stored, self._joined(fits))
         whole = published_linked(self.request, self.mechanism, measured, progress, fits)
         stated = measured_by(self.request.name, self.mechanism, self._private)
-        self._done = LinkedByParts(
+        self._done = LinkedPartsTables(
             request=self.request,
             mechanism=self.mechanism,
             noisy=whole.noisy,
@@ -354,7 +358,7 @@ class LinkedInParts:
                 measured[node] = _read_noisy(file)
         return both_vectors(self.kinds, self._noisy, measured)
 
-    def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> LinkedByParts:
+    def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> LinkedPartsTables:
         """Return what is published, when all parts are written."""
         assert self._done is not None
         return replace(self._done, parts=tuple(parts))
@@ -369,13 +373,13 @@ def _read_noisy(stored: Path) -> NDArray[np.int64]:
         ) from None
 
 
-def linked_in_parts(
+def linked_parts_steps_of(
     request: LinkedTablesRequest,
     mechanism: LinkedMechanism,
     cut: Cut,
     scope: Scope,
     reader: LinkedReader,
-) -> LinkedInParts:
+) -> LinkedPartsSteps:
     """Read both kinds at the cut; refuse tables that are too large to be fitted in one piece.
 
     Parameters
@@ -409,4 +413,4 @@ def linked_in_parts(
         AtCut.read(of_members, public.members, reader.members),
         AtCut.read(of_units, public.units, reader.units),
     )
-    return LinkedInParts(request, mechanism, depth, scope, at_cut)
+    return LinkedPartsSteps(request, mechanism, depth, scope, at_cut)

@@ -1,9 +1,8 @@
-"""Tables of a release that was carried out part by part: those at the cut, and what is read from
+"""Separate parts, the published result: tables at the cut, and tables below it whose cells are in
 the folders of parts.
 
 Everything here is public: what was measured at the cut and above, what the files of the parts are,
-and how the tables in them were fitted. The work of one part is in `part_work`, what is done before
-and after the parts in `in_parts`.
+and how the tables in them were fitted. The steps that make it are in `separate_steps`.
 """
 
 import math
@@ -19,7 +18,6 @@ from numpy.typing import NDArray
 from semidp.core.margins import View
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
-from semidp.core.spaces.dataspace import RECORD
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
 from semidp.mechanisms.branch_noise import BranchNoise, mechanism_above
@@ -33,8 +31,8 @@ from semidp.statistics.parts import Part, Partition, PartTable, refuse_changed
 from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.protocol.requests import Request
 from semidp.statistics.protocol.results import Published, read_back
-from semidp.statistics.tables import part_words
-from semidp.statistics.tables.cut_fits import (
+from semidp.statistics.tables.by_parts import parts_words
+from semidp.statistics.tables.by_parts.separate_fits import (
     CutFit,
     Fits,
     fit_at_cut,
@@ -42,6 +40,7 @@ from semidp.statistics.tables.cut_fits import (
     fitted_together,
     whole_totals,
 )
+from semidp.statistics.tables.by_parts.table_of_parts import BY_PARTS, TableOfParts
 from semidp.statistics.tables.error_words import CellErrors, cautions
 from semidp.statistics.tables.fitting import FIT_SECONDS, fit_product, totals_of
 from semidp.statistics.tables.published import PublishedTables, measurements_stem
@@ -52,9 +51,6 @@ from semidp.statistics.tables.residual_files import (
     residuals_from_json,
     residuals_json,
 )
-
-BY_PARTS = "partitioned"
-"""What release.json calls the list of tables that were carried out part by part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +67,7 @@ class TotalsAtCut:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class TablesByParts(PublishedTables):
+class SeparateTables(PublishedTables):
     """Tables that were measured and fitted at a cut and above it first, and below it part by part.
 
     Parameters
@@ -115,19 +111,19 @@ class TablesByParts(PublishedTables):
 
     def title(self) -> str:
         """Name the first tables that reach below the cut."""
-        return part_words.title(self)
+        return parts_words.title(self)
 
     def noisy_lines(self) -> list[str]:
         """Say how many cells each table has, in how many parts."""
-        return part_words.noisy_lines(self)
+        return parts_words.noisy_lines(self)
 
     def summary_lines(self) -> list[tuple[str, str]]:
         """Return the errors of each table over all parts, for a terminal."""
-        return part_words.summary_lines(self)
+        return parts_words.summary_lines(self)
 
     def sections(self, form: Form | None = None) -> list[Section]:
         """Return the section of their errors."""
-        return [part_words.section(self)]
+        return [parts_words.section(self)]
 
     def details(self) -> Details:
         """Say how they were measured."""
@@ -135,20 +131,20 @@ class TablesByParts(PublishedTables):
 
     def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
         """Say what the files at the cut hold."""
-        return part_words.file_words(self, form)
+        return parts_words.file_words(self, form)
 
     def warnings(self) -> list[str]:
         """Name the tables, and the parts, without whole numbers that have all totals."""
-        return part_words.warnings(self)
+        return parts_words.warnings(self)
 
     def cautions(self) -> list[str]:
         """Name tables in many of whose cells noise dominates."""
-        titles = [table.title for table in part_words.part_errors(self)]
+        titles = [table.title for table in parts_words.part_errors(self)]
         return cautions(self.cell_errors(), titles)
 
     def cell_errors(self) -> list[CellErrors]:
         """Return how wrong the cells of each table are, from what the parts tell."""
-        return [table.errors for table in part_words.part_errors(self)]
+        return [table.errors for table in parts_words.part_errors(self)]
 
     def claim_text(self) -> str:
         """Say whether the claim is about the numbers that were drawn."""
@@ -158,7 +154,7 @@ class TablesByParts(PublishedTables):
         """Return the tables at the cut, whose cells are in the files of the release itself."""
         return self.overview
 
-    def placed(self, partition: Partition) -> "TablesByParts":
+    def placed(self, partition: Partition) -> "SeparateTables":
         """Return the result with the parts that were made, and tables that are read from their
         folders.
         """
@@ -198,14 +194,14 @@ class TablesByParts(PublishedTables):
         """Return the noise of its residuals, placed anew."""
         return self.request.residual_mechanism(self.request.residual_space(scope))
 
-    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "TablesByParts":
+    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "SeparateTables":
         """Compare the tables at the cut, then every part; return them as they are computed
         again.
         """
-        from semidp.statistics.tables.parts_again import recheck_parts
+        from semidp.statistics.tables.by_parts.separate_recheck import recheck_separate
 
         assert isinstance(mechanism, ResidualMechanism)
-        return recheck_parts(self, check, mechanism)
+        return recheck_separate(self, check, mechanism)
 
     def fitted_cells(self, request: Request, scope: Scope) -> int:
         """Return how many cells the tables have in all parts together."""
@@ -250,7 +246,7 @@ class TablesByParts(PublishedTables):
         """Read what was measured in every part, and put it together with what was measured
         above.
         """
-        from semidp.statistics.tables.assembled import vector_of_parts
+        from semidp.statistics.tables.by_parts.assembled_measurement import vector_of_parts
 
         if partition is None or partition.place is None:
             raise InputError(
@@ -463,7 +459,7 @@ def read_by_parts(
     if not isinstance(request, TablesRequest):
         raise ValueError("only tables are released part by part")
     if entry.get("in_one_piece") is True:
-        from semidp.statistics.tables.assembled import read_assembled
+        from semidp.statistics.tables.by_parts.assembled_published import read_assembled
 
         return read_assembled(entry, request, partition, scope, files)
     mechanism = residuals_from_json(entry, request.residual_space(scope))
@@ -481,7 +477,7 @@ def read_by_parts(
         fitted = Fitted(**part["fit"])
         overview.append(PublishedTable.read(files, name, at_cut, fitted))
     stated = read_back(entry, scope)
-    result = TablesByParts(
+    result = SeparateTables(
         request=request,
         residuals=mechanism,
         cut=cut,
@@ -490,123 +486,6 @@ def read_by_parts(
         **stated,
     )
     return result.placed(partition)
-
-
-class TableOfParts(PublishedTable):
-    """A table of a release by parts, whose cells are read from the folders of the parts when they
-    are asked for.
-
-    Parameters
-    ----------
-    asked
-        What was asked for.
-    schema, cut
-        The features of a record, and where tables were taken apart.
-    partition
-        The parts, and where they are.
-    counted
-        The kind of record that it counts.
-    """
-
-    def __init__(
-        self,
-        asked: TableRequest,
-        schema: Schema,
-        cut: Cut,
-        partition: Partition,
-        counted: str = RECORD,
-    ) -> None:
-        keep = object.__setattr__  # as in every frozen value
-        keep(self, "counted", counted)
-        keep(self, "name", asked.name)
-        keep(self, "schema", schema.restrict(asked.features))
-        keep(self, "_whole", schema)
-        keep(self, "_cut", cut)
-        keep(self, "_asked", asked)
-        keep(self, "_partition", partition)
-
-    @cached_property
-    def _cells(self) -> Mapping[str, NDArray[Any]]:
-        """Every column of numbers, put together from the parts."""
-        whole: Schema = self.__dict__["_whole"]
-        cut: Cut = self.__dict__["_cut"]
-        asked: TableRequest = self.__dict__["_asked"]
-        partition: Partition = self.__dict__["_partition"]
-        if partition.place is None:
-            raise InputError(
-                f"the cells of {asked.name!r} are in the folder of the release, which is not known"
-            )
-        view = whole.view(asked.features)
-        cells: dict[str, NDArray[Any]] = {}
-        for node, part in enumerate(partition.parts):
-            # The folder may have changed since the release was opened.
-            refuse_changed(partition.place, part.digests, "the release was written")
-            files = StoredFiles(partition.place / part.folder, tuple(part.files))
-            schema = cut.branch(whole, node).restrict(asked.features)
-            table = PublishedTable.read(files, asked.name, schema, part.fitted(asked.name))
-            columns = {
-                "counts": table.counts,
-                "estimate": table.estimate,
-                "standard_errors": table.standard_errors,
-                "half_widths": table.half_widths,
-            }
-            for name, column in columns.items():
-                if column is None:
-                    continue
-                # Counts of a part without whole numbers are real ones, and so are those of the
-                # whole table then.
-                if name not in cells:
-                    cells[name] = np.zeros(whole.grid.shape_of(view), column.dtype)
-                kind = np.result_type(cells[name].dtype, column.dtype)
-                array = cells[name].astype(kind, copy=False)
-                row = cut.row(whole.grid, view, array, node)
-                row[...] = column.reshape(row.shape)
-                cells[name] = array
-        shape = self.schema.shape
-        return {name: array.reshape(shape) for name, array in cells.items()}
-
-    @cached_property
-    def fitted(self) -> Fitted:
-        """How the counts were made from the measurement, in all parts."""
-        asked: TableRequest = self.__dict__["_asked"]
-        partition: Partition = self.__dict__["_partition"]
-        return _fit_of_parts([part.fitted(asked.name) for part in partition.parts])
-
-    @cached_property
-    def counts(self) -> NDArray[Any]:
-        """What is published, in all parts."""
-        return self._cells["counts"]
-
-    @cached_property
-    def estimate(self) -> NDArray[np.float64]:
-        """The unbiased estimate, in all parts."""
-        return self._cells["estimate"]
-
-    @cached_property
-    def standard_errors(self) -> NDArray[np.float64]:
-        """The standard errors of the estimate, in all parts."""
-        return self._cells["standard_errors"]
-
-    @cached_property
-    def half_widths(self) -> NDArray[np.float64] | None:
-        """How far the estimate is off at most in 95% of all draws; None where a part is too large
-        to say.
-        """
-        return self._cells.get("half_widths")
-
-
-def _fit_of_parts(fits: Sequence[Fitted]) -> Fitted:
-    """Return how a table was fitted, from how it was in each part."""
-    not_whole = [fit for fit in fits if fit.kind != FitKind.integer]
-    methods = dict.fromkeys(fit.method for fit in fits)
-    notes = dict.fromkeys(fit.note for fit in fits if fit.note)
-    # One part without whole numbers is enough for the table to have none with all totals.
-    kind = not_whole[0].kind if not_whole else str(FitKind.integer)
-    # Parts hold different cells, so squared distances and their lower bounds add up.
-    loss = sum(fit.loss for fit in fits)
-    bound = sum(fit.bound for fit in fits)
-    optimal = all(fit.optimal for fit in fits)
-    return Fitted(kind, ", ".join(methods), loss, bound, optimal, " ".join(notes))
 
 
 def fitted_requests(request: TablesRequest) -> list[TableRequest]:

@@ -1,5 +1,5 @@
-"""Tables that were measured in parts and fitted in one piece, computed again: the whole, then the
-rows of parts.
+"""Assembled and linked tables, computed again: the whole as in one piece, then the rows of each
+part.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from semidp.output.published_table import PublishedTable
 from semidp.statistics.findings import close
 from semidp.statistics.parts import Part, Partition, part_folder, part_path
 from semidp.statistics.protocol.rechecks import ResultCheck
-from semidp.statistics.tables.assembled import AssembledTables
-from semidp.statistics.tables.linked_parts import LinkedByParts
+from semidp.statistics.tables.by_parts.assembled_published import AssembledTables
+from semidp.statistics.tables.by_parts.linked_parts_published import LinkedPartsTables
 from semidp.statistics.tables.linked_published import PublishedLinked
 from semidp.statistics.tables.published import PublishedTables
 from semidp.statistics.tables.recheck import recheck_table, recheck_tables
 
-InPieces = AssembledTables | LinkedByParts
+AssembledResult = AssembledTables | LinkedPartsTables
 """Results that were measured in parts and fitted in one piece."""
 
 
@@ -60,8 +60,8 @@ def recheck_assembled(
 
 
 def recheck_linked(
-    result: LinkedByParts, check: ResultCheck, mechanism: Mechanism
-) -> LinkedByParts:
+    result: LinkedPartsTables, check: ResultCheck, mechanism: Mechanism
+) -> LinkedPartsTables:
     """Compare linked tables as those of one piece, then every part with its rows of them.
 
     Parameters
@@ -98,7 +98,7 @@ def recheck_linked(
     return follows
 
 
-def _sound(result: InPieces, check: ResultCheck) -> Partition | None:
+def _sound(result: AssembledResult, check: ResultCheck) -> Partition | None:
     """Return the parts if all of them are there and none was changed; else None, and say why."""
     partition = check.partition
     if partition is None or partition.place is None:
@@ -143,7 +143,7 @@ def _in_one_piece(result: AssembledTables) -> PublishedTables:
 
 
 def _compare_part(
-    result: InPieces, check: ResultCheck, partition: Partition, node: int, part: Part
+    result: AssembledResult, check: ResultCheck, partition: Partition, node: int, part: Part
 ) -> None:
     """Compare the place and the files of one part with the rows that belong to it."""
     place = part_folder(result.schema, result.cut, node)

@@ -1,6 +1,4 @@
-"""Tables that were carried out part by part, computed again: those at the cut, then each part under
-them.
-"""
+"""Separate parts, computed again: the tables at the cut, then each part under them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,10 +21,11 @@ from semidp.statistics.findings import Findings, close
 from semidp.statistics.parts import PARTS, Part, Partition, PartTable, part_folder, part_path
 from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.protocol.results import measured_by
-from semidp.statistics.tables.by_parts import TablesByParts, TotalsAtCut
-from semidp.statistics.tables.cut_fits import CutFit
+from semidp.statistics.tables.by_parts.part_measurement import split_residuals
+from semidp.statistics.tables.by_parts.separate_fits import CutFit
+from semidp.statistics.tables.by_parts.separate_published import SeparateTables, TotalsAtCut
+from semidp.statistics.tables.by_parts.separate_work import fitted_part
 from semidp.statistics.tables.fitting import NOT_ALL
-from semidp.statistics.tables.part_work import fitted_part, split_residuals
 from semidp.statistics.tables.published import measurements_stem
 from semidp.statistics.tables.refit import (
     SECONDS,
@@ -43,9 +42,9 @@ Floats = NDArray[np.float64]
 _SECONDS = 0.3  # the time limit of a fit in one part
 
 
-def recheck_parts(
-    result: TablesByParts, check: ResultCheck, mechanism: ResidualMechanism
-) -> TablesByParts:
+def recheck_separate(
+    result: SeparateTables, check: ResultCheck, mechanism: ResidualMechanism
+) -> SeparateTables:
     """Compare the tables at the cut, then every part with what was measured in it and with the
     tables above.
 
@@ -79,7 +78,7 @@ def recheck_parts(
     return replace(result, residuals=mechanism, **measured)
 
 
-def _cut_fit(result: TablesByParts, partition: Partition | None) -> CutFit | None:
+def _cut_fit(result: SeparateTables, partition: Partition | None) -> CutFit | None:
     """Fit again what the parts are fitted to, or the parts themselves; None where their files
     cannot be read.
     """
@@ -93,7 +92,7 @@ def _cut_fit(result: TablesByParts, partition: Partition | None) -> CutFit | Non
         return None  # what is damaged is told when the parts are compared
 
 
-def _compare_cut(result: TablesByParts, check: ResultCheck) -> None:
+def _compare_cut(result: SeparateTables, check: ResultCheck) -> None:
     """Compare the estimates and errors of the tables at the cut with what was measured there and
     above.
     """
@@ -109,7 +108,7 @@ def _compare_cut(result: TablesByParts, check: ResultCheck) -> None:
             check.wrong(f"intervals of {table.name} that its noise does not have")
 
 
-def _compare_cut_fits(result: TablesByParts, check: ResultCheck, fit: CutFit | None) -> None:
+def _compare_cut_fits(result: SeparateTables, check: ResultCheck, fit: CutFit | None) -> None:
     """Compare the whole numbers at the cut with those that the cut and the parts give."""
     partition: Partition | None = check.partition
     fits = None
@@ -124,7 +123,7 @@ def _compare_cut_fits(result: TablesByParts, check: ResultCheck, fit: CutFit | N
 
 
 def _compare_parts(
-    result: TablesByParts, check: ResultCheck, fit: CutFit | None
+    result: SeparateTables, check: ResultCheck, fit: CutFit | None
 ) -> list[PartTable] | None:
     """Compare every part; return how its tables came out, or None where a part is not sound."""
     partition: Partition | None = check.partition
@@ -162,7 +161,7 @@ def _compare_parts(
     return tables if sound and not farther else None
 
 
-def refitted_whole(result: TablesByParts, partition: Partition, seconds: float) -> CutFit:
+def refitted_whole(result: SeparateTables, partition: Partition, seconds: float) -> CutFit:
     """Fit the tables of all parts in one piece again, from the measurements in the folders of the
     parts.
 
@@ -184,7 +183,7 @@ def refitted_whole(result: TablesByParts, partition: Partition, seconds: float) 
 
 
 def published_whole(
-    findings: Findings, result: TablesByParts, partition: Partition, fit: CutFit
+    findings: Findings, result: SeparateTables, partition: Partition, fit: CutFit
 ) -> tuple[bool, list[str]]:
     """Return whether the parts, put together, hold the whole numbers that are found now, and which
     tables are too far.
@@ -252,7 +251,7 @@ class PartCheck:
     """One part of a release, beside what was measured in it and the tables above."""
 
     findings: Findings
-    result: TablesByParts
+    result: SeparateTables
     form: Form | None
     node: int
     part: Part

@@ -1,7 +1,8 @@
-"""Linked tables that were measured part by part: both kinds put together, made to agree and fitted
-as in one piece; parts hold their rows.
+"""Linked tables by parts, the published result: members and units, measured part by part, put
+together and made to agree; parts hold their rows.
 
-What one piece publishes of the same measurement is what is published here, number by number.
+What one piece publishes of the same measurement is what is published here, number by number. The
+steps that make it are in `linked_parts_steps`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,14 +28,15 @@ from semidp.queries.products import ProductSpace
 from semidp.statistics.parts import Part, Partition
 from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.protocol.results import read_back
-from semidp.statistics.tables import part_words
-from semidp.statistics.tables.assembled import (
-    branch_vector,
+from semidp.statistics.tables.by_parts import parts_words
+from semidp.statistics.tables.by_parts.assembled_measurement import branch_vector, whole_vector
+from semidp.statistics.tables.by_parts.part_measurement import split_residuals
+from semidp.statistics.tables.by_parts.table_of_parts import (
+    BY_PARTS,
+    TableOfParts,
     files_of_parts,
     rows_of,
-    whole_vector,
 )
-from semidp.statistics.tables.by_parts import BY_PARTS, TableOfParts
 from semidp.statistics.tables.linked_published import (
     KINDS,
     LINKED_MEASUREMENTS,
@@ -43,7 +45,6 @@ from semidp.statistics.tables.linked_published import (
     linked_noise_from_json,
     published_schema,
 )
-from semidp.statistics.tables.part_work import split_residuals
 from semidp.statistics.tables.request import TableRequest
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def both_vectors(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class LinkedByParts(PublishedLinked):
+class LinkedPartsTables(PublishedLinked):
     """Linked tables that were measured in parts; each part holds its rows of them.
 
     Parameters
@@ -226,7 +227,7 @@ class LinkedByParts(PublishedLinked):
         below = {table.name for table in self.below}
         return tuple(table for table in self.tables if table.name not in below)
 
-    def placed(self, partition: Partition) -> "LinkedByParts":
+    def placed(self, partition: Partition) -> "LinkedPartsTables":
         """Return the result with tables that are read from the folders of the parts."""
         below = {table.name: table for table in self.below}
         kinds = []
@@ -288,11 +289,11 @@ class LinkedByParts(PublishedLinked):
 
     def noisy_lines(self) -> list[str]:
         """Say how many cells each table has, in how many parts."""
-        return part_words.linked_lines(self)
+        return parts_words.linked_lines(self)
 
     def sections(self, form: Form | None = None) -> list[Section]:
         """Return the sections of one piece, and how parts were measured."""
-        return [*super().sections(form), part_words.linked_section(self)]
+        return [*super().sections(form), parts_words.linked_section(self)]
 
     def details(self) -> Details:
         """Say how they were measured."""
@@ -322,11 +323,11 @@ class LinkedByParts(PublishedLinked):
 
     # --- computed again
 
-    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "LinkedByParts":
+    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "LinkedPartsTables":
         """Compare the tables with what follows from the measurement of all parts, then every part
         with its rows.
         """
-        from semidp.statistics.tables.assembled_again import recheck_linked
+        from semidp.statistics.tables.by_parts.assembled_recheck import recheck_linked
 
         return recheck_linked(self, check, mechanism)
 
@@ -368,13 +369,13 @@ def _of_parts(
 # --- reading --------------------------------------------------------------------------------------
 
 
-def read_linked_parts(
+def read_linked_by_parts(
     entry: Mapping[str, Any],
     request: "LinkedTablesRequest",
     partition: Partition,
     scope: Scope,
     files: StoredFiles,
-) -> LinkedByParts:
+) -> LinkedPartsTables:
     """Read what was written of linked tables that were measured in parts."""
     mechanism = linked_noise_from_json(entry, request.space(scope))
     kinds = cut_kinds(request, mechanism, partition.depth)
@@ -400,7 +401,7 @@ def read_linked_parts(
                 table = PublishedTable.read(files, asked.name, schema, fitted, kind.counted)
             of_kind.append(table)
         tables.append(tuple(of_kind))
-    return LinkedByParts(
+    return LinkedPartsTables(
         request=request,
         mechanism=mechanism,
         noisy=both_vectors(kinds, above, measured),

@@ -1,13 +1,7 @@
-"""The work of one part for a request for tables: count its records, add noise to its residuals,
-fit, write files.
-
-What was measured is stored once, under a name that the first attempt takes: another attempt at the
-same part reads that and draws nothing, so that all attempts write the same numbers.
+"""Separate parts, the work of one: count its records, add noise to its residuals, fit its tables,
+write its files.
 """
 
-import contextlib
-import hashlib
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,39 +11,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.margins import View, trimmed_view
+from semidp.core.margins import View
 from semidp.core.progress import silent
 from semidp.core.spaces.dataspace import Dataspace
-from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
-from semidp.errors import DataError
 from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.mechanisms.branch_noise import BranchNoise
-from semidp.output.cells import Columns, Form
-from semidp.output.columns import read_parquet
-from semidp.output.files import durable
+from semidp.output.cells import Form
 from semidp.output.published_table import FitKind, Fitted, PublishedTable
-from semidp.output.unfinished import Unfinished
-from semidp.queries.branches import BranchSpace
 from semidp.sources.opening import Source
-from semidp.sources.reader import Reader
-from semidp.statistics.parts import STATE, PartTable, PartTask
-from semidp.statistics.protocol.requests import Request
-from semidp.statistics.tables.by_parts import TotalsAtCut
-from semidp.statistics.tables.cut_fits import PartFit, own_part
+from semidp.statistics.parts import PartTable, PartTask
+from semidp.statistics.tables.by_parts.part_measurement import (
+    counted_tables,
+    read_measurement,
+    split_residuals,
+    store_once,
+    stored_measurement,
+)
+from semidp.statistics.tables.by_parts.separate_fits import PartFit, own_part
+from semidp.statistics.tables.by_parts.separate_published import TotalsAtCut
 from semidp.statistics.tables.fitting import fit_product, nearest_whole
 from semidp.statistics.tables.published import measurements_stem
 from semidp.statistics.tables.request import TablesRequest
 from semidp.statistics.tables.residual_files import residual_columns
 
-_CHANGED = (
-    "the records of a part do not add up to what was read first: nothing may write to the data"
-    " meanwhile"
-)
-
 
 @dataclass(frozen=True, eq=False)
-class TablesWork:
+class SeparateWork:
     """What a request for tables has in one part: tables at the cut, the noise of its residuals
     below, how it is fitted.
 
@@ -104,71 +92,7 @@ class TablesWork:
         return [PartTable.of(table) for table in results]
 
 
-def store_once(task: PartTask, columns: Columns, stored: Path, attempt: Path) -> None:
-    """Store what an attempt has measured, unless another was first: then what this one drew is
-    dropped.
-    """
-    fresh = attempt / stored.name
-    columns.write(fresh)
-    # On disk before it has its name: an empty file would stand for a measurement.
-    durable(attempt)
-    Unfinished(task.work, task.run).check()
-    # A link to a taken name fails: one attempt wins, and all of them read its numbers.
-    with contextlib.suppress(FileExistsError):
-        os.link(fresh, stored)
-    fresh.unlink()
-
-
-def stored_measurement(work: Path, request: Request, path: Sequence[str]) -> Path:
-    """Return the file, in the folder of an unfinished release, of what was measured of a request in
-    one part.
-    """
-    # Labels may hold any character, and a digest is a name that every file system takes.
-    place = json.dumps([request.name, *path])
-    key = hashlib.sha256(place.encode()).hexdigest()
-    return work / STATE / f"{key}.parquet"
-
-
-def counted_tables(
-    task: PartTask,
-    features: Sequence[Sequence[str]],
-    expected: Sequence[NDArray[np.int64]],
-    source: Source | None,
-) -> list[Table]:
-    """Return the confidential tables of a part; refuse records that are not those that were read
-    first.
-
-    Parameters
-    ----------
-    task
-        The part.
-    features, expected
-        Of each table its features, and its counts at the cut.
-    source
-        The records of the part; None where there are none.
-    """
-    if source is None:
-        schemas = map(task.schema.restrict, features)
-        counted = []
-        for schema in schemas:
-            zeros = np.zeros(schema.shape, dtype=np.int64)
-            counted.append(Table(schema, zeros))
-    else:
-        counted = Reader(task.schema, source, task.declared).tables(features)
-    grid = task.schema.grid
-    for table, names, at_first in zip(counted, features, expected, strict=True):
-        view = task.schema.view(names)
-        above = trimmed_view(task.cut.above(view), view)
-        at_cut = grid.coarsened(view).sum(table.counts, above)
-        # The message names no count, because these are the confidential ones.
-        if not np.array_equal(at_cut.ravel(), at_first.ravel()):
-            raise DataError(_CHANGED)
-        if task.exact.margins and not task.exact.over(names).contains(table):
-            raise DataError(_CHANGED)
-    return counted
-
-
-def _tables(task: PartTask, request: TablesWork, attempt: Path) -> list[PublishedTable]:
+def _tables(task: PartTask, request: SeparateWork, attempt: Path) -> list[PublishedTable]:
     """Return the tables of a part, fitted to what was measured."""
     schemas = [task.schema.restrict(row.asked.features) for row in request.tables]
     if request.noise is None:
@@ -251,7 +175,7 @@ def fitted_part(
 
 
 def _measured(
-    task: PartTask, request: TablesWork, noise: BranchNoise, attempt: Path
+    task: PartTask, request: SeparateWork, noise: BranchNoise, attempt: Path
 ) -> dict[View, NDArray[np.int64]]:
     """Return the noisy residuals of a part that the first attempt stored, and put them among the
     files of the part.
@@ -264,27 +188,3 @@ def _measured(
     else:
         residual_columns(noise, noisy).write(attempt / f"{name}.{form}")
     return split_residuals(noise.space, noisy)
-
-
-def read_measurement(stored: Path, space: BranchSpace) -> NDArray[np.int64]:
-    """Read what was measured of a request in one part of an unfinished release; refuse what is not
-    of its space.
-    """
-    try:
-        noisy = read_parquet(stored, ["noisy"])["noisy"]
-        split_residuals(space, noisy)
-        return noisy
-    except ValueError:
-        raise DataError(
-            "what was measured of a part is damaged: discard the unfinished release"
-        ) from None
-
-
-def split_residuals(space: BranchSpace, vector: NDArray[np.int64]) -> dict[View, NDArray[np.int64]]:
-    """Take the measured residuals of a part apart; refuse those that are not of this space."""
-    if vector.shape != space.shape or vector.dtype != np.int64:
-        raise DataError("the measurements of a part are not those of the plan")
-    residuals = {}
-    for view, part in space.parts.items():
-        residuals[view] = vector[part].reshape(space.residuals.shape(view))
-    return residuals

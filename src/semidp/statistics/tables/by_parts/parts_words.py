@@ -15,9 +15,9 @@ from semidp.statistics.tables.error_words import ERRORS_TEXT, HEADINGS, CellErro
 from semidp.statistics.tables.words import misses_totals
 
 if TYPE_CHECKING:
-    from semidp.statistics.tables.assembled import AssembledTables
-    from semidp.statistics.tables.by_parts import TablesByParts
-    from semidp.statistics.tables.linked_parts import LinkedByParts
+    from semidp.statistics.tables.by_parts.assembled_published import AssembledTables
+    from semidp.statistics.tables.by_parts.linked_parts_published import LinkedPartsTables
+    from semidp.statistics.tables.by_parts.separate_published import SeparateTables
     from semidp.statistics.tables.request import TableRequest
 
 _NAMED_TABLES = 4  # in the heading of a report
@@ -42,7 +42,7 @@ class PartErrors:
         return " by ".join(self.features)
 
 
-def part_errors(result: "TablesByParts") -> list[PartErrors]:
+def part_errors(result: "SeparateTables") -> list[PartErrors]:
     """Return the errors of every table that was released part by part, over all parts."""
     below = {table.name for table in result.below}
     errors = []
@@ -52,7 +52,7 @@ def part_errors(result: "TablesByParts") -> list[PartErrors]:
     return errors
 
 
-def _below_cut(result: "TablesByParts", table: "TableRequest") -> PartErrors:
+def _below_cut(result: "SeparateTables", table: "TableRequest") -> PartErrors:
     """Return the errors of a table that reaches below the cut: those of its parts together."""
     pieces = []
     for part in result.parts:
@@ -85,7 +85,7 @@ def _together(name: str, size: int, pieces: Sequence[PartTable]) -> CellErrors:
     return CellErrors(name, size, errors, dominated, noisy)
 
 
-def _at_cut(result: "TablesByParts", table: "TableRequest") -> PartErrors:
+def _at_cut(result: "SeparateTables", table: "TableRequest") -> PartErrors:
     """Return the errors of a table at the cut or above it, which is one piece."""
     overview = next(each for each in result.overview if each.name == table.name)
     schema = result.noise_of_residuals.space.schema.restrict(table.features)
@@ -99,12 +99,12 @@ def _notes(fits: Sequence[Fitted]) -> tuple[str, ...]:
     return tuple(notes)[:_NOTES]
 
 
-def title(result: "TablesByParts") -> str:
+def title(result: "SeparateTables") -> str:
     """Name the first tables that reach below the cut."""
     return ", ".join(" by ".join(table.features) for table in result.below[:_NAMED_TABLES])
 
 
-def noisy_lines(result: "TablesByParts") -> list[str]:
+def noisy_lines(result: "SeparateTables") -> list[str]:
     """Say how many cells each table has, in how many parts."""
     lines = []
     for table in part_errors(result):
@@ -114,7 +114,7 @@ def noisy_lines(result: "TablesByParts") -> list[str]:
     return lines
 
 
-def summary_lines(result: "TablesByParts") -> list[tuple[str, str]]:
+def summary_lines(result: "SeparateTables") -> list[tuple[str, str]]:
     """Return the errors of each table over all parts, for a terminal."""
     return [
         *error_lines(result.cell_errors()),
@@ -122,7 +122,7 @@ def summary_lines(result: "TablesByParts") -> list[tuple[str, str]]:
     ]
 
 
-def section(result: "TablesByParts") -> Section:
+def section(result: "SeparateTables") -> Section:
     """Return the section of tables released part by part, with their errors over all parts."""
     depth = result.depth
     paragraphs = [
@@ -147,7 +147,7 @@ def section(result: "TablesByParts") -> Section:
     )
 
 
-def file_words(result: "TablesByParts", form: Form | None) -> list[tuple[str, str]]:
+def file_words(result: "SeparateTables", form: Form | None) -> list[tuple[str, str]]:
     """Say what the files at the cut hold."""
     *names, measurements = result.files(form)
     words = []
@@ -159,7 +159,7 @@ def file_words(result: "TablesByParts", form: Form | None) -> list[tuple[str, st
     return words
 
 
-def warnings(result: "TablesByParts") -> list[str]:
+def warnings(result: "SeparateTables") -> list[str]:
     """Say for which tables that were asked for in whole numbers there are none with all totals, and
     in which parts.
     """
@@ -222,7 +222,7 @@ def assembled_section(result: "AssembledTables") -> Section:
     )
 
 
-def linked_lines(result: "LinkedByParts") -> list[str]:
+def linked_lines(result: "LinkedPartsTables") -> list[str]:
     """Say how many cells each linked table has, in how many parts."""
     below = {table.name for table in result.below}
     lines = []
@@ -232,7 +232,7 @@ def linked_lines(result: "LinkedByParts") -> list[str]:
     return lines
 
 
-def linked_section(result: "LinkedByParts") -> Section:
+def linked_section(result: "LinkedPartsTables") -> Section:
     """Return the section on how linked tables were measured part by part."""
     depth = result.depth
     return Section(

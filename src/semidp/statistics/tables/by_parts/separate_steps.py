@@ -1,8 +1,7 @@
-"""Tables that are carried out part by part: what is done before the parts, for each part, and after
-them.
+"""Separate parts, steps of a release: what is done before the parts, for each part, and after them.
 
-Every table is measured at the cut and above first. Below, each part has work of its own
-(`part_work`). Noise is calibrated to the whole product, so that the guarantee is that of one
+Every table is measured at the cut and above first. Below, each part has work of its own, in
+`separate_work`. Noise is calibrated to the whole product, so that the guarantee is that of one
 measurement of all residuals, whoever draws them.
 """
 
@@ -29,27 +28,27 @@ from semidp.sources.reader import Reader
 from semidp.statistics.parts import STATE, Part, part_path
 from semidp.statistics.protocol.requests import Request
 from semidp.statistics.protocol.results import measured_by
-from semidp.statistics.tables.by_parts import (
-    TablesByParts,
-    fitted_requests,
-    fitted_views,
-    overview_names,
-)
-from semidp.statistics.tables.cut_fits import CutFit, circles_met
-from semidp.statistics.tables.fitting import fitted_tables, totals_of
-from semidp.statistics.tables.part_work import (
-    TablesWork,
+from semidp.statistics.tables.by_parts.part_measurement import (
     read_measurement,
     split_residuals,
     stored_measurement,
 )
+from semidp.statistics.tables.by_parts.separate_fits import CutFit, circles_met
+from semidp.statistics.tables.by_parts.separate_published import (
+    SeparateTables,
+    fitted_requests,
+    fitted_views,
+    overview_names,
+)
+from semidp.statistics.tables.by_parts.separate_work import SeparateWork
+from semidp.statistics.tables.by_parts.stored_fits import read_fits, store_fits
+from semidp.statistics.tables.fitting import fitted_tables, totals_of
 from semidp.statistics.tables.request import TablesRequest
-from semidp.statistics.tables.stored_fits import read_fits, store_fits
 
 _LARGEST = 2**62
 
 
-class TablesInParts:
+class SeparateSteps:
     """A request for tables on its way through a release by parts.
 
     Parameters
@@ -81,7 +80,7 @@ class TablesInParts:
         self.names = names
         self.expected = expected
         self.values = values
-        self._result: TablesByParts | None = None
+        self._result: SeparateTables | None = None
         self._fit: CutFit | None = None
 
     @property
@@ -90,7 +89,7 @@ class TablesInParts:
         return self.mechanism.space.schema
 
     @property
-    def result(self) -> TablesByParts:
+    def result(self) -> SeparateTables:
         """What is published so far."""
         assert self._result is not None
         return self._result
@@ -121,7 +120,7 @@ class TablesInParts:
         noise = mechanism_above(self.mechanism, self.cut)
         return self.values + noise.noise_by_residual(randomness.part(self.request.name))
 
-    def begin(self, noisy: NDArray[np.int64], private: bool) -> TablesByParts:
+    def begin(self, noisy: NDArray[np.int64], private: bool) -> SeparateTables:
         """Put the estimates of the tables at the cut together; their counts follow when the parts
         are done.
         """
@@ -129,7 +128,7 @@ class TablesInParts:
         if noisy.shape != above.space.shape or noisy.dtype != np.int64:
             raise ValueError("the measurements are not those of the plan")
         unfitted = [FitKind.none] * len(self.names)
-        self._result = TablesByParts(
+        self._result = SeparateTables(
             request=self.request,
             residuals=self.mechanism,
             cut=self.cut,
@@ -180,7 +179,7 @@ class TablesInParts:
         file = stored_measurement(work, self.request, part_path(self.schema, self.cut, node))
         return split_residuals(noise.space, read_measurement(file, noise.space))
 
-    def part_work(self, node: int) -> TablesWork:
+    def part_work(self, node: int) -> SeparateWork:
         """Return what is to be done in one part; before it is settled how parts are fitted, it is
         only measured.
         """
@@ -190,11 +189,11 @@ class TablesInParts:
         for view in map(self.cut.above, views):
             expected.append(self.result.row(view, self.expected[view].counts, node))
         how = None if self._fit is None else self._fit.part(self.schema.grid, self.cut, node, views)
-        return TablesWork(
+        return SeparateWork(
             self.request, tuple(rows), tuple(expected), self.result.noise_of(node), how
         )
 
-    def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> TablesByParts:
+    def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> SeparateTables:
         """Return what is published, when all parts are done."""
         assert self._fit is not None
         result = self.result
@@ -207,14 +206,14 @@ class TablesInParts:
         return replace(done, noise=replace(done.noise, expected_l2=done.expected_l2(below)))
 
 
-def tables_in_parts(
+def separate_steps_of(
     request: TablesRequest,
     mechanism: ResidualMechanism,
     cut: Cut,
     scope: Scope,
     requests: Sequence[Request],
     reader: Reader,
-) -> TablesInParts:
+) -> SeparateSteps:
     """Read the tables of a request at the cut; refuse numbers that a part would refuse when all is
     charged.
 
@@ -242,4 +241,4 @@ def tables_in_parts(
     tables = reader.tables(space.schema.named(view) for view in above.views)
     expected = dict(zip(above.views, tables, strict=True))
     names = overview_names(requests, space.schema, cut)[request.name]
-    return TablesInParts(request, mechanism, cut, names, expected, above.measure(tables))
+    return SeparateSteps(request, mechanism, cut, names, expected, above.measure(tables))

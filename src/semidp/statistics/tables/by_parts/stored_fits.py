@@ -16,7 +16,7 @@ from semidp.core.margins import View
 from semidp.errors import DataError
 from semidp.output.files import durable
 from semidp.output.published_table import Fitted
-from semidp.statistics.tables.cut_fits import Fits
+from semidp.statistics.tables.by_parts.separate_fits import Fits
 
 _HOW = "how"  # the entry of an archive that says how its tables were fitted
 
