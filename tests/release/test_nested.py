@@ -421,7 +421,7 @@ def test_the_commands_take_depths_everywhere(
     assert "state × county × sex: 8 cells" in capsys.readouterr().out
     assert command(["analyze", file, *words[:-1]]) == 2
     assert (
-        "(--schema FILE with a tree or a lookup, --invariant county, or --levels-from-data)"
+        "(--schema FILE with a tree or a lookup, --exact county, or --levels-from-data)"
         in capsys.readouterr().err
     )
     assert command(["release", file, *words, "--rho", "1", "--out", str(tmp_path / "one")]) == 0

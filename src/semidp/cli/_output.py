@@ -304,12 +304,12 @@ def progress_bar(quiet: bool = False) -> Iterator[Progress]:
 
 
 HINTS = {
-    "levels": "--levels {first}=a,b or --schema FILE, --invariant {first}, or --levels-from-data",
+    "levels": "--levels {first}=a,b or --schema FILE, --exact {first}, or --levels-from-data",
     "nested levels": (
-        "--schema FILE with a tree or a lookup, --invariant {first}, or --levels-from-data"
+        "--schema FILE with a tree or a lookup, --exact {first}, or --levels-from-data"
     ),
     "repeated names": '--schema FILE with nest and names = "repeat" for {all}',
-    "margin": "--invariant {all}",
+    "margin": "--exact {all}",
     "adjacency": "--a N",
     "bounds": "--bounds {first}=0,100",
     "grid": "--grid {first}=100",

@@ -95,13 +95,13 @@ def semidp(
 COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
     analyze.analyze: (
         "what publishing these totals exactly would mean",
-        ("semidp analyze people.csv --table sex,region --invariant sex --invariant region",),
+        ("semidp analyze people.csv --table sex,region --exact sex --exact region",),
     ),
     release.release: (
         "publish exact totals and a noisy table, with a report",
         (
             (
-                "semidp release people.csv --table sex,region --invariant sex --invariant region"
+                "semidp release people.csv --table sex,region --exact sex --exact region"
                 " --mu 1 --out release"
             ),
             (
@@ -141,7 +141,7 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
         "what an existing release really guarantees",
         (
             "semidp guarantee --rho 2.56 --a 2 --report-delta 1e-10",
-            "semidp guarantee --epsilon 1 --delta 1e-6 --invariant sex --levels sex=f,m",
+            "semidp guarantee --epsilon 1 --delta 1e-6 --exact sex --levels sex=f,m",
             "semidp guarantee --epsilon 1 --totals sexes.csv --totals regions.csv",
             "semidp guarantee --noise-multiplier 1.1 --sampling 0.01 --steps 500 --a 2",
             "semidp guarantee release --also-known smoker --levels smoker=y,n",

@@ -30,7 +30,7 @@ class Measuring:
         " least mu is found.",
         "A,B=NUMBER",
     )
-    plan: Path | None = option("A plan (TOML or JSON), instead of --table and --invariant.")
+    plan: Path | None = option("A plan (TOML or JSON), instead of --table and --exact.")
     mechanism: str = option(
         f"How to draw the noise: auto, {', '.join(NAMES)}.", "NAME", default="auto"
     )

@@ -189,7 +189,7 @@ def guarantee(
 
     How many records move together is given (--a), taken from an --analysis, or computed from what
     is published exactly: from the --totals themselves, or for any totals of the margins that
-    --invariant names with declared features.
+    --exact names with declared features.
 
     Of a RELEASE that semidp made, the guarantee is computed anew from its noise: under what an
     attacker also knows (--also-known), without what it publishes (--without), or for other pairs of
@@ -391,7 +391,7 @@ def _without_totals(reading: AdjacencyChoice | int, protection: Protection | Non
     if reading is AdjacencyChoice.exchange:
         raise InputError(
             "exchanges follow from what is exact: give --totals FILE for each margin, or"
-            " --invariant A,B with --schema FILE for a bound over all totals"
+            " --exact A,B with --schema FILE for a bound over all totals"
         )
     if protection is not None:
         nothing = Dataspace.described("the number of records alone")
@@ -399,7 +399,7 @@ def _without_totals(reading: AdjacencyChoice | int, protection: Protection | Non
     if not isinstance(reading, int):
         raise InputError(
             "say how many records move together under the exact totals with --a N, or what is"
-            " exact: --totals FILE for each margin, or --invariant A,B with --schema FILE"
+            " exact: --totals FILE for each margin, or --exact A,B with --schema FILE"
         )
     return _Together(Ball(reading), "given", Dataspace.described("totals published exactly"))
 
@@ -446,7 +446,7 @@ def _all_declared(schema: Schema | None, margins: Sequence[Margin]) -> Schema:
     for name in names:
         if schema is None or name not in schema.names:
             raise InputError(
-                f"--invariant names {name!r}, which is not declared: give --schema, --levels or"
+                f"--exact names {name!r}, which is not declared: give --schema, --levels or"
                 " --totals"
             )
     assert schema is not None, "a margin names at least one feature"

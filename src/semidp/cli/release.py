@@ -288,7 +288,7 @@ def demo(
     """
     data = str(files("semidp") / "data" / "california_schools.csv")
     words = [
-        *("--nest", "county,district", "--table", "district,meals", "--invariant", "district"),
+        *("--nest", "county,district", "--table", "district,meals", "--exact", "district"),
         *(
             "--levels",
             "meals=no,yes",
