@@ -272,19 +272,19 @@ KILLED = """
 import os, signal, sys
 import semidp as sd
 from semidp.noise.randomness import SeededRandomness
-from semidp.statistics.tables.by_parts import linked_parts_steps
+from semidp.statistics.tables.by_parts import measured_first
 from tests.linked.test_parts import case
 from tests.partitions.conftest import run_partitioned
 
 stored = []
-real = linked_parts_steps.store_once
+real = measured_first.store_once
 
 def store_once(*words):
     if len(stored) == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
     stored.append(real(*words))
 
-linked_parts_steps.store_once = store_once
+measured_first.store_once = store_once
 plan, data = case("tracts")
 ledger = sd.Ledger(sys.argv[1] + "/ledger.json")
 how = {"ledger": ledger, "randomness": SeededRandomness(5)}

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from semidp import Release
+from semidp import Budget, Plan, Release, TableRequest
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.plain_reading import digest, document_at
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.report.sentences import summary
 from semidp.statistics.tables.error_words import CellErrors
-from tests.partitions.conftest import plan, records, run_partitioned
+from tests.partitions.conftest import FEATURES, plan, records, run_partitioned
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +66,22 @@ def test_a_part_that_counts_fewer_noisy_cells_is_found_out(place: Path) -> None:
     write_parts(place, parts)
     (said,) = disagreements(Release.load(place), document_at(place / "release.json"))
     assert "other errors of tract-sex than it has" in said
+
+
+@pytest.mark.parametrize("fit", ["integer", "real"], ids=["separate", "assembled"])
+def test_a_list_without_one_of_its_parts_is_found_out(fit: str, tmp_path: Path) -> None:
+    tables = [TableRequest(["tract", "sex"], Budget.gdp(2), fit=fit)]
+    asked = Plan(tables, ["state"], FEATURES[:2])
+    folder = tmp_path / "release"
+    run_partitioned(asked, records(120), folder, "state", randomness=SeededRandomness(1))
+    document = document_at(folder / "release.json")
+    assert disagreements(Release.load(folder), document) == ()
+    parts = json.loads((folder / "parts.json").read_text())
+    count = len(parts)
+    assert count > 2
+    write_parts(folder, parts[:-1])
+    said = disagreements(Release.load(folder), document_at(folder / "release.json"))
+    assert f"'table' states {count - 1} parts, and there are {count}" in said
 
 
 def test_parts_of_earlier_versions_have_errors_and_no_share(place: Path) -> None:

@@ -54,6 +54,24 @@ class ResultCheck:
         """Note something that this result states and that does not follow."""
         self.findings.wrong.append(f"{self.name!r} states {said}")
 
+    def sound_partition(self, nodes: int) -> Partition | None:
+        """Return the parts if there is one for each node and none was changed.
+
+        None otherwise; then it is noted why.
+        """
+        partition = self.partition
+        if partition is None or partition.place is None:
+            self.wrong("parts that are not there")
+            return None
+        changed = partition.changed()
+        if changed is not None:
+            self.wrong(f"another {changed} than the folder has")
+            return None
+        if len(partition.parts) != nodes:
+            self.wrong(f"{len(partition.parts)} parts, and there are {nodes}")
+            return None
+        return partition
+
     def compare_fixed(self, result: Published, again: Published, mechanism: Mechanism) -> None:
         """Compare a measurement that the exact totals fix with what they fix."""
         if mechanism.space.is_zero and not np.array_equal(result.noisy, again.noisy):

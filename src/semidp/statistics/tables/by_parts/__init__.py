@@ -19,8 +19,8 @@ assembled  `assembled_published`    `assembled_steps`      `assembled_recheck`
 linked     `linked_parts_published` `linked_parts_steps`   `assembled_recheck`
 ========== ======================== ====================== ===================
 
-Shared by all ways: `part_measurement` (one part, counted and measured once),
-`assembled_measurement` (the measurement of all parts as one vector), `table_of_parts` (cells in the
-folders of parts), `stored_fits` (fits that are kept for a run that is resumed), `parts_words` (what
-is said of all of it).
+`measured_first` has what the last two ways share. Shared by all: `part_measurement` (one part,
+counted and measured once), `assembled_measurement` (the measurement of all parts as one vector),
+`table_of_parts` (cells in the folders of parts), `stored_fits` (fits that are kept for a run that
+is resumed), `parts_words` (what is said of all of it).
 """

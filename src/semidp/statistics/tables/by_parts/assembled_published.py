@@ -26,7 +26,7 @@ from semidp.queries.branches import Cut
 from semidp.statistics.parts import Part, Partition
 from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.protocol.requests import Request
-from semidp.statistics.protocol.results import read_back
+from semidp.statistics.protocol.results import Published, read_back
 from semidp.statistics.tables.by_parts import parts_words
 from semidp.statistics.tables.by_parts.assembled_measurement import (
     branch_vector,
@@ -37,8 +37,10 @@ from semidp.statistics.tables.by_parts.table_of_parts import (
     BY_PARTS,
     TableOfParts,
     files_of_parts,
+    in_memory,
     rows_of,
     tables_below,
+    uncut,
 )
 from semidp.statistics.tables.published import PublishedTables, measurements_stem
 from semidp.statistics.tables.request import TableRequest, TablesRequest
@@ -84,7 +86,7 @@ class AssembledTables(PublishedTables):
     @property
     def below(self) -> tuple[TableRequest, ...]:
         """The tables that reach below the cut, whose rows are in the parts."""
-        return tables_below(self.request, self.schema, self.cut)
+        return tables_below(self.request.tables, self.schema, self.cut)
 
     @property
     def depth(self) -> str:
@@ -96,8 +98,7 @@ class AssembledTables(PublishedTables):
         """Return the tables that are not cut, whose cells are in the files of the release
         itself.
         """
-        below = {table.name for table in self.below}
-        return tuple(table for table in self.tables if table.name not in below)
+        return uncut(self.tables, self.below)
 
     def placed(self, partition: Partition) -> "AssembledTables":
         """Return the result with tables that are read from the folders of the parts."""
@@ -107,12 +108,10 @@ class AssembledTables(PublishedTables):
             cut_up = below.get(table.name)
             if cut_up is None:
                 tables.append(table)
-            else:
-                tables.append(TableOfParts(cut_up, self.schema, self.cut, partition))
-        # How a table was fitted is known of the whole, and a part states its own distance.
-        for asked, table in zip(self.tables, tables, strict=True):
-            if table is not asked:
-                table.__dict__["fitted"] = asked.fitted
+                continue
+            # How a table was fitted is known of the whole, and a part states its own distance.
+            how = table.fitted
+            tables.append(TableOfParts(cut_up, self.schema, self.cut, partition, fitted=how))
         return replace(self, tables=tuple(tables), parts=partition.parts)
 
     def part_stems(self) -> tuple[list[str], str]:
@@ -210,6 +209,34 @@ class AssembledTables(PublishedTables):
 
         return recheck_assembled(self, check, mechanism)
 
+    def in_one_piece(self) -> PublishedTables:
+        """Return the result as a release without parts has it, with every cell in memory."""
+        return PublishedTables(
+            request=self.request,
+            noisy=self.noisy,
+            tables=tuple(map(in_memory, self.tables)),
+            residuals=self.residuals,
+            one_by_one_l2=self.one_by_one_l2,
+            name=self.name,
+            noise=self.noise,
+            guarantee=self.guarantee,
+            advertised=self.advertised,
+            private=self.private,
+        )
+
+    def following(self, again: Published) -> "AssembledTables":
+        """Return the result with the numbers of one piece that were computed again."""
+        assert isinstance(again, PublishedTables)
+        return replace(
+            self,
+            tables=again.tables,
+            residuals=again.residuals,
+            noise=again.noise,
+            one_by_one_l2=again.one_by_one_l2,
+            guarantee=again.guarantee,
+            advertised=again.advertised,
+        )
+
 
 # --- reading --------------------------------------------------------------------------------------
 
@@ -235,8 +262,7 @@ def read_assembled(
     for asked, fit in zip(request.tables, fits, strict=True):
         fitted = Fitted(**fit)
         if cut.reaches(schema.view(asked.features)):
-            table: PublishedTable = TableOfParts(asked, schema, cut, partition)
-            table.__dict__["fitted"] = fitted
+            table: PublishedTable = TableOfParts(asked, schema, cut, partition, fitted=fitted)
         else:
             rows = schema.restrict(asked.features)
             table = PublishedTable.read(files, asked.name, rows, fitted)

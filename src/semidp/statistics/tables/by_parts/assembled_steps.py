@@ -5,7 +5,7 @@ Parts are only measured at first. When all are, their measurements are put toget
 fitted as in one piece, and each part is written with its rows of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,25 +18,27 @@ from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
-from semidp.errors import DataError, Refused
+from semidp.errors import Refused
 from semidp.mechanisms.branch_noise import BranchNoise, mechanism_above
-from semidp.mechanisms.mechanism import CellByCell, Mechanism
+from semidp.mechanisms.mechanism import CellByCell, Measurement, Mechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import Randomness
 from semidp.output.cells import Columns
-from semidp.output.published_table import FitKind, PublishedTable
+from semidp.output.published_table import FitKind
 from semidp.queries.branches import Cut
 from semidp.sources.opening import Source
 from semidp.sources.reader import Reader
-from semidp.statistics.parts import STATE, Part, PartTable, PartTask, part_path
+from semidp.statistics.parts import PartTask, part_path
 from semidp.statistics.protocol.results import measured_by
 from semidp.statistics.tables.by_parts.assembled_measurement import whole_cells, whole_vector
 from semidp.statistics.tables.by_parts.assembled_published import AssembledTables
+from semidp.statistics.tables.by_parts.measured_first import MeasuredFirstSteps, MeasuredFirstWork
 from semidp.statistics.tables.by_parts.part_measurement import (
     counted_tables,
+    counts_at_cut,
     read_measurement,
+    read_noisy,
     split_residuals,
-    store_once,
     stored_measurement,
 )
 from semidp.statistics.tables.by_parts.separate_fits import MOST_TOGETHER
@@ -59,15 +61,15 @@ def is_assembled(request: TablesRequest, mechanism: Mechanism) -> bool:
     return real or bool(mechanism.space.impossible)
 
 
-@dataclass(frozen=True, eq=False)
-class AssembledWork:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AssembledWork(MeasuredFirstWork):
     """What a request has in one part: its counts with noise, then the rows of tables that were
     fitted in one piece.
 
     Parameters
     ----------
-    request, tables
-        What is asked for, and the tables of it that reach below the cut.
+    tables
+        The tables that are asked for and reach below the cut.
     expected
         The confidential counts at the cut, as they were read first: the records of the part must
         add up to them.
@@ -75,8 +77,6 @@ class AssembledWork:
         The mechanism, where noise is added to single cells.
     residuals
         The noise on the residuals of the part; None where there is none, or nobody can be.
-    rows, measured
-        What is written; None while the part is only measured.
     """
 
     request: TablesRequest
@@ -84,36 +84,19 @@ class AssembledWork:
     expected: tuple[NDArray[np.int64], ...] = field(repr=False)
     cells: Mechanism | None = field(repr=False)
     residuals: BranchNoise | None = field(repr=False)
-    rows: tuple[PublishedTable, ...] | None = field(default=None, repr=False)
-    measured: Columns | None = field(default=None, repr=False)
-
-    def stored(self, task: PartTask) -> Path:
-        """Return the file of what is measured in a part."""
-        return stored_measurement(task.work, self.request, task.path)
-
-    def is_measured(self, task: PartTask) -> bool:
-        """Whether an earlier attempt has stored what is measured; nothing is where nobody can
-        be.
-        """
-        return not self._has_noise or self.stored(task).exists()
 
     @property
-    def _has_noise(self) -> bool:
+    def has_noise(self) -> bool:
+        """Whether noise is added to cells or to residuals of the part."""
         return self.cells is not None or self.residuals is not None
 
-    def reads(self, task: PartTask) -> bool:
-        """Whether the part is still to be measured."""
-        if self.rows is not None:
-            return False
-        return not (self._has_noise and self.stored(task).exists())
+    @property
+    def measurements(self) -> str:
+        """The name of the file of noisy cells or residuals."""
+        return measurements_stem(self.request)
 
-    def measure(self, task: PartTask, source: Source | None, attempt: Path) -> None:
-        """Count the records of a part and store them with noise, unless an attempt did so
-        before.
-        """
-        # A second draw would be another measurement, which nobody was charged for.
-        if not self.reads(task):
-            return
+    def drawn(self, task: PartTask, source: Source | None) -> Columns | None:
+        """Count the records of a part, and add noise to their cells or to the residuals."""
         features = [table.features for table in self.tables]
         counted = counted_tables(task, features, self.expected, source)
         randomness = task.randomness.part(self.request.name, *task.path)
@@ -122,24 +105,11 @@ class AssembledWork:
             pieces = [part.ravel() for part in drawn.values()]
             # The empty piece gives the dtype where a part has no residual.
             vector = np.concatenate([np.zeros(0, np.int64), *pieces])
-            columns = residual_columns(self.residuals, vector)
-        elif self.cells is not None:
+            return residual_columns(self.residuals, vector)
+        if self.cells is not None:
             cells = _noisy_cells(self.cells, counted[0], randomness)
-            columns = Columns({}, {"noisy": cells.ravel()})
-        else:
-            return
-        store_once(task, columns, self.stored(task), attempt)
-
-    def write(self, task: PartTask, attempt: Path) -> list[PartTable]:
-        """Write the rows of the part and its measurement; return how its tables came out."""
-        assert self.rows is not None
-        for table in self.rows:
-            file = f"{table.name}.{task.form}"
-            table.columns().write(attempt / file)
-        if self.measured is not None:
-            stem = measurements_stem(self.request)
-            self.measured.write(attempt / f"{stem}.{task.form}")
-        return [PartTable.of(table) for table in self.rows]
+            return Columns({}, {"noisy": cells.ravel()})
+        return None
 
 
 def _noisy_cells(mechanism: Mechanism, table: Table, randomness: Randomness) -> NDArray[np.int64]:
@@ -152,7 +122,7 @@ def _noisy_cells(mechanism: Mechanism, table: Table, randomness: Randomness) -> 
     return table.counts.astype(np.int64) + noise
 
 
-class AssembledSteps:
+class AssembledSteps(MeasuredFirstSteps[AssembledTables]):
     """A request for tables that are measured in parts and fitted in one piece, on its way through a
     release.
 
@@ -169,9 +139,6 @@ class AssembledSteps:
         cells.
     """
 
-    stems: Sequence[str] = ()
-    together = True
-
     def __init__(
         self,
         request: TablesRequest,
@@ -181,15 +148,11 @@ class AssembledSteps:
         expected: Mapping[View, Table],
         values: NDArray[np.int64],
     ) -> None:
+        super().__init__(mechanism, values)
         self.request = request
-        self.mechanism = mechanism
         self.cut = cut
         self.scope = scope
         self.expected = expected
-        self.values = values
-        self._noisy = values[:0]
-        self._private = False
-        self._done: AssembledTables | None = None
 
     @property
     def schema(self) -> Schema:
@@ -201,10 +164,6 @@ class AssembledSteps:
         """The noise on residuals, where those are measured."""
         return self.mechanism if isinstance(self.mechanism, ResidualMechanism) else None
 
-    def foreseen(self) -> list[str]:
-        """Everything is published as in a release without parts."""
-        return []
-
     def drawn(self, randomness: Randomness) -> NDArray[np.int64]:
         """Add the noise to the residuals at the cut and above."""
         if self.residuals is None:
@@ -212,51 +171,26 @@ class AssembledSteps:
         noise = mechanism_above(self.residuals, self.cut)
         return self.values + noise.noise_by_residual(randomness.part(self.request.name))
 
-    def begin(self, noisy: NDArray[np.int64], private: bool) -> None:
-        """Take what was measured before the parts."""
-        if noisy.shape != self.values.shape or noisy.dtype != np.int64:
-            raise ValueError("the measurements are not those of the plan")
-        self._noisy, self._private = noisy, private
-
-    def part_work(self, node: int) -> AssembledWork:
-        """Return what is to be done in one part: to measure it, or to write its rows."""
-        below = tables_below(self.request, self.schema, self.cut)
-        grid = self.schema.grid
-        expected = []
-        for table in below:
-            view = self.cut.above(self.schema.view(table.features))
-            counts = self.expected[view].counts.reshape(grid.shape_of(view))
-            expected.append(self.cut.row(grid, view, counts, node))
+    def measuring(self, node: int) -> AssembledWork:
+        """Return the work of measuring one part."""
+        below = tables_below(self.request.tables, self.schema, self.cut)
         # Noise is added to cells or to residuals, never to both.
         cells: Mechanism | None = self.mechanism
         residuals: BranchNoise | None = None
         if self.residuals is not None:
             cells = None
             residuals = BranchNoise.of(self.residuals, self.cut, node)
-        work = AssembledWork(self.request, below, tuple(expected), cells, residuals)
-        if self._done is None:
-            return work
-        rows = tuple(self._done.rows(node))
-        return replace(work, rows=rows, measured=self._done.measured_in(node))
+        return AssembledWork(
+            request=self.request,
+            tables=below,
+            expected=counts_at_cut(below, self.schema, self.cut, self.expected, node),
+            cells=cells,
+            residuals=residuals,
+        )
 
-    def settle(self, number: int, work: Path, progress: Progress) -> None:
-        """Put the measurements of all parts together and fit the tables as in one piece, or read
-        the fits made before.
-
-        Parameters
-        ----------
-        number
-            Which request of the plan it is.
-        work
-            The folder of the unfinished release.
-        progress
-            Told what is going on.
-        """
-        vector = self._assembled(work)
-        measured = self.mechanism.measured_again(vector, self._private)
-        stored = work / STATE / f"fit-{number}.npz"
+    def fitted(self, measured: Measurement, stored: Path, progress: Progress) -> AssembledTables:
+        """Return the tables with the counts that were stored, or fit them and store those."""
         try:
-            # A search may end elsewhere now, and parts that are written hold the first result.
             fits = read_fits(stored)
             as_estimated = [evolve(table, fit="none") for table in self.request.tables]
             unfitted = evolve(self.request, tables=as_estimated)
@@ -273,7 +207,7 @@ class AssembledSteps:
             cells = counts.reshape(table.schema.shape)
             tables.append(replace(table, counts=cells, fitted=how))
         stated = measured_by(self.request.name, self.mechanism, self._private)
-        self._done = AssembledTables(
+        return AssembledTables(
             request=self.request,
             noisy=published.noisy,
             tables=tuple(tables),
@@ -284,15 +218,15 @@ class AssembledSteps:
             **stated,
         )
 
-    def _assembled(self, work: Path) -> NDArray[np.int64]:
-        """Return the measurement of the whole, read from what every part has stored."""
+    def assembled(self, work: Path) -> NDArray[np.int64]:
+        """Return the noisy cells or residuals of the whole, from what every part has stored."""
         chain = self.cut.chain(self.schema)
         files = []
         for node in range(chain.size(self.cut.depth)):
             path = part_path(self.schema, self.cut, node)
             files.append(stored_measurement(work, self.request, path))
         if self.residuals is None:
-            cells = dict(enumerate(map(_read_cells, files)))
+            cells = dict(enumerate(map(read_noisy, files)))
             return whole_cells(self.request.only, self.schema, self.cut, cells)
         measured = {}
         for node, file in enumerate(files):
@@ -301,11 +235,6 @@ class AssembledSteps:
                 vector = read_measurement(file, noise.space)
                 measured[node] = split_residuals(noise.space, vector)
         return whole_vector(self.residuals, self.cut, self._noisy, measured)
-
-    def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> AssembledTables:
-        """Return what is published, when all parts are written."""
-        assert self._done is not None
-        return replace(self._done, parts=tuple(parts))
 
 
 def assembled_steps_of(
@@ -340,15 +269,3 @@ def assembled_steps_of(
         values = mechanism_above(mechanism, cut).space.measure(tables)
     expected = dict(zip(views, tables, strict=True))
     return AssembledSteps(request, mechanism, cut, scope, expected, values)
-
-
-def _read_cells(stored: Path) -> NDArray[np.int64]:
-    from semidp.output.columns import read_parquet
-
-    try:
-        noisy: NDArray[np.int64] = read_parquet(stored, ["noisy"])["noisy"]
-    except (ValueError, OSError):
-        raise DataError(
-            "what was measured of a part is damaged: discard the unfinished release"
-        ) from None
-    return noisy

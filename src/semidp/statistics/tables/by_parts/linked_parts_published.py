@@ -27,7 +27,7 @@ from semidp.queries.branches import Cut
 from semidp.queries.products import ProductSpace
 from semidp.statistics.parts import Part, Partition
 from semidp.statistics.protocol.rechecks import ResultCheck
-from semidp.statistics.protocol.results import read_back
+from semidp.statistics.protocol.results import Published, read_back
 from semidp.statistics.tables.by_parts import parts_words
 from semidp.statistics.tables.by_parts.assembled_measurement import branch_vector, whole_vector
 from semidp.statistics.tables.by_parts.part_measurement import split_residuals
@@ -35,7 +35,10 @@ from semidp.statistics.tables.by_parts.table_of_parts import (
     BY_PARTS,
     TableOfParts,
     files_of_parts,
+    in_memory,
     rows_of,
+    tables_below,
+    uncut,
 )
 from semidp.statistics.tables.linked_published import (
     KINDS,
@@ -88,11 +91,7 @@ class CutKind:
     @property
     def below(self) -> tuple[TableRequest, ...]:
         """Its tables that reach below the cut, whose rows are in the parts."""
-        tables = []
-        for table in self.asked:
-            if self.cut.reaches(self.schema.view(table.features)):
-                tables.append(table)
-        return tuple(tables)
+        return tables_below(self.asked, self.schema, self.cut)
 
     def branch(self, node: int) -> BranchNoise | None:
         """Its noise below one node; None where nobody can be, or nothing is asked for there."""
@@ -224,8 +223,7 @@ class LinkedPartsTables(PublishedLinked):
         """Return the tables that are not cut, whose cells are in the files of the release
         itself.
         """
-        below = {table.name for table in self.below}
-        return tuple(table for table in self.tables if table.name not in below)
+        return uncut(self.tables, self.below)
 
     def placed(self, partition: Partition) -> "LinkedPartsTables":
         """Return the result with tables that are read from the folders of the parts."""
@@ -327,15 +325,15 @@ class LinkedPartsTables(PublishedLinked):
         """Compare the tables with what follows from the measurement of all parts, then every part
         with its rows.
         """
-        from semidp.statistics.tables.by_parts.assembled_recheck import recheck_linked
+        from semidp.statistics.tables.by_parts.assembled_recheck import recheck_assembled
 
-        return recheck_linked(self, check, mechanism)
+        return recheck_assembled(self, check, mechanism)
 
     def in_one_piece(self) -> PublishedLinked:
         """Return the result as a release without parts has it, with every cell in memory."""
         kinds = []
         for tables in (self.members, self.units):
-            kinds.append(tuple(map(_in_memory, tables)))
+            kinds.append(tuple(map(in_memory, tables)))
         return PublishedLinked(
             request=self.request,
             mechanism=self.mechanism,
@@ -350,10 +348,19 @@ class LinkedPartsTables(PublishedLinked):
             private=self.private,
         )
 
-
-def _in_memory(table: PublishedTable) -> PublishedTable:
-    cells = (table.counts, table.estimate, table.standard_errors, table.fitted, table.half_widths)
-    return PublishedTable(table.name, table.schema, *cells, counted=table.counted)
+    def following(self, again: Published) -> "LinkedPartsTables":
+        """Return the result with the numbers of one piece that were computed again."""
+        assert isinstance(again, PublishedLinked)
+        return replace(
+            self,
+            mechanism=again.mechanism,
+            members=again.members,
+            units=again.units,
+            stated=None,
+            noise=again.noise,
+            guarantee=again.guarantee,
+            advertised=again.advertised,
+        )
 
 
 def _of_parts(
@@ -361,9 +368,8 @@ def _of_parts(
 ) -> TableOfParts:
     """Return a table that is read from the parts; how it was fitted is known of the whole."""
     schema = table.schema
-    read = TableOfParts(asked, schema, Cut.at(schema, depth), partition, table.counted)
-    read.__dict__["fitted"] = table.fitted
-    return read
+    cut = Cut.at(schema, depth)
+    return TableOfParts(asked, schema, cut, partition, table.counted, table.fitted)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -395,8 +401,9 @@ def read_linked_by_parts(
             fitted = Fitted(**stated["fit"])
             if asked in kind.below:
                 cut = Cut.at(schema, partition.depth)
-                table: PublishedTable = TableOfParts(asked, schema, cut, partition, kind.counted)
-                table.__dict__["fitted"] = fitted
+                table: PublishedTable = TableOfParts(
+                    asked, schema, cut, partition, kind.counted, fitted
+                )
             else:
                 table = PublishedTable.read(files, asked.name, schema, fitted, kind.counted)
             of_kind.append(table)

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,21 +17,68 @@ from numpy.typing import NDArray
 
 from semidp.core.margins import View, trimmed_view
 from semidp.core.tables.counts import Table
-from semidp.errors import DataError
+from semidp.core.tables.schema import Schema
+from semidp.errors import DataError, Refused
 from semidp.output.cells import Columns
 from semidp.output.columns import read_parquet
 from semidp.output.files import durable
 from semidp.output.unfinished import Unfinished
-from semidp.queries.branches import BranchSpace
+from semidp.queries.branches import BranchSpace, Cut
+from semidp.queries.products import ProductSpace
 from semidp.sources.opening import Source
 from semidp.sources.reader import Reader
 from semidp.statistics.parts import STATE, PartTask
 from semidp.statistics.protocol.requests import Request
+from semidp.statistics.tables.request import TableRequest
 
+_LARGEST = 2**62
+_DAMAGED = "what was measured of a part is damaged: discard the unfinished release"
 _CHANGED = (
     "the records of a part do not add up to what was read first: nothing may write to the data"
     " meanwhile"
 )
+
+
+def refuse_overflow(space: ProductSpace, n: int | None) -> None:
+    """Refuse residuals of n records that 62 bits may not hold.
+
+    A part that found an overflow would find it after the budget was charged.
+    """
+    for view in space.measured:
+        # No entry of a residual exceeds n times its scale, because its weights lie in [-1, 1].
+        if (n or 0) * space.residuals.largest_scale(view) >= _LARGEST:
+            raise Refused(
+                "the counts times the numbers of levels do not fit in 62 bits: release smaller"
+                " tables"
+            )
+
+
+def counts_at_cut(
+    below: Sequence[TableRequest],
+    schema: Schema,
+    cut: Cut,
+    at_cut: Mapping[View, Table],
+    node: int,
+) -> tuple[NDArray[np.int64], ...]:
+    """Return the confidential counts that the records of one part must add up to.
+
+    Parameters
+    ----------
+    below
+        The tables that reach below the cut.
+    schema, cut
+        The features of a record, and where tables are taken apart.
+    at_cut
+        The tables at the cut, as they were read first.
+    node
+        The part.
+    """
+    expected = []
+    for table in below:
+        view = cut.above(schema.view(table.features))
+        counts = at_cut[view].counts.reshape(schema.grid.shape_of(view))
+        expected.append(cut.row(schema.grid, view, counts, node))
+    return tuple(expected)
 
 
 def counted_tables(
@@ -102,21 +149,31 @@ def read_measurement(stored: Path, space: BranchSpace) -> NDArray[np.int64]:
     """Read what was measured of a request in one part of an unfinished release; refuse what is not
     of its space.
     """
+    noisy = read_noisy(stored)
+    if not _fits(space, noisy):
+        raise DataError(_DAMAGED)
+    return noisy
+
+
+def read_noisy(stored: Path) -> NDArray[np.int64]:
+    """Read the noisy values that one part of an unfinished release has stored."""
     try:
-        noisy = read_parquet(stored, ["noisy"])["noisy"]
-        split_residuals(space, noisy)
-        return noisy
-    except ValueError:
-        raise DataError(
-            "what was measured of a part is damaged: discard the unfinished release"
-        ) from None
+        noisy: NDArray[np.int64] = read_parquet(stored, ["noisy"])["noisy"]
+    except (ValueError, OSError):
+        raise DataError(_DAMAGED) from None
+    return noisy
 
 
 def split_residuals(space: BranchSpace, vector: NDArray[np.int64]) -> dict[View, NDArray[np.int64]]:
     """Take the measured residuals of a part apart; refuse those that are not of this space."""
-    if vector.shape != space.shape or vector.dtype != np.int64:
+    if not _fits(space, vector):
         raise DataError("the measurements of a part are not those of the plan")
     residuals = {}
     for view, part in space.parts.items():
         residuals[view] = vector[part].reshape(space.residuals.shape(view))
     return residuals
+
+
+def _fits(space: BranchSpace, vector: NDArray[np.int64]) -> bool:
+    """Whether a vector has an entry for each residual of a part."""
+    return vector.shape == space.shape and vector.dtype == np.int64

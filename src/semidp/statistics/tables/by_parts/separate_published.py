@@ -40,7 +40,7 @@ from semidp.statistics.tables.by_parts.separate_fits import (
     fitted_together,
     whole_totals,
 )
-from semidp.statistics.tables.by_parts.table_of_parts import BY_PARTS, TableOfParts
+from semidp.statistics.tables.by_parts.table_of_parts import BY_PARTS, TableOfParts, tables_below
 from semidp.statistics.tables.error_words import CellErrors, cautions
 from semidp.statistics.tables.fitting import FIT_SECONDS, fit_product, totals_of
 from semidp.statistics.tables.published import PublishedTables, measurements_stem
@@ -273,11 +273,7 @@ class SeparateTables(PublishedTables):
     def below(self) -> tuple[TableRequest, ...]:
         """The tables that reach below the cut."""
         schema = self.noise_of_residuals.space.schema
-        below = []
-        for table in self.request.tables:
-            if self.cut.reaches(schema.view(table.features)):
-                below.append(table)
-        return tuple(below)
+        return tables_below(self.request.tables, schema, self.cut)
 
     @property
     def estimates(self) -> dict[View, NDArray[np.float64]]:

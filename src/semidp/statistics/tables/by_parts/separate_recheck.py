@@ -126,18 +126,10 @@ def _compare_parts(
     result: SeparateTables, check: ResultCheck, fit: CutFit | None
 ) -> list[PartTable] | None:
     """Compare every part; return how its tables came out, or None where a part is not sound."""
-    partition: Partition | None = check.partition
-    if partition is None or partition.place is None:
-        check.wrong("parts that are not there")
-        return None
-    changed = partition.changed()
-    if changed is not None:
-        check.wrong(f"another {changed} than the folder has")
-        return None
     schema = result.noise_of_residuals.space.schema
     nodes = result.cut.chain(schema).size(result.cut.depth)
-    if len(partition.parts) != nodes:
-        check.wrong(f"{len(partition.parts)} parts, and there are {nodes}")
+    partition = check.sound_partition(nodes)
+    if partition is None:
         return None
     tables: list[PartTable] = []
     sound = True
@@ -147,7 +139,7 @@ def _compare_parts(
         # Where the whole came out otherwise, single parts need not have the rows found now.
         fit = fit if same else None
     for node, part in enumerate(partition.parts):
-        files = StoredFiles(partition.place / part.folder, tuple(part.files))
+        files = _files(partition, node)
         before = len(check.findings.wrong)
         try:
             again = PartCheck(check.findings, result, check.form, node, part, files, fit)

@@ -18,7 +18,6 @@ from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
-from semidp.errors import Refused
 from semidp.mechanisms.branch_noise import BranchNoise, mechanism_above
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import Randomness
@@ -29,7 +28,9 @@ from semidp.statistics.parts import STATE, Part, part_path
 from semidp.statistics.protocol.requests import Request
 from semidp.statistics.protocol.results import measured_by
 from semidp.statistics.tables.by_parts.part_measurement import (
+    counts_at_cut,
     read_measurement,
+    refuse_overflow,
     split_residuals,
     stored_measurement,
 )
@@ -44,8 +45,6 @@ from semidp.statistics.tables.by_parts.separate_work import SeparateWork
 from semidp.statistics.tables.by_parts.stored_fits import read_fits, store_fits
 from semidp.statistics.tables.fitting import fitted_tables, totals_of
 from semidp.statistics.tables.request import TablesRequest
-
-_LARGEST = 2**62
 
 
 class SeparateSteps:
@@ -185,13 +184,10 @@ class SeparateSteps:
         """
         rows = self.result.rows(node)
         views = [self.schema.view(row.asked.features) for row in rows]
-        expected = []
-        for view in map(self.cut.above, views):
-            expected.append(self.result.row(view, self.expected[view].counts, node))
+        asked = [row.asked for row in rows]
+        expected = counts_at_cut(asked, self.schema, self.cut, self.expected, node)
         how = None if self._fit is None else self._fit.part(self.schema.grid, self.cut, node, views)
-        return SeparateWork(
-            self.request, tuple(rows), tuple(expected), self.result.noise_of(node), how
-        )
+        return SeparateWork(self.request, tuple(rows), expected, self.result.noise_of(node), how)
 
     def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> SeparateTables:
         """Return what is published, when all parts are done."""
@@ -229,14 +225,7 @@ def separate_steps_of(
         Reads the records.
     """
     space = mechanism.space
-    # No entry of a residual exceeds n, because its weights lie between -1 and 1. A part that found
-    # an overflow would find it after the budget was charged.
-    for view in space.measured:
-        if (scope.dataspace.n or 0) * space.residuals.largest_scale(view) >= _LARGEST:
-            raise Refused(
-                "the counts times the numbers of levels do not fit in 62 bits: release smaller"
-                " tables"
-            )
+    refuse_overflow(space, scope.dataspace.n)
     above = mechanism_above(mechanism, cut).space
     tables = reader.tables(space.schema.named(view) for view in above.views)
     expected = dict(zip(above.views, tables, strict=True))

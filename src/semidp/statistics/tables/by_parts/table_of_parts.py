@@ -4,7 +4,7 @@ table whose cells stand in all of them.
 Shared by all results that are released part by part.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from semidp.statistics.parts import (
     Partition,
     refuse_changed,
 )
-from semidp.statistics.tables.request import TableRequest, TablesRequest
+from semidp.statistics.tables.request import TableRequest
 
 BY_PARTS = "partitioned"
 """What release.json calls the list of tables that were carried out part by part."""
@@ -44,6 +44,8 @@ class TableOfParts(PublishedTable):
         The parts, and where they are.
     counted
         The kind of record that it counts.
+    fitted
+        How it was fitted, where that is known of the whole; otherwise what the parts state.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class TableOfParts(PublishedTable):
         cut: Cut,
         partition: Partition,
         counted: str = RECORD,
+        fitted: Fitted | None = None,
     ) -> None:
         keep = object.__setattr__  # as in every frozen value
         keep(self, "counted", counted)
@@ -62,6 +65,8 @@ class TableOfParts(PublishedTable):
         keep(self, "_cut", cut)
         keep(self, "_asked", asked)
         keep(self, "_partition", partition)
+        if fitted is not None:
+            keep(self, "fitted", fitted)
 
     @cached_property
     def _cells(self) -> Mapping[str, NDArray[Any]]:
@@ -173,10 +178,12 @@ def rows_of(
     )
 
 
-def tables_below(request: TablesRequest, schema: Schema, cut: Cut) -> tuple[TableRequest, ...]:
-    """Return the tables of a request that reach below a cut."""
+def tables_below(
+    tables: Iterable[TableRequest], schema: Schema, cut: Cut
+) -> tuple[TableRequest, ...]:
+    """Return the tables that reach below a cut, whose cells are in the parts."""
     below = []
-    for table in request.tables:
+    for table in tables:
         if cut.reaches(schema.view(table.features)):
             below.append(table)
     return tuple(below)
@@ -185,3 +192,22 @@ def tables_below(request: TablesRequest, schema: Schema, cut: Cut) -> tuple[Tabl
 def files_of_parts(partition: Partition, folder: Path) -> Iterator[StoredFiles]:
     for part in partition.parts:
         yield StoredFiles(folder / part.folder, tuple(part.files))
+
+
+def in_memory(table: PublishedTable) -> PublishedTable:
+    """Return a table with all of its cells read.
+
+    A recheck rebuilds tables field by field, and one that reads from parts cannot be rebuilt so.
+    """
+    cells = (table.counts, table.estimate, table.standard_errors, table.fitted, table.half_widths)
+    return PublishedTable(table.name, table.schema, *cells, counted=table.counted)
+
+
+def uncut(
+    tables: Iterable[PublishedTable], below: Iterable[TableRequest]
+) -> tuple[PublishedTable, ...]:
+    """Return the tables that do not reach below the cut: the files of the release itself hold
+    them.
+    """
+    cut_up = {table.name for table in below}
+    return tuple(table for table in tables if table.name not in cut_up)
