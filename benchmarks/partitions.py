@@ -4,7 +4,7 @@ small state.
 Geography and people are sampled down the hierarchy: states, counties, tracts, blocks, each with a
 share of its parent's people. Every side is timed in a process of its own; Spark runs as a
 standalone cluster of a master and two workers, in the environment of the services tests, and its
-start is not counted. SEMIDP_PARTS (default 24) says how many parts.
+start is not counted. SEMIDP_PARTS (default 48) says how many parts.
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 SERVICES = HERE.parent / ".venv-services" / "bin" / "python"
-PARTS = int(os.environ.get("SEMIDP_PARTS", "24"))
+PARTS = int(os.environ.get("SEMIDP_PARTS", "48"))
 BLOCKS, CELLS, PEOPLE = 4_000, 252, 3_000_000
 SPEEDUP, LEAST_WORK, SPARK = 1.6, 60.0, 3.0
 SMALL_STATE = {"blocks": 50_000, "people": 577_000, "bytes": 8 * 10**9}
