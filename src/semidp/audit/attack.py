@@ -274,7 +274,8 @@ def audit_mechanism(
         towards their table unless given, which suits additive noise.
 
     Examples
-    -------- The paper's Gaussian noise for mu = 1 has variance 4, but three records can move by six
+    --------
+    The paper's Gaussian noise for mu = 1 has variance 4, but three records can move by six
     cells (docs/errata.md):
 
     >>> from fractions import Fraction

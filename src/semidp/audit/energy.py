@@ -101,7 +101,8 @@ def noise_energy(
         Where random words come from.
 
     Returns
-    ------- The direction that falls short by most, or None where no cell has a variance of at least
+    -------
+    The direction that falls short by most, or None where no cell has a variance of at least
     1/2: such noise is comparable to the rounding of whole numbers. Of more than 1,024 cells, 1,024
     that are spread evenly are looked at.
 

@@ -35,7 +35,8 @@ def estimate(measurements: Measurements) -> "Estimate":
     (ghazi2026denoising).
 
     Examples
-    -------- Two parts were measured with variance 4, their sum with variance 1. The sum of the
+    --------
+    Two parts were measured with variance 4, their sum with variance 1. The sum of the
     parts, 30, has variance 8, so the estimate of the whole lies at 1/9 of the way from 33 to 30:
 
     >>> from semidp.combining import CellSums, Measurements, Observed, Places, estimate

@@ -77,7 +77,8 @@ class Guarantee:
         The smallest type II error at every type I error.
 
     Examples
-    -------- Group privacy and Semi-DP with the same curve are not the same guarantee (Cho and Awan,
+    --------
+    Group privacy and Semi-DP with the same curve are not the same guarantee (Cho and Awan,
     Section 3.5):
 
     >>> from semidp.core.tables.features import Feature

@@ -86,7 +86,8 @@ class MemberCosts(LinkedCosts):
     """Costs of residuals of member tables.
 
     Examples
-    -------- Persons by zone and sex, nothing exact but their number. One person moves, and somebody
+    --------
+    Persons by zone and sex, nothing exact but their number. One person moves, and somebody
     who lives there may take the place: at most 4, as if the zone were an exact total; the ball is
     any two persons.
 

@@ -151,6 +151,9 @@ class Composed(Numeric):
     def to_json(self) -> dict[str, Any]:
         return {"kind": "composed", "parts": [part.to_json() for part in self.parts]}
 
+    def __str__(self) -> str:
+        return " ⊗ ".join(str(part) for part in self.parts)
+
     def implied_epsilon(self) -> Fraction | None:
         return _total(part.implied_epsilon() for part in self.parts)
 
@@ -234,6 +237,9 @@ class Grouped(Numeric):
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": "grouped", "of": self.curve.to_json(), "group": self.size}
+
+    def __str__(self) -> str:
+        return f"({self.curve}) for groups of {self.size}"
 
     def implied_epsilon(self) -> Fraction | None:
         pure = self.curve.implied_epsilon()

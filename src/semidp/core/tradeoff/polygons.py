@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from semidp.core.ball_arithmetic import RealBall, above, ball, below, precision
-from semidp.core.exact import Number, plain, up
+from semidp.core.exact import Number, plain, rounded_up, up
 from semidp.core.tradeoff.function import (
     ROUNDOFF,
     Floats,
@@ -146,6 +146,8 @@ class Approximate(Polygon):
     >>> pair = Approximate(Fraction(1)).group(2)
     >>> pair.epsilon(0), pair.compare(Approximate(Fraction(2))).name
     (2.0, 'STRONGER')
+    >>> print(pair)
+    Approximate(epsilon = 1, delta = 0 for each of 2 records)
     """
 
     epsilon0: Fraction
@@ -174,6 +176,11 @@ class Approximate(Polygon):
     def to_json(self) -> dict[str, Any]:
         parameters = {"epsilon": plain(self.epsilon0), "delta": plain(self.delta0)}
         return {"kind": "approximate", **parameters, "group": self.size}
+
+    def __str__(self) -> str:
+        numbers = f"epsilon = {rounded_up(self.epsilon0)}, delta = {rounded_up(self.delta0)}"
+        together = "" if self.size == 1 else f" for each of {self.size} records"
+        return f"Approximate({numbers}{together})"
 
     def _steepest(self) -> Fraction:
         return self.epsilon0 * self.size

@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 
 from semidp.core.ball_arithmetic import RealBall, above, ball, sharp
-from semidp.core.exact import Number, bisection, down, nonnegative, plain, sqrt_up, up
+from semidp.core.exact import Number, bisection, down, nonnegative, plain, rounded_up, sqrt_up, up
 from semidp.core.tradeoff.function import (
     LARGEST,
     ROUNDOFF,
@@ -68,6 +68,9 @@ class OneNumber(Tradeoff):
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, self.name.removesuffix("0"): plain(self.number)}
 
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.name.removesuffix('0')} = {rounded_up(self.number)})"
+
 
 @dataclass(frozen=True)
 class Gaussian(OneNumber):
@@ -76,6 +79,8 @@ class Gaussian(OneNumber):
 
     >>> Gaussian(Fraction(6)).compose(Gaussian(Fraction(3))).group(2)
     Gaussian(mu_squared=Fraction(36, 1))
+    >>> print(Gaussian(Fraction(6)))
+    Gaussian(mu = 2.44949)
     """
 
     kind, name, power = "gaussian", "mu_squared", 2
@@ -115,6 +120,9 @@ class Gaussian(OneNumber):
             return first - e.exp() * second
 
         return above(sharp(profile))
+
+    def __str__(self) -> str:
+        return f"Gaussian(mu = {rounded_up(self.mu)})"
 
     def implied_mu_squared(self) -> Fraction:
         return self.mu_squared
