@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from semidp.cli import run
+from semidp.explore.explorer_page import ONE_LINERS
 
 pytestmark = pytest.mark.pictures
 
@@ -549,30 +550,8 @@ def test_words_in_any_order(place: Path, words: list[str]) -> None:
 
 
 TOKEN, PORT = "token", 8765
-FIELDS = [
-    "base",
-    "kind",
-    "step",
-    "number",
-    "adjacency",
-    "delta",
-    "report_delta",
-    "typed",
-    "folder",
-    "add",
-    "add-total",
-]
-FIELDS += [
-    "variant",
-    "scenario",
-    "scenario-name",
-    "nest",
-    "levels-sex",
-    "bins-age",
-    "table-0",
-    "total-0",
-    "table-999",
-]
+FIELDS = [*ONE_LINERS, "base", "add-total", "scenario", "scenario-name", "nest"]
+FIELDS += ["levels-sex", "bins-age", "table-0", "total-0", "table-999"]
 ADDRESSES = ["results", "form", "keep", "costs", "release", "save/plan.toml", "save/plan.ipynb"]
 
 

@@ -26,7 +26,7 @@ from semidp.publishing.rechecking.release_check import disagreements
 from semidp.sources.linked_records import LinkedData
 from semidp.statistics.tables.by_parts import linked_parts_steps
 from tests.partitions.conftest import no_report, run_partitioned, unfinished  # noqa: F401
-from tests.partitions.test_resumed_kinds import Recorded
+from tests.partitions.ended_early import Recorded, ended_and_resumed
 
 # state C has one tract, and nobody can be in D
 PATHS = [
@@ -237,35 +237,12 @@ def test_the_noise_of_parts_is_that_of_the_whole(tmp_path):
 @pytest.mark.few(3)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("after", [0, 2, 6])
-def test_nothing_is_drawn_or_charged_twice(name, after, tmp_path, monkeypatch):
-    """The disk is full after some tasks, of measuring or of writing; the release is resumed."""
+def test_nothing_is_drawn_or_charged_twice(name, after, tmp_path):
     plan, data = case(name)
-    Ledger.create(tmp_path / "ledger.json", sd.Budget.zcdp(100))
-    ledger, place = Ledger(tmp_path / "ledger.json"), tmp_path / "release"
-    real_work = runners.carry_out
-    left = [after]
-
-    def carry_out(task, source):
-        if left[0] == 0:
-            raise OSError(28, "No space left on device")
-        left[0] -= 1
-        return real_work(task, source)
-
-    monkeypatch.setattr(runners, "carry_out", carry_out)
-    before: set[tuple[str, ...]] = set()
-    with pytest.raises(InputError, match="no space left"):
-        run_partitioned(plan, data, place, "state", ledger=ledger, randomness=Recorded(before))
-    charges = ledger.account().charges
-    assert len(charges) == 1
-    left[0] = -1
-    later: set[tuple[str, ...]] = set()
-    resumed = {"ledger": ledger, "resume": True, "randomness": Recorded(later)}
-    run_partitioned(plan, data, place, "state", **resumed)
-    assert ledger.account().charges == charges
+    sources = ended_and_resumed(plan, data, tmp_path, after, sd.Budget.zcdp(100))
     # at the cut, and below it in the states that have tracts to compare
-    assert len({path[:3] for path in before | later}) >= 3
-    assert not before & later
-    assert disagreements(sd.Release.load(place), document_at(place / "release.json")) == ()
+    assert len({path[:3] for path in sources}) >= 3
+    assert len(Ledger(tmp_path / "ledger.json").account().charges) == 1
 
 
 KILLED = """

@@ -52,7 +52,7 @@ _LONGEST_FORM = 2**22  # bytes: a plan with many declared levels
 _MOST_FIELDS = 20_000
 _SHORT_NUMBER = 12  # characters of a number that somebody is asked to type
 _LONGEST_LINE = 4_000  # characters: a path; Python reads no longer number either
-_ONE_LINERS = (
+ONE_LINERS = (
     "kind",
     "step",
     "number",
@@ -66,6 +66,7 @@ _ONE_LINERS = (
     "which",
     "without",
 )
+"""Fields of the form that hold one line of text."""
 _STATIC = {
     "htmx.min.js": "text/javascript",
     "style.css": "text/css",
@@ -581,7 +582,7 @@ async def _fields(request: Request) -> Fields:
             raise InputError(
                 "the form holds a character that no name and no number has: type it again"
             )
-        one_line = name in _ONE_LINERS or CONTROL.fullmatch(name)
+        one_line = name in ONE_LINERS or CONTROL.fullmatch(name)
         if one_line and len(value) > _LONGEST_LINE:
             raise InputError(
                 f"a field of the form has more than {_LONGEST_LINE:,} characters: type it again"

@@ -4,7 +4,7 @@ What was measured of the residuals of each kind is averaged by precision, and bo
 agree once (`linked_pool`). Exact totals of any release bind all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,9 @@ from semidp.output.published_table import FitKind, Fitted
 from semidp.publishing.combined.combination import Combination, same_records, together
 from semidp.publishing.combined.linked_pool import PooledLinked
 from semidp.publishing.combined.residual_combination import (
+    AveragedReleases,
     ResidualCombination,
+    distinct_measurements,
     is_large,
     law_half_widths,
     record_measurements,
@@ -35,12 +37,10 @@ from semidp.publishing.combined.residual_combination import (
 from semidp.publishing.combined.residual_pool import (
     MeasuredResiduals,
     ResidualMeasurement,
-    measurement_digest,
 )
 from semidp.publishing.combined.several_releases import (
     ListedTable,
     SeveralReleases,
-    refuse_twice,
 )
 from semidp.publishing.combined.tree_layout import Floats
 from semidp.queries.linked_products import KindSpace, LinkedSpace
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @frozen(slots=False, eq=False)
-class LinkedCombination(SeveralReleases):
+class LinkedCombination(AveragedReleases):
     """Several releases, of which one at least is of linked members and units.
 
     Parameters
@@ -99,14 +99,8 @@ class LinkedCombination(SeveralReleases):
     @cached_property
     def noise(self) -> PooledLinked:
         """Everything that was measured; refuse the same measurement twice."""
-        every: list[ResidualMeasurement] = []
-        digests = []
-        for release in self.releases:
-            parts = kind_measurements(release, self.space)
-            digests.append((release, [(part.size, measurement_digest(part)) for part in parts]))
-            every += parts
-        refuse_twice(digests)
-        pooled = PooledLinked(self.space, tuple(every))
+        measured = distinct_measurements(self.releases, self.space, kind_measurements)
+        pooled = PooledLinked(self.space, measured)
         refuse_unfitted(pooled.mechanism)
         return pooled
 
@@ -148,18 +142,6 @@ class LinkedCombination(SeveralReleases):
             self.noise.mechanism, self.noise.residuals, (kinds[0], kinds[1]), progress
         )
         return [*members, *units]
-
-    def sum_of(self, weights: Mapping[str, Floats]) -> tuple[float, float]:
-        """Return a weighted sum of cells, across tables of both kinds by their names, and its
-        standard error from the noise alone.
-        """
-        value = 0.0
-        by_number = {}
-        for number, one in enumerate(self.listed):
-            if one.name in weights:
-                value += float((self._estimates[number] * weights[one.name]).sum())
-                by_number[number] = weights[one.name]
-        return value, self.noise.combination_error(by_number)
 
     def guarantee(self) -> Guarantee:
         """Return what all releases guarantee together under the one promise that they make; refuse

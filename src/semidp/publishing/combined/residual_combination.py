@@ -8,10 +8,11 @@ limits.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from attrs import frozen
@@ -48,6 +49,7 @@ from semidp.publishing.combined.several_releases import (
     refuse_twice,
 )
 from semidp.publishing.combined.tree_layout import cells_of
+from semidp.queries.linked_products import LinkedSpace
 from semidp.queries.products import ProductSpace
 from semidp.statistics.tables.fitting import fit_product
 
@@ -57,6 +59,9 @@ if TYPE_CHECKING:
 MOST_LAWS = 150
 """Different cells of a table whose own laws are computed."""
 _SMOOTHING = 2e-3
+Space = TypeVar("Space", ProductSpace, LinkedSpace)
+"""The residuals of tables of one kind of records, or of members and units."""
+
 _NOTHING = 1e-12  # a weight that floating point has left where there is none
 
 
@@ -82,7 +87,34 @@ class PooledProduct(ResidualPool):
 
 
 @frozen(slots=False, eq=False)
-class ResidualCombination(SeveralReleases):
+class AveragedReleases(SeveralReleases):
+    """Several releases whose residuals are averaged: of one kind of records, or of linked ones."""
+
+    @cached_property
+    @abstractmethod
+    def noise(self) -> ResidualPool:
+        """Everything that was measured."""
+
+    @cached_property
+    @abstractmethod
+    def _estimates(self) -> list[Floats]:
+        """The estimated cells of every table in `listed`."""
+
+    def sum_of(self, weights: Mapping[str, Floats]) -> tuple[float, float]:
+        """Return a weighted sum of cells, across tables by their names, and its standard error from
+        the noise alone.
+        """
+        value = 0.0
+        by_number = {}
+        for number, one in enumerate(self.listed):
+            if one.name in weights:
+                value += float((self._estimates[number] * weights[one.name]).sum())
+                by_number[number] = weights[one.name]
+        return value, self.noise.combination_error(by_number)
+
+
+@frozen(slots=False, eq=False)
+class ResidualCombination(AveragedReleases):
     """Several releases of records of one kind, averaged residual by residual."""
 
     @cached_property
@@ -113,14 +145,8 @@ class ResidualCombination(SeveralReleases):
     @cached_property
     def noise(self) -> PooledProduct:
         """Everything that was measured; refuse the same measurement twice."""
-        every: list[ResidualMeasurement] = []
-        digests = []
-        for release in self.releases:
-            parts = record_measurements(release, self.space)
-            digests.append((release, [(one.size, measurement_digest(one)) for one in parts]))
-            every += parts
-        refuse_twice(digests)
-        return PooledProduct(self.space, tuple(every))
+        measured = distinct_measurements(self.releases, self.space, record_measurements)
+        return PooledProduct(self.space, measured)
 
     @cached_property
     def _estimates(self) -> list[Floats]:
@@ -151,18 +177,6 @@ class ResidualCombination(SeveralReleases):
         totals = totals_and_n(self.dataspace)
         grid = self.dataspace.schema.grid
         return fit_product(grid, list(self.space.views), totals, estimates, kinds, progress)
-
-    def sum_of(self, weights: Mapping[str, Floats]) -> tuple[float, float]:
-        """Return a weighted sum of cells, across tables by their names, and its standard error from
-        the noise alone.
-        """
-        value = 0.0
-        by_number = {}
-        for number, one in enumerate(self.listed):
-            if one.name in weights:
-                value += float((self._estimates[number] * weights[one.name]).sum())
-                by_number[number] = weights[one.name]
-        return value, self.noise.combination_error(by_number)
 
 
 def law_half_widths(
@@ -202,6 +216,30 @@ def law_half_widths(
         widths[sort] = half_width(sum_terms(row, laws, numbers), LEVEL, _SMOOTHING)
     spread = widths[np.ix_(*(sorts for _, sorts in alike))] if alike else widths
     return np.where(errors > 0, kind.whole(spread, view), 0.0)
+
+
+def distinct_measurements(
+    releases: "Sequence[Release]",
+    space: Space,
+    measured_by: "Callable[[Release, Space], list[ResidualMeasurement]]",
+) -> tuple[ResidualMeasurement, ...]:
+    """Return everything that releases measured; refuse the same measurement twice.
+
+    Parameters
+    ----------
+    releases, space
+        The releases, and the residuals of all of their tables.
+    measured_by
+        Returns what one release measured of those.
+    """
+    every: list[ResidualMeasurement] = []
+    digests = []
+    for release in releases:
+        parts = measured_by(release, space)
+        digests.append((release, [(one.size, measurement_digest(one)) for one in parts]))
+        every += parts
+    refuse_twice(digests)
+    return tuple(every)
 
 
 def record_measurements(release: "Release", space: ProductSpace) -> list[ResidualMeasurement]:

@@ -4,7 +4,6 @@ The number who answered is private, so that errors of means are foretold for gro
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,22 +11,19 @@ from semidp.mechanisms.mechanism import Mechanism
 from semidp.output.texts import error_text
 from semidp.statistics.answered.answered_estimates import middle_of, pair_deviations, reach_of
 from semidp.statistics.answered.answered_space import AnsweredSpace
-from semidp.statistics.outcomes.forecast import ErrorRange
+from semidp.statistics.outcomes.forecast import ErrorRange, OutcomeForecast
 
 
 @dataclass(frozen=True)
-class AnswersForecast:
+class AnswersForecast(OutcomeForecast):
     """How far the number who answered, and a statistic of those, would be off.
 
     Parameters
     ----------
-    name, features
-        What it is called, and the features that form the groups.
-    statistic
-        What is published of those who answered: ``mean``, ``sum`` or ``proportion``.
     errors
-        Its standard errors, over the groups with records; None where there is no record. A mean has
-        at most this error where all of its group answer, and k times that where one in k do.
+        The standard errors of the statistic, over the groups with records; None where there is no
+        record. A mean has at most this error where all of its group answer, and k times that where
+        one in k do.
     answered_error
         The largest standard error of a number who answered.
 
@@ -39,13 +35,6 @@ class AnswersForecast:
     answer (twice that where half do); of the number who answered 1.2'
     """
 
-    listed: ClassVar[str] = "statistics"
-    by_cells: ClassVar[bool] = False
-
-    name: str
-    features: tuple[str, ...]
-    statistic: str
-    errors: ErrorRange | None
     answered_error: float
 
     @classmethod
@@ -70,27 +59,15 @@ class AnswersForecast:
         largest = float(np.concatenate(of_answered).max(initial=0.0))
         return cls(name, features, statistic, summary, largest)
 
-    @property
-    def label(self) -> str:
-        """What it is about, by which plans are compared: its name."""
-        return self.name
-
     def line(self) -> str:
-        """Say how far off a group would be."""
+        """Say how far off a group would be, and the number who answered in it."""
+        each = super().line()
         if self.errors is None:
-            return "no noise: there is no record"
-        answered = f"; of the number who answered {error_text(self.answered_error)}"
-        if self.statistic == "sum":
-            return self.errors.line(self.statistic) + answered
-        each = self.errors.line(self.statistic, "largest group", "smallest")
-        return f"{each}, where all answer (twice that where half do){answered}"
+            return each
+        if self.statistic != "sum":
+            each += ", where all answer (twice that where half do)"
+        return f"{each}; of the number who answered {error_text(self.answered_error)}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return {
-            "name": self.name,
-            "features": list(self.features),
-            "statistic": self.statistic,
-            "standard_error_of_answered": self.answered_error,
-            **({} if self.errors is None else self.errors.to_json()),
-        }
+    def measured_error(self) -> dict[str, float]:
+        """Return the error of a number who answered."""
+        return {"standard_error_of_answered": self.answered_error}

@@ -56,8 +56,8 @@ class ErrorRange:
 
 
 @dataclass(frozen=True)
-class GroupsForecast:
-    """How far a sum, mean or proportion by groups would be off, from the noise alone.
+class OutcomeForecast:
+    """How far a statistic of a private outcome by groups would be off, from the noise alone.
 
     Parameters
     ----------
@@ -67,6 +67,50 @@ class GroupsForecast:
         What is published of each group: ``mean``, ``sum`` or ``proportion``.
     errors
         Its standard errors, over the groups with records; None where there is no record.
+    """
+
+    listed: ClassVar[str] = "statistics"
+    by_cells: ClassVar[bool] = False
+
+    name: str
+    features: tuple[str, ...]
+    statistic: str
+    errors: ErrorRange | None
+
+    @property
+    def label(self) -> str:
+        """What it is about, by which plans are compared: its name."""
+        return self.name
+
+    def line(self) -> str:
+        """Say how far off a group would be."""
+        if self.errors is None:
+            return "no noise: there is no record"
+        if self.statistic == "sum":
+            return self.errors.line(self.statistic)
+        return self.errors.line(self.statistic, "largest group", "smallest")
+
+    def measured_error(self) -> dict[str, float]:
+        """Return the largest standard error of what is measured, as plain values."""
+        return {}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "name": self.name,
+            "features": list(self.features),
+            "statistic": self.statistic,
+            **self.measured_error(),
+            **({} if self.errors is None else self.errors.to_json()),
+        }
+
+
+@dataclass(frozen=True)
+class GroupsForecast(OutcomeForecast):
+    """How far a sum, mean or proportion by groups would be off, from the noise alone.
+
+    Parameters
+    ----------
     standard_error
         The largest standard error of a sum, in units of the outcome.
 
@@ -77,13 +121,6 @@ class GroupsForecast:
     'standard error of each mean 0.12 (largest group) to 1.5 (smallest), median 0.41'
     """
 
-    listed: ClassVar[str] = "statistics"
-    by_cells: ClassVar[bool] = False
-
-    name: str
-    features: tuple[str, ...]
-    statistic: str
-    errors: ErrorRange | None
     standard_error: float
 
     @classmethod
@@ -102,28 +139,9 @@ class GroupsForecast:
         largest = float(of_sums.max(initial=0.0))
         return cls(name, features, statistic, ErrorRange.of(errors), largest)
 
-    @property
-    def label(self) -> str:
-        """What it is about, by which plans are compared: its name."""
-        return self.name
-
-    def line(self) -> str:
-        """Say how far off a group would be."""
-        if self.errors is None:
-            return "no noise: there is no record"
-        if self.statistic == "sum":
-            return self.errors.line(self.statistic)
-        return self.errors.line(self.statistic, "largest group", "smallest")
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return {
-            "name": self.name,
-            "features": list(self.features),
-            "statistic": self.statistic,
-            "standard_error_of_sums": self.standard_error,
-            **({} if self.errors is None else self.errors.to_json()),
-        }
+    def measured_error(self) -> dict[str, float]:
+        """Return the error of a sum."""
+        return {"standard_error_of_sums": self.standard_error}
 
 
 def sums_line(name: str, mechanism: Mechanism, foreseen: str) -> str:
