@@ -125,10 +125,10 @@ def test_only_who_charged_says_so(here: Semidp, people: Path, monkeypatch) -> No
     """
     assert here("ledger", "ledger.json", "--rho", "2").code == 0
 
-    def late(whole, ledger, label=None, run=None):
+    def late(whole, ledger, label=None, run_name=None):
         for _ in range(2):
             charged(whole, Ledger("ledger.json"), "another")
-        return charged(whole, ledger, label, run)
+        return charged(whole, ledger, label, run_name)
 
     with monkeypatch.context() as patched:
         patched.setattr(by_partition, "charged", late)
@@ -163,9 +163,9 @@ def test_one_piece_says_only_what_it_charged(here: Semidp, people: Path, monkeyp
         "rel",
     )
 
-    def late(prepared, ledger, label=None, run=None):
+    def late(prepared, ledger, label=None, run_name=None):
         charged(prepared, Ledger("ledger.json"), "another")
-        return charged(prepared, ledger, label, run)
+        return charged(prepared, ledger, label, run_name)
 
     monkeypatch.setattr(sys.modules["semidp.publishing.pipeline"], "charged", late)
     said = one_sentence(here("release", people, *words, "--ledger", "ledger.json"))

@@ -71,7 +71,7 @@ def test_the_choice_has_the_least_expected_loss(build, budget):
         "noise on the lattice is preferred from a twentieth on"
     )
     assert choose(space, budget).name == listed[0].name
-    assert all(budget.kind in type(m).kinds for m in listed)
+    assert all(budget.kind in type(m).budget_kinds for m in listed)
     assert not {type(m) for m in listed} & set(FOR_STUDIES)
     assert all(m.statement == CLAIMS[m.claim] and m.scale > 0 for m in listed)
     assert listed[0].to_json()["expected_l2"] == listed[0].expected_l2
@@ -150,7 +150,7 @@ def test_a_budget_of_another_kind_is_refused_with_the_alternatives(build, kind):
         "approximate": Budget.approximate(1, "1e-6"),
     }
     for name, budget in samples.items():
-        if name not in kind.kinds:
+        if name not in kind.budget_kinds:
             with pytest.raises(Refused, match=KINDS[name]):
                 kind.calibrate(space, budget)
 
@@ -158,7 +158,7 @@ def test_a_budget_of_another_kind_is_refused_with_the_alternatives(build, kind):
 def test_the_alternatives_in_messages_are_those_that_exist():
     for budget_kind, text in KINDS.items():
         named = set(text.replace(" or ", ", ").split(", "))
-        released = {kind for kind in FOR_RELEASES if budget_kind in kind.kinds}
+        released = {kind for kind in FOR_RELEASES if budget_kind in kind.budget_kinds}
         assert named == {name for name, kinds in NAMES.items() if released & set(kinds)}
 
 

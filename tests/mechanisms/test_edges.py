@@ -57,7 +57,7 @@ def test_a_table_that_the_totals_fix_needs_no_noise_and_says_so(build_from, budg
 def test_mechanisms_with_noise_point_to_the_one_without(build_from, kind):
     space, _ = build_from([[3, 4, 5], [0, 0, 0]], ["A", "B"], 2)
     with pytest.raises(Refused, match="no noise is needed"):
-        kind.calibrate(space, BUDGETS[kind.kinds[0]])
+        kind.calibrate(space, BUDGETS[kind.budget_kinds[0]])
 
 
 @pytest.mark.parametrize("margins", [["A", "B"], ["A"], []], ids=["both", "rows", "total"])
@@ -74,7 +74,7 @@ def test_a_tiny_budget_is_refused(build, kind):
     space, _ = build((3, 3), ["A", "B"], a=3)
     tiny = {"zcdp": Budget.zcdp("1e-40"), "gdp": Budget.gdp("1e-20"), "pure": Budget.pure("1e-20")}
     with pytest.raises(Refused, match="use a larger budget"):
-        kind.calibrate(space, tiny[kind.kinds[0]])
+        kind.calibrate(space, tiny[kind.budget_kinds[0]])
 
 
 def test_the_choice_passes_the_refusal_on(build):
@@ -97,7 +97,9 @@ def test_a_large_budget_gives_almost_no_noise(build):
 def test_counts_up_to_two_to_the_62_do_not_overflow(build_from, kind):
     large = 2**59
     space, table = build_from([[large, large], [large, large]], ["A", "B"], 3)
-    measured = kind.calibrate(space, BUDGETS[kind.kinds[0]]).apply(table, SeededRandomness(1))
+    measured = kind.calibrate(space, BUDGETS[kind.budget_kinds[0]]).apply(
+        table, SeededRandomness(1)
+    )
     assert np.abs(measured.noisy - table.counts).max() < 1000
     assert np.allclose(measured.projected.sum(axis=0), table.counts.sum(axis=0), rtol=1e-9)
 

@@ -75,7 +75,7 @@ def check_errors(mechanism, found, weights):
 @pytest.mark.parametrize("kind", PROJECTED, ids=lambda kind: kind.name)
 def test_stated_errors_of_projected_mechanisms(build, kind):
     space, table = build((3, 4), ["A", "B"], a=3)
-    mechanism = kind.calibrate(space, BUDGETS[kind.kinds[0]])
+    mechanism = kind.calibrate(space, BUDGETS[kind.budget_kinds[0]])
     weights = np.zeros((3, 4))
     weights[:2, :2] = 1
     check_errors(mechanism, errors(mechanism, table), weights)
@@ -86,7 +86,7 @@ def test_stated_errors_of_projected_mechanisms(build, kind):
 @pytest.mark.parametrize("kind", NAIVE, ids=lambda kind: kind.name)
 def test_stated_errors_of_naive_mechanisms(build, kind):
     space, table = build((3, 4), ["A", "B"], a=3)
-    mechanism = kind.calibrate(space, BUDGETS[kind.kinds[0]])
+    mechanism = kind.calibrate(space, BUDGETS[kind.budget_kinds[0]])
     check_errors(mechanism, errors(mechanism, table, projected=False), np.eye(3, 4))
 
 

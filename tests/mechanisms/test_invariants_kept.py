@@ -37,10 +37,11 @@ def public_margins(space, table):
 def test_margins_are_kept(setting, kind):
     space, table = setting
     if kind in FOR_STUDIES:
-        calibrated = kind.calibrate(space, BUDGETS[kind.kinds[0]])
+        calibrated = kind.calibrate(space, BUDGETS[kind.budget_kinds[0]])
     else:
         there = {
-            type(mechanism): mechanism for mechanism in available(space, BUDGETS[kind.kinds[0]])
+            type(mechanism): mechanism
+            for mechanism in available(space, BUDGETS[kind.budget_kinds[0]])
         }
         if kind not in there:
             assert kind.name in ("lattice gaussian", "k-norm")
@@ -82,4 +83,4 @@ def test_the_operating_systems_randomness_marks_the_output_private(build):
             assert mechanism.apply(table, SystemRandomness()).private
             assert not mechanism.apply(table, SeededRandomness(1)).private
     for kind in FOR_STUDIES:
-        assert not kind.calibrate(space, BUDGETS[kind.kinds[0]]).apply(table).private
+        assert not kind.calibrate(space, BUDGETS[kind.budget_kinds[0]]).apply(table).private

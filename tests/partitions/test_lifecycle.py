@@ -107,7 +107,7 @@ def test_a_run_that_is_discarded_while_a_part_is_at_work(
         run_partitioned(plan(), people, place, "state")
     left = Unfinished.left(place)
     assert left is not None
-    assert left.run == after["run"]
+    assert left.run_name == after["run"]
     assert not list(left.folder.glob("state=*"))
     assert not [
         path for path in (left.folder / STATE).iterdir() if not path.name.startswith("above-")
@@ -121,7 +121,7 @@ def begin_another(tmp_path: Path, people, monkeypatch: pytest.MonkeyPatch) -> st
     left.folder.mkdir()
     left.begin({})
     (left.folder / STATE).mkdir()
-    return left.run
+    return left.run_name
 
 
 STUCK = """
@@ -368,7 +368,7 @@ def test_only_one_of_two_runs_begins(tmp_path: Path) -> None:
     assert not two.noted()
     with pytest.raises(InputError):
         two.note(measured=True)
-    assert one.noted() == {"run": one.run}
+    assert one.noted() == {"run": one.run_name}
 
 
 @pytest.mark.long
@@ -378,12 +378,12 @@ def test_every_task_names_its_run(
     seen: list[str] = []
     real = runners.carry_out
     monkeypatch.setattr(
-        runners, "carry_out", lambda task, source: seen.append(task.run) or real(task, source)
+        runners, "carry_out", lambda task, source: seen.append(task.run_name) or real(task, source)
     )
     place = begun(2)
     left = Unfinished.left(place)
     assert left is not None
-    assert left.noted()["run"] == left.run
+    assert left.noted()["run"] == left.run_name
     run_partitioned(plan(), people, place, "state", resume=True)
     assert len(seen) >= 2
-    assert set(seen) == {left.run}
+    assert set(seen) == {left.run_name}

@@ -151,7 +151,7 @@ UNFIT = [
     (name, b)
     for name, kinds in MECHANISMS.items()
     for b in BUDGETS
-    if not any(b in kind.kinds for kind in kinds)
+    if not any(b in kind.budget_kinds for kind in kinds)
 ]
 
 

@@ -73,7 +73,7 @@ class Ledger:
     def __init__(self, path: str | Path, waiting: Callable[[str], None] | None = None) -> None:
         self.waiting = waiting
         # of the charges that this object has made, or was about to make
-        self._nonces: list[str] = []
+        self._made: list[str] = []
         # A link to a ledger is that ledger: it must share its lock, and a charge must not replace
         # the link by a copy.
         self.path = Path(path).resolve()
@@ -136,7 +136,8 @@ class Ledger:
             The `record` of each mechanism. Without it the charge can never be recomputed.
         run
             A random name of what is charged for, such as a release that may be gone on with after a
-            kill. It is charged once: a second time, the entry of the first is returned.
+            kill. It is charged once: a second time, the entry of the first is returned. The file
+            has it as ``nonce``.
 
         Returns
         -------
@@ -179,7 +180,7 @@ class Ledger:
             _append(document, entry, run)
             # An interrupted write leaves a name too many, which `made` drops. The other order could
             # lose the name of a charge that was made.
-            self._nonces.append(document["charges"][-1]["nonce"])
+            self._made.append(document["charges"][-1]["nonce"])
             _write(self.path, document)
         return _kept(document, len(account.charges))
 
@@ -190,14 +191,14 @@ class Ledger:
         The file is asked, so that the answer is right even where a charge was interrupted, and does
         not count the charges of other processes.
         """
-        if not self._nonces:
+        if not self._made:
             return ()
         try:
             charges = _document(self.path)["charges"]
-            nonces = {entry["nonce"] for entry in charges if "nonce" in entry}
+            recorded = {entry["nonce"] for entry in charges if "nonce" in entry}
         except (SemidpError, KeyError, TypeError):
-            return tuple(self._nonces)
-        return tuple(nonce for nonce in self._nonces if nonce in nonces)
+            return tuple(self._made)
+        return tuple(name for name in self._made if name in recorded)
 
     def account(self) -> Account:
         """Return the content of the file. That takes no lock: a charge replaces the whole file at
@@ -349,22 +350,24 @@ def _under(
     return {"dataspace": dataspace.digest, "adjacency": adjacency.to_json()}
 
 
-def _append(document: dict[str, Any], entry: dict[str, Any], run: str | None = None) -> None:
-    """Add an entry behind all others, which stay as they are. A number that nobody can guess makes
-    it unlike any.
+def _append(document: dict[str, Any], entry: dict[str, Any], run_name: str | None = None) -> None:
+    """Add an entry behind all others, which stay as they are.
+
+    Its ``nonce`` is the name of the run that is charged, or else a random one: no two entries are
+    alike, and a run that goes on after a kill finds its charge.
     """
     charges = document["charges"]
     before = charges[-1]["head"] if charges else _genesis(document)
-    new = {**entry, "nonce": secrets.token_hex(8) if run is None else run}
+    new = {**entry, "nonce": secrets.token_hex(8) if run_name is None else run_name}
     charges.append({**new, "head": _head(before, new)})
 
 
-def _number_of(document: Mapping[str, Any], run: str | None) -> int | None:
+def _number_of(document: Mapping[str, Any], run_name: str | None) -> int | None:
     """Return the number of the charge that was made for a run; None where there is none."""
-    nonces = [entry.get("nonce") for entry in document["charges"]]
-    if run is None or run not in nonces:
+    names = [entry.get("nonce") for entry in document["charges"]]
+    if run_name is None or run_name not in names:
         return None
-    return nonces.index(run) + 1
+    return names.index(run_name) + 1
 
 
 def _kept(document: Mapping[str, Any], number: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from semidp.combining.measurements import (
     Observed,
 )
 
-Kind = tuple[bool, ...]
+TableClass = tuple[bool, ...]
 """For each plain attribute whether the class is about its residual (else its mean)."""
 
 
@@ -35,7 +35,7 @@ class Classes:
     >>> from semidp.combining.places import Places
     >>> detailed = Observed(CellSums(("each", (0, 1, 1))), 0, np.zeros((1, 2, 2)), 1.0)
     >>> classes = Classes.of(Measurements(Places(), (2, 3), [detailed]))
-    >>> classes.plain, classes.block, list(classes.kinds())
+    >>> classes.plain, classes.block, list(classes.every())
     ((0,), 3, [(False,), (True,)])
     """
 
@@ -66,16 +66,18 @@ class Classes:
         """Number of levels of each plain attribute."""
         return tuple(self.sizes[axis] for axis in self.plain)
 
-    def kinds(self) -> Iterator[Kind]:
+    def every(self) -> Iterator[TableClass]:
         """Every class; a plain attribute with one level has no residual."""
         choices = [(False, True) if size > 1 else (False,) for size in self.plain_sizes]
         return itertools.product(*choices)
 
-    def coordinates(self, kind: Kind) -> int:
+    def coordinates(self, table_class: TableClass) -> int:
         """Number of coordinates of a class beside the block; residuals are kept as centred
         cells.
         """
-        lengths = [size for residual, size in zip(kind, self.plain_sizes, strict=True) if residual]
+        lengths = [
+            size for residual, size in zip(table_class, self.plain_sizes, strict=True) if residual
+        ]
         return math.prod(lengths)
 
     def design(self, query: CellSums) -> Floats:
@@ -85,12 +87,12 @@ class Classes:
             design = np.asarray(np.kron(design, query.matrix(axis, self.sizes[axis])), dtype=float)
         return design
 
-    def factor(self, query: CellSums, kind: Kind) -> float:
+    def factor(self, query: CellSums, table_class: TableClass) -> float:
         """How much a query says of a class: 0 if nothing, n for a mean of n levels that it adds
         up.
         """
         product = 1.0
-        for axis, residual in zip(self.plain, kind, strict=True):
+        for axis, residual in zip(self.plain, table_class, strict=True):
             treatment = query.treatments[axis]
             if residual:
                 product *= treatment != SUMMED
@@ -113,36 +115,36 @@ class Classes:
         lengths = [shape[axis] for axis in self.plain]
         return moved.reshape(len(values), block, *lengths)
 
-    def split(self, cells: Floats) -> dict[Kind, Floats]:
+    def split(self, cells: Floats) -> dict[TableClass, Floats]:
         """Coordinates of arranged arrays in every class.
 
         A mean is kept as ``Σ / √n``, so that the coordinates of all classes are an orthonormal
         change of the cells. An attribute of length 1 that has more levels is a sum: it has a mean
         and no residual.
         """
-        parts: dict[Kind, Floats] = {(): cells}
+        parts: dict[TableClass, Floats] = {(): cells}
         for place, size in enumerate(self.plain_sizes):
             axis = 2 + place
-            finer: dict[Kind, Floats] = {}
-            for kind, part in parts.items():
+            finer: dict[TableClass, Floats] = {}
+            for table_class, part in parts.items():
                 # Mean and residual are orthogonal, so that neither says anything of the other.
                 total = part.sum(axis=axis, keepdims=True)
-                finer[(*kind, False)] = total / math.sqrt(size)
+                finer[(*table_class, False)] = total / math.sqrt(size)
                 if part.shape[axis] == size > 1:
-                    finer[(*kind, True)] = part - total / size
+                    finer[(*table_class, True)] = part - total / size
             parts = finer
-        for kind, part in parts.items():
-            parts[kind] = part.reshape(*part.shape[:2], math.prod(part.shape[2:]))
+        for table_class, part in parts.items():
+            parts[table_class] = part.reshape(*part.shape[:2], math.prod(part.shape[2:]))
         return parts
 
-    def join(self, parts: dict[Kind, Floats]) -> Floats:
+    def join(self, parts: dict[TableClass, Floats]) -> Floats:
         """Cells, of shape (nodes, *sizes), from the coordinates of every class."""
         nodes, block = next(iter(parts.values())).shape[:2]
         cells = np.zeros((nodes, block, *self.plain_sizes))
-        for kind, part in parts.items():
+        for table_class, part in parts.items():
             scale = 1.0
             lengths = []
-            for residual, size in zip(kind, self.plain_sizes, strict=True):
+            for residual, size in zip(table_class, self.plain_sizes, strict=True):
                 scale *= 1.0 if residual else 1 / math.sqrt(size)
                 lengths.append(size if residual else 1)
             cells += scale * part.reshape(nodes, block, *lengths)
@@ -151,7 +153,7 @@ class Classes:
         return np.moveaxis(apart, range(1, 1 + len(order)), [1 + axis for axis in order])
 
 
-def right_side(observed: Observed, classes: Classes, values: Floats) -> dict[Kind, Floats]:
+def right_side(observed: Observed, classes: Classes, values: Floats) -> dict[TableClass, Floats]:
     """Values in each class as the normal equations take them: ``Q'y`` along the plain attributes.
 
     `values` are arranged; a sum of n levels counts √n times, as ``Q'`` spreads it over them.
@@ -164,13 +166,15 @@ def right_side(observed: Observed, classes: Classes, values: Floats) -> dict[Kin
             values = np.moveaxis(np.tensordot(matrix.T, values, axes=(1, 2 + place)), 0, 2 + place)
     parts = classes.split(values)
     chosen = {}
-    for kind, part in parts.items():
+    for table_class, part in parts.items():
         factor = 1.0
-        for axis, size, residual in zip(classes.plain, classes.plain_sizes, kind, strict=True):
+        for axis, size, residual in zip(
+            classes.plain, classes.plain_sizes, table_class, strict=True
+        ):
             if not residual and observed.query.treatments[axis] == SUMMED:
                 factor *= size
-        if classes.factor(observed.query, kind):
-            chosen[kind] = factor * part
+        if classes.factor(observed.query, table_class):
+            chosen[table_class] = factor * part
     return chosen
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from attrs import define, field, frozen
 
 from semidp.combining.beliefs import Belief
-from semidp.combining.classes import Kind
+from semidp.combining.classes import TableClass
 from semidp.combining.measurements import Floats
 from semidp.combining.places import Index
 
@@ -66,10 +66,10 @@ class TreeDepth:
     groups: list[Group]
     group_of: Index
     place_of: Index
-    beliefs: dict[Kind, list[Belief]] = field(factory=dict)
-    families: dict[Kind, list[ChildSum | None]] = field(factory=dict)
-    updates: dict[Kind, list[Update]] = field(factory=dict)
-    contrasts: "dict[Kind, SiblingContrast]" = field(factory=dict)
+    beliefs: dict[TableClass, list[Belief]] = field(factory=dict)
+    families: dict[TableClass, list[ChildSum | None]] = field(factory=dict)
+    updates: dict[TableClass, list[Update]] = field(factory=dict)
+    contrasts: "dict[TableClass, SiblingContrast]" = field(factory=dict)
 
     def located(self, nodes: Index) -> Iterator[tuple[int, Index]]:
         """Groups of some nodes: the number of each group, and where its nodes stand in `nodes`."""

@@ -12,7 +12,7 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.combining.classes import Classes, Kind
+from semidp.combining.classes import Classes, TableClass
 from semidp.combining.depths import TreeDepth
 from semidp.combining.influence import influences
 from semidp.combining.measurements import SUMMED, CellSums, Floats, Measurements, Observed
@@ -125,7 +125,7 @@ class RootedSums:
 
     values: Floats
     variances: Floats
-    on_root: Mapping[Kind, tuple[Index, Floats]]
+    on_root: Mapping[TableClass, tuple[Index, Floats]]
 
 
 @frozen(eq=False)
@@ -152,9 +152,9 @@ class Estimate:
     def cells(self, depth: int, nodes: ArrayLike | None = None) -> Floats:
         """Estimates of all cells, of shape (nodes, *sizes); nan where nothing determines them."""
         chosen = self._nodes(depth, nodes)
-        parts: dict[Kind, Floats] = {}
-        for kind in self.classes.kinds():
-            parts[kind] = self._coordinates(depth, kind, chosen)
+        parts: dict[TableClass, Floats] = {}
+        for table_class in self.classes.every():
+            parts[table_class] = self._coordinates(depth, table_class, chosen)
         cells = self.classes.join(parts)
         # A number that nothing determines would look like an estimate.
         if self._anything_unknown(depth):
@@ -169,13 +169,13 @@ class Estimate:
         """
         nodes = self._nodes(depth, None)
         summed = [axis for axis, treatment in enumerate(query.treatments) if treatment == SUMMED]
-        parts: dict[Kind, Floats] = {}
-        for kind in self.classes.kinds():
-            part = self._coordinates(depth, kind, nodes)
+        parts: dict[TableClass, Floats] = {}
+        for table_class in self.classes.every():
+            part = self._coordinates(depth, table_class, nodes)
             # Residuals of an attribute add up to nothing over its levels.
-            of_axes = zip(self.classes.plain, kind, strict=True)
+            of_axes = zip(self.classes.plain, table_class, strict=True)
             vanishes = any(residual and axis in summed for axis, residual in of_axes)
-            parts[kind] = np.zeros_like(part) if vanishes else part
+            parts[table_class] = np.zeros_like(part) if vanishes else part
         values = query.sums(self.classes.join(parts))
         variances = self._table_variances(depth, nodes, query)
         return AreaSums(np.where(np.isinf(variances), np.nan, values), variances)
@@ -244,19 +244,19 @@ class Estimate:
         weightings = split_weights(self.classes, np.asarray(cells, dtype=float))
         values = np.zeros((count, len(next(iter(weightings.values())))))
         variances = np.zeros_like(values)
-        on_root: dict[Kind, tuple[Index, Floats]] = {}
+        on_root: dict[TableClass, tuple[Index, Floats]] = {}
         if not areas:
             return RootedSums(values, variances, on_root)
         self._areas(areas)
         values = self._values(areas, weightings, count)
-        for kind, weights in weightings.items():
+        for table_class, weights in weightings.items():
             basis, coefficients = weight_basis(weights)
             if not basis.shape[1]:
                 continue
             entries = _on_basis(areas, basis)
-            state = gathered_at_roots(self.depths, self.places, kind, entries, count)
+            state = gathered_at_roots(self.depths, self.places, table_class, entries, count)
             assert state.carried is not None
-            on_root[kind] = state.carried.owners, state.carried.weights @ basis.T
+            on_root[table_class] = state.carried.owners, state.carried.weights @ basis.T
             variances += weighted_variances(state.total, coefficients)
         return RootedSums(values, variances, on_root)
 
@@ -278,13 +278,15 @@ class Estimate:
             split[depth] = split_weights(self.classes, one)
         value = variance = 0.0
         estimable = True
-        for kind in self.classes.kinds():
+        for table_class in self.classes.every():
             entries_at = {}
             for depth, parts in split.items():
                 nodes = np.arange(self.places.counts[depth])
-                entries_at[depth] = Weights(nodes, np.zeros_like(nodes), parts[kind])
-                value += float((parts[kind] * self._coordinates(depth, kind, nodes)).sum())
-            matrix, determined = covariances(self.depths, self.places, kind, entries_at, 1)
+                entries_at[depth] = Weights(nodes, np.zeros_like(nodes), parts[table_class])
+                value += float(
+                    (parts[table_class] * self._coordinates(depth, table_class, nodes)).sum()
+                )
+            matrix, determined = covariances(self.depths, self.places, table_class, entries_at, 1)
             variance += float(np.trace(matrix[0]))
             estimable &= bool(determined[0])
         if not estimable:
@@ -336,18 +338,18 @@ class Estimate:
             raise InputError(f"depth {depth} has nodes 0 to {count - 1}")
         return chosen
 
-    def _coordinates(self, depth: int, kind: Kind, nodes: Index) -> Floats:
+    def _coordinates(self, depth: int, table_class: TableClass, nodes: Index) -> Floats:
         level = self.depths[depth]
-        columns = self.classes.coordinates(kind)
+        columns = self.classes.coordinates(table_class)
         means = np.zeros((len(nodes), self.classes.block, columns))
         for number, entries in level.located(nodes):
-            belief = level.beliefs[kind][number]
+            belief = level.beliefs[table_class][number]
             at = np.ix_(entries, level.groups[number].cells)
             means[at] = belief.mean[level.place_of[nodes[entries]]]
         return means
 
     def _values(
-        self, areas: Mapping[int, Share], weightings: dict[Kind, Floats], count: int
+        self, areas: Mapping[int, Share], weightings: dict[TableClass, Floats], count: int
     ) -> Floats:
         values = np.zeros((count, len(next(iter(weightings.values())))))
         for depth, share in areas.items():
@@ -357,8 +359,8 @@ class Estimate:
                 cells = level.groups[number].cells
                 places = level.place_of[share.nodes[entries]]
                 # Classes are orthonormal: products of coordinates add up to those of cells.
-                for kind, weights in weightings.items():
-                    means = level.beliefs[kind][number].mean[places]
+                for table_class, weights in weightings.items():
+                    means = level.beliefs[table_class][number].mean[places]
                     on_cells = weights[:, cells]
                     of_node[entries] += np.tensordot(means, on_cells, axes=([1, 2], [1, 2]))
             weighted = share.weights[:, None] * of_node
@@ -366,7 +368,7 @@ class Estimate:
         return values
 
     def _variances(
-        self, areas: Mapping[int, Share], weightings: dict[Kind, Floats], count: int
+        self, areas: Mapping[int, Share], weightings: dict[TableClass, Floats], count: int
     ) -> tuple[Floats, NDArray[np.bool_]]:
         """Variances (areas, weightings): for each class the covariance of what the weightings see
         of the block.
@@ -374,23 +376,29 @@ class Estimate:
         several = len(next(iter(weightings.values())))
         variances = np.zeros((count, several))
         estimable = np.ones((count, several), dtype=bool)
-        for kind, weights in weightings.items():
+        for table_class, weights in weightings.items():
             basis, coefficients = weight_basis(weights)
             if not basis.shape[1]:
                 continue
             entries_at = _on_basis(areas, basis)
-            matrices, determined = covariances(self.depths, self.places, kind, entries_at, count)
+            matrices, determined = covariances(
+                self.depths, self.places, table_class, entries_at, count
+            )
             variances += weighted_variances(matrices, coefficients)
             used = np.abs(coefficients).max(axis=(1, 2)) > 0
             # The basis may span more than each weighting sees.
             if not determined.all() and basis.shape[1] > 1:
-                estimable &= self._each_estimable(entries_at, kind, coefficients, count)
+                estimable &= self._each_estimable(entries_at, table_class, coefficients, count)
             else:
                 estimable &= determined[:, None] | ~used
         return np.maximum(variances, 0.0), estimable
 
     def _each_estimable(
-        self, entries_at: dict[int, Weights], kind: Kind, coefficients: Floats, count: int
+        self,
+        entries_at: dict[int, Weights],
+        table_class: TableClass,
+        coefficients: Floats,
+        count: int,
     ) -> NDArray[np.bool_]:
         """Whether each weighting is estimable where not all that the basis spans is."""
         answers = []
@@ -398,7 +406,7 @@ class Estimate:
             alone = {}
             for depth, weights in entries_at.items():
                 alone[depth] = Weights(weights.nodes, weights.owners, weights.weights @ one)
-            _, determined = covariances(self.depths, self.places, kind, alone, count)
+            _, determined = covariances(self.depths, self.places, table_class, alone, count)
             answers.append(determined)
         return np.stack(answers, axis=1)
 
@@ -415,13 +423,15 @@ class Estimate:
         block = self.classes.block
         answers = np.ones((len(nodes), block), dtype=bool)
         owners = np.arange(len(nodes))
-        for kind in self.classes.kinds():
+        for table_class in self.classes.every():
             for cell in range(block):
                 unit = np.zeros((len(nodes), block, 1))
                 unit[:, cell] = 1
                 entries_at = {depth: Weights(nodes, owners, unit)}
                 areas = len(nodes)
-                _, determined = covariances(self.depths, self.places, kind, entries_at, areas)
+                _, determined = covariances(
+                    self.depths, self.places, table_class, entries_at, areas
+                )
                 answers[:, cell] &= determined
         shape = [self.classes.sizes[axis] for axis in self.classes.dense]
         plain = [1] * len(self.classes.plain)
@@ -431,7 +441,7 @@ class Estimate:
         return np.moveaxis(apart, range(1, 1 + len(order)), axes)
 
 
-def split_weights(classes: Classes, cells: Floats) -> dict[Kind, Floats]:
+def split_weights(classes: Classes, cells: Floats) -> dict[TableClass, Floats]:
     """Coordinates of tables in every class: (tables, block, columns)."""
     order = [*classes.dense, *classes.plain]
     axes = [1 + axis for axis in order]
@@ -441,8 +451,8 @@ def split_weights(classes: Classes, cells: Floats) -> dict[Kind, Floats]:
     # Rounding errors of a class that the weights do not see must not look like weights.
     least = 1e-13 * np.abs(cells).max(initial=0)
     cleaned = {}
-    for kind, part in parts.items():
-        cleaned[kind] = np.where(np.abs(part) > least, part, 0.0)
+    for table_class, part in parts.items():
+        cleaned[table_class] = np.where(np.abs(part) > least, part, 0.0)
     return cleaned
 
 

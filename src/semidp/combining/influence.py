@@ -12,7 +12,7 @@ import numpy as np
 from attrs import define
 
 from semidp.combining.beliefs import transposed
-from semidp.combining.classes import Classes, Kind
+from semidp.combining.classes import Classes, TableClass
 from semidp.combining.depths import TreeDepth, add_by_parent
 from semidp.combining.measurements import Floats, Observed
 from semidp.combining.places import Index, Places
@@ -39,25 +39,25 @@ def influences(
         Weights of several sums on cells, by depth, in the coordinates of `Classes.split`.
     """
     sums = next(iter(weights.values())).shape[0]
-    at_nodes: dict[int, dict[Kind, Floats]] = {depth: {} for depth in places.depths}
+    at_nodes: dict[int, dict[TableClass, Floats]] = {depth: {} for depth in places.depths}
     # Contrasts of several kinds at one depth lie along the first axis.
-    at_siblings: dict[int, dict[Kind, Floats]] = {depth: {} for depth in places.depths}
+    at_siblings: dict[int, dict[TableClass, Floats]] = {depth: {} for depth in places.depths}
     split = {}
     for depth, cells in weights.items():
         split[depth] = _split(cells, classes)
-    for kind in classes.kinds():
-        sweep = _Sweep(depths, places, classes, kind, sums)
-        measurements = {depth: parts[kind] for depth, parts in split.items()}
+    for table_class in classes.every():
+        sweep = _Sweep(depths, places, classes, table_class, sums)
+        measurements = {depth: parts[table_class] for depth, parts in split.items()}
         for depth, (nodes, siblings) in enumerate(sweep.run(measurements)):
-            at_nodes[depth][kind] = nodes
-            at_siblings[depth][kind] = siblings
+            at_nodes[depth][table_class] = nodes
+            at_siblings[depth][table_class] = siblings
     answers = []
     for one in observed:
         chosen = at_nodes[one.depth]
         if one.siblings:
             number = _contrast_number(one, observed, places)
             parts = at_siblings[one.depth]
-            chosen = {kind: part[number] for kind, part in parts.items() if len(part)}
+            chosen = {table_class: part[number] for table_class, part in parts.items() if len(part)}
         answers.append(_on_values(one, chosen, places, classes, sums))
     return answers
 
@@ -70,7 +70,7 @@ def _contrast_number(one: Observed, observed: Sequence[Observed], places: Places
     return numbers[place]
 
 
-def _split(cells: Floats, classes: Classes) -> dict[Kind, Floats]:
+def _split(cells: Floats, classes: Classes) -> dict[TableClass, Floats]:
     """Coordinates of weights in every class, (nodes, block, columns × sums)."""
     sums, nodes = cells.shape[:2]
     order = [*classes.dense, *classes.plain]
@@ -78,15 +78,15 @@ def _split(cells: Floats, classes: Classes) -> dict[Kind, Floats]:
     moved = np.moveaxis(cells, axes, range(2, 2 + len(order)))
     arranged = moved.reshape(sums * nodes, classes.block, *classes.plain_sizes)
     parts = {}
-    for kind, part in classes.split(arranged).items():
+    for table_class, part in classes.split(arranged).items():
         apart = part.reshape(sums, nodes, classes.block, -1)
         sums_last = np.moveaxis(apart, 0, -1)
-        parts[kind] = sums_last.reshape(nodes, classes.block, -1)
+        parts[table_class] = sums_last.reshape(nodes, classes.block, -1)
     return parts
 
 
 def _on_values(
-    one: Observed, parts: dict[Kind, Floats], places: Places, classes: Classes, sums: int
+    one: Observed, parts: dict[TableClass, Floats], places: Places, classes: Classes, sums: int
 ) -> Floats:
     """Weights on the values of a query from those on its right side ``Q'y/σ²``: ``Q/σ²`` times
     them.
@@ -95,10 +95,10 @@ def _on_values(
     if not parts:
         return np.zeros((sums, nodes, *one.query.shape(classes.sizes)))
     together = {}
-    for kind, part in parts.items():
+    for table_class, part in parts.items():
         apart = part.reshape(nodes, classes.block, -1, sums)
         sums_first = np.moveaxis(apart, -1, 0)
-        together[kind] = sums_first.reshape(sums * nodes, classes.block, -1)
+        together[table_class] = sums_first.reshape(sums * nodes, classes.block, -1)
     variances = one.variances(nodes)
     # Exact values have no noise, and values that were not measured none that counts.
     noisy = variances > 0
@@ -125,7 +125,7 @@ class _Sweep:
     depths: Sequence[TreeDepth]
     places: Places
     classes: Classes
-    kind: Kind
+    table_class: TableClass
     sums: int
 
     def run(self, given: Mapping[int, Floats]) -> list[tuple[Floats, Floats]]:
@@ -136,16 +136,16 @@ class _Sweep:
         return self._down(*passed)
 
     def _empty(self, depth: int) -> Floats:
-        columns = self.classes.coordinates(self.kind) * self.sums
+        columns = self.classes.coordinates(self.table_class) * self.sums
         return np.zeros((self.places.counts[depth], self.classes.block, columns))
 
     def _empty_common(self, depth: int) -> Floats:
         """Weights on what the children of every node of a depth have in common."""
         width = 0
         if depth + 1 < len(self.depths):
-            contrast = self.depths[depth + 1].contrasts.get(self.kind)
+            contrast = self.depths[depth + 1].contrasts.get(self.table_class)
             width = 0 if contrast is None else contrast.pull.shape[-1]
-        columns = self.classes.coordinates(self.kind) * self.sums
+        columns = self.classes.coordinates(self.table_class) * self.sums
         return np.zeros((self.places.counts[depth], width, columns))
 
     def _up(self, given: Mapping[int, Floats]) -> tuple[list[Floats], list[Floats], list[Floats]]:
@@ -162,8 +162,8 @@ class _Sweep:
             parents = self.places.parents[depth - 1]
             moved = self._empty(depth - 1)
             free = self._empty(depth - 1)
-            contrast = level.contrasts.get(self.kind)
-            for group, belief in zip(level.groups, level.beliefs[self.kind], strict=True):
+            contrast = level.contrasts.get(self.table_class)
+            for group, belief in zip(level.groups, level.beliefs[self.table_class], strict=True):
                 family = parents[group.nodes]
                 weights = final[depth][np.ix_(group.nodes, group.cells)]
                 spread = belief.spread @ weights
@@ -191,7 +191,7 @@ class _Sweep:
     def _passed(self, above: TreeDepth, moved: Floats, free: Floats) -> Floats:
         """Weights on the gaps between parents and the sums of their children."""
         passed = np.zeros_like(moved)
-        for group, family in zip(above.groups, above.families[self.kind], strict=True):
+        for group, family in zip(above.groups, above.families[self.table_class], strict=True):
             if family is None:
                 continue
             at = np.ix_(group.nodes, group.cells)
@@ -217,7 +217,7 @@ class _Sweep:
                 parents = self.places.parents[depth - 1]
                 handed = inherited - gaps[depth - 1]
                 weights = weights + handed[parents]
-                contrast = level.contrasts.get(self.kind)
+                contrast = level.contrasts.get(self.table_class)
                 if contrast is not None:
                     common = commons[depth - 1] + transposed(contrast.pull) @ handed
                     weights, siblings = self._through_contrast(
@@ -240,7 +240,7 @@ class _Sweep:
         several = contrast.seen.shape[-1] // self.classes.block
         before = np.zeros_like(weights)
         right = np.zeros((several, *weights.shape))
-        for group, belief in zip(level.groups, level.beliefs[self.kind], strict=True):
+        for group, belief in zip(level.groups, level.beliefs[self.table_class], strict=True):
             at = np.ix_(group.nodes, group.cells)
             of_family = from_common[parents[group.nodes]]
             sees = contrast.of(group.nodes)[:, group.cells]
@@ -258,7 +258,7 @@ class _Sweep:
         them.
         """
         right, before = np.zeros_like(weights), np.zeros_like(weights)
-        for group, update in zip(level.groups, level.updates[self.kind], strict=True):
+        for group, update in zip(level.groups, level.updates[self.table_class], strict=True):
             at = np.ix_(group.nodes, group.cells)
             on_means = weights[at]
             if update.gain is not None and update.design is not None:

@@ -16,7 +16,7 @@ from attrs import define
 from numpy.typing import NDArray
 
 from semidp.combining.beliefs import Belief, pseudo_inverse, scale, symmetric, transposed
-from semidp.combining.classes import Classes, Kind, right_side
+from semidp.combining.classes import Classes, TableClass, right_side
 from semidp.combining.depths import ChildSum, Group, TreeDepth, Update, add_by_parent
 from semidp.combining.measurements import Floats, Measurements, Observed
 from semidp.combining.places import Index, Places
@@ -31,7 +31,7 @@ _ESTIMABLE = 1e-9
 known."""
 
 
-Evidence = tuple[NDArray[np.bool_], dict[Kind, Floats]]
+Evidence = tuple[NDArray[np.bool_], dict[TableClass, Floats]]
 """Which values of a query say something of possible cells, and these values by class."""
 
 
@@ -86,7 +86,9 @@ def grouped(mask: NDArray[np.bool_], observed: Sequence[Observed]) -> TreeDepth:
 
 
 def upward(
-    measurements: Measurements, classes: Classes, below_all: "dict[Kind, Belief] | None" = None
+    measurements: Measurements,
+    classes: Classes,
+    below_all: "dict[TableClass, Belief] | None" = None,
 ) -> list[TreeDepth]:
     """Pass up: what each node and everything below it say of the node.
 
@@ -110,19 +112,23 @@ def upward(
         values = [classes.arranged(one.values, one.query) for one in observed]
         designs = [classes.design(one.query) for one in observed]
         level = depths[depth]
-        for kind in classes.kinds():
-            level.beliefs[kind] = []
-            level.updates[kind] = []
-            level.families[kind] = _families(level, below, parents, kind, classes)
+        for table_class in classes.every():
+            level.beliefs[table_class] = []
+            level.updates[table_class] = []
+            level.families[table_class] = _families(level, below, parents, table_class, classes)
         for number, group in enumerate(level.groups):
             evidence = _evidence(group, observed, values, designs, classes)
-            for kind in classes.kinds():
-                start = _before_own(group, kind, level.families[kind][number], classes)
+            for table_class in classes.every():
+                start = _before_own(
+                    group, table_class, level.families[table_class][number], classes
+                )
                 if below_all is not None and below is None:
-                    start = below_all[kind].at(group.nodes, group.cells)
-                belief, update = _own(group, kind, start, evidence, observed, designs, classes)
-                level.beliefs[kind].append(belief)
-                level.updates[kind].append(update)
+                    start = below_all[table_class].at(group.nodes, group.cells)
+                belief, update = _own(
+                    group, table_class, start, evidence, observed, designs, classes
+                )
+                level.beliefs[table_class].append(belief)
+                level.updates[table_class].append(update)
         _compare_siblings(level, measurements, depth, classes)
     return depths
 
@@ -141,14 +147,16 @@ def _compare_siblings(
     evidence = ContrastEvidence.of(contrasts, parents, classes)
     if evidence is None or parents is None:
         return
-    for kind in classes.kinds():
-        said = evidence.in_class(kind, len(parents), classes)
+    for table_class in classes.every():
+        said = evidence.in_class(table_class, len(parents), classes)
         if said is None:
             continue
         above = measurements.places.counts[depth - 1]
-        beliefs, contrast = contrasted(level.groups, level.beliefs[kind], said, parents, above)
-        level.beliefs[kind] = beliefs
-        level.contrasts[kind] = contrast
+        beliefs, contrast = contrasted(
+            level.groups, level.beliefs[table_class], said, parents, above
+        )
+        level.beliefs[table_class] = beliefs
+        level.contrasts[table_class] = contrast
 
 
 def _evidence(
@@ -176,16 +184,18 @@ def _evidence(
     return evidence
 
 
-def _before_own(group: Group, kind: Kind, family: ChildSum | None, classes: Classes) -> Belief:
+def _before_own(
+    group: Group, table_class: TableClass, family: ChildSum | None, classes: Classes
+) -> Belief:
     """What is known of the nodes of a group before anything that was measured at them."""
     if family is not None:
         return family.total
-    return Belief.nothing(len(group.nodes), len(group.cells), classes.coordinates(kind))
+    return Belief.nothing(len(group.nodes), len(group.cells), classes.coordinates(table_class))
 
 
 def _own(
     group: Group,
-    kind: Kind,
+    table_class: TableClass,
     belief: Belief,
     evidence: list[Evidence],
     observed: Sequence[Observed],
@@ -196,22 +206,22 @@ def _own(
     exact ones.
     """
     size = len(group.cells)
-    columns = classes.coordinates(kind)
+    columns = classes.coordinates(table_class)
     information = np.zeros((size, size))
     right = np.zeros((len(group.nodes), size, columns))
     exact: list[tuple[Floats, Floats]] = []
     for one, design, variance, (rows, parts) in zip(
         observed, designs, group.variances, evidence, strict=True
     ):
-        factor = classes.factor(one.query, kind)
-        if not factor or kind not in parts:
+        factor = classes.factor(one.query, table_class)
+        if not factor or table_class not in parts:
             continue
         visible = design[np.ix_(np.flatnonzero(rows), group.cells)]
         if variance == 0:
-            exact.append((visible, parts[kind]))
+            exact.append((visible, parts[table_class]))
         else:
             information += factor / variance * visible.T @ visible
-            right += visible.T @ parts[kind] / variance
+            right += visible.T @ parts[table_class] / variance
     # Noisy values first: exact ones then hold whatever the noise said.
     noisy = bool(information.any())
     if noisy:
@@ -230,24 +240,28 @@ def _own(
 
 
 def _families(
-    level: TreeDepth, below: TreeDepth | None, parents: Index | None, kind: Kind, classes: Classes
+    level: TreeDepth,
+    below: TreeDepth | None,
+    parents: Index | None,
+    table_class: TableClass,
+    classes: Classes,
 ) -> list[ChildSum | None]:
     """Sum the beliefs of children for every group of a depth; None for groups without children."""
     if below is None or parents is None:
         return [None] * len(level.groups)
     nodes = len(level.group_of)
     block = classes.block
-    mean = np.zeros((nodes, block, classes.coordinates(kind)))
+    mean = np.zeros((nodes, block, classes.coordinates(table_class)))
     spread = np.zeros((nodes, block, block))
     unknown: Floats | None = None
-    for group, belief in zip(below.groups, below.beliefs[kind], strict=True):
+    for group, belief in zip(below.groups, below.beliefs[table_class], strict=True):
         add_by_parent(mean, parents[group.nodes], belief.mean, (group.cells,))
         both = (group.cells, group.cells)
         add_by_parent(spread, parents[group.nodes], belief.spread, both)
         if belief.unknown is not None:
             unknown = np.zeros_like(spread) if unknown is None else unknown
             add_by_parent(unknown, parents[group.nodes], belief.unknown, both)
-    contrast = below.contrasts.get(kind)
+    contrast = below.contrasts.get(table_class)
     if contrast is not None:
         # What the family has in common is one more member of it.
         pull, common = contrast.pull, contrast.common
@@ -287,12 +301,12 @@ def downward(depths: list[TreeDepth], places: Places, classes: Classes) -> None:
     for depth in places.depths[1:]:
         above, level = depths[depth - 1], depths[depth]
         parents = places.parents[depth - 1]
-        for kind in classes.kinds():
-            pushes, free_pushes = _pushes(above, kind, classes)
-            contrast = level.contrasts.get(kind)
+        for table_class in classes.every():
+            pushes, free_pushes = _pushes(above, table_class, classes)
+            contrast = level.contrasts.get(table_class)
             common = None if contrast is None else _common(contrast, pushes, free_pushes)
             for number, group in enumerate(level.groups):
-                belief = level.beliefs[kind][number]
+                belief = level.beliefs[table_class][number]
                 at = np.ix_(parents[group.nodes], group.cells)
                 # A child moves by its part of the covariance of all children.
                 mean = belief.mean + belief.spread @ pushes[at]
@@ -301,7 +315,7 @@ def downward(depths: list[TreeDepth], places: Places, classes: Classes) -> None:
                     mean += belief.spread @ (seen @ common[parents[group.nodes]])
                 if belief.unknown is not None:
                     mean += belief.unknown @ free_pushes[at]
-                level.beliefs[kind][number] = Belief(mean, belief.spread, belief.unknown)
+                level.beliefs[table_class][number] = Belief(mean, belief.spread, belief.unknown)
 
 
 def _common(contrast: SiblingContrast, pushes: Floats, free_pushes: Floats) -> Floats:
@@ -313,18 +327,20 @@ def _common(contrast: SiblingContrast, pushes: Floats, free_pushes: Floats) -> F
     return np.asarray(mean)
 
 
-def _pushes(above: TreeDepth, kind: Kind, classes: Classes) -> tuple[Floats, Floats]:
+def _pushes(above: TreeDepth, table_class: TableClass, classes: Classes) -> tuple[Floats, Floats]:
     """By how much the estimate of a parent differs from the sum of its children, over their
     covariance.
     """
-    shape = (len(above.group_of), classes.block, classes.coordinates(kind))
+    shape = (len(above.group_of), classes.block, classes.coordinates(table_class))
     pushes = np.zeros(shape)
-    families = above.families[kind]
+    families = above.families[table_class]
     any_unknown = any(
         family is not None and family.unknown_inverse is not None for family in families
     )
     free_pushes = np.zeros(shape if any_unknown else (0, 0, 0))
-    for group, belief, family in zip(above.groups, above.beliefs[kind], families, strict=True):
+    for group, belief, family in zip(
+        above.groups, above.beliefs[table_class], families, strict=True
+    ):
         if family is None:
             continue
         at = np.ix_(group.nodes, group.cells)
@@ -387,15 +403,19 @@ class Gathered:
 
 
 def covariances(
-    depths: list[TreeDepth], places: Places, kind: Kind, given: dict[int, Weights], sums: int
+    depths: list[TreeDepth],
+    places: Places,
+    table_class: TableClass,
+    given: dict[int, Weights],
+    sums: int,
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Covariance matrices (q × q) of weighted sums in one class, and whether each sum is estimable.
 
     Given its parent, what is known of the children of a family is ``Σ w'V w - s'(Σ V)⁺ s`` with
     ``s = Σ V w``, and the weight that passes to the parent is ``(Σ V)⁺ s``.
     """
-    state = gathered_at_roots(depths, places, kind, given, sums)
-    _weigh(depths[0], kind, state)
+    state = gathered_at_roots(depths, places, table_class, given, sums)
+    _weigh(depths[0], table_class, state)
     total = state.total
     # What exact values leave of a variance is a rounding error of what was added up.
     total[np.abs(total) < _ROUNDING * state.gross[:, None, None]] = 0.0
@@ -403,7 +423,11 @@ def covariances(
 
 
 def gathered_at_roots(
-    depths: list[TreeDepth], places: Places, kind: Kind, given: dict[int, Weights], sums: int
+    depths: list[TreeDepth],
+    places: Places,
+    table_class: TableClass,
+    given: dict[int, Weights],
+    sums: int,
 ) -> Gathered:
     """Covariances given the roots, and the weights that sums have on the roots themselves."""
     width = next(iter(given.values())).weights.shape[-1]
@@ -414,29 +438,31 @@ def gathered_at_roots(
             state.carried = present.merged(state.carried, sums)
         if state.carried is None or not depth:
             continue
-        spread, unknown = _weigh(depths[depth], kind, state)
+        spread, unknown = _weigh(depths[depth], table_class, state)
         carried = state.carried
         above = Weights(places.parents[depth - 1][carried.nodes], carried.owners, spread)
-        contrast = depths[depth].contrasts.get(kind)
+        contrast = depths[depth].contrasts.get(table_class)
         if contrast is not None:
             on_common = transposed(contrast.of(carried.nodes)) @ spread
             added = (state.total, state.gross, state.blind)
             above, unknown = _with_common(contrast, above, on_common, unknown, added, sums)
         # What the children know given their parent is done with; the rest is up to the parent.
         state.carried = _passed(
-            depths[depth - 1], kind, above, unknown, state.total, state.blind, sums
+            depths[depth - 1], table_class, above, unknown, state.total, state.blind, sums
         )
     return state
 
 
-def _weigh(level: TreeDepth, kind: Kind, state: Gathered) -> tuple[Floats, Floats | None]:
+def _weigh(
+    level: TreeDepth, table_class: TableClass, state: Gathered
+) -> tuple[Floats, Floats | None]:
     """Add the variances of the weights that are carried; return covariances and unknown projectors
     times them.
     """
     carried = state.carried
     assert carried is not None
     _add(state.seen, carried.owners, np.square(carried.weights).sum(axis=(1, 2)))
-    spread, unknown, sizes = _weighed(level, kind, carried)
+    spread, unknown, sizes = _weighed(level, table_class, carried)
     _add(state.total, carried.owners, transposed(carried.weights) @ spread)
     _add(state.gross, carried.owners, sizes)
     if unknown is not None:
@@ -487,7 +513,7 @@ def _add(sums: Floats, owners: Index, parts: Floats) -> None:
 
 
 def _weighed(
-    level: TreeDepth, kind: Kind, carried: Weights
+    level: TreeDepth, table_class: TableClass, carried: Weights
 ) -> tuple[Floats, Floats | None, Floats]:
     """Covariances and unknown projectors times weights, and the size of what is added up, for every
     entry.
@@ -496,7 +522,7 @@ def _weighed(
     sizes = np.zeros(len(carried.nodes))
     unknown: Floats | None = None
     for number, entries in level.located(carried.nodes):
-        group, belief = level.groups[number], level.beliefs[kind][number]
+        group, belief = level.groups[number], level.beliefs[table_class][number]
         at = np.ix_(entries, group.cells)
         weights = carried.weights[at]
         places = level.place_of[carried.nodes[entries]]
@@ -515,7 +541,7 @@ def _of(matrices: Floats, places: Index) -> Floats:
 
 def _passed(
     above: TreeDepth,
-    kind: Kind,
+    table_class: TableClass,
     spread: Weights,
     unknown: Floats | None,
     total: Floats,
@@ -533,7 +559,7 @@ def _passed(
     joined = spread.merged(None, sums)
     passed = np.zeros_like(joined.weights)
     for number, entries in above.located(joined.nodes):
-        group, family = above.groups[number], above.families[kind][number]
+        group, family = above.groups[number], above.families[table_class][number]
         assert family is not None
         at = np.ix_(entries, group.cells)
         places = above.place_of[joined.nodes[entries]]

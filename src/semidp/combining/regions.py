@@ -16,7 +16,7 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.combining.beliefs import Belief
-from semidp.combining.classes import Classes, Kind
+from semidp.combining.classes import Classes, TableClass
 from semidp.combining.depths import TreeDepth
 from semidp.combining.estimates import (
     AreaSums,
@@ -45,8 +45,8 @@ class RootKnowledge:
     """
 
     possible: NDArray[np.bool_]
-    means: Mapping[Kind, Floats]
-    spreads: Mapping[Kind, Floats]
+    means: Mapping[TableClass, Floats]
+    spreads: Mapping[TableClass, Floats]
 
     @classmethod
     def of(cls, measurements: Measurements, classes: Classes) -> "RootKnowledge":
@@ -65,35 +65,35 @@ class RootKnowledge:
         root = upward(measurements, classes)[0]
         (group,) = root.groups
         means, spreads = {}, {}
-        for kind, (belief,) in root.beliefs.items():
+        for table_class, (belief,) in root.beliefs.items():
             if belief.unknown is not None:
                 raise InputError(
                     "the sum of several trees is used where what was measured in each determines"
                     " every cell of its root"
                 )
-            means[kind] = np.zeros((classes.block, classes.coordinates(kind)))
-            means[kind][group.cells] = belief.mean[0]
-            spreads[kind] = np.zeros((classes.block, classes.block))
-            spreads[kind][np.ix_(group.cells, group.cells)] = belief.spread[0]
+            means[table_class] = np.zeros((classes.block, classes.coordinates(table_class)))
+            means[table_class][group.cells] = belief.mean[0]
+            spreads[table_class] = np.zeros((classes.block, classes.block))
+            spreads[table_class][np.ix_(group.cells, group.cells)] = belief.spread[0]
         return cls(possible_cells(measurements, classes)[0][0], means, spreads)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         kinds = []
-        for kind, mean in self.means.items():
-            spread = self.spreads[kind].tolist()
-            kinds.append({"kind": list(kind), "mean": mean.tolist(), "spread": spread})
+        for table_class, mean in self.means.items():
+            spread = self.spreads[table_class].tolist()
+            kinds.append({"kind": list(table_class), "mean": mean.tolist(), "spread": spread})
         return {"possible": self.possible.tolist(), "kinds": kinds}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "RootKnowledge":
         """Read what `to_json` wrote."""
-        means: dict[Kind, Floats] = {}
-        spreads: dict[Kind, Floats] = {}
+        means: dict[TableClass, Floats] = {}
+        spreads: dict[TableClass, Floats] = {}
         for entry in value["kinds"]:
-            kind = tuple(entry["kind"])
-            means[kind] = np.asarray(entry["mean"], dtype=float)
-            spreads[kind] = np.asarray(entry["spread"], dtype=float)
+            table_class = tuple(entry["kind"])
+            means[table_class] = np.asarray(entry["mean"], dtype=float)
+            spreads[table_class] = np.asarray(entry["spread"], dtype=float)
         return cls(np.asarray(value["possible"], dtype=bool), means, spreads)
 
 
@@ -106,10 +106,10 @@ def estimate_from_root(
     """
     depths = upward(measurements, classes)
     (group,) = depths[0].groups
-    for kind in classes.kinds():
-        mean = root.means[kind][group.cells][None]
-        spread = root.spreads[kind][np.ix_(group.cells, group.cells)][None]
-        depths[0].beliefs[kind] = [Belief(mean, spread, None)]
+    for table_class in classes.every():
+        mean = root.means[table_class][group.cells][None]
+        spread = root.spreads[table_class][np.ix_(group.cells, group.cells)][None]
+        depths[0].beliefs[table_class] = [Belief(mean, spread, None)]
     downward(depths, measurements.places, classes)
     return Estimate(measurements.places, classes, depths, measurements.observed)
 
@@ -161,10 +161,10 @@ class Regions:
         possible = {1: mask.reshape(len(roots), *lengths)}
         measurements = Measurements(places, classes.sizes, observed, possible)
         below = {}
-        for kind in classes.kinds():
-            mean = np.stack([root.means[kind] for root in roots])
-            spread = np.stack([root.spreads[kind] for root in roots])
-            below[kind] = Belief(mean, spread, None)
+        for table_class in classes.every():
+            mean = np.stack([root.means[table_class] for root in roots])
+            spread = np.stack([root.spreads[table_class] for root in roots])
+            below[table_class] = Belief(mean, spread, None)
         depths = upward(measurements, classes, below)
         downward(depths, places, classes)
         return cls(classes, places, depths, tuple(root.possible for root in roots))
@@ -176,12 +176,14 @@ class Regions:
         cells = level.groups[group].cells
         means, spreads = {}, {}
         unit = np.eye(self.classes.block)[None]
-        for kind in self.classes.kinds():
-            means[kind] = np.zeros((self.classes.block, self.classes.coordinates(kind)))
-            means[kind][cells] = level.beliefs[kind][group].mean[place]
+        for table_class in self.classes.every():
+            means[table_class] = np.zeros(
+                (self.classes.block, self.classes.coordinates(table_class))
+            )
+            means[table_class][cells] = level.beliefs[table_class][group].mean[place]
             weights = Weights(np.array([number]), np.array([0]), unit)
-            matrices, _ = covariances(self.depths, self.places, kind, {1: weights}, 1)
-            spreads[kind] = matrices[0]
+            matrices, _ = covariances(self.depths, self.places, table_class, {1: weights}, 1)
+            spreads[table_class] = matrices[0]
         return RootKnowledge(self.possible[number], means, spreads)
 
     def added(self, parts: Mapping[int, RootedSums], cells: ArrayLike) -> AreaSums:
@@ -197,22 +199,28 @@ class Regions:
         """
         values = np.sum([part.values for part in parts.values()], axis=0)
         variances = np.sum([part.variances for part in parts.values()], axis=0)
-        for kind, weights in split_weights(self.classes, np.asarray(cells, dtype=float)).items():
+        for table_class, weights in split_weights(
+            self.classes, np.asarray(cells, dtype=float)
+        ).items():
             basis, coefficients = weight_basis(weights)
-            entries = _on_roots(parts, kind, basis)
+            entries = _on_roots(parts, table_class, basis)
             if entries is None or not basis.shape[1]:
                 continue
-            matrices, _ = covariances(self.depths, self.places, kind, {1: entries}, len(values))
+            matrices, _ = covariances(
+                self.depths, self.places, table_class, {1: entries}, len(values)
+            )
             variances += weighted_variances(matrices, coefficients)
         return AreaSums(values, np.maximum(variances, 0.0))
 
 
-def _on_roots(parts: Mapping[int, RootedSums], kind: Kind, basis: Floats) -> Weights | None:
+def _on_roots(
+    parts: Mapping[int, RootedSums], table_class: TableClass, basis: Floats
+) -> Weights | None:
     """Weights that sums over several trees have on the roots, in the directions of a basis."""
     nodes, owners, weights = [], [], []
     for number, part in parts.items():
-        if kind in part.on_root:
-            areas, matrices = part.on_root[kind]
+        if table_class in part.on_root:
+            areas, matrices = part.on_root[table_class]
             nodes.append(np.full(len(areas), number))
             owners.append(areas)
             weights.append(matrices @ basis)

@@ -13,7 +13,7 @@ from attrs import define, frozen
 from numpy.typing import NDArray
 
 from semidp.combining.beliefs import Belief, scale, symmetric, transposed
-from semidp.combining.classes import Classes, Kind, right_side
+from semidp.combining.classes import Classes, TableClass, right_side
 from semidp.combining.depths import Group, add_by_parent
 from semidp.combining.measurements import Floats, Observed
 from semidp.combining.places import Index
@@ -71,7 +71,7 @@ class ContrastEvidence:
 
     observed: tuple[Observed, ...]
     designs: tuple[Floats, ...]
-    parts: tuple[dict[Kind, Floats], ...]
+    parts: tuple[dict[TableClass, Floats], ...]
     numbers: tuple[int, ...]
 
     @classmethod
@@ -91,25 +91,27 @@ class ContrastEvidence:
         numbers = contrast_numbers(observed, len(parents))
         return cls(tuple(observed), tuple(designs), tuple(parts), tuple(numbers))
 
-    def in_class(self, kind: Kind, nodes: int, classes: Classes) -> tuple[Floats, Floats] | None:
+    def in_class(
+        self, table_class: TableClass, nodes: int, classes: Classes
+    ) -> tuple[Floats, Floats] | None:
         """Information ``Λ`` and right side ``Σ Q'z/σ²`` of every contrast and node; None where
         nothing is said.
         """
-        block, columns = classes.block, classes.coordinates(kind)
+        block, columns = classes.block, classes.coordinates(table_class)
         several = 1 + max(self.numbers)
         alike = all(one.variance.ndim == 0 for one in self.observed)
         information = np.zeros((several, 1 if alike else nodes, block, block))
         right = np.zeros((several, nodes, block, columns))
         columns_of_each = (self.observed, self.numbers, self.designs, self.parts)
         for one, number, design, parts in zip(*columns_of_each, strict=True):
-            factor = classes.factor(one.query, kind)
-            if not factor or kind not in parts:
+            factor = classes.factor(one.query, table_class)
+            if not factor or table_class not in parts:
                 continue
             variances = one.variance.reshape(1) if alike else one.variances(nodes)
             # An infinite variance has no precision.
             precision = (1 / variances)[:, None, None]
             information[number] += factor * precision * (design.T @ design)
-            right[number] += precision * (design.T @ parts[kind])
+            right[number] += precision * (design.T @ parts[table_class])
         return (information, right) if information.any() else None
 
 

@@ -23,7 +23,7 @@ from semidp.fitting.programs import prove
 from semidp.fitting.real import RealFit, approach, lagrangian, lagrangians, project
 from semidp.fitting.rounding import roundable, rounded
 
-Kind = Literal["integer", "real"]
+FitNumbers = Literal["integer", "real"]
 """Whether a fitted table holds whole numbers or real ones."""
 
 TIME_LIMIT = 30.0
@@ -92,7 +92,7 @@ def fit_table(
     noisy: NDArray[np.float64] | NDArray[np.int64],
     dataspace: Dataspace,
     *,
-    kind: Kind = "integer",
+    kind: FitNumbers = "integer",
     time_limit: float = TIME_LIMIT,
     progress: Progress = silent,
 ) -> Fit:
@@ -171,7 +171,7 @@ def fit_totals(
     totals: Sequence[Totals],
     possible: Mask | None = None,
     *,
-    kind: Kind = "integer",
+    kind: FitNumbers = "integer",
     time_limit: float = TIME_LIMIT,
     progress: Progress = silent,
 ) -> Fit:
@@ -201,8 +201,8 @@ def fit_totals(
     >>> fit_totals(np.array([2.2, 0.1, 4.0]), counties, [Totals((1,), np.array([3, 5]))]).counts
     array([3, 0, 5])
     """
-    if kind not in get_args(Kind):
-        kinds = " or ".join(get_args(Kind))
+    if kind not in get_args(FitNumbers):
+        kinds = " or ".join(get_args(FitNumbers))
         raise InputError(f"a fit is of kind {kinds}, not {kind!r}")
     if not time_limit > 0:
         raise InputError(

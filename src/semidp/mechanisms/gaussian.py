@@ -66,7 +66,7 @@ class NormalNoise(Mechanism):
 class ConcentratedNoise(NormalNoise):
     """Noise of scale σ that satisfies zCDP with ``ρ = Δ2²/(2σ²)``."""
 
-    kinds: ClassVar[tuple[str, ...]] = ("zcdp", "approximate")
+    budget_kinds: ClassVar[tuple[str, ...]] = ("zcdp", "approximate")
 
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
@@ -85,7 +85,7 @@ class ConcentratedNoise(NormalNoise):
 class GaussianNoise(NormalNoise):
     """Noise of scale σ that satisfies μ-GDP with ``μ = Δ2/σ``."""
 
-    kinds: ClassVar[tuple[str, ...]] = ("gdp", "approximate")
+    budget_kinds: ClassVar[tuple[str, ...]] = ("gdp", "approximate")
 
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:

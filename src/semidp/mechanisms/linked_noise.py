@@ -48,7 +48,7 @@ class LinkedMechanism(SharedNoise):
     """
 
     name: ClassVar[str] = "linked residuals"
-    kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "approximate")
+    budget_kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "approximate")
     has_one_scale: ClassVar[bool] = False
 
     space: LinkedSpace
@@ -80,7 +80,7 @@ class LinkedMechanism(SharedNoise):
             raise InputError(
                 "linked residuals are those of linked tables: build them with linked_space"
             )
-        if budget.kind not in cls.kinds:
+        if budget.kind not in cls.budget_kinds:
             raise Refused(
                 "linked tables share a zCDP, GDP or (epsilon, delta) budget: pure epsilon is not"
                 " built"

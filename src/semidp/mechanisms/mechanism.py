@@ -120,7 +120,7 @@ class Mechanism(ABC):
     space: QuerySpace
 
     name: ClassVar[str]
-    kinds: ClassVar[tuple[str, ...]]
+    budget_kinds: ClassVar[tuple[str, ...]]
     claim: ClassVar[ClaimKind] = "exact"
     for_studies: ClassVar[bool] = False
     known_elsewhere: ClassVar[bool] = True
@@ -430,7 +430,7 @@ class NoNoise(Mechanism):
     """
 
     name: ClassVar[str] = "no noise"
-    kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "pure", "approximate")
+    budget_kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "pure", "approximate")
     statement = (
         "The public totals fix this table: everything in it is published exactly, and no noise is"
         " needed."
@@ -537,8 +537,8 @@ def simulated_half_widths(mechanism: Mechanism, level: float = LEVEL) -> NDArray
 
 def check_request(mechanism: type[Mechanism], space: QuerySpace, budget: Budget) -> None:
     """Refuse a budget that a mechanism cannot satisfy, and a table that needs no noise."""
-    if budget.kind not in mechanism.kinds:
-        own_kinds = ", ".join(mechanism.kinds)
+    if budget.kind not in mechanism.budget_kinds:
+        own_kinds = ", ".join(mechanism.budget_kinds)
         raise Refused(
             f"{mechanism.name} cannot satisfy a {budget.kind} budget (it can:"
             f" {own_kinds}): use {KINDS[budget.kind]}"

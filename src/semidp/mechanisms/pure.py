@@ -56,7 +56,7 @@ _FEW_DIMENSIONS, _FEW = 4, 10_000
 class PureMechanism(Mechanism):
     """A mechanism that satisfies pure ε."""
 
-    kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
+    budget_kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
 
 
 @dataclass(frozen=True, eq=False)

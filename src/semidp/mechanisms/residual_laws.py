@@ -98,13 +98,13 @@ def residual_half_widths(
     array([0.75, 0.75])
     """
     alike = [np.unique(counts, axis=1, return_inverse=True) for counts in families]
-    kinds = [different for different, _ in alike]
-    shape = tuple(different.shape[1] for different in kinds)
+    distinct = [columns for columns, _ in alike]
+    shape = tuple(columns.shape[1] for columns in distinct)
     variance, distance = np.zeros(shape), np.zeros(shape)
     for view, square in sigma2.items():
-        sizes = _outer(kinds, view, _size)
-        squares = _outer(kinds, view, _square)
-        scales = _outer(kinds, view, _scale)
+        sizes = _outer(distinct, view, _size)
+        squares = _outer(distinct, view, _square)
+        scales = _outer(distinct, view, _scale)
         variance += float(square) * squares
         # The narrowest law is the farthest from a normal one: its distance bounds those of the
         # others.
@@ -122,8 +122,8 @@ def residual_half_widths(
     if len(open_ones) <= MOST_PATTERNS:
         sums = []
         for place in open_ones:
-            at = zip(kinds, place, strict=True)
-            cell_families = [kind[:, n] for kind, n in at]
+            at = zip(distinct, place, strict=True)
+            cell_families = [counts[:, n] for counts, n in at]
             sums.append(_terms(law, sigma2, cell_families))
         for place, half in zip(open_ones, half_widths(sums), strict=True):
             errors[tuple(place)] = half
@@ -167,12 +167,12 @@ def _terms(
     return terms
 
 
-def _outer(kinds: Sequence[NDArray[np.int64]], view: View, part: Any) -> NDArray[np.float64]:
-    """The product over the features of a number for each kind of node, as an array with an axis a
+def _outer(families: Sequence[NDArray[np.int64]], view: View, part: Any) -> NDArray[np.float64]:
+    """The product over the features of a number for each node, as an array with an axis a
     feature.
     """
     result = np.ones(())
-    for counts, depth in zip(kinds, view, strict=True):
+    for counts, depth in zip(families, view, strict=True):
         siblings = np.ones(counts.shape[1])
         if depth:
             siblings = counts[depth - 1].astype(float)

@@ -94,7 +94,7 @@ class ResidualMechanism(SharedNoise):
     """
 
     name: ClassVar[str] = "residuals"
-    kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "approximate")
+    budget_kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "approximate")
     has_one_scale: ClassVar[bool] = False
 
     space: ProductSpace
@@ -138,7 +138,7 @@ class ResidualMechanism(SharedNoise):
             raise InputError(
                 "residuals are those of a product of tables: build it with product_space"
             )
-        if budget.kind not in cls.kinds:
+        if budget.kind not in cls.budget_kinds:
             raise Refused(
                 "tables are measured together for a zCDP, GDP or (epsilon, delta) budget: with pure"
                 " epsilon give each table a budget of its own"

@@ -67,8 +67,8 @@ def option_name(mechanism: Mechanism) -> str:
     >>> option_name(choose(two_way()[0], Budget.gdp(1)))
     'gaussian'
     """
-    for name, kinds in NAMES.items():
-        if type(mechanism) in kinds:
+    for name, laws in NAMES.items():
+        if type(mechanism) in laws:
             return name
     return mechanism.name
 
@@ -122,8 +122,8 @@ def choose(
     'rounded gaussian'
     """
     # Lattice noise is tried last, and only against coarse noise: see `_on_lattice`.
-    kinds = tuple(kind for kind in among if kind is not LatticeGaussianMechanism)
-    mechanisms, refusals = _attempts(space, budget, kinds)
+    laws = tuple(law for law in among if law is not LatticeGaussianMechanism)
+    mechanisms, refusals = _attempts(space, budget, laws)
     if not mechanisms:
         raise refusals[0]
     return _on_lattice(space, budget, mechanisms[0]) or mechanisms[0]
@@ -142,7 +142,7 @@ def _on_lattice(
         or best.sigma2 >= _FINE
     ):
         return None
-    if budget.kind not in LatticeGaussianMechanism.kinds:
+    if budget.kind not in LatticeGaussianMechanism.budget_kinds:
         return None
     try:
         lattice = LatticeGaussianMechanism.calibrate(space, budget)
@@ -157,15 +157,15 @@ def _worth(other: Mechanism, best: Mechanism) -> bool:
 
 
 def _attempts(
-    space: QuerySpace, budget: Budget, kinds: tuple[type[Mechanism], ...]
+    space: QuerySpace, budget: Budget, laws: tuple[type[Mechanism], ...]
 ) -> tuple[tuple[Mechanism, ...], list[Refused]]:
     if space.is_zero:
         return (NoNoise.calibrate(space, budget),), []
     mechanisms, refusals = [], []
-    for kind in kinds:
-        if budget.kind in kind.kinds:
+    for law in laws:
+        if budget.kind in law.budget_kinds:
             try:
-                mechanisms.append(kind.calibrate(space, budget))
+                mechanisms.append(law.calibrate(space, budget))
             except Refused as refusal:
                 refusals.append(refusal)
     return tuple(sorted(mechanisms, key=lambda mechanism: mechanism.expected_l2)), refusals
@@ -187,7 +187,7 @@ def residual_plan(space: QuerySpace, budget: Budget, best: Mechanism) -> Residua
     if (
         not isinstance(space, TableSpace)
         or space.is_zero
-        or budget.kind not in ResidualMechanism.kinds
+        or budget.kind not in ResidualMechanism.budget_kinds
     ):
         return None
     largest = _MOST_EXCHANGED if isinstance(space.adjacency, Exchange) else _MOST_CELLS
@@ -265,7 +265,7 @@ def with_exact_claim(mechanism: Mechanism, budget: Budget, name: str = AUTO) -> 
             f"the plan asks for exact claims, and {name} noise makes an ideal one: leave the"
             f" mechanism out, or choose {' or '.join(EXACT_NAMES)}"
         )
-    exact = tuple(kind for kind in FOR_RELEASES if kind.claim == "exact")
+    exact = tuple(law for law in FOR_RELEASES if law.claim == "exact")
     best = choose(mechanism.space, budget, exact)
     return residual_plan(mechanism.space, budget, best) or best
 
@@ -284,7 +284,7 @@ def calibrated(name: str, space: QuerySpace, budget: Budget) -> Mechanism:
         raise InputError(f"there is no mechanism {name!r}; there are {', '.join(NAMES)}")
     if space.is_zero:
         return NoNoise.calibrate(space, budget)
-    fitting = [kind for kind in NAMES[name] if budget.kind in kind.kinds]
+    fitting = [law for law in NAMES[name] if budget.kind in law.budget_kinds]
     # Where none of them serves the budget, the first refuses and says what would.
     return (fitting or NAMES[name])[0].calibrate(space, budget)
 
@@ -318,8 +318,8 @@ def outcome_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Me
             f"there is no mechanism {name!r} for sums of an outcome; there are auto,"
             f" {', '.join(EXACT_NAMES)}"
         )
-    kinds = [kind for kind in EXACT if budget.kind in kind.kinds]
-    mechanisms = [kind.calibrate(space, budget) for kind in kinds]
+    laws = [law for law in EXACT if budget.kind in law.budget_kinds]
+    mechanisms = [law.calibrate(space, budget) for law in laws]
     return min(mechanisms, key=lambda mechanism: mechanism.expected_l2)
 
 

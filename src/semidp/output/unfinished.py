@@ -51,20 +51,20 @@ class Unfinished:
     ----------
     folder
         What becomes the destination when it is whole.
-    run
+    run_name
         A random name, drawn once, and kept by whoever goes on with the folder.
     """
 
     folder: Path
-    run: str
+    run_name: str
 
     @classmethod
     def new(cls, path: Path) -> "Unfinished":
         """Return the folder of a run that begins now, for the destination `path`; it is not made
         here.
         """
-        run = secrets.token_hex(8)
-        return cls(path.with_name(f"{unfinished_stem(path)}-{run}"), run)
+        run_name = secrets.token_hex(8)
+        return cls(path.with_name(f"{unfinished_stem(path)}-{run_name}"), run_name)
 
     @classmethod
     def left(cls, path: Path) -> "Unfinished | None":
@@ -72,28 +72,28 @@ class Unfinished:
         already.
         """
         notes, folders = notes_of(path), unfinished_folders(path)
-        run = document_at(notes).get(_RUN)
-        if not isinstance(run, str):
+        run_name = document_at(notes).get(_RUN)
+        if not isinstance(run_name, str):
             if folders and os.path.lexists(notes):  # it is never half written
                 raise InputError(
                     f"{notes}, which says how far {path} came, is damaged: discard what is"
                     " unfinished"
                 )
             return None
-        folder = cls(path.with_name(f"{unfinished_stem(path)}-{run}"), run)
+        folder = cls(path.with_name(f"{unfinished_stem(path)}-{run_name}"), run_name)
         return folder if folder.folder in folders else None
 
     @property
     def notes(self) -> Path:
         """The file beside the folder that holds the note."""
-        return self.folder.with_name(f"{self.folder.name.removesuffix(f'-{self.run}')}.json")
+        return self.folder.with_name(f"{self.folder.name.removesuffix(f'-{self.run_name}')}.json")
 
     def noted(self) -> Mapping[str, Any]:
         """Return what is noted of this run: nothing where the note is about another one, or
         gone.
         """
         document = document_at(self.notes)
-        return document if document.get(_RUN) == self.run else {}
+        return document if document.get(_RUN) == self.run_name else {}
 
     @property
     def is_kept(self) -> bool:
@@ -101,7 +101,8 @@ class Unfinished:
         nothing is lost.
         """
         return (
-            os.path.lexists(self.notes) and document_at(self.notes).get(_RUN, self.run) == self.run
+            os.path.lexists(self.notes)
+            and document_at(self.notes).get(_RUN, self.run_name) == self.run_name
         )
 
     def check(self) -> None:
@@ -118,13 +119,13 @@ class Unfinished:
         """Note that there is something to go on with from now on; refuse where another run has just
         done so.
         """
-        with self._written({**facts, _RUN: self.run}) as scrap:
+        with self._written({**facts, _RUN: self.run_name}) as scrap:
             move_file(scrap, self.notes)
 
     def note(self, **facts: Any) -> None:
         """Add facts to the note, which is whole at any time."""
         self.check()
-        with self._written({**self.noted(), **facts, _RUN: self.run}) as scrap:
+        with self._written({**self.noted(), **facts, _RUN: self.run_name}) as scrap:
             os.replace(scrap, self.notes)
 
     def forget(self) -> None:

@@ -479,7 +479,7 @@ def measured(
 
 
 def charged(
-    prepared: Prepared, ledger: Ledger | None, label: str | None = None, run: str | None = None
+    prepared: Prepared, ledger: Ledger | None, label: str | None = None, run_name: str | None = None
 ) -> Mapping[str, Any] | None:
     """Charge everything that is prepared to a ledger, if there is one, and return its entry; a
     named run only once.
@@ -489,7 +489,9 @@ def charged(
     # From these records a ledger computes the charge anew when another release publishes other
     # totals exactly; a charge without them can never be computed again.
     records = [mechanism.record() for mechanism in prepared.mechanisms]
-    return ledger.charge(prepared.guarantee, label or charge_label(prepared.plan), records, run)
+    return ledger.charge(
+        prepared.guarantee, label or charge_label(prepared.plan), records, run_name
+    )
 
 
 @contextlib.contextmanager

@@ -348,7 +348,7 @@ class BlockTable:
             counts.append(children[inhabited])
         return counts
 
-    def kinds(self, a: int) -> list[tuple[SliceCounts, list[int]]]:
+    def distinct_slices(self, a: int) -> list[tuple[SliceCounts, list[int]]]:
         """Return the distinct slices with, for each, up to a levels of the common part where it
         occurs.
         """
@@ -360,15 +360,15 @@ class BlockTable:
         # counts.
         sizes = np.minimum(self.slices.sizes[:, None], a)
         rows, inverse = np.unique(np.hstack([*parts, sizes]), axis=0, return_inverse=True)
-        kinds = []
+        slices = []
         widths = np.cumsum([part.shape[1] for part in parts])[:-1]
-        for kind, row in enumerate(rows):
+        for number, row in enumerate(rows):
             size = int(row[-1])
             if size:
                 blocks = sorted(map(_positive, np.split(row[:-1], widths)))
-                levels = np.flatnonzero(inverse.ravel() == kind)[:a]
-                kinds.append((SliceCounts(tuple(blocks), size, free), levels.tolist()))
-        return kinds
+                levels = np.flatnonzero(inverse.ravel() == number)[:a]
+                slices.append((SliceCounts(tuple(blocks), size, free), levels.tolist()))
+        return slices
 
     def norms(self, a: int) -> tuple[Norms, NDArray[np.int64] | None]:
         """Return the exact norms for positive parts of at most a records, and a table that attains
@@ -385,7 +385,7 @@ class BlockTable:
         # [(pattern, level)])
         best: dict[int, tuple[int, list[tuple[RecordPattern, int]]]] = {0: (0, [])}
         tallest = 0
-        for part, places in self.kinds(a):
+        for part, places in self.distinct_slices(a):
             heights = [_tallest(part, s) for s in range(1, a + 1)]
             tallest = max([tallest, *heights])
             for place in places:
@@ -404,10 +404,10 @@ class BlockTable:
         return norms, self.table(chosen, a) if chosen else None
 
     def table(self, chosen: Sequence[tuple[RecordPattern, int]], a: int) -> NDArray[np.int64]:
-        """Write patterns of `kinds(a)`, each at one level of the common part, as a table."""
+        """Write patterns of `distinct_slices`, each at one level of the common part, as a table."""
         result = np.zeros(self.grid.shape, dtype=np.int64)
         for pattern, place in chosen:
-            # the blocks in the order in which `kinds` sorted them
+            # the blocks in the order in which `distinct_slices` sorted them
             rows = zip(self.slices.margins, self.slices.rows(place), strict=True)
             blocks = sorted(rows, key=lambda block: _capped(block[1][1], a))
             start = [(self.slices.common, place)] if any(self.slices.common) else []

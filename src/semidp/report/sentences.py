@@ -356,11 +356,13 @@ def _stated(budget: Budget) -> str:
 
 def said_of_several(release: Release) -> list[str]:
     """Say what holds for all results of a kind together."""
-    kinds: dict[type[Published], list[Published]] = {}
+    by_type: dict[type[Published], list[Published]] = {}
     for result in release.results:
-        kinds.setdefault(type(result), []).append(result)
+        by_type.setdefault(type(result), []).append(result)
     return [
-        sentence for kind, results in kinds.items() for sentence in kind.said_of_several(results)
+        sentence
+        for result_type, results in by_type.items()
+        for sentence in result_type.said_of_several(results)
     ]
 
 

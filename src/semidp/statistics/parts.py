@@ -308,7 +308,7 @@ class PartTask:
     ----------
     path
         The labels of the part.
-    run
+    run_name
         Which measurement it belongs to: the name of the run that was charged for it.
     work, folder
         The folder of the unfinished release, and that of the part in it.
@@ -328,7 +328,7 @@ class PartTask:
     """
 
     path: tuple[str, ...]
-    run: str
+    run_name: str
     work: Path
     folder: str
     schema: Schema

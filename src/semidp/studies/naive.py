@@ -64,7 +64,7 @@ class NaiveMechanism(Mechanism):
 
     parameter: Fraction
 
-    kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
+    budget_kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
     claim: ClassVar[ClaimKind] = "ideal"
     for_studies: ClassVar[bool] = True
     # the square of the sensitivity of one record, in the norm of the mechanism
@@ -178,7 +178,7 @@ class NaiveGaussian(NaiveMechanism):
     """The Gaussian mechanism: independent normals with ``σ = √2 a/μ``."""
 
     name: ClassVar[str] = "naive gaussian"
-    kinds: ClassVar[tuple[str, ...]] = ("gdp", "zcdp")
+    budget_kinds: ClassVar[tuple[str, ...]] = ("gdp", "zcdp")
     one_record: ClassVar[int] = 2
 
     @property

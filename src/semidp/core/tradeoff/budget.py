@@ -16,7 +16,7 @@ from semidp.core.tradeoff.polygons import Approximate
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import InputError
 
-Kind = Literal["zcdp", "gdp", "pure", "approximate"]
+BudgetKind = Literal["zcdp", "gdp", "pure", "approximate"]
 
 MOST = 10**15
 """The largest rho, mu or epsilon: beyond it nothing is private, and floating point runs out
@@ -52,7 +52,7 @@ class Budget:
     mu = 0.5 (Gaussian DP)
     """
 
-    kind: Kind = ""  # type: ignore[assignment]  # no kind: Budget(mu=1) is refused in a sentence, below
+    kind: BudgetKind = ""  # type: ignore[assignment]  # no kind: Budget(mu=1) is refused in a sentence, below
     rho: Fraction | None = None
     mu: Fraction | None = None
     epsilon: Fraction | None = None
@@ -241,8 +241,8 @@ class Budget:
         return {name: x for name, x in self._numbers().items() if name in names}
 
     @classmethod
-    def _of(cls, kind: Kind, numbers: Sequence[Number]) -> "Budget":
-        makers: dict[Kind, Callable[..., Budget]]
+    def _of(cls, kind: BudgetKind, numbers: Sequence[Number]) -> "Budget":
+        makers: dict[BudgetKind, Callable[..., Budget]]
         makers = {
             "zcdp": cls.zcdp,
             "gdp": cls.gdp,
@@ -259,8 +259,8 @@ class Budget:
         True
         """
         kind: Any = value.get("kind")
-        if kind not in get_args(Kind):
-            kinds = ", ".join(get_args(Kind))
+        if kind not in get_args(BudgetKind):
+            kinds = ", ".join(get_args(BudgetKind))
             raise InputError(f"a budget is one of {kinds}, not {kind!r}")
         return cls._of(kind, [value[name] for name in GIVEN[kind]])
 

@@ -169,10 +169,10 @@ class Combination(SeveralReleases):
     ) -> list[tuple[NDArray[Any], Fitted]]:
         """Whole numbers for every table that agree with each other and with the exact totals."""
         views = list(self.views)
-        kinds = [FitKind.integer] * len(views)
+        fit_kinds = [FitKind.integer] * len(views)
         masks = [self._possible(view) for view in views]
         return fit_product(
-            self.schema.grid, views, self.totals, estimates, kinds, progress, possible=masks
+            self.schema.grid, views, self.totals, estimates, fit_kinds, progress, possible=masks
         )
 
     @property

@@ -137,9 +137,9 @@ class LinkedCombination(AveragedReleases):
         """Whole numbers of both kinds that agree: sizes first, then what they leave of the
         members.
         """
-        kinds = tuple([FitKind.integer] * len(kind.views) for kind in self.space.kinds)
+        fit_kinds = tuple([FitKind.integer] * len(kind.views) for kind in self.space.kinds)
         members, units = fitted_kinds(
-            self.noise.mechanism, self.noise.residuals, (kinds[0], kinds[1]), progress
+            self.noise.mechanism, self.noise.residuals, (fit_kinds[0], fit_kinds[1]), progress
         )
         return [*members, *units]
 

@@ -173,10 +173,10 @@ class ResidualCombination(AveragedReleases):
         self, estimates: list[Floats], progress: Progress = silent
     ) -> list[tuple[NDArray[Any], Fitted]]:
         """Whole numbers for every table that agree with each other and with the exact totals."""
-        kinds = [FitKind.integer] * len(self.space.views)
+        fit_kinds = [FitKind.integer] * len(self.space.views)
         totals = totals_and_n(self.dataspace)
         grid = self.dataspace.schema.grid
-        return fit_product(grid, list(self.space.views), totals, estimates, kinds, progress)
+        return fit_product(grid, list(self.space.views), totals, estimates, fit_kinds, progress)
 
 
 def law_half_widths(

@@ -206,7 +206,7 @@ class PreparedByParts(Prepared):
             works = [request.part_work(node) for request in self.steps]
             yield PartTask(
                 path=part_path(self.schema, self.cut, node),
-                run=unfinished.run,
+                run_name=unfinished.run_name,
                 work=unfinished.folder,
                 folder=part_folder(self.schema, self.cut, node),
                 schema=self.cut.branch(self.schema, node),
@@ -401,11 +401,11 @@ def _charged_once(
     try:
         # The ledger knows the name of the run: if it was charged before a kill, it returns that
         # charge and makes no other.
-        entry = charged(whole, ledger, label, unfinished.run)
+        entry = charged(whole, ledger, label, unfinished.run_name)
     except SemidpError:
         # Refused before anything was charged or drawn: nothing is left that anybody could go on
         # with.
-        if not resume and unfinished.run not in ledger.made:
+        if not resume and unfinished.run_name not in ledger.made:
             unfinished.forget()
         raise
     unfinished.note(ledger=entry)

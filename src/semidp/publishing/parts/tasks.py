@@ -44,7 +44,7 @@ def carry_out(task: PartTask, source: Source | LinkedSource | None) -> Part:
     done = done_before(task)
     if done is not None:
         return done
-    unfinished = Unfinished(task.work, task.run)
+    unfinished = Unfinished(task.work, task.run_name)
     unfinished.check()
     attempt = task.work / STATE / f"attempt-{secrets.token_hex(8)}"
     try:

@@ -204,7 +204,7 @@ class CanonicalMechanism(Mechanism):
     moves: int
 
     name: ClassVar[str] = "canonical"
-    kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "pure", "approximate")
+    budget_kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "pure", "approximate")
 
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:

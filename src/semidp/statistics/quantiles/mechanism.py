@@ -75,7 +75,7 @@ class ExponentialMechanism(Mechanism):
 
     adds_noise: ClassVar[bool] = False
     scale_powers: ClassVar[Mapping[str, int]] = {"rate": -1}
-    kinds: ClassVar[tuple[str, ...]]
+    budget_kinds: ClassVar[tuple[str, ...]]
     law: ClassVar[type[Choice]] = ExponentialChoice
 
     @property
@@ -199,7 +199,7 @@ class PermuteAndFlip(ExponentialMechanism):
 
     name: ClassVar[str] = "permute and flip"
     law: ClassVar[type[Choice]] = FlippedChoice
-    kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
+    budget_kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
 
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
@@ -218,7 +218,7 @@ class ConcentratedExponential(ExponentialMechanism):
     """zCDP with ``ρ = rate² Σ k_g² / 2``."""
 
     name: ClassVar[str] = "exponential (zCDP)"
-    kinds: ClassVar[tuple[str, ...]] = ("zcdp", "approximate")
+    budget_kinds: ClassVar[tuple[str, ...]] = ("zcdp", "approximate")
 
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
@@ -238,7 +238,7 @@ class GaussianExponential(ExponentialMechanism):
     """GDP with ``μ² = (π/2) rate² Σ k_g²``, π rounded up."""
 
     name: ClassVar[str] = "exponential (GDP)"
-    kinds: ClassVar[tuple[str, ...]] = ("gdp",)
+    budget_kinds: ClassVar[tuple[str, ...]] = ("gdp",)
 
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
@@ -268,8 +268,8 @@ def exponential_mechanism(space: RankSpace, budget: Budget) -> Mechanism:
     """
     if space.is_zero:
         return NoNoise.calibrate(space, budget)
-    fitting = [kind for kind in EXPONENTIAL if budget.kind in kind.kinds]
-    mechanisms = [kind.calibrate(space, budget) for kind in fitting]
+    fitting = [law for law in EXPONENTIAL if budget.kind in law.budget_kinds]
+    mechanisms = [law.calibrate(space, budget) for law in fitting]
     # Each of them meets the budget, by public numbers alone: the least error in ranks, 1/rate,
     # decides.
     return max(mechanisms, key=lambda mechanism: mechanism.rate)

@@ -60,8 +60,8 @@ def published_tables(
 ) -> PublishedTables:
     """Return what is published of several tables, put together from the measured residuals."""
     names = [table.name for table in request.tables]
-    kinds = [table.fit for table in request.tables]
-    tables = fitted_tables(mechanism, measured.projected, names, kinds, progress)
+    fit_kinds = [table.fit for table in request.tables]
+    tables = fitted_tables(mechanism, measured.projected, names, fit_kinds, progress)
     shown = []
     for table, asked in zip(tables, request.tables, strict=True):
         shown.append(table.asked_as(asked.features))
@@ -81,7 +81,7 @@ def fitted_tables(
     mechanism: ResidualMechanism,
     projected: NDArray[np.float64],
     names: Sequence[str],
-    kinds: list[FitKind],
+    fit_kinds: list[FitKind],
     progress: Progress,
 ) -> tuple[PublishedTable, ...]:
     """Put every table together from the measured residuals, then fit whole numbers from coarse to
@@ -92,7 +92,7 @@ def fitted_tables(
     possible = [space.possible(number) for number in range(len(space.views))]
     totals = totals_of(space)
     fits = fit_product(
-        schema.grid, space.views, totals, estimates, kinds, progress, possible=possible
+        schema.grid, space.views, totals, estimates, fit_kinds, progress, possible=possible
     )
     tables = []
     pairs = zip(names, space.views, strict=True)
@@ -113,7 +113,7 @@ def fit_product(
     views: Sequence[View],
     totals: Sequence[Totals],
     estimates: list[NDArray[np.float64]],
-    kinds: list[FitKind],
+    fit_kinds: list[FitKind],
     progress: Progress,
     *,
     order: Sequence[int] | None = None,
@@ -136,7 +136,7 @@ def fit_product(
         The cells of all features, and the tables.
     totals
         The counts that are settled already: exact totals, or tables that were fitted before.
-    estimates, kinds
+    estimates, fit_kinds
         For each table its estimate, and whether it is fitted.
     progress
         Told what is going on.
@@ -153,7 +153,7 @@ def fit_product(
     sizes = by_size(grid, views) if order is None else list(order)
     all_cells = [None] * len(views)
     masks = all_cells if possible is None else list(possible)
-    tables = _Tables(grid, views, totals, estimates, kinds, time_limit, masks)
+    tables = _Tables(grid, views, totals, estimates, fit_kinds, time_limit, masks)
     early = list(first)
     # All fits begin anew, because those made before a stuck table stood in its way. No table is
     # moved twice, so the loop ends.
@@ -195,7 +195,7 @@ class _Tables:
     views: Sequence[View]
     totals: Sequence[Totals]
     estimates: list[NDArray[np.float64]]
-    kinds: list[FitKind]
+    fit_kinds: list[FitKind]
     time_limit: float
     possible: Sequence[Mask | None]
 
@@ -328,7 +328,7 @@ def _fit_in_order(
 
     for place, number in enumerate(order):
         view = tables.views[number]
-        kind = tables.kinds[number]
+        kind = tables.fit_kinds[number]
         if kind is not FitKind.integer:
             note = "The estimate itself is published."
             how = Fitted(str(kind), "none", 0.0, 0.0, True, note)
@@ -414,15 +414,15 @@ def _alike(
     """Yield tables of one shape with the same settled margins together, as many as a fit takes at
     once.
     """
-    kinds: dict[tuple[Grid, tuple[View, ...]], list[int]] = {}
+    groups: dict[tuple[Grid, tuple[View, ...]], list[int]] = {}
     settled_margins = {}
     for number in numbers:
         view = tables.views[number]
         margins = settled.margins(view)
         settled_margins[number] = margins
         views = tuple(total.view for total in margins)
-        kinds.setdefault((tables.grid.coarsened(view), views), []).append(number)
-    for (part, _), alike in kinds.items():
+        groups.setdefault((tables.grid.coarsened(view), views), []).append(number)
+    for (part, _), alike in groups.items():
         size = max(1, _CELLS_TOGETHER // part.size_of(part.full))
         for start in range(0, len(alike), size):
             some = alike[start : start + size]

@@ -45,7 +45,7 @@ def refuse_unfitted(mechanism: LinkedMechanism) -> None:
 def fitted_kinds(
     mechanism: LinkedMechanism,
     residuals: tuple[dict[View, Floats], dict[View, Floats]],
-    kinds: tuple[list[FitKind], list[FitKind]],
+    fit_kinds: tuple[list[FitKind], list[FitKind]],
     progress: Progress,
 ) -> tuple[list[Fit], list[Fit]]:
     """Return whole numbers for the tables of members and of units.
@@ -55,14 +55,14 @@ def fitted_kinds(
     mechanism
         How both kinds were measured.
     residuals
-        The residuals of both kinds, which agree.
-    kinds
+        The residuals of members and units, which agree.
+    fit_kinds
         How each table is fitted.
     progress
         Told what is going on.
     """
     space = mechanism.space
-    unit_fits, by_size = _unit_tables(mechanism, residuals, kinds[1], progress)
+    unit_fits, by_size = _unit_tables(mechanism, residuals, fit_kinds[1], progress)
     # members of a place follow from the sizes there
     totals = totals_of(space.members)
     member_residuals = residuals[0]
@@ -71,14 +71,14 @@ def fitted_kinds(
         totals.append(_members_of(mechanism, equation, sizes, member_residuals, progress))
     tables = [_whole(space, 0, member_residuals, view) for view in space.members.views]
     grid = space.members.schema.grid
-    member_fits = fit_product(grid, space.members.views, totals, tables, kinds[0], progress)
+    member_fits = fit_product(grid, space.members.views, totals, tables, fit_kinds[0], progress)
     return member_fits, unit_fits
 
 
 def _unit_tables(
     mechanism: LinkedMechanism,
     residuals: tuple[dict[View, Floats], dict[View, Floats]],
-    kinds: Sequence[FitKind],
+    fit_kinds: Sequence[FitKind],
     progress: Progress,
 ) -> tuple[list[Fit], dict[View, NDArray[np.int64]]]:
     """Fit units by size down every chain of places, then the tables; also return units by size."""
@@ -106,7 +106,9 @@ def _unit_tables(
             settled.append(balanced)
             by_size[joint] = balanced.counts
             by_size[view] = balanced.down(space.schema.grid, view).counts
-    return _asked_tables(mechanism.space, residuals[1], kinds, settled, by_size, progress), by_size
+    return _asked_tables(
+        mechanism.space, residuals[1], fit_kinds, settled, by_size, progress
+    ), by_size
 
 
 def _beside_sizes(mechanism: LinkedMechanism, equation: Agreement) -> View:
@@ -142,7 +144,7 @@ def _deeper(view: View, other: View) -> View:
 def _asked_tables(
     space: LinkedSpace,
     residuals: dict[View, Floats],
-    kinds: Sequence[FitKind],
+    fit_kinds: Sequence[FitKind],
     settled: Sequence[Totals],
     by_size: dict[View, NDArray[np.int64]],
     progress: Progress,
@@ -155,7 +157,7 @@ def _asked_tables(
     if left:
         views = [space.units.views[number] for number in left]
         some = [estimates[number] for number in left]
-        chosen = [kinds[number] for number in left]
+        chosen = [fit_kinds[number] for number in left]
         fits = fit_product(space.units.schema.grid, views, settled, some, chosen, progress)
     by_number = dict(zip(left, fits, strict=True))
     tables = []
@@ -165,7 +167,7 @@ def _asked_tables(
             fit = by_number[number]
         else:
             fit = _settled(by_size[view], estimate)
-        tables.append(_as_asked(fit, kinds[number], estimate))
+        tables.append(_as_asked(fit, fit_kinds[number], estimate))
     return tables
 
 
@@ -192,8 +194,8 @@ def _fitted_alone(
     grid: Grid, view: View, totals: Sequence[Totals], estimate: Floats, progress: Progress
 ) -> Totals:
     """Whole numbers of a single table."""
-    kinds = [FitKind.integer]
-    ((counts, _),) = fit_product(grid, [view], totals, [estimate], kinds, progress)
+    fit_kinds = [FitKind.integer]
+    ((counts, _),) = fit_product(grid, [view], totals, [estimate], fit_kinds, progress)
     return Totals(view, np.asarray(counts, dtype=np.int64))
 
 
@@ -420,10 +422,10 @@ def _with_quarters(
     at = named(view).index(axis)
     # a table of the quarters alone, whose totals are the exact ones less the members of counted
     # units
-    kinds = list(public.schema.features[axis].levels)
-    del kinds[level]
+    levels = list(public.schema.features[axis].levels)
+    del levels[level]
     features = list(public.schema.features)
-    features[axis] = Feature(features[axis].name, kinds)
+    features[axis] = Feature(features[axis].name, levels)
     grid = Schema(tuple(features)).grid
     depths = _as_members(space, _exact_depths(space, equation))
     settled = public.schema.grid.sum(living, depths, equation.members)

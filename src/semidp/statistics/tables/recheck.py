@@ -196,14 +196,14 @@ def _compare_fits(check: ResultCheck, result: PublishedTables, estimates: Sequen
     fits = None
     if check.findings.refits:
         space = result.noise_of_residuals.space
-        kinds = [table.fit for table in result.request.tables]
+        fit_kinds = [table.fit for table in result.request.tables]
         seconds = max(SECONDS / len(estimates), _LEAST_SECONDS)
         fits = fit_product(
             space.schema.grid,
             space.views,
             totals_of(space),
             list(estimates),
-            kinds,
+            fit_kinds,
             silent,
             time_limit=seconds,
             possible=[space.possible(number) for number in range(len(space.views))],

@@ -75,11 +75,13 @@ def _fit(value: FitKind | str) -> FitKind:
 
 @frozen
 class TableRequest(PlanEntry):
-    """One table of counts: its features, how to measure and how to fit it.
+    """One table of counts, as a user describes it: its features, how to measure and how to fit it.
 
-    A table with a budget is measured alone. Tables without one share the budget of the plan.
-    Instead of a budget a table may have a target: the largest standard error of its estimates.
-    `prepare` finds the least budget that meets all targets together.
+    It is no request itself: a plan puts every table into a `TablesRequest`, which is measured and
+    published. A table with a budget is measured alone, in a request of its own. Tables without one
+    share the budget of the plan. Instead of a budget a table may have a target: the largest
+    standard error of its estimates. `prepare` finds the least budget that meets all targets
+    together.
 
     >>> TableRequest(("sex", "region"), Budget.pure(1)).name
     'table'
@@ -163,6 +165,8 @@ def _objective(value: Objective | str) -> Objective:
 @frozen
 class TablesRequest(RequestDefaults):
     """Tables from one budget: a single one, or several that are measured together and all add up.
+
+    The request of a plan for tables. Each of its tables is described by a `TableRequest`.
 
     Parameters
     ----------

@@ -128,7 +128,7 @@ def store_once(task: PartTask, columns: Columns, stored: Path, attempt: Path) ->
     columns.write(fresh)
     # On disk before it has its name: an empty file would stand for a measurement.
     durable(attempt)
-    Unfinished(task.work, task.run).check()
+    Unfinished(task.work, task.run_name).check()
     # A link to a taken name fails: one attempt wins, and all of them read its numbers.
     with contextlib.suppress(FileExistsError):
         os.link(fresh, stored)

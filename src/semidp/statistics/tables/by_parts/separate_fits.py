@@ -422,10 +422,10 @@ def fit_views(
     progress: Progress,
 ) -> Fits:
     """Return the whole numbers of tables at the cut or above, by their views."""
-    kinds = [FitKind.integer] * len(views)
+    fit_kinds = [FitKind.integer] * len(views)
     of_views = [estimates[view] for view in views]
     as_listed = range(len(views))
-    fits = fit_product(grid, views, totals, of_views, kinds, progress, order=as_listed)
+    fits = fit_product(grid, views, totals, of_views, fit_kinds, progress, order=as_listed)
     return dict(zip(views, fits, strict=True))
 
 

@@ -319,13 +319,13 @@ class SeparateTables(PublishedTables):
         space = self.noise_of_residuals.space
         every = {**self.estimates, **below}
         estimates = [every[view] for view in space.views]
-        kinds = [table.fit for table in self.request.tables]
+        fit_kinds = [table.fit for table in self.request.tables]
         fits = fit_product(
             space.schema.grid,
             space.views,
             totals_of(space),
             estimates,
-            kinds,
+            fit_kinds,
             progress,
             time_limit=time_limit,
         )

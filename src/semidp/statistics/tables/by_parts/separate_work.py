@@ -153,17 +153,17 @@ def fitted_part(
         return tables
     views = [schema.view(row.asked.features) for row in rows]
     totals = [*fit.totals, *exact.published]
-    kinds = [row.asked.fit for row in rows]
+    fit_kinds = [row.asked.fit for row in rows]
     # A table that was given up binds no other one: they would inherit what it misses.
     for number in fit.unfitted:
-        kinds[number] = FitKind.none
+        fit_kinds[number] = FitKind.none
     seconds = fit.seconds if time_limit is None else time_limit
     fitted = fit_product(
         schema.grid,
         views,
         totals,
         estimates,
-        kinds,
+        fit_kinds,
         silent,
         order=fit.order,
         first=fit.first,
