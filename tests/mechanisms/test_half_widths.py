@@ -19,6 +19,7 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.mechanisms.branch_noise import BranchNoise
 from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
 from semidp.mechanisms.pure import LOG_CONCAVE, KNormMechanism, L2Mechanism, LaplaceMechanism
+from semidp.mechanisms.residual_laws import residual_half_widths
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.distributions import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from semidp.noise.randomness import SeededRandomness
@@ -158,6 +159,27 @@ def test_cells_put_together_from_residuals_have_their_level(budget) -> None:
             assert coverage(terms, float(halves.flat[cell])) >= 0.95 - 1e-9
             checked += 1
     assert checked == 10
+
+
+@pytest.mark.parametrize("law", ["discrete", "rounded"])
+@pytest.mark.parametrize("square", [Fraction(1, 4), Fraction(1), Fraction(7, 4), Fraction(3)])
+def test_an_only_child_has_the_error_of_its_parent(law, square) -> None:
+    """States with one, two and three counties: noise below σ² = 2 has no normal number beside it,
+    and a weight of 0 makes nothing of an infinite distance.
+    """
+    counties = np.array([[1, 2, 2, 3, 3, 3]])
+    alone = residual_half_widths(law, {(1,): square}, [counties])
+    assert alone[0] == 0
+    assert np.isfinite(alone).all()
+    assert (alone[1:] > 0).all()
+    # Beside a feature of two levels that is measured for each county, an only child has its noise.
+    noise = {(1, 0): square, (0, 1): square, (1, 1): square}
+    crossed = residual_half_widths(law, noise, [counties, np.array([[2, 2]])])
+    sampler = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}[law](4 * square)
+    quarter = Fraction(1, 4)
+    shared = [Weighted(sampler, quarter, 1), Weighted(sampler, -quarter, 1)]
+    assert np.isfinite(crossed).all()
+    assert crossed[0] == pytest.approx(half_width(shared, 0.95), rel=1e-6)
 
 
 def test_the_cells_of_a_part_have_the_intervals_of_the_whole() -> None:

@@ -111,7 +111,8 @@ def residual_half_widths(
         narrowest = square * Fraction(scales.min()) ** 2
         near = LAWS[law](narrowest).near_normal
         if near is None:
-            distance += math.inf
+            # An only child has weight 0 in the residual, and its error is 0 whatever the law.
+            distance[sizes > 0] = math.inf
         else:
             distance += near[1] * sizes / scales
     deviations = np.sqrt(variance)
