@@ -109,10 +109,12 @@ def test_moves_that_do_not_connect_the_tables_are_caught() -> None:
     assert not mixing(draws, 2000).mixed
 
 
-def test_too_few_steps_are_refused() -> None:
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 5])
+def test_too_few_steps_are_refused(steps: int) -> None:
+    """Also where half a chain has one draw or none, and so no variance to compare."""
     release = release_of("gaussian", Budget.gdp("0.2"))
-    with pytest.raises(Refused, match="do not agree after 5 steps"):
-        posterior(release, steps=5, randomness=SeededRandomness(1))
+    with pytest.raises(Refused, match=f"do not agree after {steps} steps"):
+        posterior(release, steps=steps, randomness=SeededRandomness(1))
 
 
 def test_chains_that_differ_do_not_count_as_mixed() -> None:
@@ -120,6 +122,9 @@ def test_chains_that_differ_do_not_count_as_mixed() -> None:
     stuck[:, :32] = 1
     assert mixing(stuck, 100).reduction == math.inf
     assert mixing(np.zeros((100, 64, 2)), 100) == Mixing(1.0, math.inf, 100)
+    # Half a chain of fewer than two draws has no variance: nothing is said, so nothing agrees.
+    for times in range(4):
+        assert not mixing(np.zeros((times, 64, 2)), times).mixed
     slow = np.cumsum(np.random.default_rng(1).normal(size=(100, 64, 1)), axis=0)
     assert not mixing(slow, 100).mixed
 

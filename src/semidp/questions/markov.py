@@ -55,6 +55,7 @@ _UNUSED = (
 _BEYOND = 2**40  # more than any cell holds
 _LARGEST_R = 1.01  # of the potential scale reduction
 _LEAST_SIZE = 1000  # effective draws of every mean
+_LEAST_HALF = 2  # draws in half a chain, without which it has no variance
 
 
 @dataclass(frozen=True)
@@ -336,6 +337,8 @@ def mixing(draws: NDArray[Any], steps: int) -> Mixing:
     False
     """
     half = len(draws) // 2
+    if half < _LEAST_HALF:
+        return Mixing(math.inf, 0.0, steps)
     parts = np.concatenate([draws[:half], draws[half : 2 * half]], axis=1).astype(np.float64)
     means = parts.mean(axis=0)
     within = parts.var(axis=0, ddof=1).mean(axis=0)
