@@ -25,8 +25,8 @@ from semidp.noise.randomness import SeededRandomness
 from semidp.sources.contract import Outcome
 from semidp.statistics.distribution.distribution_estimates import GroupDistributions
 from semidp.statistics.distribution.distribution_space import distribution_space
-from semidp.statistics.outcomes.intervals import LEVEL, Intervals
-from semidp.statistics.quantiles.mechanism import exponential_mechanism
+from semidp.statistics.outcomes.confidence import LEVEL, Intervals
+from semidp.statistics.quantiles.exponential import exponential_mechanism
 from semidp.statistics.quantiles.quantile_estimates import GroupQuantiles
 from semidp.statistics.quantiles.ranks import rank_space
 

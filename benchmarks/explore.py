@@ -18,8 +18,8 @@ from starlette.testclient import TestClient
 from semidp import Feature, Plan, Schema, Table, prepare
 from semidp.core.tradeoff.budget import Budget
 from semidp.explore.controls import LADDER
-from semidp.explore.desk import PlanForecasts
 from semidp.explore.explorer_page import application
+from semidp.explore.plan_forecasts import PlanForecasts
 
 TARGET = 0.2
 SHAPE = {"area": 250, "age": 20, "status": 20}

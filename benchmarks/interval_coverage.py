@@ -27,13 +27,13 @@ from semidp.mechanisms.selection import outcome_mechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.comparison import DRAWS, SEED, NoisyMeans
+from semidp.statistics.outcomes.confidence import LEVEL, Intervals
 from semidp.statistics.outcomes.group_sums import GroupSums
-from semidp.statistics.outcomes.intervals import LEVEL, Intervals
 from semidp.statistics.outcomes.noise_law import noise_deviation, simulated, upper_tail
 from semidp.statistics.outcomes.population import SampledMeans, rate_ends
 from semidp.statistics.outcomes.spaces import sum_space
 from semidp.statistics.outcomes.spread import SquareSums, square_mechanism
-from semidp.statistics.quantiles.mechanism import exponential_mechanism
+from semidp.statistics.quantiles.exponential import exponential_mechanism
 from semidp.statistics.quantiles.quantile_estimates import GroupQuantiles
 from semidp.statistics.quantiles.ranks import rank_space
 from semidp.statistics.regression.designs import Design

@@ -31,7 +31,7 @@ from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.budget import Budget
 from semidp.noise.randomness import SeededRandomness
 from semidp.sources.contract import Outcome
-from semidp.statistics.quantiles.mechanism import exponential_mechanism
+from semidp.statistics.quantiles.exponential import exponential_mechanism
 from semidp.statistics.quantiles.ranks import rank_scores, rank_space
 
 STEPS, SETS, REPEATS = 1000, 40, 25

@@ -31,7 +31,7 @@ from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest
 from semidp import run as release
 from semidp.core.margins import Grid
 from semidp.noise.randomness import SeededRandomness
-from semidp.questions.records.putting_together import records_of
+from semidp.questions.records.record_assembly import records_of
 from semidp.questions.records.record_cells import Layout
 from semidp.statistics.tables.request import all_of
 

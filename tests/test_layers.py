@@ -146,6 +146,49 @@ def test_where_a_docstring_says_something_is_there_is_a_module() -> None:
     assert checked > 60
 
 
+NAMES_BESIDE_MODULES = {"run", "estimate", "open_source", "linked"}
+"""Functions, and the beginning of file names, that docstrings of packages name."""
+
+
+def test_the_docstring_of_a_package_names_modules_that_there_are() -> None:
+    top = {path.stem for path in PACKAGE.iterdir()}
+    checked = 0
+    for path in PACKAGE.rglob("__init__.py"):
+        text = ast.get_docstring(ast.parse(path.read_text())) or ""
+        modules = {each.stem for each in path.parent.iterdir()} | top | NAMES_BESIDE_MODULES
+        named = set(re.findall(r"(?<!`)`([a-z_]+)`(?!`)", text))
+        assert named <= modules, f"{path.parent.name} has no {sorted(named - modules)}"
+        checked += len(named)
+    assert checked > 60
+
+
+PATTERN = {"forecast", "kind", "published", "recheck", "request", "words"}
+"""Files that every folder of a statistic may have."""
+FRONTED = {"guarantee", "ledger", "release"}
+"""Commands that have the name of the value that they front."""
+
+
+def same_names(paths: Iterable[Path]) -> dict[str, list[str]]:
+    """Modules that share a file name, by that name; files of the pattern and commands left out."""
+    homes: dict[str, list[str]] = {}
+    for path in paths:
+        folder, name = path.parent, path.stem
+        in_pattern = folder.parent.name == "statistics" and name in PATTERN
+        is_command = folder.name == "cli" and name in FRONTED
+        if name != "__init__" and not in_pattern and not is_command:
+            homes.setdefault(name, []).append(str(path))
+    return {name: files for name, files in homes.items() if len(files) > 1}
+
+
+def test_no_module_has_the_name_of_another() -> None:
+    assert same_names(MODULES) == {}
+
+
+def test_two_modules_of_one_name_would_be_seen() -> None:
+    files = ["cli/release.py", "publishing/release.py", "census/areas.py", "questions/areas.py"]
+    assert set(same_names(map(Path, files))) == {"areas"}
+
+
 @pytest.mark.parametrize(("file", "other"), sorted(ABOVE_ALLOWED))
 def test_what_is_allowed_above_is_imported_inside_functions_alone(file: str, other: str) -> None:
     tree = ast.parse((PACKAGE / file).read_text())
@@ -170,7 +213,13 @@ KNOW_NO_STATISTIC = [
     *(PACKAGE / "output").rglob("*.py"),
     *(
         PACKAGE / "explore" / name
-        for name in ("cards.py", "controls.py", "desk.py", "explorer_page.py", "server.py")
+        for name in (
+            "cards.py",
+            "controls.py",
+            "plan_forecasts.py",
+            "explorer_page.py",
+            "server.py",
+        )
     ),
     *(
         PACKAGE / "cli" / name

@@ -24,8 +24,8 @@ from semidp.cli import run as command
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.enumeration import datasets
 from semidp.core.spaces.exchange_blocks import Blocks
-from semidp.core.spaces.listing import datasets
 from semidp.core.tables.features import Nest
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.errors import BudgetExceeded, InputError, Refused

@@ -25,9 +25,9 @@ from semidp.publishing.plan import AdjacencyChoice, Plan
 from semidp.sources.contract import Outcome
 from semidp.statistics.distribution.distribution_estimates import GroupDistributions
 from semidp.statistics.distribution.request import DistributionsOfSets
+from semidp.statistics.outcomes.confidence import LEVEL
 from semidp.statistics.outcomes.group_sums import Estimates, GroupSums
 from semidp.statistics.outcomes.groups import By, blocks_of
-from semidp.statistics.outcomes.intervals import LEVEL
 from semidp.statistics.outcomes.request import Statistic, proportion_of
 from semidp.statistics.outcomes.spread import SquareSums, square_grid
 from semidp.statistics.protocol.requests import Request

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from semidp.audit import Pair, audit_samples
+from semidp.audit.attack_bounds import Point
 from semidp.audit.digits import digit_scores
-from semidp.audit.evidence import Point
 from semidp.audit.scores import Batch
 from semidp.core.tradeoff.curves import approximate, gaussian
 from semidp.core.tradeoff.function import Tradeoff

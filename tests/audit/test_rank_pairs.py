@@ -20,7 +20,7 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.noise.randomness import SeededRandomness
 from semidp.sources.contract import Outcome
-from semidp.statistics.quantiles.mechanism import ExponentialMechanism, exponential_mechanism
+from semidp.statistics.quantiles.exponential import ExponentialMechanism, exponential_mechanism
 from semidp.statistics.quantiles.rank_pairs import worst_histograms
 from semidp.statistics.quantiles.ranks import RankSpace, rank_scores, rank_space
 

@@ -15,7 +15,7 @@ from semidp.cli import run
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.rechecking.release_check import recheck
-from semidp.statistics.distribution.combined import CombinedDistribution
+from semidp.statistics.distribution.combined_distributions import CombinedDistribution
 from semidp.statistics.distribution.request import DistributionRequest
 
 STEPS = 9

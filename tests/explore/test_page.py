@@ -23,8 +23,8 @@ from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
 from semidp.explore.cards import laid_out
 from semidp.explore.controls import LADDER, Controls, variants
-from semidp.explore.desk import PlanForecasts
 from semidp.explore.explorer_page import Page, application, check_typed
+from semidp.explore.plan_forecasts import PlanForecasts
 from semidp.publishing import pipeline
 from semidp.publishing.release import Release
 from semidp.report.outlook import forecast
@@ -540,7 +540,7 @@ def test_the_desk_keeps_scopes_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept for one plan is never used for another that publishes something else, also where
     little is kept.
     """
-    monkeypatch.setattr("semidp.explore.desk.KEPT", 2)
+    monkeypatch.setattr("semidp.explore.plan_forecasts.KEPT", 2)
     features = [Feature("sex", "fm"), Feature("region", "ns")]
     table = Table(Schema(features), [[3, 5], [7, 11]])
     desk = PlanForecasts(("sex", "region"), lambda plan: prepare(plan, table).scope, Plan())

@@ -13,7 +13,7 @@ import pytest
 import semidp
 from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table
 from semidp.cli import run as command
-from semidp.core.spaces import listing
+from semidp.core.spaces import enumeration
 from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.spaces.outcome_adjacency import outcome_exchange
@@ -103,7 +103,7 @@ def test_no_exchange_moves_pairs_farther_than_the_norms(
     by = [Margin(*names) for names in groups]
     blocks = Blocks.of(whole)
     neighbours = []
-    for dataset in listing.datasets(whole):
+    for dataset in enumeration.datasets(whole):
         one = blocks.coded(dataset)
         neighbours.append((one, list(blocks.neighbours(one))))
     for law, budget in BUDGETS.items():
@@ -136,7 +136,7 @@ def test_no_ball_moves_pairs_farther_than_the_norms(
     public, whole = small(counts, margins)
     by = [Margin(*names) for names in groups]
     space = answered_space(public, Ball(a), OUTCOME, by, BUDGETS[budget])
-    datasets = [coded(whole, dataset) for dataset in listing.datasets(whole)]
+    datasets = [coded(whole, dataset) for dataset in enumeration.datasets(whole)]
     records = np.array(datasets)
     queries = np.array([pairs_of(space, dataset) for dataset in datasets])
     checked, found = 0, np.zeros(3, dtype=np.int64)

@@ -8,7 +8,7 @@ import pytest
 import semidp
 from semidp import Release
 from semidp.noise.randomness import SeededRandomness
-from semidp.statistics.outcomes.intervals import Confidence
+from semidp.statistics.outcomes.confidence import Confidence
 from semidp.statistics.sums import words as sums_words
 
 NUMBER = re.compile(r"-?[\d,]+(?:\.\d+)?")

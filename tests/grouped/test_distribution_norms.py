@@ -26,7 +26,7 @@ from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussia
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.mechanisms.selection import mechanism_for
 from semidp.statistics.distribution.distribution_space import DistributionSpace, distribution_space
-from semidp.statistics.distribution.two_wards import two_wards
+from semidp.statistics.distribution.example_space import two_wards
 from semidp.statistics.distribution.value_tree import Placement, ValueTree
 
 SETS = [(p, q) for p in range(3) for q in range(3) if p + q]

@@ -29,9 +29,9 @@ from semidp.statistics.distribution.distribution_estimates import (
     pointwise_half_widths,
 )
 from semidp.statistics.distribution.distribution_space import DistributionSpace, distribution_space
-from semidp.statistics.distribution.two_wards import two_wards
-from semidp.statistics.outcomes.intervals import LEVEL
-from semidp.statistics.quantiles.mechanism import exponential_mechanism
+from semidp.statistics.distribution.example_space import two_wards
+from semidp.statistics.outcomes.confidence import LEVEL
+from semidp.statistics.quantiles.exponential import exponential_mechanism
 from semidp.statistics.quantiles.quantile_estimates import GroupQuantiles
 from semidp.statistics.quantiles.ranks import rank_space
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from semidp import Dataspace, Exchange, Feature, Margin, Outcome, Schema, Table
-from semidp.core.spaces import listing
+from semidp.core.spaces import enumeration
 from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.spaces.outcome_adjacency import outcome_exchange
 from semidp.errors import Refused
@@ -32,7 +32,7 @@ def pairs(public: Dataspace):
     blocks = Blocks.of(
         Dataspace.known(whole, dict(zip(public.margins, public.totals, strict=True)), public.n)
     )
-    for dataset in listing.datasets(blocks.dataspace):
+    for dataset in enumeration.datasets(blocks.dataspace):
         X = blocks.coded(dataset)
         for Y in blocks.neighbours(X):
             yield X, Y

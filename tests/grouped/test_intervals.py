@@ -20,8 +20,8 @@ from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import outcome_mechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.confidence import About, Confidence, each_level
 from semidp.statistics.outcomes.group_sums import GroupSums
-from semidp.statistics.outcomes.intervals import About, Confidence, each_level
 from semidp.statistics.outcomes.noise_law import half_widths
 from semidp.statistics.outcomes.spaces import sum_space
 from semidp.statistics.regression.designs import Design

@@ -522,7 +522,7 @@ def test_comparisons_of_rates_keep_their_size_in_unequal_groups():
 
 
 def test_a_release_says_about_where_no_law_was_inverted(tmp_path):
-    from semidp.statistics.outcomes.intervals import Confidence
+    from semidp.statistics.outcomes.confidence import Confidence
 
     source = np.random.default_rng(12)
     ward = np.repeat(["a", "b"], [100, 5000])

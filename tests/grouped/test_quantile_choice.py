@@ -29,7 +29,7 @@ from semidp.statistics.distribution.distribution_space import distribution_space
 from semidp.statistics.distribution.quantile_choice import even_error
 from semidp.statistics.distribution.request import Answers, DistributionRequest
 from semidp.statistics.outcomes.even_group import EvenGroup
-from semidp.statistics.quantiles.mechanism import exponential_mechanism
+from semidp.statistics.quantiles.exponential import exponential_mechanism
 from semidp.statistics.quantiles.ranks import rank_space
 
 SCORE = Outcome("score", 0, 100, 100)

@@ -15,7 +15,7 @@ from scipy import stats
 
 from semidp.accounting.ledger import Ledger
 from semidp.cli import run as command
-from semidp.core.spaces import listing
+from semidp.core.spaces import enumeration
 from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.exchange_blocks import Blocks
@@ -34,7 +34,7 @@ from semidp.publishing.plan import Plan
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.publishing.release import Release
 from semidp.sources.contract import Outcome
-from semidp.statistics.quantiles.mechanism import (
+from semidp.statistics.quantiles.exponential import (
     EXPONENTIAL,
     ExponentialMechanism,
     exponential_mechanism,
@@ -193,7 +193,7 @@ def test_exchanges_are_as_private_as_is_said(budget: Budget, counts, margins, by
         return np.concatenate(parts)
 
     seen: dict[tuple[bytes, bytes], tuple[np.ndarray, np.ndarray]] = {}
-    for dataset in listing.datasets(blocks.dataspace):
+    for dataset in enumeration.datasets(blocks.dataspace):
         X = blocks.coded(dataset)
         one = histograms(X)
         for Y in blocks.neighbours(X):

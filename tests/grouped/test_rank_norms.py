@@ -34,7 +34,7 @@ from semidp.publishing.plan import Plan
 from semidp.queries.patterns import Norms
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.spaces import SumSpace, sum_space
-from semidp.statistics.quantiles.mechanism import (
+from semidp.statistics.quantiles.exponential import (
     ExponentialMechanism,
     PermuteAndFlip,
     exponential_mechanism,

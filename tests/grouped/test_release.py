@@ -28,7 +28,7 @@ from semidp.publishing.release import Release
 from semidp.report.report_page import html
 from semidp.report.sentences import summary
 from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.intervals import Confidence
+from semidp.statistics.outcomes.confidence import Confidence
 from semidp.statistics.outcomes.request import Statistic, proportion_of
 from semidp.statistics.regression.moments import moment_space
 from semidp.statistics.regression.request import RegressionRequest

@@ -15,7 +15,7 @@ from semidp import Budget, Feature, Plan, TableRequest, run
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import Randomness, SeededRandomness, generator
 from semidp.questions.association import ScoreTest, noise_covariances, score_test
-from semidp.questions.crossed import crossed_table
+from semidp.questions.crossed_table import crossed_table
 from semidp.questions.independence import random_tables
 from semidp.statistics.odds_ratio.umpu import Alternative
 

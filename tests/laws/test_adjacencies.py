@@ -13,7 +13,7 @@ import pytest
 from semidp import Adjacency, Ball, Dataspace, Exchange, Feature, InputError, Margin, Schema, Table
 from semidp.core.exact import bisection, whole_bisection
 from semidp.core.spaces.dataspace import Datasets, DescribedDatasets
-from semidp.core.spaces.listing import datasets
+from semidp.core.spaces.enumeration import datasets
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("ill", "yn")])
 TABLES = [[[1, 0], [0, 1]], [[1, 1], [0, 1]]]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from semidp.core.spaces.adjacency import Ball, by_listing, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.enumeration import datasets, fiber
 from semidp.core.spaces.graver_degrees import graver_degree
-from semidp.core.spaces.listing import datasets, fiber
 from semidp.core.spaces.structure import Structure, worst_cover
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature

@@ -15,7 +15,7 @@ from semidp.errors import InputError, Refused
 from semidp.mechanisms.linked_intervals import LinkedIntervals
 from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.noise.randomness import SeededRandomness
-from semidp.questions.areas import AreaRow, area_intervals
+from semidp.questions.area_sums import AreaRow, area_intervals
 from semidp.questions.models import model
 from tests.linked.test_agreement import CASES, linked
 from tests.linked.test_release import TABLES, plan_of, released

@@ -16,7 +16,7 @@ import pytest
 from semidp.core.margins import Chain, Grid, maximal, named, within
 from semidp.mechanisms.allocation import allocate, lower_bound, solve
 from semidp.queries.costs import BallCosts, ExchangeCosts
-from semidp.queries.joint import PatternMoves, SumOfCosts, precisions
+from semidp.queries.joint_costs import PatternMoves, SumOfCosts, precisions
 from semidp.queries.residuals import Residuals, below
 
 FLAT = [Chain.flat(2), Chain.flat(3), Chain.flat(4)]

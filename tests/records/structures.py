@@ -12,7 +12,7 @@ from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema, StructuralZero
-from semidp.questions.records.putting_together import PublishedNumbers
+from semidp.questions.records.record_assembly import PublishedNumbers
 from semidp.questions.records.record_cells import Layout, TargetTable
 
 

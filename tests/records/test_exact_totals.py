@@ -13,10 +13,10 @@ from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.noise.randomness import SeededRandomness
 from semidp.questions.records import sweeps
-from semidp.questions.records.approaching import Approach
-from semidp.questions.records.putting_together import swapped_records
+from semidp.questions.records.record_assembly import swapped_records
 from semidp.questions.records.record_cells import Goal, TargetTable
 from semidp.questions.records.record_moves import record_moves
+from semidp.questions.records.record_search import Approach
 from semidp.questions.records.sweeps import (
     RecordState,
     Sweep,

@@ -12,9 +12,9 @@ from semidp import Budget, Feature, InputError, Plan, Refused, Release, TablesRe
 from semidp.cli import run as command
 from semidp.cli.synthesize import first_interrupt
 from semidp.noise.randomness import SeededRandomness
-from semidp.questions.records import putting_together
-from semidp.questions.records.approaching import Ending
-from semidp.questions.records.putting_together import PublishedNumbers, records_of
+from semidp.questions.records import record_assembly
+from semidp.questions.records.record_assembly import PublishedNumbers, records_of
+from semidp.questions.records.record_search import Ending
 from semidp.statistics.tables.request import all_of
 from tests.records.structures import kept
 
@@ -95,7 +95,7 @@ def test_an_interrupted_command_writes_the_best_so_far(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     release.save(tmp_path / "r")
-    sweep = putting_together.compiled_sweep
+    sweep = record_assembly.compiled_sweep
     calls = []
 
     def interrupted(*given: object) -> int:
@@ -105,7 +105,7 @@ def test_an_interrupted_command_writes_the_best_so_far(
             signal.raise_signal(signal.SIGINT)
         return sweep(*given)
 
-    monkeypatch.setattr(putting_together, "compiled_sweep", interrupted)
+    monkeypatch.setattr(record_assembly, "compiled_sweep", interrupted)
     out = tmp_path / "people.csv"
     assert command(["synthesize", str(tmp_path / "r"), "--out", str(out)]) == 0
     printed = capsys.readouterr()
@@ -130,12 +130,12 @@ def test_several_files_are_written_together_or_not_at_all(release: Release, tmp_
 def test_numpy_serves_where_numba_is_missing(
     release: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(putting_together, "compiled_available", lambda: False)
+    monkeypatch.setattr(record_assembly, "compiled_available", lambda: False)
 
     def never(*given: object) -> int:
         raise AssertionError("compiled code was used")
 
-    monkeypatch.setattr(putting_together, "compiled_sweep", never)
+    monkeypatch.setattr(record_assembly, "compiled_sweep", never)
     records = release.records(SeededRandomness(1))
     assert max(distance.rms for distance in records.distances) < 1.2
 

@@ -31,7 +31,7 @@ from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.rechecking.release_check import recheck
 from semidp.statistics.answered.request import AnsweredRequest
 from semidp.statistics.distribution.request import DistributionRequest
-from semidp.statistics.outcomes.intervals import Confidence
+from semidp.statistics.outcomes.confidence import Confidence
 from tests.release.forger import Forger
 
 COUNTIES = Feature.nested(

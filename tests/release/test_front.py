@@ -8,7 +8,7 @@ import pytest
 
 import semidp as sd
 from semidp.noise.randomness import SeededRandomness
-from semidp.statistics.outcomes.intervals import Confidence
+from semidp.statistics.outcomes.confidence import Confidence
 
 PEOPLE = {
     "sex": [*"fmfmf"] * 8,

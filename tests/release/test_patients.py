@@ -395,8 +395,8 @@ def test_regressions_of_several_records_have_as_many_times_the_norms():
 
 
 def test_the_explorer_says_whom_it_protects():
-    from semidp.explore.desk import PlanForecasts
     from semidp.explore.explorer_page import Page
+    from semidp.explore.plan_forecasts import PlanForecasts
     from semidp.publishing.survey import survey
 
     with open_source(STAYS, id="patient", most=5) as source:

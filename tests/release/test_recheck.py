@@ -36,7 +36,7 @@ from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.rechecking.release_check import disagreements, recheck
 from semidp.publishing.survey import formulas
-from semidp.statistics.outcomes.intervals import Confidence
+from semidp.statistics.outcomes.confidence import Confidence
 
 PEOPLE = {
     "sex": ["f", "m", "m", "f", "m", "f"] * 5,

@@ -11,7 +11,7 @@ from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.fitting.tables import fit_table
 from semidp.output.published_table import Fitted, PublishedTable
-from semidp.statistics.findings import Findings
+from semidp.statistics.recheck_findings import Findings
 from semidp.statistics.tables.fitting import NOT_ALL
 from semidp.statistics.tables.refit import FittedTable, Refit, compare_fit, note_fits
 

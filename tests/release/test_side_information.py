@@ -26,8 +26,8 @@ from semidp import (
 from semidp.cli import run as command
 from semidp.core.spaces.adjacency import Adjacency, Ball, semi_adjacency, semi_adjacency_bound
 from semidp.core.spaces.dataspace import Margin
-from semidp.core.spaces.listing import datasets
-from semidp.core.spaces.unknown_totals import widest_space
+from semidp.core.spaces.enumeration import datasets
+from semidp.core.spaces.widest_spaces import widest_space
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.core.tradeoff.function import Order
 from semidp.errors import DataError, InputError, Refused

@@ -27,7 +27,7 @@ from semidp.cli import run as semidp
 from semidp.core.tables.schema import StructuralZero
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.cells import Columns
-from semidp.questions.records.approaching import Ending
+from semidp.questions.records.record_search import Ending
 
 COUNTY = Feature.nested(
     ["state", "county"], [("a", "x"), ("a", "y"), ("b", "x,1"), ("b", "u"), ("b", "v")]

@@ -30,8 +30,8 @@ from semidp.core.tradeoff.curves import gaussian
 from semidp.core.tradeoff.smooth import Gaussian
 from semidp.errors import InputError, Refused
 from semidp.explore.controls import LADDER, Controls
-from semidp.explore.desk import PlanForecasts
 from semidp.explore.explorer_page import Page
+from semidp.explore.plan_forecasts import PlanForecasts
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.rechecking.release_check import recheck
 from semidp.statistics import registry

@@ -1,11 +1,11 @@
 """An empirical check of a claimed guarantee: attack a mechanism on a pair of tables and see whether
 the claim survives.
 
-`attack` is the page to read first; `pairs` asks a mechanism for the worst pair that the public
-totals allow and `given` checks one that somebody gives; `scores` and `digits` are what an attacker
-may look at, `evidence` what the counts prove; `energy` compares the noise with what is stated of
-it, and `claims` reads what a plan or a release promises; `foreign` audits samples, functions and
-odds-ratio tests.
+`attack` is the page to read first. `attacked_pairs` asks a mechanism for the worst pair that the
+public totals allow, and `supplied_pairs` checks one that somebody gives. `scores` and `digits` are
+what an attacker may look at, `attack_bounds` what the counts prove. `energy` compares the noise
+with what is stated of it. `claims` reads what a plan or a release promises; `foreign` audits
+samples, functions and odds-ratio tests.
 """
 
 from semidp.audit.attack import (
@@ -16,12 +16,12 @@ from semidp.audit.attack import (
     one_by_one,
     with_less_noise,
 )
+from semidp.audit.attack_bounds import Bound, Point
 from semidp.audit.attacked_pairs import pair_for, worst_pair
 from semidp.audit.claims import Claim, claims_of_plan, claims_of_release
 from semidp.audit.energy import Energy, noise_energy
-from semidp.audit.evidence import Bound, Point
 from semidp.audit.foreign import audit_function, audit_samples, draws_of_test
-from semidp.audit.given import given_pairs
+from semidp.audit.supplied_pairs import given_pairs
 from semidp.queries.worst_pairs import Pair
 
 __all__ = [

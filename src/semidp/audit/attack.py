@@ -16,8 +16,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.audit.digits import digit_scores, printed
-from semidp.audit.evidence import (
+from semidp.audit.attack_bounds import (
     Bound,
     Point,
     allowed_power,
@@ -26,6 +25,7 @@ from semidp.audit.evidence import (
     best_bound,
     worst_point,
 )
+from semidp.audit.digits import digit_scores, printed
 from semidp.audit.scores import (
     Batch,
     Floats,

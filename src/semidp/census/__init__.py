@@ -4,6 +4,7 @@
 `semidp.census.layout`, and nowhere else.
 """
 
+from semidp.census.area_codes import Areas, read_areas
 from semidp.census.area_estimates import (
     CensusEstimates,
     CensusTask,
@@ -11,7 +12,6 @@ from semidp.census.area_estimates import (
     estimate_state,
     write_estimates,
 )
-from semidp.census.areas import Areas, read_areas
 from semidp.census.people import groups
 from semidp.census.reading import StateFiles, read_state
 

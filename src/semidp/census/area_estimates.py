@@ -18,7 +18,7 @@ import numpy as np
 from attrs import define, field, frozen
 from numpy.typing import NDArray
 
-from semidp.census.areas import Areas
+from semidp.census.area_codes import Areas
 from semidp.census.layout import LEVELS
 from semidp.census.nation import (
     AUTO,

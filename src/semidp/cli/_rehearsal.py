@@ -15,10 +15,10 @@ from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import with_exact_claim
 from semidp.output.cells import Form
 from semidp.publishing.linked_survey import linked_needs
-from semidp.publishing.needs import ResourceEstimate, needs_of, part_needs, size_text
 from semidp.publishing.parts.by_partition import PreparedByParts, prepare_parts
 from semidp.publishing.pipeline import Prepared, RunOptions, calibrate, prepare, records_of
 from semidp.publishing.plan import Plan
+from semidp.publishing.resources import ResourceEstimate, needs_of, part_needs, size_text
 from semidp.publishing.survey import announced
 from semidp.report.outlook import Outlook, comparison, forecast, stated_text
 from semidp.report.sentences import (

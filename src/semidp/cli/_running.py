@@ -16,8 +16,8 @@ from semidp.cli._command import flag, option, plain_defaults
 from semidp.cli._presenting import Presenting
 from semidp.errors import InputError
 from semidp.mechanisms.selection import NAMES
-from semidp.publishing.needs import memory_from
 from semidp.publishing.pipeline import RunOptions
+from semidp.publishing.resources import memory_from
 from semidp.publishing.signing import Signer
 
 

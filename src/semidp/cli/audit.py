@@ -30,7 +30,7 @@ from semidp.audit.attacked_pairs import pair_for
 from semidp.audit.claims import Claim, claims_of_plan, claims_of_release
 from semidp.audit.energy import MOST_DRAWS, Energy, noise_energy
 from semidp.audit.foreign import audit_function, audit_samples, draws_of_test
-from semidp.audit.given import given_pairs
+from semidp.audit.supplied_pairs import given_pairs
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._linking import Linking

@@ -21,7 +21,7 @@ from semidp.publishing.release_files import release_files
 from semidp.sources.opening import local_paths
 
 if TYPE_CHECKING:
-    from semidp.explore.desk import PlanForecasts
+    from semidp.explore.plan_forecasts import PlanForecasts
 
 
 @command
@@ -83,7 +83,7 @@ def _announce(address: str) -> None:
 
 
 def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) -> "PlanForecasts":
-    from semidp.explore.desk import PlanForecasts
+    from semidp.explore.plan_forecasts import PlanForecasts
 
     def carry_out(plan: Plan, folder: Path) -> Release:
         inputs = [
@@ -109,7 +109,7 @@ def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) 
 
 
 def _without_data(first: Plan, totals: Sequence[Path]) -> "PlanForecasts":
-    from semidp.explore.desk import PlanForecasts
+    from semidp.explore.plan_forecasts import PlanForecasts
 
     space = totals_of(totals, first) if totals else None
     schema = schema_of(space, first)

@@ -42,7 +42,7 @@ from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.publishing.plan import AdjacencyChoice, Plan, adjacency_from
 from semidp.publishing.release import Release
 from semidp.report.sentences import change, strength
-from semidp.statistics.findings import no_stronger
+from semidp.statistics.recheck_findings import no_stronger
 
 DEFAULT_TARGET = Fraction(1, 10**10)
 """The delta at which epsilon is reported, unless another is given or stated."""

@@ -13,7 +13,7 @@ from semidp.noise.randomness import SeededRandomness
 from semidp.output.texts import end_texts, rounded_text
 from semidp.publishing.rechecking.release_check import load_consistent
 from semidp.questions.answers import IntervalEstimate, TableIntervals
-from semidp.questions.areas import area_intervals, read_area_rows, sum_intervals
+from semidp.questions.area_sums import area_intervals, read_area_rows, sum_intervals
 from semidp.questions.common_odds import stratified_odds_ratio
 from semidp.questions.markov import posterior
 from semidp.questions.ratios import RateMeasure

@@ -34,12 +34,12 @@ from semidp.output.place_maps import PlaceMap
 from semidp.output.plain_reading import document_at
 from semidp.output.unfinished import discard_unfinished, is_unfinished
 from semidp.publishing.missing_outcomes import with_missing
-from semidp.publishing.needs import declared_needs, refuse_map
 from semidp.publishing.pipeline import RunOptions, run
 from semidp.publishing.plan import Plan
 from semidp.publishing.rechecking.release_check import Recheck, recheck
 from semidp.publishing.release import Release
 from semidp.publishing.release_files import REPORT, release_files
+from semidp.publishing.resources import declared_needs, refuse_map
 from semidp.publishing.signing import verify as verify_signature
 from semidp.report.place_sections import unmatched
 from semidp.report.sentences import cautions, summary, together_disclosed, weakness

@@ -23,10 +23,10 @@ from semidp.cli._output import (
 from semidp.cli.release import mark_not_private
 from semidp.errors import InputError
 from semidp.publishing.rechecking.release_check import load_consistent
-from semidp.questions.records.approaching import SECONDS, Ending
 from semidp.questions.records.linked_files import save_linked_records
 from semidp.questions.records.record_cells import TableDistance
 from semidp.questions.records.record_files import about_file, check_records, numbered_files
+from semidp.questions.records.record_search import SECONDS, Ending
 from semidp.questions.records.writing import written_files
 
 _SHOWN = 6  # tables and pairs of features that are named in print

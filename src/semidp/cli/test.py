@@ -157,7 +157,7 @@ def odds_ratio(
         o.only_these(context, _FOR_RELEASES)
         confidence = float(exact(level, "--level"))
         check_level(confidence, "--level")
-        question = _Asked(
+        question = _ReleaseTest(
             rows, columns, within, _scores_of(ordered, scores), pooled, alternative, confidence
         )
         _test_release(data, question, draws, table_name, seed, printing)
@@ -219,8 +219,8 @@ def odds_ratio(
 
 
 @frozen
-class _Asked:
-    """A question about two features of a release."""
+class _ReleaseTest:
+    """The test of two features of a release that the options ask for."""
 
     rows: str
     columns: str
@@ -245,7 +245,7 @@ def _scores_of(ordered: o.Texts, scores: o.Texts) -> dict[str, tuple[float, ...]
 
 def _test_release(
     folder: str,
-    asked: _Asked,
+    asked: _ReleaseTest,
     draws: int | None,
     table: str | None,
     seed: int | None,
@@ -290,7 +290,7 @@ def _test_release(
 
 def _ratio_of(
     release: Release,
-    asked: "_Asked",
+    asked: "_ReleaseTest",
     answer: Independence | Association,
     draws: int | None,
     randomness: SeededRandomness | None,

@@ -38,7 +38,7 @@ from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.errors import InputError, SemidpError
 from semidp.explore.cards import CONTROL, card_controls, laid_out, offered
 from semidp.explore.controls import KINDS, LADDER, Controls, variants
-from semidp.explore.desk import PlanForecasts
+from semidp.explore.plan_forecasts import PlanForecasts
 from semidp.output.texts import short_text
 from semidp.publishing.pipeline import CHARGE_STANDS
 from semidp.publishing.plan import Plan

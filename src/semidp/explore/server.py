@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from semidp.errors import InputError
-from semidp.explore.desk import PlanForecasts
+from semidp.explore.plan_forecasts import PlanForecasts
 
 
 def serve(

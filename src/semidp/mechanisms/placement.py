@@ -20,7 +20,7 @@ from semidp.core.margins import Floats, View, join, junction_order, named
 from semidp.errors import InputError
 from semidp.mechanisms.allocation import allocate, allocate_largest, solve
 from semidp.queries.costs import ExchangeCosts
-from semidp.queries.joint import JointBound
+from semidp.queries.joint_costs import JointBound
 from semidp.queries.products import ProductSpace
 
 _WORTH = 0.995  # the share of the variance from which on the program takes the closed form's place

@@ -37,7 +37,7 @@ from semidp.sources.linked_records import LinkedData
 from semidp.sources.readings import are_dates, date_bins
 from semidp.statistics.distribution.distribution_estimates import QUANTILES
 from semidp.statistics.distribution.request import STEPS, DistributionRequest
-from semidp.statistics.outcomes.intervals import LEVEL, Confidence
+from semidp.statistics.outcomes.confidence import LEVEL, Confidence
 from semidp.statistics.outcomes.request import Statistic, outcome_from, proportion_of
 from semidp.statistics.protocol.requests import Request
 from semidp.statistics.quantiles.request import QuantileRequest

@@ -20,8 +20,8 @@ from semidp.core.tables.features import SIZE, Feature
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused, did_you_mean
 from semidp.output.cells import Form
-from semidp.publishing.needs import ResourceEstimate
 from semidp.publishing.plan import LinkedUnits, Plan, UnitFeature
+from semidp.publishing.resources import ResourceEstimate
 from semidp.publishing.survey import announced, schema_of
 from semidp.queries.branches import Cut
 from semidp.sources.joining import Joining

@@ -37,10 +37,10 @@ from semidp.output.workbooks import check_installed
 from semidp.publishing.budgets import one_by_one, with_targets_met
 from semidp.publishing.choices import best_answered
 from semidp.publishing.linked_survey import linked_records, linked_survey
-from semidp.publishing.needs import refuse_files, refuse_map, refuse_sheets
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release
 from semidp.publishing.release_files import release_files
+from semidp.publishing.resources import refuse_files, refuse_map, refuse_sheets
 from semidp.publishing.side_information import announced, other_guarantee
 from semidp.publishing.survey import lookalikes, survey
 from semidp.queries.query_space import QuerySpace

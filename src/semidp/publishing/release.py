@@ -281,7 +281,7 @@ class Release(ReleaseFiles):
         >>> [distance.name for distance in records.distances], records.to_dict()["sex"].count("f")
         (['sex-vote', 'vote-old', 'sex-old'], 40)
         """
-        from semidp.questions.records.putting_together import records_of
+        from semidp.questions.records.record_assembly import records_of
 
         return records_of(
             self, SystemRandomness() if randomness is None else randomness, seconds, progress
@@ -309,7 +309,7 @@ class Release(ReleaseFiles):
         randomness, seconds, progress
             As for `records`; the time is that of each set.
         """
-        from semidp.questions.records.putting_together import several_records
+        from semidp.questions.records.record_assembly import several_records
 
         source = SystemRandomness() if randomness is None else randomness
         return several_records(self, files, source, seconds, progress)

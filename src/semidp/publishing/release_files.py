@@ -33,7 +33,7 @@ from semidp.output.workbooks import WORKBOOK, check_installed
 from semidp.publishing.combined.combined_tables import CombinedTables
 from semidp.publishing.combined.linked_combination import one_estimate
 from semidp.publishing.combined.several_releases import SeveralReleases
-from semidp.publishing.parts.parts_words import parts_file_words, parts_section
+from semidp.publishing.parts.partition_words import parts_file_words, parts_section
 from semidp.publishing.plan import Plan
 from semidp.publishing.release_value import SOURCES, ReleaseValue
 from semidp.publishing.signing import SIGNATURE, SUMS

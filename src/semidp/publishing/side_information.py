@@ -16,7 +16,7 @@ from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin, normalised
 from semidp.core.spaces.linked import LinkedDataspace
 from semidp.core.spaces.outcome_adjacency import outcome_adjacency
 from semidp.core.spaces.protection import Protection
-from semidp.core.spaces.unknown_totals import widest_space
+from semidp.core.spaces.widest_spaces import widest_space
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.smooth import Gaussian
 from semidp.errors import AdjacencyUnknown, DataError, InputError, Refused

@@ -24,13 +24,13 @@ from semidp.core.spaces.dataspace import Dataspace, normalised
 from semidp.core.spaces.linked import LinkedDataspace, linked_adjacency, linked_semi_adjacency
 from semidp.core.spaces.outcome_adjacency import outcome_adjacency, outcome_exchange
 from semidp.core.spaces.protection import Protection
-from semidp.core.spaces.unknown_totals import even_space
+from semidp.core.spaces.widest_spaces import even_space
 from semidp.core.tables.counts import no_column, refuse_cells
 from semidp.core.tables.features import Feature, Nest
 from semidp.core.tables.schema import Schema
 from semidp.errors import AdjacencyUnknown, DataError, SchemaError
-from semidp.publishing.needs import needs_of, part_needs
 from semidp.publishing.plan import AdjacencyChoice, Plan
+from semidp.publishing.resources import needs_of, part_needs
 from semidp.queries.branches import Cut
 from semidp.sources.opening import KEEPS_NOTHING, Source
 from semidp.sources.reader import Reader, at_hand

@@ -21,7 +21,7 @@ from semidp.core.spaces.exchange_blocks import servings
 from semidp.errors import Refused
 from semidp.queries.agreement import BallMove, ExchangeMove, Tree
 from semidp.queries.families import MOST_WORK, Family, fits
-from semidp.queries.joint import (
+from semidp.queries.joint_costs import (
     GroupCost,
     JointBound,
     ListedMoves,

@@ -19,7 +19,7 @@ from semidp.core.spaces.linked import LinkedDataspace
 from semidp.core.spaces.protection import Protect
 from semidp.errors import Refused
 from semidp.queries.costs import BallCosts, ExchangeCosts
-from semidp.queries.joint import JointBound, ResidualGroup, SumOfCosts
+from semidp.queries.joint_costs import JointBound, ResidualGroup, SumOfCosts
 from semidp.queries.linked_patterns import Axis, ExchangePatterns
 from semidp.queries.residuals import Residuals
 

@@ -27,7 +27,7 @@ from semidp.core.margins import (
     named,
 )
 from semidp.core.spaces.dataspace import Dataspace
-from semidp.core.spaces.listing import cells, fiber
+from semidp.core.spaces.enumeration import cells, fiber
 from semidp.errors import Refused
 from semidp.queries.patterns import Norms
 

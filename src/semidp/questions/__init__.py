@@ -5,7 +5,7 @@ that they return are named here.
 """
 
 from semidp.questions.answers import Covers, IntervalEstimate, TableIntervals, sampled_rate
-from semidp.questions.areas import AreaRow, area_intervals, read_area_rows, sum_intervals
+from semidp.questions.area_sums import AreaRow, area_intervals, read_area_rows, sum_intervals
 from semidp.questions.association import Association, ScoreTest, score_test
 from semidp.questions.common_odds import CommonOddsRatio, common_odds_ratio
 from semidp.questions.independence import (

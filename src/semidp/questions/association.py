@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.questions.convex_bounds import NoiseTerms
-from semidp.questions.crossed import CrossedTable, crossed_table
+from semidp.questions.crossed_table import CrossedTable, crossed_table
 from semidp.questions.independence import (
     Independence,
     blocks,

@@ -18,7 +18,7 @@ from semidp.core.exact import bisection
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.questions.answers import Covers, IntervalEstimate
-from semidp.questions.crossed import CrossedTable, crossed_table
+from semidp.questions.crossed_table import CrossedTable, crossed_table
 from semidp.questions.independence import check_draws
 from semidp.questions.measured import Cells, measured_table
 from semidp.questions.noisy_totals import exact_sides

@@ -29,7 +29,7 @@ from semidp.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.distributions import DiscreteGaussian
-from semidp.publishing.combined.evidence import refuse_other_noise
+from semidp.publishing.combined.table_evidence import refuse_other_noise
 from semidp.questions.lattice_chains import EntryLikelihood, NoiseLaw
 from semidp.questions.measured import level_codes
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from semidp.core.spaces.cell_bounds import CellBounds, whole_interval
 from semidp.core.spaces.dataspace import Margin
 from semidp.noise.randomness import Randomness
-from semidp.questions.crossed import CrossedTable
+from semidp.questions.crossed_table import CrossedTable
 from semidp.questions.independence import check_draws, random_tables, simulated_bound
 from semidp.questions.measured import public_about
 from semidp.questions.unknown_totals import MISS

@@ -26,7 +26,7 @@ from semidp.questions.convex_bounds import (
     step_for,
     together,
 )
-from semidp.questions.crossed import CrossedTable
+from semidp.questions.crossed_table import CrossedTable
 from semidp.questions.measured import MeasuredTable
 from semidp.statistics.odds_ratio.umpu import Alternative
 

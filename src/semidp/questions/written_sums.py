@@ -2,7 +2,7 @@
 ``gap: sex=f & region=n - 0.5 * region-age[age=d]``.
 
 A written sum becomes rows like those of a file of areas; their estimates and intervals are in
-`areas`.
+`area_sums`.
 """
 
 import math
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from semidp.errors import InputError
-from semidp.questions.areas import AreaRow
+from semidp.questions.area_sums import AreaRow
 
 _QUOTED = re.compile(r'"[^"]*"')
 _SIGN = re.compile(r"(?:^|\s)([+-])\s")

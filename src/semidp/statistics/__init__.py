@@ -18,8 +18,8 @@ from semidp.statistics.odds_ratio.published import PublishedOddsRatio
 from semidp.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.statistics.odds_ratio.umpu import Alternative, Interval, TwoSidedTest
 from semidp.statistics.outcomes.comparison import Comparison
+from semidp.statistics.outcomes.confidence import LEVEL, About, Confidence, Intervals
 from semidp.statistics.outcomes.group_sums import Estimates, GroupSums
-from semidp.statistics.outcomes.intervals import LEVEL, About, Confidence, Intervals
 from semidp.statistics.outcomes.spaces import SumSpace, sum_space
 from semidp.statistics.outcomes.spread import Spread, SquareSums
 from semidp.statistics.quantiles.quantile_estimates import MEDIAN, GroupQuantiles

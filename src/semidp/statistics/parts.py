@@ -22,7 +22,7 @@ from semidp.output.grids import edge_cells, faint_cells
 from semidp.output.plain_reading import digest, regular_file
 from semidp.output.published_table import Fitted, PublishedTable
 from semidp.queries.branches import Cut
-from semidp.statistics.findings import close
+from semidp.statistics.recheck_findings import close
 
 PARTS = "parts.json"
 """Lists the parts of a release and their files, with digests."""

@@ -2,7 +2,7 @@
 together.
 
 `dataspace` holds `Margin` and `Dataspace`; `adjacency` says which datasets are compared and
-computes a(t); `exchange` is the second kind of adjacency; `structure` says how margins overlap;
-`graver`, `listing` and `witness` count and show; `unknown_totals` serves margins known by name
-alone; `outcomes` serves records with a private outcome.
+computes a(t); `exchange_blocks` serves its second kind; `structure` says how margins overlap;
+`graver`, `enumeration` and `witness` count and show; `widest_spaces` serves margins known by name
+alone; `outcome_adjacency` serves records with a private outcome.
 """

@@ -20,13 +20,13 @@ from semidp.core.margins import Totals, maximal
 from semidp.core.notebook import facts
 from semidp.core.spaces.adjacency_words import AdjacencyWords, BallWords, ExchangeWords
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
+from semidp.core.spaces.enumeration import datasets
 from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.spaces.graver_degrees import graver_degree
 from semidp.core.spaces.listed_moves import listed_moves
-from semidp.core.spaces.listing import datasets
 from semidp.core.spaces.protection import Protection
 from semidp.core.spaces.structure import Slices, Structure, worst_cover
-from semidp.core.spaces.unknown_totals import even_space
+from semidp.core.spaces.widest_spaces import even_space
 from semidp.core.spaces.witness import Witness, free_witness, slice_witness
 from semidp.core.tables.schema import Schema
 from semidp.errors import AdjacencyUnknown, InputError

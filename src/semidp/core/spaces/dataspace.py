@@ -484,7 +484,7 @@ class Dataspace(Datasets):
         >>> [table.counts.tolist() for table in space.tables()]
         [[[0, 2], [1, 0]], [[1, 1], [0, 1]]]
         """
-        from semidp.core.spaces.listing import tables
+        from semidp.core.spaces.enumeration import tables
 
         return tables(self)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from semidp.core.margins import LARGEST_MASK, Totals, View, meet, named, within
 from semidp.core.spaces.dataspace import Datasets, Dataspace
-from semidp.core.spaces.listing import cells, labelled
+from semidp.core.spaces.enumeration import cells, labelled
 from semidp.core.spaces.structure import Structure
 from semidp.errors import InputError, Refused
 

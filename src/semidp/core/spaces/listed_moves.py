@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.spaces.dataspace import Dataspace
-from semidp.core.spaces.listing import cells, fiber
+from semidp.core.spaces.enumeration import cells, fiber
 from semidp.core.spaces.witness import Witness
 
 _MOST_WORK = 300_000_000  # pairs of tables times cells: a few seconds

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.margins import View
-from semidp.core.spaces.listing import labelled
+from semidp.core.spaces.enumeration import labelled
 from semidp.core.spaces.structure import Cover, Slices, Structure
 from semidp.core.tables.schema import Schema
 

@@ -28,18 +28,18 @@ from semidp.noise.distributions import CountNoise
 from semidp.noise.randomness import Randomness
 from semidp.noise.sums import Weighted, half_widths
 from semidp.output.published_table import FitKind, Fitted
-from semidp.publishing.combined.evidence import (
+from semidp.publishing.combined.several_releases import (
+    ListedTable,
+    SeveralReleases,
+    refuse_twice,
+)
+from semidp.publishing.combined.table_evidence import (
     Evidence,
     IndependentNoise,
     TableNoise,
     digest,
     evidence_of,
     exact_evidence,
-)
-from semidp.publishing.combined.several_releases import (
-    ListedTable,
-    SeveralReleases,
-    refuse_twice,
 )
 from semidp.publishing.combined.tree_layout import Floats, TreeLayout, cells_of
 from semidp.queries.table_spaces import domain_of

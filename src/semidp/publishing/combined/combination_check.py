@@ -16,7 +16,7 @@ from semidp.publishing.combined.releases_together import combination_of, combine
 from semidp.publishing.combined.several_releases import ListedTable, SeveralReleases
 from semidp.publishing.release import Release
 from semidp.publishing.release_value import SOURCES
-from semidp.statistics.findings import Findings, close, differences, short
+from semidp.statistics.recheck_findings import Findings, close, differences, short
 from semidp.statistics.tables.refit import FittedTable, Refit, intervals_hold, note_fits
 
 _BELIEVED = {"created", "versions", "combination"}

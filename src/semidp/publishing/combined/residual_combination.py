@@ -35,7 +35,6 @@ from semidp.publishing.combined.combination import (
     listed_views,
     totals_and_n,
 )
-from semidp.publishing.combined.evidence import refuse_other_noise
 from semidp.publishing.combined.residual_pool import (
     MeasuredResiduals,
     ResidualMeasurement,
@@ -48,6 +47,7 @@ from semidp.publishing.combined.several_releases import (
     SeveralReleases,
     refuse_twice,
 )
+from semidp.publishing.combined.table_evidence import refuse_other_noise
 from semidp.publishing.combined.tree_layout import cells_of
 from semidp.queries.linked_products import LinkedSpace
 from semidp.queries.products import ProductSpace

@@ -33,7 +33,6 @@ from semidp.output.unfinished import Unfinished, lasting_folder
 from semidp.publishing.budgets import one_by_one, with_targets_met
 from semidp.publishing.choices import best_answered
 from semidp.publishing.linked_survey import linked_survey
-from semidp.publishing.needs import refuse_files, refuse_map
 from semidp.publishing.parts.in_one_piece import InOnePiece
 from semidp.publishing.parts.runners import Runner, runner_for
 from semidp.publishing.parts.tasks import PART_DONE, done_before, measured_before
@@ -48,6 +47,7 @@ from semidp.publishing.pipeline import (
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release
 from semidp.publishing.release_files import release_files
+from semidp.publishing.resources import refuse_files, refuse_map
 from semidp.publishing.survey import survey
 from semidp.queries.branches import Cut
 from semidp.sources.reader import at_hand

@@ -1,6 +1,6 @@
 """What `semidp show` computes again: whether a release follows from its plan, its exact totals and
 its noisy values.
 
-`recheck` is the page to read first; `results_again` and `parts_again` publish a result again,
-`refit` fits whole numbers again, `stored` compares files, `findings` keeps what was found.
+`release_check` is the page to read first; `results_again` computes one result again. What follows
+from its noisy values is known to each statistic, and `Findings` keeps what was found.
 """

@@ -35,9 +35,9 @@ from semidp.publishing.release_files import REPORT, release_files, release_title
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import announced, schema_of
 from semidp.sources.opening import Source
-from semidp.statistics.findings import Findings, Trust, differences, same, short
 from semidp.statistics.parts import PARTS
 from semidp.statistics.protocol.results import Published
+from semidp.statistics.recheck_findings import Findings, Trust, differences, same, short
 from semidp.statistics.registry import result_keys
 
 MOST_CELLS = 2_000_000

@@ -7,10 +7,10 @@ What follows is known to its statistic, by `Published.recheck`; here is what hol
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import NAMES
 from semidp.publishing.release import Release
-from semidp.statistics.findings import CLOSE, Findings
 from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.protocol.requests import Request
 from semidp.statistics.protocol.results import Published, noise_name
+from semidp.statistics.recheck_findings import CLOSE, Findings
 
 
 def compared(

@@ -21,7 +21,7 @@ from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.noise.randomness import Randomness, generator
 from semidp.output.published_table import PublishedTable
 from semidp.publishing.combined.linked_combination import LinkedCombination
-from semidp.questions.records.putting_together import PublishedNumbers, matched_records
+from semidp.questions.records.record_assembly import PublishedNumbers, matched_records
 from semidp.questions.records.record_cells import TargetTable
 from semidp.questions.records.record_files import check_records, save_records
 from semidp.questions.records.synthetic import SyntheticRecords

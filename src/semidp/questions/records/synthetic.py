@@ -14,8 +14,8 @@ from semidp.core.margins import View
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
 from semidp.output.cells import csv_bytes
-from semidp.questions.records.approaching import Ending
 from semidp.questions.records.record_cells import TableDistance
+from semidp.questions.records.record_search import Ending
 
 if TYPE_CHECKING:
     import pandas

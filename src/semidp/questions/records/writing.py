@@ -8,14 +8,14 @@ from semidp.core.exact import number
 from semidp.core.progress import Progress
 from semidp.errors import InputError
 from semidp.noise.randomness import Randomness
-from semidp.questions.records.approaching import Ending
-from semidp.questions.records.putting_together import records_of, several_records
+from semidp.questions.records.record_assembly import records_of, several_records
 from semidp.questions.records.record_files import (
     about_file,
     check_records,
     numbered_files,
     save_records,
 )
+from semidp.questions.records.record_search import Ending
 from semidp.questions.records.synthetic import SyntheticRecords
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.sources.contract import Outcome
 from semidp.statistics.answered.answered_space import AnsweredSpace
+from semidp.statistics.outcomes.confidence import Intervals, each_level
 from semidp.statistics.outcomes.groups import ByBlocks
-from semidp.statistics.outcomes.intervals import Intervals, each_level
 from semidp.statistics.outcomes.noise_law import COARSE, half_widths
 
 Floats = NDArray[np.float64]

@@ -13,7 +13,7 @@ from semidp.output.cells import Columns, Form
 from semidp.statistics.answered import words
 from semidp.statistics.answered.answered_estimates import AnsweredEstimates, AnsweredSums
 from semidp.statistics.answered.answered_space import fineness_of, unit_of
-from semidp.statistics.outcomes.intervals import Intervals
+from semidp.statistics.outcomes.confidence import Intervals
 from semidp.statistics.outcomes.published import (
     PublishedStatistic,
     StatisticWords,

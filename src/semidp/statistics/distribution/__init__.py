@@ -2,6 +2,6 @@
 at one cost.
 
 `value_tree` halves the values again and again, `distribution_space` bounds what one move costs,
-`halves` measures the differences of halves, `distribution_estimates` puts them together,
-`published` is what is released.
+`distribution_estimates` puts the noisy differences of halves together, `published` is what is
+released.
 """

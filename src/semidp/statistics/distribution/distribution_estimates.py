@@ -25,8 +25,8 @@ from semidp.noise.sums import Weighted, half_widths
 from semidp.sources.contract import Outcome
 from semidp.statistics.distribution.distribution_space import DistributionSpace
 from semidp.statistics.distribution.value_tree import ValueTree, value_tree
+from semidp.statistics.outcomes.confidence import LEVEL, Intervals
 from semidp.statistics.outcomes.groups import ByBlocks
-from semidp.statistics.outcomes.intervals import LEVEL, Intervals
 from semidp.statistics.outcomes.noise_law import sampler_of
 
 Floats = NDArray[np.float64]
@@ -53,7 +53,7 @@ class GroupDistributions(ByBlocks):
 
     Examples
     --------
-    >>> from semidp.statistics.distribution.two_wards import two_wards
+    >>> from semidp.statistics.distribution.example_space import two_wards
     >>> from semidp.mechanisms.selection import mechanism_for
     >>> from semidp.core.tradeoff.budget import Budget
     >>> space = two_wards(steps=7)

@@ -3,13 +3,13 @@
 from typing import Any
 
 from semidp.core.exact import exact, plain
-from semidp.statistics.distribution.combined import CombinedDistribution
+from semidp.statistics.distribution.combined_distributions import CombinedDistribution
 from semidp.statistics.distribution.distribution_space import recorded_distribution
 from semidp.statistics.distribution.published import PublishedDistribution
 from semidp.statistics.distribution.quantile_choice import read_off
 from semidp.statistics.distribution.request import STEPS, DistributionRequest
 from semidp.statistics.fields import Chosen, Field, Shape
-from semidp.statistics.outcomes.intervals import LEVEL as USUAL_LEVEL
+from semidp.statistics.outcomes.confidence import LEVEL as USUAL_LEVEL
 from semidp.statistics.outcomes.outcome_fields import (
     BOUNDS,
     GRID,

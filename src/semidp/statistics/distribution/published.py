@@ -20,8 +20,7 @@ from semidp.statistics.distribution.distribution_estimates import (
     shares,
 )
 from semidp.statistics.distribution.distribution_picture import distribution_plot
-from semidp.statistics.findings import Trust
-from semidp.statistics.outcomes.intervals import Intervals
+from semidp.statistics.outcomes.confidence import Intervals
 from semidp.statistics.outcomes.published import (
     GroupWords,
     PublishedBySets,
@@ -31,6 +30,7 @@ from semidp.statistics.outcomes.published import (
     whole_numbers,
 )
 from semidp.statistics.protocol.results import Published, measured_by, read_back
+from semidp.statistics.recheck_findings import Trust
 
 if TYPE_CHECKING:
     from semidp.statistics.distribution.request import DistributionRequest
@@ -137,7 +137,7 @@ class PublishedDistribution(PublishedBySets):
 
     def pooled(self, others: "Sequence[Published]", scope: Scope) -> "Published | None":
         """Return the distributions from this result and others of the same outcome together."""
-        from semidp.statistics.distribution.combined import combined_distribution
+        from semidp.statistics.distribution.combined_distributions import combined_distribution
 
         sources = [self]
         for one in others:

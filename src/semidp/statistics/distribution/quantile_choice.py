@@ -25,8 +25,8 @@ from semidp.statistics.distribution.distribution_estimates import (
 from semidp.statistics.distribution.distribution_space import MOST_STEPS, DistributionSpace
 from semidp.statistics.distribution.request import Answers, DistributionRequest
 from semidp.statistics.distribution.value_tree import value_tree
+from semidp.statistics.outcomes.confidence import LEVEL
 from semidp.statistics.outcomes.even_group import EvenGroup
-from semidp.statistics.outcomes.intervals import LEVEL
 from semidp.statistics.outcomes.request import GroupedRequest
 from semidp.statistics.protocol.kinds import OtherAnswer
 from semidp.statistics.protocol.requests import Request

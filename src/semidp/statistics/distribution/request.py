@@ -32,7 +32,7 @@ from semidp.statistics.distribution.distribution_space import (
 )
 from semidp.statistics.distribution.forecast import DistributionForecast
 from semidp.statistics.distribution.published import PublishedDistribution, published_distribution
-from semidp.statistics.outcomes.intervals import LEVEL, level_of
+from semidp.statistics.outcomes.confidence import LEVEL, level_of
 from semidp.statistics.outcomes.request import (
     AnySets,
     GroupedRequest,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.pure import LaplaceMechanism
-from semidp.statistics.outcomes.intervals import About
+from semidp.statistics.outcomes.confidence import About
 from semidp.statistics.outcomes.noise_law import simulated
 from semidp.statistics.outcomes.spaces import SumSpace
 from semidp.statistics.outcomes.spread import Spread

@@ -20,8 +20,7 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.errors import InputError
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.comparison import Comparison, NoisyMeans
-from semidp.statistics.outcomes.groups import ByBlocks
-from semidp.statistics.outcomes.intervals import (
+from semidp.statistics.outcomes.confidence import (
     LEVEL,
     About,
     Intervals,
@@ -29,6 +28,7 @@ from semidp.statistics.outcomes.intervals import (
     finite,
     level_of,
 )
+from semidp.statistics.outcomes.groups import ByBlocks
 from semidp.statistics.outcomes.noise_law import half_widths, noise_deviation
 from semidp.statistics.outcomes.population import MOST_INVERTED, SampledMeans, rate_ends
 from semidp.statistics.outcomes.spaces import SumSpace

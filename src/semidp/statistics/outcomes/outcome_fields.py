@@ -10,8 +10,8 @@ from semidp.errors import InputError
 from semidp.sources.contract import GRID as STEPS
 from semidp.sources.contract import Outcome
 from semidp.statistics.fields import Chosen, Field, Shape
-from semidp.statistics.outcomes.intervals import LEVEL as USUAL_LEVEL
-from semidp.statistics.outcomes.intervals import Confidence
+from semidp.statistics.outcomes.confidence import LEVEL as USUAL_LEVEL
+from semidp.statistics.outcomes.confidence import Confidence
 from semidp.statistics.outcomes.request import outcome_from, proportion_of
 
 _NO_OUTCOME = "--bounds or --grid name {column!r}, of which nothing is published by group"

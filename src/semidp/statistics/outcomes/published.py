@@ -17,13 +17,13 @@ from semidp.output.cells import Form, PublishedColumns, Sheet
 from semidp.output.plots.figures import estimates_plot
 from semidp.output.sections import Details, Section
 from semidp.sources.contract import Outcome
-from semidp.statistics.findings import Trust
-from semidp.statistics.outcomes.intervals import About, Intervals
+from semidp.statistics.outcomes.confidence import About, Intervals
 from semidp.statistics.outcomes.request import StatisticRequest
 from semidp.statistics.outcomes.words import statistic_text
 from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.protocol.requests import Request
 from semidp.statistics.protocol.results import Published
+from semidp.statistics.recheck_findings import Trust
 
 Read = TypeVar("Read", bound=Published)
 

@@ -17,8 +17,8 @@ from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import AUTO
 from semidp.sources.contract import GRID, Outcome
+from semidp.statistics.outcomes.confidence import Confidence
 from semidp.statistics.outcomes.forecast import GroupsForecast, sums_line
-from semidp.statistics.outcomes.intervals import Confidence
 from semidp.statistics.protocol.request_defaults import (
     BUDGET_KEYS,
     OwnBudget,

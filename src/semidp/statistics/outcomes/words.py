@@ -7,7 +7,7 @@ from semidp.core.exact import plain
 from semidp.core.spaces.dataspace import Margin
 from semidp.output.texts import FAINT_MARK, TOO_MANY, share_text
 from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.intervals import About, Intervals
+from semidp.statistics.outcomes.confidence import About, Intervals
 from semidp.statistics.outcomes.request import StatisticRequest
 
 _SHOWN_GROUPS = 12  # on a terminal

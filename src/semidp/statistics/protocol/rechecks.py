@@ -8,10 +8,10 @@ import numpy as np
 from semidp.core.scope import Scope
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.output.cells import Form
-from semidp.statistics.findings import CLOSE, Findings, different_columns
 from semidp.statistics.parts import Partition
 from semidp.statistics.protocol.requests import Request
 from semidp.statistics.protocol.results import Published
+from semidp.statistics.recheck_findings import CLOSE, Findings, different_columns
 
 
 @dataclass(eq=False)

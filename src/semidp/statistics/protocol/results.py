@@ -30,9 +30,9 @@ from semidp.output.published_table import PublishedTable
 from semidp.output.sections import Details, Section
 from semidp.output.texts import CLAIM_TEXTS, scale_text
 from semidp.queries.query_space import QuerySpace
-from semidp.statistics.findings import CLOSE, Findings, Trust, close
 from semidp.statistics.parts import Part, Partition
 from semidp.statistics.protocol.request_defaults import budget_of
+from semidp.statistics.recheck_findings import CLOSE, Findings, Trust, close
 
 if TYPE_CHECKING:
     from semidp.statistics.protocol.rechecks import ResultCheck

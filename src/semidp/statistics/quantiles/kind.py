@@ -17,7 +17,7 @@ from semidp.statistics.outcomes.outcome_fields import (
     outcome_values,
 )
 from semidp.statistics.protocol.kinds import Kind
-from semidp.statistics.quantiles.mechanism import EXPONENTIAL
+from semidp.statistics.quantiles.exponential import EXPONENTIAL
 from semidp.statistics.quantiles.published import PublishedQuantiles
 from semidp.statistics.quantiles.quantile_estimates import MEDIAN as HALF
 from semidp.statistics.quantiles.ranks import recorded_ranks

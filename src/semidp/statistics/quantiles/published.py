@@ -12,13 +12,13 @@ from semidp.core.exact import plain
 from semidp.core.scope import Scope
 from semidp.mechanisms.mechanism import Measurement, Mechanism, NoNoise
 from semidp.output.cells import Columns, Form
-from semidp.statistics.findings import Trust
-from semidp.statistics.outcomes.intervals import Intervals
+from semidp.statistics.outcomes.confidence import Intervals
 from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.protocol.results import Noise, Published, read_back
 from semidp.statistics.quantiles import words
 from semidp.statistics.quantiles.quantile_estimates import GroupQuantiles, most_rank_error
 from semidp.statistics.quantiles.ranks import RankSpace
+from semidp.statistics.recheck_findings import Trust
 
 if TYPE_CHECKING:
     from semidp.statistics.protocol.requests import Request

@@ -1,7 +1,7 @@
 """Private medians and quantiles by group beside exact group sizes, with intervals that are chosen
 beside them.
 
-The proof is in `ranks`, the exact choice in `mechanism`. Sums and means are in `statistics.sums`.
+The proof is in `ranks`, the exact choice in `exponential`. Sums and means are in `statistics.sums`.
 """
 
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from semidp.core.spaces.dataspace import Margin
 from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Mechanism
+from semidp.statistics.outcomes.confidence import About, Intervals
 from semidp.statistics.outcomes.groups import ByBlocks
-from semidp.statistics.outcomes.intervals import About, Intervals
-from semidp.statistics.quantiles.mechanism import ExponentialMechanism, farthest_rank
+from semidp.statistics.quantiles.exponential import ExponentialMechanism, farthest_rank
 from semidp.statistics.quantiles.ranks import RankSpace
 
 Floats = NDArray[np.float64]

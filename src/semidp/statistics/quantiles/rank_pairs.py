@@ -20,7 +20,7 @@ from semidp.core.margins import Counts
 from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.errors import Refused, SemidpError
 from semidp.noise.choice import ExponentialChoice
-from semidp.statistics.quantiles.mechanism import ExponentialMechanism
+from semidp.statistics.quantiles.exponential import ExponentialMechanism
 from semidp.statistics.quantiles.ranks import RankSpace, rank_scores
 
 Floats = NDArray[np.float64]
@@ -148,7 +148,7 @@ def worst_histograms(mechanism: ExponentialMechanism) -> tuple[Counts, Counts]:
     apart as was found.
 
     >>> from semidp.sources.contract import Outcome
-    >>> from semidp.statistics.quantiles.mechanism import exponential_mechanism
+    >>> from semidp.statistics.quantiles.exponential import exponential_mechanism
     >>> from semidp.statistics.quantiles.ranks import rank_space
     >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Dataspace, Margin

@@ -3,7 +3,7 @@ are chosen by.
 
 A record is (x, y) with y in whole steps from 0 to B, as in `outcomes`; the query is the number of
 values up to each step in each group. Quantiles are chosen, not measured with additive noise: how is
-in `mechanism`.
+in `exponential`.
 """
 
 import math

@@ -20,8 +20,8 @@ from semidp.mechanisms.selection import AUTO
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.reader import Reader
+from semidp.statistics.outcomes.confidence import Confidence
 from semidp.statistics.outcomes.even_group import EvenGroup
-from semidp.statistics.outcomes.intervals import Confidence
 from semidp.statistics.outcomes.request import (
     AnySets,
     GroupedRequest,
@@ -30,8 +30,8 @@ from semidp.statistics.outcomes.request import (
 )
 from semidp.statistics.protocol.request_defaults import budget_of, checked_budget, file_name, member
 from semidp.statistics.protocol.requests import Forecast
+from semidp.statistics.quantiles.exponential import ExponentialMechanism, exponential_mechanism
 from semidp.statistics.quantiles.forecast import RankForecast
-from semidp.statistics.quantiles.mechanism import ExponentialMechanism, exponential_mechanism
 from semidp.statistics.quantiles.published import PublishedQuantiles, published_quantiles
 from semidp.statistics.quantiles.quantile_estimates import MEDIAN, GroupQuantiles, most_rank_error
 from semidp.statistics.quantiles.ranks import RankSpace, rank_scores, rank_space

@@ -20,8 +20,8 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import AUTO, outcome_mechanism
 from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.confidence import LEVEL, About, Intervals, each_level, level_of
 from semidp.statistics.outcomes.group_sums import GroupSums
-from semidp.statistics.outcomes.intervals import LEVEL, About, Intervals, each_level, level_of
 from semidp.statistics.outcomes.noise_law import half_widths
 from semidp.statistics.outcomes.spaces import SumSpace
 from semidp.statistics.outcomes.spread import FromNoise, NoisyPart, SquareSums

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from semidp.core.exact import Number
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.errors import Refused
-from semidp.statistics.outcomes.intervals import LEVEL, Intervals, level_of
+from semidp.statistics.outcomes.confidence import LEVEL, Intervals, level_of
 from semidp.statistics.regression.designs import Design
 from semidp.statistics.regression.linear import RegressionFit
 

@@ -13,10 +13,10 @@ from semidp.output.cells import Columns, Form, PublishedColumns
 from semidp.output.plots.figures import estimates_plot
 from semidp.output.sections import Details, Section
 from semidp.queries.query_space import QuerySpace
-from semidp.statistics.findings import Trust
-from semidp.statistics.outcomes.intervals import Intervals
+from semidp.statistics.outcomes.confidence import Intervals
 from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.protocol.results import Published, measured_by, read_back
+from semidp.statistics.recheck_findings import Trust
 from semidp.statistics.regression import words
 from semidp.statistics.regression.linear import LinearFit
 from semidp.statistics.regression.logistic import LogisticFit

@@ -19,8 +19,8 @@ from semidp.mechanisms.selection import AUTO
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.reader import Reader
+from semidp.statistics.outcomes.confidence import Confidence
 from semidp.statistics.outcomes.forecast import sums_line
-from semidp.statistics.outcomes.intervals import Confidence
 from semidp.statistics.outcomes.request import (
     OutcomeRequest,
     checked_confidence,

@@ -14,8 +14,8 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.output.cells import Columns, Form
 from semidp.statistics.outcomes.comparison import Comparison
+from semidp.statistics.outcomes.confidence import About, Intervals
 from semidp.statistics.outcomes.group_sums import Estimates, GroupSums
-from semidp.statistics.outcomes.intervals import About, Intervals
 from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.protocol.results import Published, measured_by, read_back
 

@@ -17,7 +17,7 @@ from semidp.output.texts import (
     scale_text,
 )
 from semidp.statistics.outcomes.comparison import Comparison
-from semidp.statistics.outcomes.intervals import About, Intervals
+from semidp.statistics.outcomes.confidence import About, Intervals
 from semidp.statistics.outcomes.published import columns_of
 from semidp.statistics.outcomes.words import (
     ESTIMATES_CAPTION,

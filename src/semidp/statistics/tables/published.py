@@ -34,10 +34,10 @@ from semidp.output.published_table import (
 from semidp.output.sections import Details, Section
 from semidp.output.table_pages import table_title
 from semidp.queries.products import product_space
-from semidp.statistics.findings import Trust
 from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.protocol.request_defaults import budget_of
 from semidp.statistics.protocol.results import Published, measured_by, read_back
+from semidp.statistics.recheck_findings import Trust
 from semidp.statistics.tables import product_words, words
 from semidp.statistics.tables.error_words import CellErrors, cautions
 from semidp.statistics.tables.residual_files import (

@@ -15,8 +15,8 @@ from semidp.mechanisms.gaussian import LatticeGaussianMechanism
 from semidp.mechanisms.mechanism import Mechanism, NoNoise
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.published_table import FitKind, Fitted, PublishedTable
-from semidp.statistics.findings import close
 from semidp.statistics.protocol.rechecks import ResultCheck
+from semidp.statistics.recheck_findings import close
 from semidp.statistics.tables.fitting import fit_product, totals_of
 from semidp.statistics.tables.published import PublishedTables
 from semidp.statistics.tables.refit import (

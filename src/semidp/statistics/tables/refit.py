@@ -19,7 +19,7 @@ from semidp.core.progress import silent
 from semidp.core.scope import Scope
 from semidp.fitting.tables import fit_table
 from semidp.output.published_table import FitKind, Fitted, PublishedTable
-from semidp.statistics.findings import Findings
+from semidp.statistics.recheck_findings import Findings
 from semidp.statistics.tables.fitting import NOT_ALL
 
 SECONDS = 3.0

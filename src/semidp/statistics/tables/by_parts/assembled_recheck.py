@@ -8,9 +8,9 @@ from semidp.mechanisms.mechanism import Mechanism
 from semidp.output.cells import Columns, StoredFiles
 from semidp.output.file_differences import file_differences
 from semidp.output.published_table import PublishedTable
-from semidp.statistics.findings import close
 from semidp.statistics.parts import Part, Partition, part_folder, part_path
 from semidp.statistics.protocol.rechecks import ResultCheck
+from semidp.statistics.recheck_findings import close
 from semidp.statistics.tables.by_parts.assembled_published import AssembledTables
 from semidp.statistics.tables.by_parts.linked_parts_published import LinkedPartsTables
 from semidp.statistics.tables.by_parts.measured_first import Whole

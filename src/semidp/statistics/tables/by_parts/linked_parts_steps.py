@@ -135,7 +135,7 @@ class LinkedPartsWork(MeasuredFirstWork):
 
 
 @dataclass(frozen=True, eq=False)
-class AtCut:
+class KindTablesAtCut:
     """The confidential tables of one kind at the cut, and what reads and publishes it below.
 
     Parameters
@@ -156,7 +156,7 @@ class AtCut:
     declared: tuple[Feature, ...] = field(repr=False)
 
     @classmethod
-    def read(cls, kind: CutKind, public: Dataspace, reader: Reader) -> "AtCut":
+    def read(cls, kind: CutKind, public: Dataspace, reader: Reader) -> "KindTablesAtCut":
         """Read the tables of one kind at the cut; refuse numbers that a part would refuse when all
         is charged.
         """
@@ -211,7 +211,7 @@ class LinkedPartsSteps(MeasuredFirstSteps[LinkedPartsTables]):
         mechanism: LinkedMechanism,
         depth: str,
         scope: Scope,
-        at_cut: tuple[AtCut, AtCut],
+        at_cut: tuple[KindTablesAtCut, KindTablesAtCut],
     ) -> None:
         values = np.concatenate([kind.values() for kind in at_cut])
         super().__init__(mechanism, values)
@@ -321,7 +321,7 @@ def linked_parts_steps_of(
     public = mechanism.space.dataspace
     of_members, of_units = kinds
     at_cut = (
-        AtCut.read(of_members, public.members, reader.members),
-        AtCut.read(of_units, public.units, reader.units),
+        KindTablesAtCut.read(of_members, public.members, reader.members),
+        KindTablesAtCut.read(of_units, public.units, reader.units),
     )
     return LinkedPartsSteps(request, mechanism, depth, scope, at_cut)

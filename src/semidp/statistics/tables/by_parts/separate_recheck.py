@@ -17,10 +17,10 @@ from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.cells import Columns, Form, StoredFiles
 from semidp.output.file_differences import file_differences
 from semidp.output.published_table import FitKind, Fitted, PublishedTable
-from semidp.statistics.findings import Findings, close
 from semidp.statistics.parts import PARTS, Part, Partition, PartTable, part_folder, part_path
 from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.protocol.results import measured_by
+from semidp.statistics.recheck_findings import Findings, close
 from semidp.statistics.tables.by_parts.part_measurement import split_residuals
 from semidp.statistics.tables.by_parts.separate_fits import CutFit
 from semidp.statistics.tables.by_parts.separate_published import SeparateTables, TotalsAtCut

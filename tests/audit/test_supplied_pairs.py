@@ -25,7 +25,7 @@ from semidp.publishing.pipeline import run
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release
 from semidp.sources.contract import Outcome
-from semidp.statistics.quantiles.mechanism import ExponentialMechanism
+from semidp.statistics.quantiles.exponential import ExponentialMechanism
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.tables.request import TableRequest
 from tests.grouped.test_rank_norms import datasets, neighbours, space_of

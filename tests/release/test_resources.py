@@ -10,9 +10,9 @@ import pytest
 
 from semidp import Budget, Feature, InputError, Ledger, Plan, TableRequest, prepare, run
 from semidp.output.cells import Form
-from semidp.publishing import needs
-from semidp.publishing.needs import ResourceEstimate, declared_needs, memory_from, memory_limit
+from semidp.publishing import resources
 from semidp.publishing.pipeline import RunOptions
+from semidp.publishing.resources import ResourceEstimate, declared_needs, memory_from, memory_limit
 from semidp.sources.opening import Source, open_source
 from semidp.statistics.tables import request as requests
 
@@ -101,7 +101,9 @@ def test_the_estimate_of_the_disk_covers_what_is_written(tmp_path: Path) -> None
 
 def test_a_container_has_its_own_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "memory.max").write_text("1000000000\n")
-    monkeypatch.setattr(needs, "_CGROUPS", (str(tmp_path / "memory.max"), str(tmp_path / "none")))
+    monkeypatch.setattr(
+        resources, "_CGROUPS", (str(tmp_path / "memory.max"), str(tmp_path / "none"))
+    )
     assert memory_limit() == 10**9
     (tmp_path / "memory.max").write_text("max\n")
     assert memory_limit() > 10**9
@@ -125,7 +127,7 @@ def test_a_full_disk_and_an_impossible_name_are_found_before_the_charge(
     with pytest.raises(InputError, match=r"no file can be called 'x+.csv' in that folder"):
         run(long, PEOPLE, RunOptions(ledger=book, out=tmp_path / "out", force=True))
     usage = type("Usage", (), {"free": 10})
-    monkeypatch.setattr(needs.shutil, "disk_usage", lambda folder: usage)
+    monkeypatch.setattr(resources.shutil, "disk_usage", lambda folder: usage)
     with pytest.raises(InputError, match=r"needs about 1 MB of disk, and 1 MB are free"):
         run(PLAN, PEOPLE, RunOptions(ledger=book, out=tmp_path / "out", force=True))
     assert not book.account().charges

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from semidp.census.reading import StateFiles
 from semidp.combining import Share
 from semidp.errors import DataError, InputError
-from semidp.questions.areas import read_area_rows
+from semidp.questions.area_sums import read_area_rows
 
 _DIGITS = (2, 5, 11, 12, 15)
 """Lengths of the usual codes of states, counties, tracts, block groups and blocks."""

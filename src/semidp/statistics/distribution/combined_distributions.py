@@ -29,8 +29,8 @@ from semidp.statistics.distribution.published import (
     set_of,
 )
 from semidp.statistics.distribution.request import DistributionRequest
-from semidp.statistics.findings import Findings, close
 from semidp.statistics.protocol.results import Noise, Published
+from semidp.statistics.recheck_findings import Findings, close
 
 _TELLING = 24  # so many numbers of one measurement are not drawn alike twice
 

@@ -19,12 +19,12 @@ from semidp.core.progress import Progress, silent
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import Randomness, generator
-from semidp.questions.records.approaching import SECONDS, Approach, Ending
-from semidp.questions.records.beginning import Beginning
 from semidp.questions.records.drawn_estimates import EstimateDraws
 from semidp.questions.records.matching import matched, sorted_codes
 from semidp.questions.records.record_cells import Codes, Floats, Goal, TargetTable
 from semidp.questions.records.record_moves import record_moves
+from semidp.questions.records.record_search import SECONDS, Approach, Ending
+from semidp.questions.records.starting_records import Beginning
 from semidp.questions.records.sweeps import (
     RecordState,
     Sweep,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
 from semidp.audit import Bound, Pair, Point, audit_mechanism
-from semidp.audit.evidence import allowed_power, at_least, at_most, best_bound
+from semidp.audit.attack_bounds import allowed_power, at_least, at_most, best_bound
 from semidp.core.tradeoff.curves import approximate, gaussian, laplace, zcdp
 from semidp.errors import InputError
 
