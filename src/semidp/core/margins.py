@@ -4,7 +4,8 @@ down to them.
 A margin is a `View`: for each feature the depth at which it is named, 0 where it is not. Views form
 a lattice (meet: what two margins share, join: what they name together); `Grid` sums tables down to
 a view and spreads margins back over the cells. Everything that needs margins of a table uses this
-module: a(t), norms, projection, fit, grouped statistics.
+module: a(t), norms, projection, fit, grouped statistics. It bounds nothing itself: bounds on a(t)
+are in `core.spaces.adjacency`, bounds on how far a table moves in `queries`.
 """
 
 import math

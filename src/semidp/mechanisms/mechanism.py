@@ -224,7 +224,8 @@ class Mechanism(ABC):
     def half_widths(self) -> NDArray[np.float64]:
         """For each cell of the projected table how far it is off at most in 95% of all draws.
 
-        From the law of the noise. Here it is simulated, with public randomness: cells of equal
+        From the law of the noise. The adjacency enters through its scale alone: `calibrate` took
+        the norms of the space. Here the law is simulated, with public randomness: cells of equal
         standard error are counted together, and the level is raised by two standard errors of the
         simulation.
         """

@@ -1,10 +1,10 @@
 """Exchanges drawn by the definition, record by record: what norms and lists of exchanges are
 checked against.
 
-`exchange` finds norms by the agreements of blocks. Nothing here shares a step with it: records are
-leaves of the whole chains, blocks are the published margins as they stand, and a table sees what
-lies above the leaves. So norms that are too small because exchanges were left out are seen before
-any noise is scaled to them.
+`exchange_tables` finds norms by the agreements of blocks. Nothing here shares a step with it:
+records are leaves of the whole chains, blocks are the published margins as they stand, and a table
+sees what lies above the leaves. So norms that are too small because exchanges were left out are
+seen before any noise is scaled to them.
 """
 
 from collections.abc import Iterator, Sequence

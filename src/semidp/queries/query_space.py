@@ -2,8 +2,9 @@
 published stays.
 
 A `QuerySpace` belongs to a query, a dataspace and an adjacency; every mechanism is calibrated from
-one and from nothing else. Count tables are in `table_spaces`, sums and moments of an outcome in
-`outcomes`; `ExplicitSpace` is any list of vectors.
+one and from nothing else. Count tables are in `table_spaces`, sums of an outcome in
+`statistics.outcomes`, its moments in `statistics.regression`; `ExplicitSpace` is any list of
+vectors.
 """
 
 import math

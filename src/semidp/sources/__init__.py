@@ -2,5 +2,6 @@
 
 `opening` is the page to read first: `open_source` and `Source`. `contract` says what a kind of
 source must do; `duck` reads files and data frames, `ibis` databases and Spark, `memory` tables of
-counts.
+counts. No error of an engine leaves this folder, because it may quote data: `contract.quietly` and
+`duck.read_or_explain` replace it.
 """

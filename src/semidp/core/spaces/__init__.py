@@ -1,8 +1,10 @@
 """What is published exactly, the datasets that agree with it, and how many records must change
 together.
 
-`dataspace` holds `Margin` and `Dataspace`; `adjacency` says which datasets are compared and
-computes a(t); `exchange_blocks` serves its second kind; `structure` says how margins overlap;
-`graver`, `enumeration` and `witness` count and show; `widest_spaces` serves margins known by name
-alone; `outcome_adjacency` serves records with a private outcome.
+`dataspace` holds `Margin` and `Dataspace`. `adjacency` says which datasets are compared, and
+computes or bounds a(t): `structure` tells it how margins overlap, `graver_degrees` what Graver
+bases bound, `listed_moves` what small spaces list. `exchange_blocks` has the exchanges of its
+second kind, `protection` persons with several records. `linked` has units and members,
+`widest_spaces` margins known by name alone, `outcome_adjacency` records with a private outcome.
+`cell_bounds` says what exact totals tell of single cells.
 """

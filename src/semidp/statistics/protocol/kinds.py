@@ -1,5 +1,5 @@
-"""A kind of statistic as the rooms above its folder know it: how its plans, recorded queries and
-results are read.
+"""A kind of statistic as the packages above its folder know it: how its plans, recorded queries
+and results are read.
 
 The kinds that there are stand in `registry`.
 """
@@ -80,7 +80,7 @@ class OtherAnswer:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of statistic, as the rooms above its folder know it.
+    """A kind of statistic, as the packages above its folder know it.
 
     Parameters
     ----------
