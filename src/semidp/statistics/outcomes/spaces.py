@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.exact import exact, plain
 from semidp.core.margins import Counts, Floats
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Adjacency, AdjacencyKind
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.errors import InputError, Refused
 from semidp.queries.patterns import Norms
@@ -38,6 +38,9 @@ class OutcomeSpace(QuerySpace):
     outcome: Outcome
 
     exact_claims_only: ClassVar[bool] = True
+
+    def __attrs_post_init__(self) -> None:
+        _refuse_published_outcome(self.dataspace, self.adjacency, self.outcome)
 
     @property
     def unit(self) -> Fraction:
@@ -341,6 +344,25 @@ def outcome_datasets(dataspace: Datasets, adjacency: Adjacency) -> Dataspace:
             " of at least 1"
         )
     return dataspace
+
+
+def _refuse_published_outcome(dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome) -> None:
+    """Refuse, under exchange, an outcome that an exact total also has as a feature.
+
+    Norms of exchanges rest on carriers that keep their outcomes. Whoever hands over a published age
+    has another age afterwards: a third value is replaced, in a group that the person never was in.
+    """
+    if adjacency.kind is not AdjacencyKind.exchange:
+        return
+    # the proportion of ok=Y is about ok
+    columns = {outcome.column, outcome.column.partition("=")[0]}
+    published = {name for margin in dataspace.margins for name in margin.names}
+    both = sorted(columns & published)
+    if both:
+        raise Refused(
+            f"an exchange would change the outcome {both[0]!r} of others, too, since its counts are"
+            " exact: protect a number of records instead, or leave these counts out"
+        )
 
 
 def recorded_outcome(query: Mapping[str, Any]) -> Outcome:
