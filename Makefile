@@ -12,7 +12,7 @@ PIP    := $(BIN)/python $(PIP_INSTALL)
 QUICKLY := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test laws test-long lint fuzz test-services docs studies bench dist lock clean
+.PHONY: help demo test laws test-long lint fuzz test-services docs notebook studies bench dist lock clean
 
 help:           ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,10 @@ docs: $(VENV)/.installed-docs $(TESTS)  ## the documentation site, into build/si
 	$(QUICKLY) $(BIN)/python -m pytest -q -n 2 -m long tests/test_tutorial.py
 	mkdir -p build && $(BIN)/jupyter execute --output=../build/notebook docs/notebook.ipynb
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+notebook: $(VENV)/.installed-docs  ## execute docs/notebook.ipynb and keep its outputs (after a change of what results show)
+	$(BIN)/python -c 'import nbclient, nbformat; page = "docs/notebook.ipynb"; cells = nbformat.read(page, 4); \
+	  nbclient.execute(cells, cwd="docs", record_timing=False); nbformat.write(cells, page)'
 
 studies: $(STAMP)  ## every figure of the paper at full size, into build/studies
 	$(BIN)/semidp reproduce --out build/studies --force
