@@ -1,7 +1,7 @@
 """Questions to a release, at no cost in privacy: tests, intervals, models, synthetic records.
 
 `Release.test`, `Release.interval`, `Release.intervals` and `Release.records` ask them; the values
-that they return are named here. The chains of `posterior`, and when they have mixed, are in
+that they return are named here. The chains of a posterior, and when they have mixed, are in
 `markov`.
 """
 
