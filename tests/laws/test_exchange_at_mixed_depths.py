@@ -24,6 +24,7 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.errors import Refused
 from semidp.mechanisms.knorm.placed_balls import place_ball
 from semidp.mechanisms.pure import LaplaceMechanism
+from semidp.queries import exchange_tables
 from semidp.queries.costs import BallCosts
 from semidp.queries.exchange_tables import ExchangeTable
 from semidp.queries.norms import ReleasedTable, TableNorms
@@ -291,6 +292,35 @@ def test_the_fault_would_not_pass_the_checks(monkeypatch: pytest.MonkeyPatch) ->
             assert norms == norms_of(moves, dataspace.schema.grid.size_of(view))
             assert listed == moves
     assert caught >= 3
+
+
+def test_a_search_that_is_cut_short_gives_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A joint block of many cells has more placements of the records than are looked at."""
+    places = [("a", "a1"), ("b", "b1"), ("c", "c1"), ("d", "d1"), ("d", "d2")]
+    state = Feature.nested(["state", "county"], places)
+    counts = np.ones((5, 2, 2), dtype=int)
+    counts[2:] = 3
+    table = Table(Schema([state, Feature("sex", "fm"), Feature("age", "yo")]), counts)
+    public = Dataspace.of(table, [Margin("state", "sex"), Margin("age")])
+
+    def searched() -> TableNorms:
+        released = ReleasedTable.of(public, public.schema.grid.full)
+        return ExchangeTable(Blocks.of(public), released)._search()
+
+    exact = searched()
+    assert (exact.norms, exact.exact) == (Norms(6, 8, 2), True)
+    monkeypatch.setattr(exchange_tables, "_MOST_ASSIGNMENTS", 50)
+    bound = searched()
+    assert not bound.exact
+    assert bound.norms.most(exact.norms) == bound.norms
+
+    # What was done before: the first placements were taken for all of them.
+    def cut_short(assignments: Iterator) -> dict:
+        some = itertools.islice(assignments, 50)
+        return {exchange_tables._agreement(values): values for values in some}
+
+    monkeypatch.setattr(exchange_tables, "_agreements", cut_short)
+    assert searched().norms.l2_squared < exact.norms.l2_squared
 
 
 @pytest.mark.parametrize("norms", [Norms(6, 4, 1), Norms(4, 5, 1), Norms(4, 4, 2)])

@@ -25,6 +25,7 @@ from semidp.queries.patterns import LARGEST_A, Norms
 from semidp.queries.probes import Probes, SelfCheckError, drawn
 
 _MOST_PATTERNS = 2_000_000  # combinations of agreements that are looked at: a few seconds
+_MOST_ASSIGNMENTS = 2_000_000  # ways to place the records of an exchange in one block
 _MOST_MOVES = 20_000_000  # combinations of records that are listed, times cells: a few seconds
 _MOST_LEVELS = 4_096  # of what nobody publishes, where exchanges are listed
 _CHUNK = 2**24  # cells of tables held at once
@@ -444,8 +445,10 @@ class ExchangeTable:
                 continue
             options = []
             for part, server in zip(self._parts(carriers + 2), (*servers, None), strict=True):
-                some = islice(part.assignments(carriers, server, every=False), _MOST_PATTERNS)
-                options.append({_agreement(values): values for values in some})
+                option = _agreements(part.assignments(carriers, server, every=False))
+                if option is None:
+                    return None
+                options.append(option)
             # Records are one cell where they agree in every part: masks of agreeing pairs are
             # intersected.
             reached: dict[int, tuple[Values, ...]] = {-1: ()}
@@ -497,9 +500,8 @@ class ExchangeTable:
 
         @cache
         def options(number: int, carriers: int, server: int | None) -> list[Values]:
-            return list(
-                islice(parts[number].assignments(carriers, server, every=True), _MOST_PATTERNS)
-            )
+            every = parts[number].assignments(carriers, server, every=True)
+            return list(islice(every, _MOST_ASSIGNMENTS))
 
         for servers, carriers in servings(len(self.seen)):
             if carriers + 1 > self.blocks.structure.n:
@@ -508,7 +510,7 @@ class ExchangeTable:
             chosen = [options(number, carriers, server) for number, server in numbered]
             sizes = [len(values) for values in chosen]
             work += math.prod(sizes) * cells
-            if work > _MOST_MOVES or max(sizes) == _MOST_PATTERNS:
+            if work > _MOST_MOVES or max(sizes) == _MOST_ASSIGNMENTS:
                 raise too_many
             choices.append(chosen)
         return choices
@@ -601,6 +603,19 @@ def _intersections(
     for so_far, parts in reached.items():
         for mask, values in option.items():
             agreements[so_far & mask] = (*parts, values)
+    return agreements
+
+
+def _agreements(assignments: Iterable[Values]) -> dict[int, Values] | None:
+    """Each agreement that occurs, with values that give it; None where assignments are too many.
+
+    A search that was cut short would miss agreements, and call norms exact that are too small.
+    """
+    agreements = {}
+    for number, values in enumerate(assignments):
+        if number == _MOST_ASSIGNMENTS:
+            return None
+        agreements[_agreement(values)] = values
     return agreements
 
 
