@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from semidp import Plan, run
 from tests.cli.conftest import Semidp, one_sentence
 
 PLAN = """invariants = [{exact}]
@@ -125,3 +126,47 @@ def test_a_broken_plan_is_named(here: Semidp, tmp_path: Path) -> None:
         said = one_sentence(here("compare", "base.toml", name))
         assert f"{name}: " in said
         assert words in said
+
+
+OUTCOMES = """invariants = ["ward"]
+[[group]]
+statistic = "proportion"
+column = "ok=Y"
+by = ["ward"]
+mu = "1"
+[[answered]]
+column = "pay"
+by = ["ward"]
+bounds = [0, 9]
+mu = "{mu}"
+"""
+
+
+@pytest.fixture
+def outcomes(tmp_path: Path) -> None:
+    """Two plans whose columns are computed from others: whether ok is Y, and who has a pay."""
+    for name, mu in (("one.toml", "1"), ("half.toml", "1/2")):
+        (tmp_path / name).write_text(OUTCOMES.format(mu=mu))
+    rows = [f"{'ab'[i % 2]},{'YN'[i % 3 == 0]},{'' if i % 7 == 0 else i % 9}" for i in range(60)]
+    (tmp_path / "wards.csv").write_text("ward,ok,pay\n" + "\n".join(rows) + "\n")
+
+
+@pytest.mark.usefixtures("outcomes")
+def test_plans_of_computed_columns_are_compared_and_audited(here: Semidp) -> None:
+    rehearsed = here(
+        "release", "wards.csv", "--plan", "one.toml", "--dry-run", "--format", "json"
+    ).json
+    words = ("one.toml", "half.toml", "--data", "wards.csv", "--format", "json")
+    one, half = here("compare", *words).json["plans"]
+    assert one["announced"] == rehearsed["announced"]
+    assert half["guarantee"]["epsilon"] < one["guarantee"]["epsilon"]
+    attack = ("one.toml", "--data", "wards.csv", "--samples", "1000", "--seed", "1")
+    assert here("audit", *attack).code in (0, 3)
+
+
+@pytest.mark.usefixtures("outcomes")
+def test_plans_of_computed_columns_are_carried_out_from_python(tmp_path: Path) -> None:
+    plan = Plan.from_toml((tmp_path / "one.toml").read_text())
+    proportions, answers = run(plan, tmp_path / "wards.csv").results
+    assert proportions.name == "proportion-ok=Y"
+    assert answers.name == "mean-pay"

@@ -607,11 +607,14 @@ def read_text(path: Path, option: str) -> str:
 
 
 def read_plan(path: Path, option: str) -> Plan:
-    """Read a plan from a TOML file, or from a JSON file of what ``Plan.to_json`` returns."""
+    """Read a plan from a TOML file, or from a JSON file of what ``Plan.to_json`` returns.
+
+    Its columns are read as its requests need them, so that every command takes what release takes.
+    """
     text = read_text(path, option)
     if path.suffix != ".json":
         with about_file(path):
-            return Plan.from_toml(text, path.parent)
+            return Plan.from_toml(text, path.parent).with_values_read()
     try:
         document = from_json(text)
     except ValueError:
@@ -623,7 +626,7 @@ def read_plan(path: Path, option: str) -> Plan:
             f"the plan {path} does not have the form that semidp writes: see docs/tutorial.md"
         )
     with about_file(path):
-        return Plan.from_json(document, path.parent)
+        return Plan.from_json(document, path.parent).with_values_read()
 
 
 @contextlib.contextmanager

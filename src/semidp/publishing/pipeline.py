@@ -295,6 +295,7 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
     >>> prepared.scope.adjacency.a, [mechanism.scale for mechanism in prepared.mechanisms]
     (3, [2.0])
     """
+    plan = plan.with_values_read()
     with records_of(plan, data) as source:
         _check(plan)
         reader: Any
@@ -413,6 +414,7 @@ def run(
     (['state=a', 'state=b'], array([9, 9]))
     """
     how = RunOptions.of(options)
+    plan = plan.with_values_read()
     if partition is not None:
         # Imported when used: the parts are prepared and charged by the functions of this page.
         from semidp.publishing.parts.by_partition import run_parts
