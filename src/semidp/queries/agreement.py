@@ -76,13 +76,15 @@ class Pattern:
 
 @dataclass(frozen=True)
 class BallMove:
-    """Moves of a records that become a others, where every published node keeps its count."""
+    """Moves of the ball: a records vanish and a others appear, and every published node keeps its
+    count.
+    """
 
     a: int
 
     @property
     def records(self) -> int:
-        """How many places are chosen."""
+        """How many records are placed: those that appear and those that vanish."""
         return 2 * self.a
 
     @property
@@ -91,9 +93,10 @@ class BallMove:
         return [1] * self.a + [-1] * self.a
 
     def leads_on(self, paths: list[Path], tree: Tree) -> bool:
-        """Whether the places chosen so far may be those of a move.
+        """Whether the paths chosen so far can be completed to a move.
 
-        No published node loses more records than appear there.
+        Records that appear are placed first. No published node may then lose more records than
+        appear there.
         """
         depth = tree.published
         if not depth:
@@ -103,7 +106,9 @@ class BallMove:
         return 2 * sum(appearing) >= len(appearing)
 
     def outcomes(self, paths: list[Path], tree: Tree) -> Iterator[list[Path]]:
-        """Iterate over the places of all records, those that appear first: one way, or none."""
+        """Yield the paths of all records, those that appear first, if every published node keeps
+        its count.
+        """
         balance: dict[Path, int] = {}
         for sign, path in zip(self.signs, paths, strict=True):
             node = path[: tree.published]
@@ -114,7 +119,8 @@ class BallMove:
 
 @dataclass(frozen=True)
 class ExchangeMove:
-    """One exchange: x, y and the carriers before it are chosen.
+    """One exchange: the paths of x, of y and of each carrier before it are chosen; those afterwards
+    follow.
 
     Parameters
     ----------
@@ -133,7 +139,7 @@ class ExchangeMove:
 
     @property
     def records(self) -> int:
-        """How many places are chosen."""
+        """How many records are placed: x, y and the carriers."""
         return self.carriers + 2
 
     @property
@@ -142,11 +148,13 @@ class ExchangeMove:
         return [1, -1] * (self.carriers + 1)
 
     def leads_on(self, paths: list[Path], tree: Tree) -> bool:
-        """Whether the places chosen so far may be those of a move: `outcomes` sees the rest."""
+        """Always true: `outcomes` drops what is no exchange."""
         return True
 
     def outcomes(self, paths: list[Path], tree: Tree) -> Iterator[list[Path]]:
-        """Iterate over y, x, then each carrier after and before: the ways to serve the feature."""
+        """Yield the paths of y, of x, then of each carrier after and before: one list for each way
+        to serve the feature.
+        """
         x, y, *before = paths
         depth = tree.published
         agree = x[:depth] == y[:depth]
@@ -165,7 +173,9 @@ class ExchangeMove:
             yield self._served(x, y, before, self.server)
 
     def _served(self, x: Path, y: Path, before: list[Path], server: int | None) -> list[Path]:
-        """The places of all records where one carrier takes x's, and the others keep their own."""
+        """Paths of all records where the carrier `server` takes x's path, and the others keep
+        theirs.
+        """
         places = [y, x]
         for number, path in enumerate(before):
             after = x if number == server else path
@@ -222,7 +232,7 @@ def _note_patterns(
     apart: bool,
     places: list[Path],
 ) -> None:
-    """Add the patterns of records at given places: one for each choice of the numbers of
+    """Add the patterns of records at given paths: one for each choice of the numbers of
     children.
     """
     depths = range(first, len(tree.counts))
@@ -252,7 +262,7 @@ def _same(places: Sequence[Path], depth: int) -> Mask:
 
 
 def _paths(tree: Tree, move: BallMove | ExchangeMove) -> Iterator[list[Path]]:
-    """Iterate over the places of the records of a move, nodes numbered as they are met."""
+    """Yield the paths of all records of a move, nodes numbered as they are met."""
 
     def below(earlier: list[Path], prefix: Path) -> Iterator[Path]:
         depth = len(prefix)
@@ -278,7 +288,9 @@ def _paths(tree: Tree, move: BallMove | ExchangeMove) -> Iterator[list[Path]]:
 def _kernels(
     counts: tuple[int, ...], paths: Sequence[Path], depth: int
 ) -> Iterator[tuple[dict[Path, int], Floats]]:
-    """Iterate over the kernels at a depth: parents have as few or as many children as there are."""
+    """Yield the kernels at a depth, with the numbers of children that each assumes: every parent
+    has as few or as many as occur.
+    """
     parents: dict[Path, set[int]] = {}
     for path in paths:
         parents.setdefault(path[:depth], set()).add(path[depth])
@@ -297,8 +309,8 @@ def _kernels(
 
 
 def _occupied(paths: Sequence[Path], counts: Mapping[Path, int]) -> object:
-    """What stays when records of the same sign change places: occupied nodes, from the root
-    down.
+    """Key that stays the same when records of the same sign change places: the occupied nodes, from
+    the root down.
     """
     half = len(paths) // 2
 

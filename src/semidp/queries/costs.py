@@ -1,8 +1,10 @@
 """What residuals cost: how far adjacent datasets can move one residual, and all of them together.
 
-``k_d = sup |H_d M_d m|²`` over the moves m of an adjacency. Small dataspaces are listed; otherwise
-a move is a pattern of agreement (`agreement`, `families`); beyond patterns there are certified
-closed forms. `BallCosts` is the adjacency A_a, `ExchangeCosts` the exchanges of one person.
+``k_d = sup |H_d M_d m|²`` over the moves m of an adjacency, where M_d sums a move to the table at
+the depths d and H_d subtracts the means of siblings (`residuals`). Small dataspaces are listed;
+otherwise a move is a pattern of agreement (`agreement`, `families`); beyond patterns there are
+certified closed forms. `BallCosts` is the adjacency A_a, `ExchangeCosts` the exchanges of one
+person.
 """
 
 import itertools
@@ -43,8 +45,8 @@ _EXACT_DENOMINATOR = 10**8
 
 @cache
 def single_move(slots: tuple[Tree, ...]) -> Fraction:
-    """Return the largest |H_d M_d (e_y - e_x)|² of one record that keeps what is published of each
-    slot.
+    """Largest |H_d M_d (e_y - e_x)|² of one record that changes from x to y and keeps what is
+    published of each slot.
 
     >>> seven, nine = Tree(((1,), (7,)), 0), Tree(((1,), (9,)), 0)
     >>> single_move((seven,)), single_move((seven, nine))
@@ -64,8 +66,8 @@ def single_move(slots: tuple[Tree, ...]) -> Fraction:
 
 
 def _single_options(slot: Tree) -> list[tuple[Fraction, Fraction, Fraction]]:
-    """Along one feature: the kernel at x, at y and between them; the same node, siblings, or
-    neither.
+    """Kernels at x, at y and between them along one feature, for each way in which x and y may
+    relate: the same node, siblings, or neither.
     """
     (parents,), counts = slot.counts
     ends = sorted({counts[0], counts[-1]})
@@ -120,14 +122,14 @@ class BallCosts:
     released: View | None = None
     times: int = 1
     _costs: dict[object, Fraction] = field(default_factory=dict, init=False, repr=False)
-    _seen: dict[View, Floats] = field(default_factory=dict, init=False, repr=False)
+    _listed_squares: dict[View, Floats] = field(default_factory=dict, init=False, repr=False)
     _bounds: dict[tuple[View, ...], tuple[JointBound, ...]] = field(
         default_factory=dict, init=False, repr=False
     )
 
     def cost(self, view: View) -> Fraction:
-        """Return k_d, or a certified upper bound; refuse a residual that no adjacent datasets
-        differ in.
+        """Return k_d, or a certified upper bound of it; refuse a residual in which adjacent
+        datasets never differ.
         """
         if self.moves is not None:
             listed = float(self._squares(view).max(initial=0.0))
@@ -140,8 +142,8 @@ class BallCosts:
         return self._costs[alike]
 
     def _class(self, view: View) -> object:
-        """Return what the cost of a residual depends on: its features' trees, and what of them
-        margins hold together.
+        """Key of all that the cost of a residual depends on: the trees of its features, and which
+        of them margins hold together.
 
         All pairs of a hundred features with as many levels are one class, or three where some are
         published.
@@ -175,7 +177,9 @@ class BallCosts:
         return depths
 
     def _cost_of_one(self, view: View) -> Fraction:
-        """Least of the closed forms, and the cost by patterns where these are few enough."""
+        """Cost of one move of a records: the least of the closed forms, and of the patterns where
+        these are few enough.
+        """
         axes = named(view)
         slots = tuple(self.slot(view, axis) for axis in axes)
         # Each of these is an upper bound by an argument of its own, so that their least holds as
@@ -197,8 +201,8 @@ class BallCosts:
         return least
 
     def slot(self, view: View, axis: int, margin: View | None = None) -> Tree:
-        """Return the slot of one feature of a residual under all published margins, or under one of
-        them.
+        """Return the slot of one feature of a residual: its nodes at that depth, their parents, and
+        how deep margins hold them. All published margins count, or `margin` alone.
         """
         depth = view[axis]
         margins = self.margins if margin is None else (margin,)
@@ -283,36 +287,34 @@ class BallCosts:
         return [margin for margin in maximal(self.margins) if any(meet(margin, finest))]
 
     def _group(self, views: tuple[View, ...], numbers: tuple[int, ...], work: int) -> ResidualGroup:
-        """A group of residuals with every bound of what they cost together that is found with so
-        much work.
-        """
-        mine = [views[number] for number in numbers]
-        singles = np.array([up(self.cost(view)) for view in mine])
+        """Some residuals with every bound on what they cost together that takes at most `work`."""
+        grouped = [views[number] for number in numbers]
+        singles = np.array([up(self.cost(view)) for view in grouped])
         parts: list[GroupCost] = []
-        axes = sorted({axis for view in mine for axis in named(view)})
-        local = tuple(_depths_of(view, axes) for view in mine)
-        if len(mine) > 1 and len(axes) <= _MOST_FEATURES:
-            deepest = join(*mine)
+        axes = sorted({axis for view in grouped for axis in named(view)})
+        local = tuple(_depths_of(view, axes) for view in grouped)
+        if len(grouped) > 1 and len(axes) <= _MOST_FEATURES:
+            deepest = join(*grouped)
             parts += self._patterned(axes, deepest, local, work)
-            parts += self._paired(mine, axes, deepest, local)
+            parts += self._paired(grouped, axes, deepest, local)
         # the sharpest kind comes first
         return ResidualGroup(numbers, (*parts, SumOfCosts(singles)))
 
     def families(self, axes: Sequence[int], deepest: View) -> list[Family] | None:
-        """Return all moves as patterns of some features down to a depth; None where a feature has
-        too many.
+        """Return all moves as patterns of the features `axes` down to the depths `deepest`; None
+        where a feature has too many patterns.
         """
         trees = [self._tree(deepest, axis) for axis in axes]
         margins = []
         for margin in self.margins:
-            seen = meet(margin, deepest)
-            margins.append(tuple(seen[axis] for axis in axes))
+            in_use = meet(margin, deepest)
+            margins.append(tuple(in_use[axis] for axis in axes))
         return self._families(axes, trees, margins, 0)
 
     def _patterned(
         self, axes: Sequence[int], deepest: View, local: tuple[View, ...], work: int
     ) -> list[GroupCost]:
-        """All moves as patterns of the features named, if these are few enough."""
+        """All moves as patterns of the features `axes`, if these are few enough."""
         families = self.families(axes, deepest)
         if not families or not all(fits(family, local, work) for family in families):
             return []
@@ -336,12 +338,11 @@ class BallCosts:
     def _paired(
         self, views: Sequence[View], axes: Sequence[int], deepest: View, local: tuple[View, ...]
     ) -> list[GroupCost]:
-        """Moves of single records that keep one margin, or none, times the number of records
-        squared.
+        """Bounds by single records: a move of a records is paired off by one margin, or by none.
 
-        The records that appear and those that vanish are paired off by a margin B: a move is a sum
-        of a moves of single records that keep B, so that ``N(m) <= a max N(e_y - e_x)`` for the
-        norm N² = Σ τ_d |H_d M_d m|².
+        The a records that appear and the a that vanish are paired off by a margin B: a move is a
+        sum of a moves of single records that keep B. So ``N(m) <= a max N(e_y - e_x)`` by the
+        triangle inequality, for the norm N² = Σ τ_d |H_d M_d m|².
         """
         scale = (self.times * self._visible(views)) ** 2
         parts: list[GroupCost] = []
@@ -354,22 +355,23 @@ class BallCosts:
         return parts
 
     def _visible(self, views: Sequence[View]) -> int:
-        """How many records of a move some residuals can see change."""
+        """How many records of a move these residuals can see change: all of them."""
         return self.a
 
     def _squares(self, view: View) -> Floats:
         """|H_d M_d m|² of every listed move."""
-        if view not in self._seen:
+        if view not in self._listed_squares:
             assert self.moves is not None
             assert self.released is not None
             cells = math.prod(self.residuals.shape(self.released))
             if cells <= len(self.moves):
                 # Fewer cells than moves: take the residual of each cell alone, and moves as sums of
                 # them.
-                self._seen[view] = self._squares_by_cells(view, cells)
+                squares = self._squares_by_cells(view, cells)
             else:
-                self._seen[view] = (self._residuals_of(self.moves, view) ** 2).sum(axis=1)
-        return self._seen[view]
+                squares = (self._residuals_of(self.moves, view) ** 2).sum(axis=1)
+            self._listed_squares[view] = squares
+        return self._listed_squares[view]
 
     def _squares_by_cells(self, view: View, cells: int) -> Floats:
         """|H_d M_d m|² of every listed move from the residuals of single cells, some moves at a
@@ -396,9 +398,7 @@ class BallCosts:
         return np.stack(rows)
 
     def _held(self, view: View) -> tuple[tuple[Tree, ...], ...]:
-        """For each margin that constrains the residual, its slots where that margin alone is
-        kept.
-        """
+        """Slots of a residual under each margin that shares a feature with it, taken alone."""
         held = []
         for margin in self.margins:
             if any(meet(margin, view)):
@@ -408,14 +408,14 @@ class BallCosts:
     def _families(
         self, axes: Sequence[int], trees: Sequence[Tree], margins: Sequence[View], first: int
     ) -> list[Family] | None:
-        """All moves as patterns of trees at all their depths, or of slots from the first on; None
-        where too many.
+        """All moves as patterns of the trees, at all their depths or from the depth `first` on;
+        None where there are too many.
         """
         family = Family.of(trees, BallMove(self.a), margins, first)
         return None if family is None else [family]
 
     def _closed(self, slots: tuple[Tree, ...], held: tuple[tuple[Tree, ...], ...]) -> Fraction:
-        """Return a² times what one record can do.
+        """Closed form of a cost: a² times what one record can do.
 
         The records that appear have the published levels of those that vanish, margin by margin:
         paired off by one margin, a move is a sum of a moves of single records that keep that
@@ -425,7 +425,9 @@ class BallCosts:
         return self.a**2 * min(single_move(kept) for kept in (free, *held))
 
     def _certified(self, view: View) -> Fraction:
-        """Return Δ2² of the table itself: H_d only shortens."""
+        """Certified Δ2² of the table at the depths of the residual. It bounds the residual, because
+        H_d is a projection and only shortens.
+        """
         vary = set()
         for axis, depth in variables(view):
             if self._children(axis, depth)[-1] > 1:
@@ -434,18 +436,21 @@ class BallCosts:
         return Fraction(certified_norms(self.a, vary, margins).l2_squared)
 
     def _upwards(self, value: float, view: View) -> Fraction:
-        """Return the exact number that a float stands for, or one that is certainly no smaller."""
+        """Exact fraction of a cost that was computed in floating point, or one that is certainly no
+        smaller.
+        """
         multiples = [math.lcm(*self._children(axis, view[axis])) for axis in named(view)]
         denominator = math.prod(multiples)
         if denominator <= _EXACT_DENOMINATOR:
             # Kernels are multiples of 1 / denominator: the float is one of them, up to its
             # rounding.
             return Fraction(round(value * denominator), denominator)
+        # Rounding errors of the sum are far below one part in a billion.
         scaled = value * 2**30 * (1 + 1e-9)
         return Fraction(math.ceil(scaled) + 1, 2**30)
 
     def _tree(self, deepest: View, axis: int) -> Tree:
-        """One feature at all its depths down to the deepest in use, and how deep it is
+        """One feature at all its depths down to `deepest`, with the depth to which it is
         published.
         """
         counts = (self._children(axis, depth) for depth in range(1, deepest[axis] + 1))
@@ -484,18 +489,18 @@ class ExchangeCosts(BallCosts):
         return {axis: axis for axis in numbers} if overlap else numbers
 
     def _visible(self, views: Sequence[View]) -> int:
-        """How many records of an exchange some residuals can see change: one, and a carrier for
-        each block in sight.
+        """How many records of an exchange these residuals can see change: the person, and a carrier
+        for each block that they touch.
         """
-        seen = join(*views)
-        in_sight = {block for axis, block in self._blocks.items() if seen[axis]}
+        finest = join(*views)
+        in_sight = {block for axis, block in self._blocks.items() if finest[axis]}
         return min(self.a, len(in_sight) + 1)
 
     def _families(
         self, axes: Sequence[int], trees: Sequence[Tree], margins: Sequence[View], first: int
     ) -> list[Family] | None:
-        """One family for each way in which carriers serve the blocks; None where these are too
-        many.
+        """One family of moves for each way in which carriers serve the blocks; None where there are
+        too many.
         """
         members: dict[int, list[int]] = {}
         for axis in axes:
@@ -512,7 +517,8 @@ class ExchangeCosts(BallCosts):
                 server = None if block is None else served[block]
                 joint = block is not None and len(members[block]) > 1
                 if first and server is None and tree.published == 1:
-                    # Parents are not compared where x and y agree: that adds exchanges.
+                    # Parents are not compared where x and y agree: that adds exchanges, so that the
+                    # bound stays one.
                     tree = tree.free
                 chosen.append(tree)
                 moves.append(ExchangeMove(carriers, server, joint and server is not None))
@@ -523,19 +529,21 @@ class ExchangeCosts(BallCosts):
         return families
 
     def _certified(self, view: View) -> Fraction:
-        """Return q² + q + 2 for a table that touches q blocks."""
+        """Certified Δ2² of a table that touches q blocks under exchange: q² + q + 2
+        (docs/exchange.md; the argument is at `ExchangeTable._plain`).
+        """
         q = sum(self._touched(view))
         return Fraction(q * q + q + 2)
 
 
 def _depths_of(view: View, axes: Sequence[int]) -> View:
-    """A view in some features alone."""
+    """Depths of a view in the features `axes` alone."""
     return tuple(view[axis] for axis in axes)
 
 
 def _depth_in_slot(published: int, depth: int) -> int:
-    """Return how deep a margin at a depth holds the slot of another: its nodes (2), their parents
-    (1), or neither.
+    """How much of a slot at `depth` a margin at `published` holds: its nodes (2), their parents
+    (1), or nothing (0).
     """
     if published >= depth:
         return 2

@@ -63,7 +63,8 @@ class Factor:
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """Moves of records that appear (+1) and vanish (-1), with the choices that features have.
+    """Moves as combinations: records that appear (+1) and vanish (-1), and for each feature the
+    patterns in which they may agree.
 
     Parameters
     ----------
@@ -98,7 +99,7 @@ class Family:
         first: int = 0,
         scale: int = 1,
     ) -> "Family | None":
-        """Return the moves of the ball that keep margins; None where a feature has too many
+        """Return the moves of the ball that keep the margins; None where a feature has too many
         patterns.
 
         A margin over several features is kept as a whole where its combinations are few, else
@@ -142,14 +143,18 @@ class Family:
 
     @staticmethod
     def _untied(family: "Family | None") -> "Family | None":
-        """The family that keeps margins feature by feature only."""
+        """Mark a family that keeps joint margins only feature by feature, and so has more moves
+        than need be hidden.
+        """
         return None if family is None else replace(family, kept_margins=False)
 
     @classmethod
     def exchanges(
         cls, trees: Sequence[Tree], moves: Sequence[ExchangeMove], first: int = 0
     ) -> "Family | None":
-        """Return exchanges in which each feature is served in its own way; None where too many."""
+        """Return the exchanges in which each feature is served by its own move; None where there
+        are too many.
+        """
         factors = []
         for place, (tree, move) in enumerate(zip(trees, moves, strict=True)):
             options = patterns(tree, move, first)
@@ -159,7 +164,8 @@ class Family:
         return cls(np.array(moves[0].signs), tuple(factors))
 
     def times(self, square: int) -> "Family":
-        """Return the family with every square so many times: moves that are made again and again.
+        """Return the family with every square multiplied by `square`: moves that are made several
+        times in a row.
 
         >>> family = Family.of([Tree(((2,),), 0)], BallMove(1), [])
         >>> family.times(9).most([(1,)], np.array([1.0]))[0]
@@ -169,7 +175,9 @@ class Family:
 
     @cached_property
     def _entries(self) -> tuple[NDArray[np.intp], Floats]:
-        """Entries of the kernels that differ somewhere, and the weight of each in the sum."""
+        """Places in a kernel that must be multiplied out, and the weight of each in the sum ``s' K
+        s``.
+        """
         size = len(self.signs)
         rows, columns = np.triu_indices(size)
         weights = self.signs[rows] * self.signs[columns] * np.where(rows == columns, 1, 2)
@@ -199,7 +207,7 @@ class Family:
         return self.combinations * len(self._entries[0]) if self.combinations else 0
 
     def slack(self, views: Sequence[View], tau: Floats) -> float:
-        """Return what floating point can be off by: terms are at most τ, and each is summed
+        """Return a bound on the rounding error of `most`: terms are at most τ, and each is summed
         once.
         """
         terms = len(self.signs) ** 2 * float(tau.sum())
@@ -243,8 +251,8 @@ class Family:
     def climb(
         self, views: Sequence[View], tau: Floats, generator: np.random.Generator, starts: int
     ) -> tuple[float, Floats]:
-        """Return a costly move and its squares: one feature after the other at its best, many
-        starts.
+        """Return a costly move and its squares, by hill climbing: one feature after the other at
+        its best, from many starts.
 
         What is found is a move of the family, so that its cost is a lower bound of `most`.
         """
@@ -260,10 +268,11 @@ class Family:
 
 @dataclass(frozen=True, eq=False)
 class _Arranged:
-    """The τ of the residuals as an array with an axis a factor, and the matrices of the factors.
+    """The residuals of a family as arrays for tensor products: their τ with an axis for each
+    factor, and a matrix for each factor.
 
-    A matrix has a row an option, a column for each way in which residuals name the features of
-    the factor, and a layer an entry of the kernels.
+    A matrix has a row for each option, a column for each way in which residuals name the features
+    of the factor, and a layer for each entry of the kernels.
     """
 
     values_of_tau: Floats = field(repr=False)
@@ -304,7 +313,9 @@ class _Arranged:
         return chosen
 
     def values(self) -> Iterator[tuple[tuple[int, ...], Floats]]:
-        """Iterate over options of the first factors, with the values of all others beside them."""
+        """Yield each choice of options of the first factors, with the costs of all choices of the
+        other factors.
+        """
         first, inner = self.matrices[: self.outside], self.matrices[self.outside :]
         for outer in itertools.product(*(range(len(matrix)) for matrix in first)):
             shape = tuple(len(matrix) for matrix in inner)
@@ -333,8 +344,8 @@ class _Arranged:
                 return best, self.order((), chosen)
 
     def _beside(self, free: int, chosen: Sequence[int]) -> Floats:
-        """What stands beside the columns of one factor where the others are chosen: column,
-        layer.
+        """Coefficients of the columns of the factor `free` where all others have chosen options:
+        column, layer.
         """
         layers = len(self.weights)
         part = np.broadcast_to(self.values_of_tau[..., None], (*self.values_of_tau.shape, layers))
@@ -351,7 +362,7 @@ class _Arranged:
 
 
 def fits(family: Family, views: Sequence[View], most: int = MOST_WORK) -> bool:
-    """Whether the most costly move of a family is found within some work."""
+    """Whether finding the most costly move of a family takes at most `most` values."""
     keys = 1
     for factor in family.factors:
         keys *= len(set(factor.names(views)))
@@ -367,7 +378,7 @@ def _stacked(options: Sequence[Pattern]) -> Floats:
 
 
 def _components(features: int, margins: Sequence[View]) -> list[tuple[int, ...]]:
-    """The features in groups: those that margins tie together, directly or through others."""
+    """Groups of features that margins tie together, directly or through others."""
     group = list(range(features))
     for margin in margins:
         joined = {group[place] for place, depth in enumerate(margin) if depth}
@@ -379,18 +390,22 @@ def _components(features: int, margins: Sequence[View]) -> list[tuple[int, ...]]
 
 
 def _most_alike(options: Sequence[tuple[Pattern, ...]]) -> tuple[int, set[int]]:
-    """Return the feature with most patterns of one kind, and one pattern of each kind.
+    """Return the feature whose patterns fall into the fewest kinds, and one pattern of each kind.
 
-    Records of the same sign may change places, so that one feature may be taken in order.
+    Records of the same sign may change places without changing a cost. So of one feature, and of
+    one only, a pattern of each kind stands for all of that kind.
     """
-    best, share, kept = -1, 0.0, set[int]()
+    best, most_saved = -1, 0.0
+    representatives: set[int] = set()
     for place, choices in enumerate(options):
         firsts: dict[object, int] = {}
         for number, pattern in enumerate(choices):
             firsts.setdefault(pattern.kind, number)
-        if choices and len(choices) / len(firsts) > share:
-            best, share, kept = place, len(choices) / len(firsts), {*firsts.values()}
-    return best, kept
+        saved = len(choices) / len(firsts) if choices else 0.0
+        if saved > most_saved:
+            best, most_saved = place, saved
+            representatives = {*firsts.values()}
+    return best, representatives
 
 
 def _factors(
@@ -400,7 +415,9 @@ def _factors(
     signs: NDArray[np.int64],
     reduced: tuple[int, set[int]],
 ) -> list[Factor]:
-    """The factor of features that margins tie; one factor each where that has too many options."""
+    """One factor for features that margins tie; one for each feature where the tied ones have too
+    many options.
+    """
     in_order, representatives = reduced
     numbers, stacked = [], []
     for place in part:
@@ -423,8 +440,8 @@ def _balanced(
     margins: Sequence[View],
     signs: NDArray[np.int64],
 ) -> list[NDArray[np.intp]] | None:
-    """Combinations of patterns that keep every margin, a row of numbers a feature; None if too
-    many.
+    """Combinations of patterns that keep every margin, as an array of pattern numbers for each
+    feature; None where there are too many.
 
     The records at the joint node of a record are those that have its node on every feature of the
     margin; their signs sum to zero.
@@ -455,11 +472,12 @@ def _same_node(
     options: Sequence[tuple[Pattern, ...]],
     rows: Sequence[NDArray[np.intp]],
 ) -> NDArray[np.bool_]:
-    """Which records share the node of a margin, for each combination of patterns: combination,
-    record, record.
+    """Whether two records share a node of a joint margin, for each combination of patterns:
+    combination, record, record.
     """
     records = len(options[part[0]][0].same[0])
     same = np.ones((len(rows[0]), records, records), dtype=bool)
+    # There are rows only for the features so far: later ones are not named by the margin.
     for row, place in zip(rows, part, strict=False):
         if margin[place]:
             nodes = np.stack([pattern.same[margin[place] - 1] for pattern in options[place]])
