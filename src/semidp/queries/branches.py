@@ -26,7 +26,8 @@ from semidp.queries.residuals import kept_nodes
 
 @frozen
 class Cut:
-    """A depth of a nested feature, with finer ones below: where tables are taken apart.
+    """Place where tables are taken apart: a depth of a nested feature that has finer depths below
+    it.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ class Cut:
         )
 
     def above(self, view: View) -> View:
-        """Return the part of a view that is not below the cut."""
+        """Return the view with the nested feature no finer than the cut."""
         above = list(view)
         above[self.axis] = min(view[self.axis], self.depth)
         return tuple(above)
@@ -79,7 +80,7 @@ class Cut:
         return schema.grid.chains[self.axis]
 
     def branch(self, schema: Schema, node: int) -> Schema:
-        """Return the schema of the records of one node at the cut; every depth stays.
+        """Return the schema of the records below one node of the cut; every depth stays.
 
         Structural zeros stay as far as the node has the levels that they name.
         """
@@ -93,15 +94,17 @@ class Cut:
         return Schema(tuple(features), tuple(zeros))
 
     def row(self, grid: Grid, view: View, values: NDArray[Any], node: int) -> NDArray[Any]:
-        """Return the part of a table, at the cut or below, that belongs to one node."""
+        """Return the part of a table that belongs to one node of the cut; the table names the cut
+        or something finer.
+        """
         place = named(view).index(self.axis)
         chain = grid.chains[self.axis]
         below = chain.below(self.depth, node, view[self.axis])
         return values[(slice(None),) * place + (below,)]
 
     def exact(self, dataspace: Dataspace, node: int) -> Dataspace:
-        """Return what is published below one node: the margins that reach below the cut, of its
-        records alone.
+        """Return the exact totals of the records below one node: the margins that reach below the
+        cut.
         """
         part = self.branch(dataspace.schema, node)
         grid = dataspace.schema.grid
@@ -114,15 +117,14 @@ class Cut:
 
 
 def _held(levels: Sequence[str], name: str, features: Sequence[Feature]) -> list[str]:
-    """Return those levels of a feature, or of a depth of it, that some features have."""
+    """Levels of `name`, a feature or a depth of one, that the features still have."""
     owner = next(feature for feature in features if name in feature.names)
     below = owner.leaves_below(name)
     return [level for level in levels if level in below]
 
 
 def space_above(space: ProductSpace, cut: Cut) -> ProductSpace:
-    """Return the space of what the tables of a product have at the cut and above it: the same
-    residuals.
+    """Return the space of the residuals that the tables of a product have at the cut and above it.
 
     >>> from semidp.queries.products import product_space
     >>> from semidp.core.spaces.adjacency import Ball
@@ -189,7 +191,8 @@ class BranchSpace(ProductSpace):
 
 
 def branch_space(space: ProductSpace, cut: Cut, node: int) -> BranchSpace | None:
-    """Return the space of the residuals below one node of a cut; None where nobody can be there.
+    """Return the space of the residuals below one node of a cut; None where the node can hold no
+    record.
 
     Parameters
     ----------
@@ -211,8 +214,8 @@ def branch_space(space: ProductSpace, cut: Cut, node: int) -> BranchSpace | None
 
 
 def families_above(space: ProductSpace, cut: Cut, node: int) -> tuple[int, ...]:
-    """Return how many siblings a node at a cut and its ancestors have that can hold a record, the
-    coarsest first.
+    """Numbers of siblings of a node of the cut and of each of its ancestors, the coarsest first.
+    Nodes that can hold no record do not count.
     """
     held = kept_nodes(cut.chain(space.schema), space._kept[cut.axis], cut.depth)
     siblings = space.residuals.families(cut.axis, cut.depth)

@@ -37,8 +37,8 @@ Values = tuple[Value, ...]  # of x, y and then each carrier before and after
 
 @dataclass(frozen=True, eq=False)
 class SeenBlock:
-    """One published block as a released table sees it; all that lies in no block is one with a
-    single cell.
+    """One published block as a released table sees it. What lies in no block is a `SeenBlock` with
+    a single cell.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ class SeenBlock:
     alike: bool
 
     def assignments(self, carriers: int, server: int | None, *, every: bool) -> Iterator[Values]:
-        """Values of x, y and the carriers in this block, up to renaming unless `every` is asked
-        for.
+        """Yield the values of x, y and the carriers in this block: up to renaming, or every one of
+        them.
 
         t must hold x and all carriers together. The carrier that serves the block has y's cell and
         takes x's nodes on the features that differ.
@@ -83,8 +83,8 @@ class SeenBlock:
                 yield tuple(values)
 
     def handed_over(self, x: int, cell: int, x_value: Value, carrier_value: Value) -> Value:
-        """What the serving carrier in `cell` has afterwards: x's nodes on the features where the
-        cells differ.
+        """Value of the serving carrier in `cell` after the exchange: x's nodes on the features
+        where the cells differ.
         """
         published = zip(self.nodes[x], self.nodes[cell], strict=True)
         pairs = zip(published, x_value, carrier_value, strict=True)
@@ -95,8 +95,8 @@ class SeenBlock:
         return tuple(options[0] for options in self.seen[cell])
 
     def _kind(self, cell: int, size: int) -> tuple[int, ...]:
-        """What tells cells apart that may be permuted: their count and numbers of nodes, as far as
-        `size` records see.
+        """Key of a cell. Cells with the same key may be permuted: they have the same count and
+        numbers of nodes, as far as `size` records can tell.
 
         Records beyond `size`, and nodes beyond one for each record and one more, change no
         agreement.
@@ -105,8 +105,8 @@ class SeenBlock:
         return (min(self.counts[cell], size), *nodes)
 
     def _cells(self, size: int, server: int | None, every: bool) -> Iterator[tuple[int, ...]]:
-        """The cells of x and the carriers: within t, and x elsewhere than the carrier that
-        serves.
+        """Yield cells for x and the carriers that t can hold. The carrier that serves is in another
+        cell than x.
         """
         kinds = [self._kind(cell, size) for cell in range(len(self.counts))]
         served = None if server is None else server + 1  # its place after x
@@ -132,8 +132,8 @@ class SeenBlock:
         yield from grow(())
 
     def _children(self, cells: Sequence[int], every: bool) -> Iterator[tuple[Value, ...]]:
-        """What the table sees of records in these cells; children of a node up to renaming, unless
-        `every`.
+        """Yield what the table sees of records in these cells. Children of a node count up to
+        renaming, unless `every`.
         """
         width = len(self.seen[0])
         places = len(cells) * width
@@ -195,7 +195,7 @@ class ExchangeTable:
         return tuple(block for block in blocks if block is not None)
 
     def _seen_block(self, margin: Totals) -> SeenBlock | None:
-        """One margin as the table sees it; None where it sees a single level of it."""
+        """One margin as the table sees it; None where the table sees a single level of it."""
         released = self.table.released
         axes = tuple(axis for axis in named(margin.view) if released[axis])
         if not axes:
@@ -218,7 +218,9 @@ class ExchangeTable:
         return SeenBlock(axes, positive, tuple(nodes), tuple(seen), alike)
 
     def _splits(self, published: View, axes: Iterable[int]) -> bool:
-        """Whether the table tells records apart that have one published node of some feature."""
+        """Whether the table tells apart records that share a published node of one of the
+        features.
+        """
         structure, released = self.blocks.structure, self.table.released
         for axis in axes:
             depth = published[axis]
@@ -230,13 +232,14 @@ class ExchangeTable:
         return False
 
     def _in_sight(self, axis: int, depth: int, node: int) -> tuple[int, ...]:
-        """The nodes at the table's depth that a record at a published node can have.
+        """Nodes at the table's depth where a record of a published node can be.
 
         Its only ancestor there if the table is coarser than what is published, else its descendants
         that can occur.
         """
         structure, released = self.blocks.structure, self.table.released[axis]
         chain = structure.grid.chains[axis]
+        # A coarser table sees one ancestor of the node.
         if released <= depth:
             return (chain.ancestor(depth, node, released),)
         below = chain.below(depth, node, released)
@@ -244,8 +247,8 @@ class ExchangeTable:
         return tuple((below.start + np.flatnonzero(inhabited)).tolist())
 
     def _levels(self, most: int) -> tuple[int, ...]:
-        """The first `most` levels of what can occur outside the blocks: where each lies in the flat
-        table.
+        """Offsets in the flat table of the levels that can occur outside the blocks: the first
+        `most` of them.
         """
         released = self.table.released
         every_axis = range(len(released))
@@ -270,7 +273,7 @@ class ExchangeTable:
         return False
 
     def _possible_levels(self, axes: Sequence[int]) -> Iterable[Sequence[int]]:
-        """The levels of some features together in which a record can lie, cell by cell."""
+        """Combinations of levels of some features that a record can have."""
         structure = self.blocks.structure
         inhabited = structure.grid.inhabited(structure.schema.possible, structure.margins)
         assert inhabited is not None
@@ -280,13 +283,13 @@ class ExchangeTable:
         return levels
 
     def _inhabited(self, axis: int) -> list[int]:
-        """The nodes of a feature, at the table's depth, that can hold a record."""
+        """Nodes of a feature, at the table's depth, that can hold a record."""
         nodes = self.blocks.structure.inhabited_nodes(axis, self.table.released[axis])
         indices: list[int] = np.flatnonzero(nodes).tolist()
         return indices
 
     def _parts(self, most: int) -> tuple[SeenBlock, ...]:
-        """The blocks in sight, and after them what lies outside."""
+        """The blocks in sight, then everything outside of blocks as one part."""
         levels = self._levels(most)
         outside = SeenBlock((), (self.blocks.structure.n,), ((0,),), ((levels,),), True)
         return (*self.seen, outside)
@@ -298,7 +301,9 @@ class ExchangeTable:
 
     @cached_property
     def bound(self) -> Norms:
-        """What holds for exchanges with q blocks in sight, and what holds for any q+1 records."""
+        """Upper bound of the norms: what holds for exchanges with q blocks in sight, and what holds
+        for any q+1 records.
+        """
         any_records = self.table.certified(self.reach, self.blocks.margins)
         blocks = self.table.blocks
         if blocks is not None and self.reach <= LARGEST_A:
@@ -330,7 +335,9 @@ class ExchangeTable:
 
     @cached_property
     def _blocks_alone(self) -> bool:
-        """Whether the table sees nothing but blocks, none of them below what is published of it."""
+        """Whether the table sees blocks and nothing else, and no block more finely than it is
+        published.
+        """
         no_finer = all(
             len(nodes) == 1 for block in self.seen for cell in block.seen for nodes in cell
         )
@@ -378,7 +385,8 @@ class ExchangeTable:
         return TableNorms(self.bound, False, "bound for exchanges") if listed is None else listed
 
     def _closed_form(self) -> TableNorms | None:
-        """A move that attains the bound, where t holds its records.
+        """Norms by a move that attains the bound; None where t does not hold the records of that
+        move.
 
         With something unpublished in sight: q carriers of y's published values, alike in another
         unpublished one. With blocks alone and q >= 3: q-1 carriers r that differ from y only in the
@@ -418,6 +426,7 @@ class ExchangeTable:
         last = q - 1
         for number, (block, pair) in enumerate(zip(self.seen, largest_cells, strict=True)):
             assert pair is not None
+            # `_rich` put the cell with more records first.
             common, rare = block.first_value(pair[0]), block.first_value(pair[1])
             x, y = rare, common
             if number == last:
@@ -433,8 +442,8 @@ class ExchangeTable:
         return self._table([*parts, outside])
 
     def _by_patterns(self) -> TableNorms | None:
-        """The largest norms over all agreements of the records of an exchange; None where there are
-        too many.
+        """Exact norms: the largest over all agreements of the records of an exchange. None where
+        there are too many to look at.
         """
         listed_cells = [len(block.counts) for block in self.seen if not block.alike]
         if len(self.seen) > 6 or max(listed_cells, default=0) > _MOST_CELLS:
@@ -466,8 +475,7 @@ class ExchangeTable:
         return TableNorms(best, True, "agreement patterns of exchanges", move)
 
     def moves(self) -> Iterator[Counts]:
-        """Iterate over the elements of S without zero, each once; refuse where they are too many to
-        list.
+        """Yield the elements of S without zero, each once; refuse where they are too many to list.
 
         Whoever takes all of them (a hull, the costs of residuals) knows that none of the drawn
         exchanges is missing.
@@ -485,8 +493,8 @@ class ExchangeTable:
             raise SelfCheckError("an exchange is missing from the list of exchanges of a table")
 
     def _choices(self) -> list[list[list[Values]]]:
-        """For each choice of carriers, what the records can have in each block and outside; refused
-        where too many.
+        """For each choice of carriers, the values that records can have in each block and outside;
+        refused where there are too many.
         """
         parts = self._parts(_MOST_LEVELS + 1)
         cells = math.prod(self.table.grid.shape)
@@ -516,8 +524,8 @@ class ExchangeTable:
         return choices
 
     def _positions(self, parts: Sequence[Sequence[Values]]) -> list[NDArray[np.intp]]:
-        """For each part, a row for each choice of values in it: how far each record lies from the
-        first cell.
+        """For each part, offsets of all records in the flat table: one row for each choice of
+        values.
         """
         positions = []
         for number, part in enumerate(parts):
@@ -533,9 +541,7 @@ class ExchangeTable:
 
     @cached_property
     def _start(self) -> int:
-        """The first cell with the only node that can occur of each block of which the table sees
-        one level.
-        """
+        """Offset of the features with only one level in sight: all records share it."""
         structure, released = self.blocks.structure, self.table.released
         in_sight = {axis for block in self.seen for axis in block.axes}
         published = {*named(released)} & self.blocks.axes
@@ -546,8 +552,8 @@ class ExchangeTable:
         return start
 
     def _tables(self, parts: Sequence[Sequence[Values]]) -> Iterator[NDArray[np.int8]]:
-        """The differences of tables that some choice of values in every part gives, flat, without
-        zero.
+        """Yield the differences of tables for every choice of values in all parts: flat, and
+        without zero.
         """
         if not all(parts):
             return
@@ -581,7 +587,9 @@ class ExchangeTable:
 
 
 def _rich(block: SeenBlock, most: int, next_most: int) -> tuple[int, int] | None:
-    """The two cells of a block with the largest counts, if these are at least so large."""
+    """The two cells of a block with the largest counts; None unless these are at least `most` and
+    `next_most`.
+    """
     order = sorted(range(len(block.counts)), key=block.counts.__getitem__, reverse=True)
     first, second = order[:2]
     enough = block.counts[first] >= most and block.counts[second] >= next_most
@@ -596,8 +604,8 @@ def _norms_by_margins(q: int) -> Norms:
 def _intersections(
     reached: Mapping[int, tuple[Values, ...]], option: Mapping[int, Values]
 ) -> dict[int, tuple[Values, ...]]:
-    """Every agreement of the parts so far with every agreement of one more, and values that give
-    it.
+    """Combine every agreement of the parts so far with every agreement of one more part; each with
+    values that give it.
     """
     agreements = {}
     for so_far, parts in reached.items():
@@ -620,7 +628,7 @@ def _agreements(assignments: Iterable[Values]) -> dict[int, Values] | None:
 
 
 def _agreement(values: Values) -> int:
-    """The pairs of records that agree, as bits."""
+    """Pairs of records that have equal values, as bits."""
     bits, place = 0, 0
     for i, one in enumerate(values):
         for other in values[:i]:
@@ -630,8 +638,8 @@ def _agreement(values: Values) -> int:
 
 
 def _pattern_norms(agreement: int, records: int) -> Norms:
-    """The norms of a move from the pairs of its records that agree everywhere; even places vanish,
-    odd ones appear.
+    """Norms of a move, from the pairs of its records that agree in every part. Records at even
+    places vanish, those at odd ones appear.
     """
     cells = [0] * records
     for record in range(records):

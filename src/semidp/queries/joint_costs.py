@@ -24,14 +24,14 @@ _ALIKE = 1e-6  # bounds this close at one τ are as good there
 
 
 class GroupCost(Protocol):
-    """What a group of residuals costs at most."""
+    """Upper bound of what a group of residuals costs together."""
 
     def worst(self, tau: Floats) -> tuple[float, Floats]:
         """Return the cost at τ, and its slope: the squares of the worst move."""
         ...
 
     def slack(self, tau: Floats) -> float:
-        """Return by how much floating point may have missed the cost."""
+        """Return a bound on the rounding error of the cost."""
         ...
 
 
@@ -46,13 +46,13 @@ class SumOfCosts:
         return float(self.costs @ tau), self.costs
 
     def slack(self, tau: Floats) -> float:
-        """Return a bound of the error of one sum of positive numbers."""
+        """Return a bound on the rounding error of one sum of positive numbers."""
         return float(self.costs @ tau) * (len(tau) + 2) * _ROUND
 
 
 @dataclass(frozen=True, eq=False)
 class ListedMoves:
-    """Every move, by the squares of its residuals.
+    """Bound by a list of all moves, each given by the squares of its residuals.
 
     Parameters
     ----------
@@ -72,13 +72,15 @@ class ListedMoves:
         return float(values[place]), self.squares[place]
 
     def slack(self, tau: Floats) -> float:
-        """Return a bound of the error: a residual of a move is at most as long as the move."""
+        """Return a bound on the rounding error: a residual of a move is at most as long as the
+        move.
+        """
         return self.records**2 * float(tau.sum()) * _UNIT
 
 
 @dataclass(frozen=True, eq=False)
 class PatternMoves:
-    """The moves of some families, at most one of which is made.
+    """Bound by the moves of some families. One move belongs to one family: the worst family counts.
 
     Parameters
     ----------
@@ -105,7 +107,7 @@ class PatternMoves:
         return best, squares
 
     def slack(self, tau: Floats) -> float:
-        """Return the largest error of a family."""
+        """Return the largest rounding error of a family."""
         return max(family.slack(self.views, tau) for family in self.families)
 
     @property
@@ -116,18 +118,18 @@ class PatternMoves:
 
 @dataclass(frozen=True, eq=False)
 class ResidualGroup:
-    """Some residuals, by their numbers, and several bounds of what they cost together."""
+    """Some residuals, given by their numbers, with several bounds on what they cost together."""
 
     numbers: tuple[int, ...]
     parts: tuple[GroupCost, ...] = field(repr=False)
 
     def values(self, tau: Floats) -> list[float]:
-        """Return every bound at τ, floating point included."""
+        """Return every bound at τ, rounding errors included."""
         mine = tau[list(self.numbers)]
         return [part.worst(mine)[0] + part.slack(mine) for part in self.parts]
 
     def preferred(self, tau: Floats) -> GroupCost:
-        """Return the bound that is least at τ; of those that are as good, the first."""
+        """Return the bound that is least at τ; the first of several that are as good."""
         values = self.values(tau)
         limit = min(values) * (1 + _ALIKE)
         return next(part for part, value in zip(self.parts, values, strict=True) if value <= limit)
@@ -135,18 +137,20 @@ class ResidualGroup:
 
 @dataclass(frozen=True, eq=False)
 class JointBound:
-    """Residuals in groups; what the groups cost is added up."""
+    """Residuals divided into groups. What the groups cost is added up."""
 
     groups: tuple[ResidualGroup, ...]
 
     def upper(self, tau: Floats) -> float:
-        """Return a bound of the cost at τ that floating point has not made too small."""
+        """Return the bound at τ, rounding errors included."""
         total = sum(min(group.values(tau)) for group in self.groups)
         # the sum of the groups is rounded as well
         return total * (1 + (len(self.groups) + 4) * _ROUND)
 
     def settled(self, tau: Floats) -> "JointBound":
-        """Return the bound with the one part a group that is least at τ: convex in τ."""
+        """Return the bound with one part for each group, the least at τ. With one part each it is
+        convex in τ.
+        """
         groups = [ResidualGroup(group.numbers, (group.preferred(tau),)) for group in self.groups]
         return JointBound(tuple(groups))
 

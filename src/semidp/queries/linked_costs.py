@@ -1,8 +1,8 @@
 """What residuals of linked members and units cost under the promises about them (docs/linked.md).
 
-Members move between units and units change their composition; a residual of either kind has a bound
-of its own, and costs of both kinds are added. Sharper bounds hold for particular tables; every one
-is taken at the residual's depths.
+Members move between units, and units change their composition. A residual of either kind has a
+bound of its own; the costs of both kinds are added. Sharper bounds hold for particular tables. Each
+is taken at the depths of the residual, not of the table that asks for it.
 """
 
 import itertools
@@ -30,7 +30,7 @@ _EXACT_DENOMINATOR = 10**8  # squares are multiples of one over the number of ce
 
 @dataclass(frozen=True, eq=False)
 class LinkedCosts:
-    """Costs of the residuals of one kind of linked records, one by one and added.
+    """Costs of the residuals of one kind of linked records: bounded one by one, and added.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class LinkedCosts:
 
     @property
     def a(self) -> int:
-        """The most records of the kind that change."""
+        """The most records of this kind that change."""
         raise NotImplementedError
 
     def cost(self, view: View) -> Fraction:
@@ -78,7 +78,9 @@ class LinkedCosts:
         return (JointBound((group,)),)
 
     def families(self, axes: Sequence[int], deepest: View) -> None:
-        """Return None: no lower bound is known."""
+        """Return None: moves of linked records are not enumerated, so that no lower bound is
+        known.
+        """
         return
 
 
@@ -128,8 +130,8 @@ class MemberCosts(LinkedCosts):
         return min(ball, self._of_exchange(view))
 
     def _of_unit_exchange(self, view: View) -> Fraction:
-        """m exchanges of one member, and the members of the unit's carriers where the table sees
-        their unit.
+        """Cost where a whole unit is exchanged: m exchanges of one member, and the members of the
+        carrying units where the table sees features of units.
         """
         link = self.public.link
         blocks = len(self.public.units.published)
@@ -139,7 +141,9 @@ class MemberCosts(LinkedCosts):
         return _sum_of_lengths(link.most, one, followers)
 
     def _of_exchange(self, view: View) -> Fraction:
-        """One member who moves to any unit, and those who take places and values in exchange."""
+        """Cost where one member is exchanged: it moves to any unit, and others take places and
+        values in return.
+        """
         inherited = self.public.inherited_axes
         placed = [margin for margin in self._margins if inherited & {*named(margin)}]
         place = placed[0] if placed else None
@@ -165,18 +169,18 @@ class MemberCosts(LinkedCosts):
         return min(certified, _rounded_up(largest, denominator))
 
     def _places_differ(self, view: View, place: View) -> bool:
-        """Whether units of different published places lie in different cells, or no further feature
-        of units is seen.
+        """Whether the table tells units of different published places apart, or sees no further
+        feature of units.
 
         Only then two of the three units of an exchange (left, entered, left by the carrier) never
-        share a cell.
+        share a cell, and q² + q + 2 holds (docs/linked.md, "A bound that failed").
         """
         inherited = self.public.inherited_axes
         asked = [axis for axis in named(view) if axis in inherited]
         published = [axis for axis in named(place) if axis in inherited]
         further = [axis for axis in asked if not place[axis]]
-        seen = all(view[axis] >= place[axis] for axis in published)
-        return seen or not further
+        tells_places = all(view[axis] >= place[axis] for axis in published)
+        return tells_places or not further
 
     def _own(self, margin: View) -> set[int]:
         return {*named(margin)} - self.public.inherited_axes
@@ -203,8 +207,8 @@ class MemberCosts(LinkedCosts):
 class UnitCosts(LinkedCosts):
     """Costs of residuals of unit tables.
 
-    A member who moves changes what units are composed of, never their own features: residuals over
-    own features alone are published exactly, or refused.
+    A member who moves changes what units are composed of, never their own features. So residuals
+    over own features alone are published exactly, or refused.
 
     Examples
     --------
@@ -250,19 +254,18 @@ class UnitCosts(LinkedCosts):
         return min(many, self._sharper(view, derived))
 
     def _of_unit(self, view: View, derived: frozenset[int]) -> Fraction:
-        """A whole unit that is replaced: carriers of own features, and units that gain or lose
-        members.
+        """Cost where a whole unit is replaced: carriers of its own features, and units that gain or
+        lose members.
         """
         reach, link = self.public.reach, self.public.link
         margins = tuple(margin.view for margin in self.public.units.published)
         only_size = derived == {self.public.size_axis}
-        units = (
-            reach.own_units
-            if not derived
-            else reach.size_units
-            if only_size
-            else reach.derived_units
-        )
+        # The fewer features of its members a table sees, the fewer units it sees change.
+        units = reach.derived_units
+        if not derived:
+            units = reach.own_units
+        elif only_size:
+            units = reach.size_units
         ball = _ball_cost(self.residuals, margins, units, view)
         if not self.exchange:
             return ball
@@ -275,7 +278,8 @@ class UnitCosts(LinkedCosts):
         return min(ball, _sum_of_lengths(1, one, gaining))
 
     def _recomposed(self, view: View, derived: frozenset[int]) -> Fraction:
-        """The largest square of one unit that keeps its own features and changes derived ones.
+        """Largest square of the change of one unit that keeps its own features and changes derived
+        ones.
 
         ``Π_own (1 - 1/c) · max_D q_d(D)``, D the derived features that change.
         """
@@ -301,8 +305,12 @@ class UnitCosts(LinkedCosts):
         return share * best
 
     def _sharper(self, view: View, derived: frozenset[int]) -> Fraction:
-        """Δ2² of the table at the depths of a residual, where no block or an inherited one alone is
-        exact.
+        """Δ2² of the table at the depths of a residual, sharper than 2h² for h units that
+        change.
+
+        Sharper bounds are known where the exact totals of members have inherited features alone;
+        elsewhere 2h² is returned. They were compared with every pair of small datasets
+        (docs/linked.md, "How the promise was checked").
         """
         blocks = [margin.view for margin in self.public.published]
         at_most = Fraction(2 * self.public.reach.exchanged_units**2)
@@ -319,8 +327,8 @@ class UnitCosts(LinkedCosts):
         return Fraction(12 if has_size else 18)
 
     def _sees(self, view: View, block: View) -> bool:
-        """Whether a unit's cell tells its published value in the block: every feature as deep, or
-        deeper.
+        """Whether the cell of a unit tells its published value in the block: every feature of it is
+        named, as deep or deeper.
         """
         of_units = self.public.units.schema.names
         of_members = self.public.schema.features
@@ -343,7 +351,9 @@ def _exchange_cost(residuals: Residuals, margins: tuple[View, ...], view: View) 
 
 
 def _sum_of_lengths(times: int, square: Fraction, others: int) -> Fraction:
-    """Return ``(t·sqrt(k) + o·sqrt(2))²``, rounded up: lengths add."""
+    """Return ``(t·sqrt(k) + o·sqrt(2))²``, rounded up: t moves with the square k and o single
+    records, by the triangle inequality.
+    """
     if not others:
         return times**2 * square
     single = sqrt_up(Fraction(_SINGLE))
@@ -352,8 +362,8 @@ def _sum_of_lengths(times: int, square: Fraction, others: int) -> Fraction:
 
 
 def _rounded_up(value: float, denominator: int) -> Fraction:
-    """Return the fraction that a float stands for where the denominator is small, else one that is
-    no smaller.
+    """Exact fraction of a square that was computed in floating point; one that is no smaller where
+    the denominator is large.
     """
     if denominator <= _EXACT_DENOMINATOR:
         return Fraction(round(value * denominator), denominator)

@@ -59,7 +59,7 @@ class UnitChange:
 
 @dataclass(frozen=True)
 class MemberChange:
-    """One member before and after: the place of its unit in the change, and its own levels."""
+    """One member before and after: the number of its unit within the change, and its own levels."""
 
     units: tuple[int, int]
     before: Leaves
@@ -68,27 +68,27 @@ class MemberChange:
 
 @dataclass(frozen=True)
 class Change:
-    """Units and members that differ between two datasets."""
+    """Units and members in which two datasets differ."""
 
     units: tuple[UnitChange, ...]
     members: tuple[MemberChange, ...]
 
     @property
     def changed_members(self) -> int:
-        """How many members differ: those who move or change, and those whose unit does."""
+        """How many members differ: those who move or change, and those whose unit changes."""
         followers = [unit.stays for unit in self.units if unit.moves]
         return len(self.members) + sum(followers)
 
 
 @cache
 def above(chain: Chain, depth: int) -> NDArray[np.intp]:
-    """Return for each leaf the node at a depth that it lies below, or is."""
+    """Ancestor of every leaf at a depth; the leaf itself at the last depth."""
     return chain.above(depth)
 
 
 @dataclass(frozen=True, eq=False)
 class LinkedLayout:
-    """Where features of units and members stand in the tables of both kinds.
+    """Order of the features of units and members, in changes and in the tables of both kinds.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class LinkedLayout:
 
     @cached_property
     def own(self) -> tuple[str, ...]:
-        """The own features of units, that of quarters last."""
+        """Names of the own features of units; that of group quarters comes last."""
         names = []
         for axis, feature in enumerate(self.public.units.schema.features):
             if axis not in self.public.derived_axes:
@@ -110,18 +110,18 @@ class LinkedLayout:
 
     @cached_property
     def derived(self) -> tuple[int, ...]:
-        """The axes of derived features of units beside the size."""
+        """Axes of the derived features of units, other than the size."""
         size = self.public.size_axis
         return tuple(axis for axis in sorted(self.public.derived_axes) if axis != size)
 
     @cached_property
     def levels(self) -> tuple[int, ...]:
-        """The axes of members that are their own features."""
+        """Axes of the own features of members."""
         axes = range(len(self.public.schema.features))
         return tuple(axis for axis in axes if axis not in self.public.inherited_axes)
 
     def counted(self, own: Leaves) -> bool:
-        """Whether a unit is in tables of units: it is no quarters."""
+        """Whether tables of units count this unit: it is no group quarters."""
         home = self.public.home
         return home is None or own[-1] == home[1]
 
@@ -148,7 +148,9 @@ class LinkedLayout:
         return tuple(cell)
 
     def of_members(self, change: Change) -> Iterator[Signed]:
-        """Iterate over what tables of members lose and gain."""
+        """Yield the cells of member tables that a change takes a record from (-1) or adds one to
+        (+1).
+        """
         for member in change.members:
             first, second = (change.units[unit] for unit in member.units)
             yield -1, self.member(first.before, member.before)
@@ -163,7 +165,9 @@ class LinkedLayout:
                     yield 1, new
 
     def of_units(self, change: Change) -> Iterator[Signed]:
-        """Iterate over what tables of units lose and gain."""
+        """Yield the cells of unit tables that a change takes a unit from (-1) or adds one to
+        (+1).
+        """
         for unit in change.units:
             if self.counted(unit.before):
                 (size, later), (derived, derived_later) = unit.sizes, unit.derived
@@ -173,7 +177,7 @@ class LinkedLayout:
 
 @dataclass(frozen=True, eq=False)
 class Lengths:
-    """How far changes of one kind move its residuals, in units of the noise.
+    """How far changes move the residuals of one kind, in units of the noise.
 
     With ``h`` the indicator of a node less the mean of its c siblings,
     ``|R_d m|² = Σ_ab s_a s_b Π_i <h_a, h_b>_i`` over the cells of a move, and along a feature
@@ -192,8 +196,8 @@ class Lengths:
 
     @cached_property
     def _kept(self) -> list[NDArray[np.intp]]:
-        """For each feature the place of every leaf among those that can hold a record; -1 for
-        others.
+        """For each feature the number of every leaf among those that can hold a record; -1 for the
+        other leaves.
         """
         places = []
         for kept in self.space.kept_leaves:
@@ -201,7 +205,7 @@ class Lengths:
         return places
 
     def possible(self, cells: Sequence[Signed]) -> bool:
-        """Whether every cell is of levels that can hold a record."""
+        """Whether all cells have levels that can hold a record."""
         for _, cell in cells:
             for axis, leaf in enumerate(cell):
                 if self._kept[axis][leaf] < 0:
@@ -210,7 +214,7 @@ class Lengths:
 
     @cached_property
     def _depths(self) -> list[tuple[int, int]]:
-        """Every feature and depth that some residual has."""
+        """Every pair (feature, depth) that some residual names."""
         seen = {(axis, view[axis]) for view in self.sigma2 for axis in named(view)}
         return sorted(seen)
 
@@ -239,7 +243,7 @@ class Lengths:
         return np.asarray(family * (same - 1 / siblings[:, None]))
 
     def _above(self, axis: int, depth: int) -> NDArray[np.intp]:
-        """The node at a depth of every leaf of a feature."""
+        """Node at a depth above every leaf of a feature."""
         return above(self.space.residuals.grid.chains[axis], depth)
 
     def length(self, cells: Sequence[Signed]) -> float:
@@ -250,7 +254,7 @@ class Lengths:
         return sum(squares[view] / float(sigma2) for view, sigma2 in self.sigma2.items())
 
     def vector(self, cells: Sequence[Signed]) -> NDArray[np.int64]:
-        """Return the move of the measured vector."""
+        """Return the change of the measured vector."""
         residuals = self.space.residuals
         parts = [np.zeros(0, np.int64)]
         for view in self.space.parts:

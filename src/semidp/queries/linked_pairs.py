@@ -39,7 +39,7 @@ _CELLS, _LEVELS = 6, 3  # of which a start chooses
 
 @dataclass
 class Draft:
-    """What a change is put together from; every number may be varied by itself.
+    """Numbers from which a change is built. The search varies one of them at a time.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Draft:
 
 @dataclass(frozen=True, eq=False)
 class Moves(ABC):
-    """How changes of one promise are put together from drafts.
+    """Builds the changes of one promise from drafts.
 
     Parameters
     ----------
@@ -86,34 +86,34 @@ class Moves(ABC):
     @property
     @abstractmethod
     def members(self) -> int:
-        """How many sets of own levels a draft has."""
+        """How many sets of own levels a draft has, one for a member before or after."""
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """For each further choice the number of its values."""
+        """Number of values of each further choice."""
         return ()
 
     @abstractmethod
     def change(self, draft: Draft, cells: Sequence[Leaves]) -> Change | None:
-        """Return the change of a draft; None where it is no change of the promise."""
+        """Return the change that a draft describes; None where the promise does not compare it."""
 
     @cached_property
     def blocks(self) -> tuple[View, ...]:
-        """The exact totals of members."""
+        """Views of the exact totals of members."""
         return tuple(total.view for total in self.layout.public.published)
 
     def own_places(self, block: View) -> list[int]:
-        """The places, among own levels of members, of the features of a block."""
+        """Positions of the features of a block among the own levels of members."""
         places = [axis for axis in named(block) if axis not in self.layout.public.inherited_axes]
         return [self.layout.levels.index(axis) for axis in places]
 
     def value(self, own: Leaves, levels: Sequence[int], block: View) -> Leaves:
-        """The published value of a member."""
+        """Published value of a member in a block."""
         cell = self.layout.member(own, tuple(levels))
         return self.nodes(cell, block)
 
     def placed(self, block: View, old: Leaves, new: Leaves) -> bool:
-        """Whether the published place of two units differs."""
+        """Whether two units differ in their published place."""
         nothing = tuple(0 for _ in self.layout.levels)
         inherited = self.layout.public.inherited_axes
         view = tuple(depth if axis in inherited else 0 for axis, depth in enumerate(block))
@@ -123,7 +123,7 @@ class Moves(ABC):
         return self.value(old, nothing, view) != self.value(new, nothing, view)
 
     def nodes(self, cell: Leaves, view: View) -> Leaves:
-        """The nodes of a cell of members at a view."""
+        """Nodes of a cell of members at the depths of a view."""
         chains = self.layout.public.schema.grid.chains
         nodes = []
         for axis in named(view):
@@ -138,8 +138,8 @@ class Moves(ABC):
         after: Sequence[Leaves],
         members: Sequence[MemberChange],
     ) -> Change | None:
-        """Return a change of some members, with the sizes that follow; None where more members
-        leave a unit than it has.
+        """Return the change of some members, with the sizes of units that follow; None where more
+        members leave a unit than it has.
         """
         leaving = Counter(member.units[0] for member in members)
         entering = Counter(member.units[1] for member in members)
@@ -172,8 +172,8 @@ class Moves(ABC):
 
 
 class MemberExchange(Moves):
-    """One member goes to any unit as anybody; carriers hand over published values, and somebody
-    makes room (promise B).
+    """One member becomes anybody and goes to any unit (promise B). Carriers hand over published
+    values, and somebody makes room.
 
     Units 0 and 1 are left and entered. The first two sets of levels are those of the member, one
     follows for each block, and the last is of whoever makes room.
@@ -181,43 +181,45 @@ class MemberExchange(Moves):
 
     @property
     def units(self) -> int:
-        """Those left and entered, and one for each carrier."""
+        """Units that are left and entered, and one for each carrier."""
         at_hand = max(2, self.layout.public.units.n)
         return min(2 + len(self.blocks), at_hand)
 
     @property
     def members(self) -> int:
-        """Before and after, a carrier for each block, and who makes room."""
+        """The member before and after, a carrier for each block, and the member who makes room."""
         return 3 + len(self.blocks)
 
     def change(self, draft: Draft, cells: Sequence[Leaves]) -> Change | None:
         """Follow the promise (docs/linked.md): who moves, who hands over what, who makes room."""
-        own = [cells[number] for number in draft.cells]
+        of_units = [cells[number] for number in draft.cells]
         old, new = tuple(draft.levels[0]), tuple(draft.levels[1])
         left, entered = draft.homes[0], draft.homes[1]
         members = [MemberChange((left, entered), old, new)]
         short, alone = left, False
         for number, block in enumerate(self.blocks):
-            target = self.value(own[entered], new, block)
-            if self.value(own[left], old, block) == target:
+            target = self.value(of_units[entered], new, block)
+            if self.value(of_units[left], old, block) == target:
                 continue
             home = draft.homes[2 + number]
             levels = list(draft.levels[2 + number])
             for place in self.own_places(block):
                 levels[place] = new[place]
-            if self.value(own[home], levels, block) != target:
+            if self.value(of_units[home], levels, block) != target:
                 return None
             handed = self._handed(block, levels, old, new)
-            moves = self.placed(block, own[left], own[entered])
+            moves = self.placed(block, of_units[left], of_units[entered])
             homes = (home, left if moves else home)
             members.append(MemberChange(homes, tuple(levels), tuple(handed)))
             if moves:
                 short = home
                 alone = not self.own_places(block)
-        return self._with_room(draft, own, members, short, alone)
+        return self._with_room(draft, of_units, members, short, alone)
 
     def _handed(self, block: View, levels: Sequence[int], old: Leaves, new: Leaves) -> list[int]:
-        """The levels of a carrier afterwards: those of the member where published values differ."""
+        """Levels of a carrier afterwards: the member's old ones where the published values of old
+        and new differ.
+        """
         chains = self.layout.public.schema.grid.chains
         handed = list(levels)
         for place in self.own_places(block):
@@ -230,19 +232,19 @@ class MemberExchange(Moves):
     def _with_room(
         self,
         draft: Draft,
-        own: Sequence[Leaves],
+        of_units: Sequence[Leaves],
         members: list[MemberChange],
         short: int,
         alone: bool,
     ) -> Change | None:
-        change = self.change_of(draft, own, own, members)
+        change = self.change_of(draft, of_units, of_units, members)
         entered = members[0].units[1]
         if change is None or self._fits(change) or alone or short == entered:
             return change
         # a member of the new unit goes to the place that is short
         levels = tuple(draft.levels[-1])
         mover = MemberChange((entered, short), levels, levels)
-        return self.change_of(draft, own, own, [*members, mover])
+        return self.change_of(draft, of_units, of_units, [*members, mover])
 
     def _fits(self, change: Change) -> bool:
         link = self.layout.public.link
@@ -254,7 +256,7 @@ class MemberExchange(Moves):
 
 
 class MemberBall(Moves):
-    """Any members within the number of the promise change, with every exact total kept (promise B).
+    """Any members within the number of the promise change, and every exact total stays (promise B).
 
     Member j has the levels 2j before and 2j + 1 after. In every block the values after are those
     before, handed round.
@@ -283,7 +285,7 @@ class MemberBall(Moves):
 
     def change(self, draft: Draft, cells: Sequence[Leaves]) -> Change | None:
         """Return the change in which each member takes the values of another one."""
-        own = [cells[number] for number in draft.cells]
+        of_units = [cells[number] for number in draft.cells]
         members = []
         for number in range(self.count):
             after = list(draft.levels[2 * number + 1])
@@ -294,16 +296,16 @@ class MemberBall(Moves):
                 for place in self.own_places(block):
                     after[place] = draft.levels[giver][place]
                 # the place of the giver, or one that is published as the same
-                if self.placed(block, own[draft.homes[giver]], own[target]):
+                if self.placed(block, of_units[draft.homes[giver]], of_units[target]):
                     target = draft.homes[giver]
             old = tuple(draft.levels[2 * number])
             members.append(MemberChange((home, target), old, tuple(after)))
-        return self.change_of(draft, own, own, members)
+        return self.change_of(draft, of_units, of_units, members)
 
 
 class UnitExchange(Moves):
-    """A whole unit becomes another one: its members one by one, carriers of units and of members
-    (promise A).
+    """A whole unit becomes another one (promise A): its members one by one, with carriers of units
+    and of members.
 
     Unit 0 is replaced; then come a carrier for each exact total of units, a home for the carriers
     of each exact total of members, and a unit that gains what the first one loses. Levels are those
@@ -317,17 +319,17 @@ class UnitExchange(Moves):
 
     @property
     def units(self) -> int:
-        """The unit itself, carriers, homes of carriers, one that gains."""
+        """The unit itself, its carriers, the homes of carriers, and a unit that gains members."""
         return 2 + len(self.unit_blocks) + len(self.blocks)
 
     @property
     def members(self) -> int:
-        """Before and after, carriers, residents."""
+        """Members before and after, carriers, residents."""
         return 3 + len(self.blocks)
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """The cell that the unit goes to, and its size afterwards."""
+        """Cell that the unit goes to, and its size afterwards."""
         return _CELLS, self.layout.public.link.most + 1
 
     def change(self, draft: Draft, cells: Sequence[Leaves]) -> Change | None:
@@ -368,7 +370,7 @@ class UnitExchange(Moves):
         return members
 
     def _carriers(self, draft: Draft, old: Leaves, new: Leaves) -> Iterator[MemberChange]:
-        """Who hands over the published values that one member takes."""
+        """Members who hand over the published values that one member takes."""
         for number, block in enumerate(self.blocks):
             places = self.own_places(block)
             if all(old[place] == new[place] for place in places):
@@ -383,8 +385,8 @@ class UnitExchange(Moves):
 
 
 class WithinUnits(Moves):
-    """As many members as the promise about a whole unit has change features that no total has, each
-    in its unit.
+    """Members change features that no total has, each within its unit: as many as the promise about
+    a whole unit allows.
     """
 
     @property
@@ -407,7 +409,7 @@ class WithinUnits(Moves):
 
     def change(self, draft: Draft, cells: Sequence[Leaves]) -> Change | None:
         """Return the change of all these members at once."""
-        own = [cells[number] for number in draft.cells]
+        of_units = [cells[number] for number in draft.cells]
         old, new = draft.levels[0], list(draft.levels[1])
         for block in self.blocks:
             for place in self.own_places(block):
@@ -416,7 +418,7 @@ class WithinUnits(Moves):
         for number in range(self._count):
             home = number // self.layout.public.link.most
             members.append(MemberChange((home, home), tuple(old), tuple(new)))
-        return self.change_of(draft, own, own, members)
+        return self.change_of(draft, of_units, of_units, members)
 
 
 def moves_of(layout: LinkedLayout, adjacency: object) -> list[Moves]:
@@ -431,7 +433,7 @@ def moves_of(layout: LinkedLayout, adjacency: object) -> list[Moves]:
 
 @dataclass(frozen=True, eq=False)
 class WorstChange:
-    """The search for the change that costs most.
+    """Search for the change that costs most of the noise.
 
     Parameters
     ----------
@@ -446,13 +448,13 @@ class WorstChange:
     units: Lengths
 
     def cells_of(self, change: Change) -> tuple[list[Signed], list[Signed]]:
-        """Return what tables of members and of units lose and gain."""
+        """Return the cells that tables of members and of units lose and gain."""
         of_members = [*self.layout.of_members(change)]
         of_units = [*self.layout.of_units(change)]
         return of_members, of_units
 
     def cost(self, change: Change) -> float:
-        """Return ``Σ_d |R_d m|²/σ_d²`` over the residuals of both kinds; -1 where a level can hold
+        """Return ``Σ_d |R_d m|²/σ_d²`` over the residuals of both kinds; -1 where a cell can hold
         nobody.
         """
         members, units = self.cells_of(change)
@@ -475,7 +477,9 @@ class WorstChange:
 
 
 class _Climb:
-    """One start: features chosen at random, then varied one by one while the cost grows."""
+    """One start of the search: features are chosen at random, then varied one by one while the cost
+    grows.
+    """
 
     def __init__(self, search: WorstChange, moves: Moves, random: np.random.Generator) -> None:
         self.search, self.moves, self.random = search, moves, random
@@ -528,11 +532,11 @@ class _Climb:
         return Draft(cells, sizes, derived, later, levels, homes, choices)
 
     def _of(self, values: Sequence[int]) -> int:
-        """One of some values, at random."""
+        """One value, drawn at random."""
         return int(values[int(self.random.integers(len(values)))])
 
     def _each(self, several: Sequence[Sequence[int]]) -> list[int]:
-        """One of each of several lists of values."""
+        """One value of each list, drawn at random."""
         return [self._of(values) for values in several]
 
     def _judged(self, draft: Draft) -> tuple[Change | None, float]:
@@ -556,7 +560,7 @@ class _Climb:
         return len(moved) <= reach.own_units and len(resized) <= reach.size_units
 
     def climbed(self) -> tuple[Change | None, float]:
-        """Return the change at which no single variation costs more."""
+        """Return a change that no single variation makes more costly."""
         for _ in range(_TRIES):
             draft = self._drafted()
             change, cost = self._judged(draft)
@@ -573,7 +577,7 @@ class _Climb:
         return change, cost
 
     def _swept(self, draft: Draft, change: Change, cost: float) -> tuple[Change, float]:
-        """Vary every number by itself, and keep what costs more."""
+        """Vary every number by itself, and keep variations that cost more."""
         for row, place, values in self._variations(draft):
             for value in values:
                 kept = row[place]
@@ -586,7 +590,9 @@ class _Climb:
         return change, cost
 
     def _kicked(self, draft: Draft, change: Change, cost: float) -> tuple[Change, float]:
-        """Vary two or three numbers at once, at random: totals tie some of them to each other."""
+        """Vary two or three numbers at once, at random, because totals tie some of them
+        together.
+        """
         variations = [*self._variations(draft)]
         for _ in range(_KICKS):
             count = 2 + int(self.random.integers(2))
@@ -606,7 +612,7 @@ class _Climb:
         return change, cost
 
     def _variations(self, draft: Draft) -> Iterator[tuple[list[int], int, Sequence[int]]]:
-        """Every number of a draft, and the values that it may have."""
+        """Yield every number of a draft with the values that it may have."""
         units = range(self.moves.units)
         for unit in units:
             yield draft.cells, unit, range(len(self.cells))

@@ -2,8 +2,8 @@
 residual.
 
 An exchange is a few members, each with a value before and after. Along one feature only matters
-which of these values are equal, so that the values are variables and a pattern is a partition of
-them. Everything here is a superset of the exchanges that exist: what it finds is an upper bound.
+which of these values are equal. So values are variables, and a pattern is a partition of them. The
+patterns include every exchange that exists, and more: what is found is an upper bound.
 """
 
 import itertools
@@ -28,8 +28,7 @@ CARRIER = "w"
 
 
 def partitions(count: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Iterate over the partitions of `count` things into at most `most` classes, as the class of
-    each.
+    """Yield the partitions of `count` things into at most `most` classes: the class of each thing.
 
     >>> list(partitions(3, 2))
     [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1)]
@@ -47,7 +46,7 @@ def partitions(count: int, most: int) -> Iterator[tuple[int, ...]]:
 
 
 def groupings(tasks: Sequence[str]) -> Iterator[list[list[str]]]:
-    """Iterate over the ways to give tasks to members, who may have several.
+    """Yield the ways to divide tasks among members, who may have several.
 
     >>> [len(members) for members in groupings(["a", "b"])]
     [1, 2]
@@ -85,7 +84,9 @@ class Axis:
     held: bool = False
 
     def kernel(self, equal: NDArray[np.bool_]) -> Floats:
-        """Return <h_a, h_b> where values are equal and where they differ."""
+        """Return the inner products <h_a, h_b> of centred indicators, from which values are
+        equal.
+        """
         if not self.centred:
             return equal.astype(np.float64)
         return np.asarray(equal - 1 / self.levels, dtype=np.float64)
@@ -93,7 +94,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class MemberMove:
-    """One member of an exchange: its variable before and after, along each feature."""
+    """One member of an exchange: the variable of its value before and after, along each feature."""
 
     before: tuple[str, ...]
     after: tuple[str, ...]
@@ -101,7 +102,7 @@ class MemberMove:
 
 @dataclass(frozen=True, eq=False)
 class ExchangePatterns:
-    """The exchanges of one member as patterns, for one residual.
+    """Exchanges of one member as patterns, for one residual.
 
     Parameters
     ----------
@@ -121,7 +122,9 @@ class ExchangePatterns:
     own_blocks: tuple[str, ...] = field(default=())
 
     def largest(self) -> float | None:
-        """Return the largest square of a residual, or None where patterns are too many."""
+        """Return the largest square of the residual over all patterns; None where these are too
+        many.
+        """
         best = 0.0
         for tasks in self._scenarios():
             for members in groupings(tasks):
@@ -142,7 +145,9 @@ class ExchangePatterns:
         return MemberMove(before, after)
 
     def _scenarios(self) -> Iterator[list[str]]:
-        """What others do: hand over own values of blocks, and take the places that are short."""
+        """Yield lists of tasks of the other members: to hand over own values of blocks, and to take
+        the places that are short.
+        """
         carried = [f"block {block}" for block in self.own_blocks]
         # there is room: nobody else moves
         yield carried
@@ -161,7 +166,7 @@ class ExchangePatterns:
             yield [*carried, _JOINT, _SHORT]
 
     def _moved(self, tasks: list[str], number: int) -> MemberMove:
-        """The values of a member who does some tasks."""
+        """Variables before and after of a member who does some tasks."""
         before, after = [], []
         for axis in self.axes:
             # what a member does not hand over stays, and may be equal to anything
@@ -188,7 +193,7 @@ class ExchangePatterns:
         return axis.block == self.place_block and _JOINT in tasks
 
     def _square(self, moves: Sequence[MemberMove]) -> float | None:
-        """The largest square of the sum of some moves over all patterns."""
+        """Largest square of a sum of moves over all patterns; None where these are too many."""
         signs = np.tile([-1.0, 1.0], len(moves))
         kernels = []
         for place, axis in enumerate(self.axes):
@@ -216,7 +221,7 @@ _PLACING = {*_PLACES}
 
 
 def _kernels(names: Sequence[str], axis: Axis) -> Floats | None:
-    """The different kernels of values along one feature; None where the variables are too many."""
+    """Distinct kernels of the values along one feature; None where there are too many variables."""
     variables = list(dict.fromkeys(names))
     if len(variables) > _MOST_VARIABLES:
         return None

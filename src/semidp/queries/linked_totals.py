@@ -23,7 +23,7 @@ _SECONDS = 10.0
 
 @dataclass(frozen=True, eq=False)
 class HeldTotals:
-    """Decides whether published totals of both kinds can hold a change.
+    """Decides whether the published totals of both kinds can hold a change.
 
     Members are exact by disjoint blocks, at most one of them with features of units. Given the
     units of every place, other members exist if no block value is used more often than its total,
@@ -38,8 +38,8 @@ class HeldTotals:
     layout: LinkedLayout
 
     def holds(self, change: Change) -> bool:
-        """Whether some dataset of D_t contains the first side of a change, and the second has the
-        same totals.
+        """Whether some dataset of D_t contains the first side of a change, and the second side has
+        the same totals.
         """
         return self.sizes_fit(change) and self._keeps_units(change) and self._fits(change)
 
@@ -53,10 +53,12 @@ class HeldTotals:
         return all(link.least <= size <= link.most for size in sizes)
 
     def _keeps_units(self, change: Change) -> bool:
-        """Whether no exact total of units changes, and each has enough of them."""
+        """Whether the change keeps every exact total of units, and each total has as many units as
+        the change uses.
+        """
         counted = [unit for unit in change.units if self.layout.counted(unit.before)]
         taken = Counter(unit.before for unit in counted)
-        if any(self.cells.get(own, 0) < units for own, units in taken.items()):
+        if any(self.cells.get(cell, 0) < units for cell, units in taken.items()):
             return False
         schema = self.layout.public.units.schema
         for total in self.layout.public.units.published:
@@ -71,7 +73,7 @@ class HeldTotals:
         return self.layout.own.index(name)
 
     def _node(self, total: Totals, places: list[int], own: Leaves) -> Leaves:
-        """The cell of an exact total of units that own features lie in."""
+        """Cell of an exact total of units for some own features."""
         chains = self.layout.public.units.schema.grid.chains
         nodes = []
         for axis, place in zip(named(total.view), places, strict=True):
@@ -80,7 +82,9 @@ class HeldTotals:
         return tuple(nodes)
 
     def _fits(self, change: Change) -> bool:
-        """Whether exact totals of members stay, and leave members for everybody else."""
+        """Whether the change keeps the exact totals of members, and these leave members for all
+        other units.
+        """
         public = self.layout.public
         losses = [cell for sign, cell in self.layout.of_members(change) if sign < 0]
         gains = [cell for sign, cell in self.layout.of_members(change) if sign > 0]
@@ -105,7 +109,9 @@ class HeldTotals:
         return counts
 
     def _members_fit(self, change: Change) -> bool:
-        """Whether the members of all other units are as many as they can hold."""
+        """Whether all other units can hold the members that are left: at least `least` and at most
+        `most` each.
+        """
         public = self.layout.public
         counted = [unit for unit in change.units if self.layout.counted(unit.before)]
         inside = sum(unit.sizes[0] for unit in change.units)
@@ -140,8 +146,8 @@ class HeldTotals:
         return {self._place(total, unit.before) for unit in change.units}
 
     def _place_fits(self, change: Change, total: Totals, node: Leaves) -> bool:
-        """Whether the exact members of a place fit into its units, those of the change as they
-        are.
+        """Whether the units of a place can hold its exact members, with the units of the change as
+        they are.
         """
         public, inherited = self.layout.public, self._inherited(total)
         summed = [place for place, axis in enumerate(named(total.view)) if axis not in inherited]
@@ -164,11 +170,11 @@ class HeldTotals:
         return bool(units >= 0 and link.least * units <= left <= link.most * units)
 
     def _units_of(self, total: Totals) -> Counter[Leaves]:
-        """The units of every published place."""
+        """Number of units of every published place."""
         if total.view not in self._by_place:
             counts: Counter[Leaves] = Counter()
-            for own, units in self.cells.items():
-                counts[self._place(total, own)] += units
+            for cell, units in self.cells.items():
+                counts[self._place(total, cell)] += units
             self._by_place[total.view] = counts
         return self._by_place[total.view]
 
@@ -178,7 +184,9 @@ class HeldTotals:
 
     @cached_property
     def cells(self) -> dict[Leaves, int]:
-        """Units by all their own features, in one table that has the exact totals of units."""
+        """Numbers of units by all their own features, from one table with the exact totals of
+        units.
+        """
         return dict(self._cells())
 
     def _cells(self) -> Iterator[tuple[Leaves, int]]:
@@ -196,12 +204,12 @@ class HeldTotals:
 
 
 def _enough(total: Totals, used: Counter[Leaves]) -> bool:
-    """Whether an exact total has as many records of each value as are used."""
+    """Whether an exact total has at least as many records of each value as are used."""
     return all(total.counts[node] >= count for node, count in used.items())
 
 
 def _some_table(dataspace: Dataspace) -> NDArray[np.int64]:
-    """A table that has the exact totals: the only one where a total has every feature."""
+    """Some table with the exact totals; the only one where one total names every feature."""
     for total in dataspace.published:
         if total.view == dataspace.schema.grid.full:
             return np.asarray(total.counts)
