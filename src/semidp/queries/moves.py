@@ -72,8 +72,8 @@ class ListedTables:
         return self.released[0].reshape(self.shape) if same else None
 
     def moves(self, a: int) -> Iterator[Counts]:
-        """Iterate over the distinct differences, without zero, of tables at most a records
-        apart.
+        """Yield each distinct difference of two tables at most a records apart; zero is left
+        out.
         """
         numbers = _numbered(self.released)
         seen = {bytes(numbers[0].nbytes)}  # the number of no difference
@@ -106,8 +106,8 @@ class ListedTables:
         return best, worst
 
     def _pairs(self, a: int) -> Iterator[tuple[Labels, Labels]]:
-        """Numbers of the tables, and of those at most a records away from each, for some tables at
-        a time.
+        """Yield pairs of tables at most a records apart as two arrays of numbers, for some tables
+        at a time.
         """
         count = len(self.tables)
         # Two tables of n records are at most 2n apart: short numbers are compared fastest.
@@ -124,8 +124,8 @@ class ListedTables:
 
 
 def _numbered(tables: Counts) -> Counts:
-    """Few whole numbers for each table, linear in it, whose differences stand for those of tables
-    and have their order.
+    """Encode each table as a few whole numbers, linearly. Differences of codes stand for
+    differences of tables, and sort alike.
 
     Differences of counts up to c are the digits of a number of base 2c + 1, as many in each number
     as 64 bits hold.
@@ -146,8 +146,7 @@ def _numbered(tables: Counts) -> Counts:
 
 
 def moves(grid: Grid, margins: Sequence[Totals], domain: Mask | None, a: int) -> Iterator[Counts]:
-    """Iterate over the tables with zero margins and positive part at most a that t allows, smallest
-    first.
+    """Yield the tables with zero margins and positive part at most a that t allows, smallest first.
 
     For decomposable margins t allows a move iff each margin of its negative part is at most t.
     Records vanish in every combination of at most a cells; others with the same margins appear.
@@ -178,8 +177,8 @@ def moves(grid: Grid, margins: Sequence[Totals], domain: Mask | None, a: int) ->
 def _grouped(
     shape: Shape, labels: Sequence[Labels], counts: Sequence[Counts], where: Labels, size: int
 ) -> Iterator[Counts]:
-    """All multisets of so many cells by their margins: two of a group without a common cell are a
-    move.
+    """Yield the moves of `size` records from a list of all multisets of so many cells. Two
+    multisets with the same margins and no common cell are a move.
     """
     multisets = list(combinations_with_replacement(range(len(where)), size))
     chosen = np.array(multisets, dtype=np.intp).reshape(-1, size)
@@ -212,7 +211,7 @@ def _grouped(
 
 
 def _equal_rows(rows: Labels) -> list[Labels]:
-    """The numbers of the rows of a matrix, those that are equal together."""
+    """Numbers of the rows of a matrix, grouped by equal rows."""
     _, group = np.unique(rows, axis=0, return_inverse=True)
     order = np.argsort(group.ravel(), kind="stable")
     ends = np.flatnonzero(np.diff(group.ravel()[order])) + 1
@@ -227,8 +226,8 @@ def _one_by_one(
     where: Labels,
     size: int,
 ) -> Iterator[Counts]:
-    """Where the multisets of cells are too many to hold; refused where finding the moves takes too
-    long.
+    """Yield the moves of `size` records where the multisets of cells are too many to hold; refuse
+    where finding them takes too long.
     """
     plain = [label.tolist() for label in labels]
     sizes = [count.tolist() for count in counts]
@@ -252,7 +251,7 @@ def _one_by_one(
 def _within(
     vanish: Sequence[int], labels: Sequence[list[int]], counts: Sequence[list[int]]
 ) -> bool:
-    """Whether t holds enough records for these to vanish."""
+    """Whether t holds the records that vanish."""
     for label, count in zip(labels, counts, strict=True):
         used = Counter(label[cell] for cell in vanish)
         for level, records in used.items():
@@ -262,7 +261,7 @@ def _within(
 
 
 class _Appearing:
-    """The multisets of cells that have the margins of a given one."""
+    """Finds the multisets of cells that have the same margins as a given one."""
 
     def __init__(
         self, grid: Grid, views: list[View], labels: list[list[int]], where: list[int]
@@ -278,7 +277,7 @@ class _Appearing:
             self.blocks = [_deeper(view, common) for view in views[1:]]
 
     def count(self) -> None:
-        """Count a step, and refuse where they are too many."""
+        """Count a step; refuse where there are too many."""
         self.steps += 1
         if self.steps > _MOST_STEPS:
             raise Refused(
@@ -287,8 +286,8 @@ class _Appearing:
             )
 
     def beside(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Iterate over the multisets of allowed cells that have the margins of `vanish`: whichever
-        way is shorter.
+        """Yield the multisets of allowed cells that have the margins of `vanish`, in the way that
+        is shorter.
         """
         size = len(vanish)
         shuffled = False
@@ -298,8 +297,8 @@ class _Appearing:
         yield from self._shuffled(vanish) if shuffled else self._searched(vanish)
 
     def _shuffled(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Margins that are disjoint apart from a common part: permute the levels of each block but
-        the first.
+        """For margins that are disjoint apart from a common part: permute the levels of each block
+        but the first.
         """
         seen = set()
         fixed = [self.home[cell] for cell in vanish]
@@ -324,7 +323,7 @@ class _Appearing:
                     yield appear
 
     def _searched(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Any margins: choose cells in order while the margins that are left allow it."""
+        """For any margins: choose cells in order while the margins that are left allow it."""
         left = []
         for label in self.labels:
             left.append(Counter(label[cell] for cell in vanish))
@@ -355,14 +354,14 @@ class _Appearing:
 
 
 def _deeper(view: View, common: View) -> list[int]:
-    """The features that a view names more finely than the common part of all views does."""
+    """Features that a view names more finely than the common part of all views."""
     depths = zip(view, common, strict=True)
     return [axis for axis, (depth, shared) in enumerate(depths) if depth > shared]
 
 
 def four_cell_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
-    """Return two records that swap what lies beyond a separator of the margins, or None if none is
-    found.
+    """Return a move of two records that swap what lies beyond a separator of the margins; None if
+    none is found.
 
     Such a move changes no published margin. Whether t holds the records for it, `norms` decides.
 
@@ -394,7 +393,7 @@ def four_cell_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
 
 
 def _swap(shape: Shape, one: Levels, other: Levels, beyond: Set[int]) -> Counts:
-    """Two records that swap their levels of the features `beyond`, as a difference of tables."""
+    """Difference of tables where two records swap their levels of the features `beyond`."""
     move = np.zeros(shape, dtype=np.int64)
     vanish = [(one, one), (other, other)]
     appear = [(one, other), (other, one)]
@@ -406,8 +405,8 @@ def _swap(shape: Shape, one: Levels, other: Levels, beyond: Set[int]) -> Counts:
 
 
 def cube_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
-    """Return ±1 by parity on two common levels of some features that no margin holds together, as
-    few as possible.
+    """Return a move of ±1 by parity: on two common levels each of a few features that no margin
+    names together.
 
     Every margin misses one of these features, and over it the signs cancel. AB, BC and AC: eight
     cells, four records.
@@ -441,8 +440,8 @@ def cube_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
 
 
 def _starts(grid: Grid, parent: Totals, child: Totals) -> Iterator[tuple[Levels, Levels]]:
-    """At each level of the separator, the two commonest cells of either margin: one pair for each
-    record.
+    """Pairs of records to start a swap from: at each level of the separator, the two commonest
+    cells of either margin.
     """
     shared = meet(parent.view, child.view)
     sizes = parent.down(grid, shared).counts
@@ -455,7 +454,7 @@ def _starts(grid: Grid, parent: Totals, child: Totals) -> Iterator[tuple[Levels,
 
 
 def _commonest(margin: Totals, fixed: Levels) -> list[Levels]:
-    """The two cells of a margin with the largest counts among those with the fixed levels."""
+    """Two cells of a margin with the largest counts, among those with the fixed levels."""
     axes = named(margin.view)
     window = tuple(fixed.get(axis, slice(None)) for axis in axes)
     counts = np.asarray(margin.counts[window])
@@ -469,8 +468,8 @@ def _commonest(margin: Totals, fixed: Levels) -> list[Levels]:
 
 
 def _completed(shape: Shape, margins: Sequence[Totals], start: Levels) -> Levels:
-    """Complete a record along the junction tree, at the commonest cell of each margin (else at
-    level 0).
+    """Complete a record along the junction tree: at the commonest cell of each margin, or else at
+    level 0.
     """
     record = dict(start)
     for margin in margins:
@@ -480,8 +479,8 @@ def _completed(shape: Shape, margins: Sequence[Totals], start: Levels) -> Levels
 
 
 def _beyond(tree: Sequence[View]) -> set[int]:
-    """The features on the second margin's side of the edge between the first two margins of a
-    junction tree.
+    """Features on the second margin's side of the edge between the first two margins of a junction
+    tree.
     """
     side = {tree[0]: False, tree[1]: True}
     for view in tree[2:]:

@@ -1,5 +1,5 @@
-"""Which method finds the norms of a released table's sensitivity space, and whether they are
-attained.
+"""Choice of the method that finds the norms of a released table's sensitivity space, and whether
+they are attained.
 
 Exact by record patterns where the margins allow it, else by listing a small dataspace, else a
 certified bound, which is exact after all if a known move attains it. The methods themselves are in
@@ -63,8 +63,8 @@ class TableNorms:
     only: Counts | None = field(default=None, repr=False)
 
     def repeated(self, times: int) -> "TableNorms":
-        """Return the same for so many moves one after the other: upper bounds, since t may not hold
-        all of them.
+        """Return the norms for `times` moves in a row: upper bounds, since t may not hold all of
+        them.
 
         >>> TableNorms(Norms(4, 8, 2), True, "closed form").repeated(5)
         TableNorms(norms=Norms(l1=20, l2_squared=200, linf=10), exact=False, method='5 times the
@@ -79,8 +79,8 @@ class TableNorms:
 
 @dataclass(frozen=True, eq=False)
 class ReleasedTable:
-    """A table to be released: its view of the schema, and its margins that follow from what is
-    published.
+    """A table to be released: its view of the schema, and the margins of it that follow from what
+    is published.
 
     `visible` and `grid` are those of the released table: features that it does not have are left
     out.
@@ -114,8 +114,8 @@ class ReleasedTable:
 
     @cached_property
     def possible(self) -> Mask | None:
-        """Which cells of the released table its own structural zeros allow, or None where all
-        are.
+        """Mask of the cells of the released table that its own structural zeros allow; None where
+        all are.
         """
         schema = self.structure.schema
         return schema.restrict(schema.named(self.released)).possible
@@ -126,7 +126,7 @@ class ReleasedTable:
         return self.structure.varying & variables(self.released)
 
     def certified(self, a: int, margins: Sequence[Totals], even: bool = False) -> Norms:
-        """Return what the pattern of margins alone says of the norms for a records."""
+        """Return the bound on the norms for a records that the pattern of margins alone gives."""
         sets = [variables(margin.view) & self.varying for margin in margins]
         return certified_norms(a, self.varying, sets, even)
 
@@ -147,7 +147,7 @@ class ReleasedTable:
         return common is not None and within(common, self.released)
 
     def realisable(self, move: Counts) -> bool:
-        """Whether t allows a move: whether some table of D_t holds the records that vanish.
+        """Whether t allows a move: some table of D_t holds the records that vanish.
 
         For decomposable margins each margin of them must be at most t; else an integer program
         looks for the table.
@@ -161,7 +161,7 @@ class ReleasedTable:
         return self.structure.decomposable or self._completes(gone)
 
     def _completes(self, gone: Counts) -> bool:
-        """Whether a table of whole numbers that holds these records has the published margins."""
+        """Whether some table of whole numbers holds these records and has the published margins."""
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         if gone.size > LARGEST_PROGRAM:
@@ -264,14 +264,13 @@ def _even(table: ReleasedTable) -> bool:
     levels = []
     for margin, part in zip(structure.margins, sets, strict=True):
         if part:
-            seen = margin.down(structure.grid, meet(margin.view, table.released))
-            levels.append(seen.levels)
+            visible = margin.down(structure.grid, meet(margin.view, table.released))
+            levels.append(visible.levels)
     return min(levels) == 2
 
 
 def _attained(table: ReleasedTable, a: int) -> tuple[Norms, Counts | None]:
-    """The norms that known moves attain, and the one with the largest Δ2: a small pattern, several
-    times over.
+    """Norms that known moves attain, and the move with the largest Δ2: a small pattern, repeated.
 
     Where moves of the released table need not come from moves of the records, a larger table is
     tried: with the common part of the margins, or with all features.
@@ -288,16 +287,16 @@ def _attained(table: ReleasedTable, a: int) -> tuple[Norms, Counts | None]:
     shown = trimmed_view(table.released, whole.released)
     for move in _known_moves(whole, a):
         if whole.realisable(move):
-            seen = whole.grid.sum(move, shown).reshape(table.grid.shape)
-            norms = Norms.of(seen[None])
+            released = whole.grid.sum(move, shown).reshape(table.grid.shape)
+            norms = Norms.of(released[None])
             if norms.l2_squared > best.l2_squared:
-                widest = seen
+                widest = released
             best = best.most(norms)
     return best, widest
 
 
 def _known_moves(table: ReleasedTable, a: int) -> Iterator[Counts]:
-    """Moves that are easy to write down, as often as a records allow."""
+    """Moves that are easy to write down, repeated as often as a records allow."""
     blocks = table.blocks
     if blocks is not None:
         # A pattern counts on a free feature at every level, or on none at all.

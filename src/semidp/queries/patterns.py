@@ -75,8 +75,8 @@ class Norms:
 
 @dataclass(frozen=True)
 class RecordPattern:
-    """One way to move records inside one slice: their multiplicities, and the level of each in each
-    block.
+    """One way to move records inside one slice: how many records each cell has, and its level in
+    each block.
     """
 
     appear: Partition
@@ -92,8 +92,8 @@ class RecordPattern:
 
 @dataclass(frozen=True)
 class SliceCounts:
-    """The tables of one level of the common part: blocks of counts, and whether a feature is free
-    to change.
+    """Counts of one level of the common part: the blocks there, and whether an unpublished feature
+    may change.
     """
 
     blocks: tuple[Block, ...]
@@ -103,7 +103,7 @@ class SliceCounts:
 
 @cache
 def _widest(part: SliceCounts, s: int) -> RecordPattern | None:
-    """Return the pattern of s records with the largest sum of squares, or None if s records cannot
+    """Return the pattern of s records with the largest sum of squares; None if s records cannot
     move.
     """
     for appear, vanish in _candidates(part, s):
@@ -115,7 +115,7 @@ def _widest(part: SliceCounts, s: int) -> RecordPattern | None:
 
 @cache
 def _tallest(part: SliceCounts, s: int) -> int:
-    """Return the largest cell of a pattern of s records, 0 if there is none."""
+    """Return the largest cell of any pattern of s records; 0 if there is none."""
     for appear, vanish in sorted(_candidates(part, s), key=lambda pair: -pair[0][0]):
         if _realise(part, appear, vanish):
             return appear[0]
@@ -123,8 +123,8 @@ def _tallest(part: SliceCounts, s: int) -> int:
 
 
 def _candidates(part: SliceCounts, s: int) -> list[tuple[Partition, Partition]]:
-    """Pairs of partitions of s, widest first, larger part first (a move and its negative count
-    once).
+    """Yield pairs of partitions of s, the widest first. A move and its negative are one pair, the
+    larger part first.
     """
     if s > part.size:
         return []
@@ -144,7 +144,7 @@ def _squares(appear: Partition, vanish: Partition) -> int:
 
 
 def partitions(total: int, largest: int | None = None) -> Iterator[Partition]:
-    """Iterate over the partitions of a whole number into parts in decreasing order.
+    """Yield the partitions of a whole number into parts in decreasing order.
 
     >>> list(partitions(3))
     [(3,), (2, 1), (1, 1, 1)]
@@ -232,7 +232,7 @@ def _realise(part: SliceCounts, appear: Partition, vanish: Partition) -> RecordP
 
 @cache
 def _options(block: Block, appear: Partition, vanish: Partition) -> dict[int, Pairing]:
-    """The pairings that fit a block's counts, by the set of pairs (as bits) that they put on
+    """Pairings that fit the counts of a block, by the set of pairs (as bits) that they put on
     different levels.
     """
     everything = (1 << (len(appear) * len(vanish))) - 1
@@ -255,8 +255,8 @@ def _options(block: Block, appear: Partition, vanish: Partition) -> dict[int, Pa
 
 
 def _fits(block: Block, pairing: Pairing, appear: Partition) -> bool:
-    """Whether a block has a level with enough records for each group, the largest level for the
-    largest group.
+    """Whether the block has a level with enough records for each group. The largest group takes the
+    largest level.
     """
     sums = []
     for group, _ in pairing:
@@ -270,7 +270,7 @@ def _fits(block: Block, pairing: Pairing, appear: Partition) -> bool:
 def _levels(
     pairing: Pairing, appear: Partition, vanish: Partition
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Give the groups of a pairing the ranks of levels: the largest group the level with the
+    """Ranks of levels for the groups of a pairing. The largest group gets the level with the
     largest count.
     """
     ranked = sorted(pairing, key=lambda group: -sum(appear[i] for i in group[0]))
@@ -306,7 +306,7 @@ class BlockTable:
     def of(
         cls, grid: Grid, margins: Sequence[Totals], n: int, possible: Mask | None = None
     ) -> "BlockTable | None":
-        """Return the table if its margins have this form, else None."""
+        """Return the table if its margins are disjoint apart from a common part; else None."""
         common = common_part([margin.view for margin in margins]) if margins else grid.nothing
         return None if common is None else cls(Slices(grid, common, tuple(margins)), n, possible)
 
@@ -322,19 +322,17 @@ class BlockTable:
 
     @cached_property
     def free(self) -> tuple[int, ...]:
-        """The features that can change below what is published of them, somewhere."""
+        """Features that can change below what is published of them, in some slice."""
         return tuple(axis for axis, children in enumerate(self._children) if (children > 1).any())
 
     @cached_property
     def free_everywhere(self) -> bool:
-        """Whether some feature can change whatever the published levels are; otherwise norms may be
-        upper bounds.
-        """
+        """Whether some feature can change in every slice. Otherwise norms may be upper bounds."""
         return any((children > 1).all() for children in self._children)
 
     @cached_property
     def _children(self) -> list[NDArray[np.intp]]:
-        """For each feature, how many levels lie below each inhabited node of what is published of
+        """For each feature the numbers of levels below each inhabited node of what is published of
         it.
         """
         counts = []
@@ -349,7 +347,7 @@ class BlockTable:
         return counts
 
     def distinct_slices(self, a: int) -> list[tuple[SliceCounts, list[int]]]:
-        """Return the distinct slices with, for each, up to a levels of the common part where it
+        """Return the distinct slices, each with up to a levels of the common part where it
         occurs.
         """
         free = bool(self.free)
@@ -423,8 +421,8 @@ class BlockTable:
         return result
 
     def _complete(self, box: list[slice], side: int) -> tuple[int, ...]:
-        """Choose a cell: records that appear and those that vanish on different levels of the
-        unpublished features.
+        """Choose a cell for records at some published levels. Records that appear get other
+        unpublished levels than those that vanish.
         """
         starts = [leaves.start for leaves in box]
         if self.possible is None:

@@ -1,5 +1,5 @@
-"""Exchanges drawn by the definition, record by record: what norms and lists of exchanges are
-checked against.
+"""Exchanges drawn by the definition, record by record. Norms and lists of exchanges are checked
+against them.
 
 `exchange_tables` finds norms by the agreements of blocks. Nothing here shares a step with it:
 records are leaves of the whole chains, blocks are the published margins as they stand, and a table
@@ -79,12 +79,12 @@ class Probes:
         return Norms.of(cells)
 
     def within(self, records: int) -> "Probes":
-        """The exchanges that change at most so many records: pairs of the ball A_records."""
+        """The exchanges that change at most `records` records: pairs of the ball A_records."""
         kept = np.abs(self.signs).sum(axis=1) <= 2 * records
         return Probes(self.nodes[kept], self.signs[kept])
 
     def moves(self, shape: Shape) -> Iterator[Counts]:
-        """Iterate over the differences of tables that these exchanges make, zero left out."""
+        """Yield the differences of tables that these exchanges make; zero is left out."""
         for nodes, signs in zip(self.nodes, self.signs, strict=True):
             move = np.zeros(shape, dtype=np.int64)
             np.add.at(move, tuple(nodes.T), signs)
@@ -146,13 +146,13 @@ def largest_residual(blocks: Blocks, view: View, records: int, kept: Sequence[Ma
 
 
 def _pairwise_equal(codes: Nodes) -> Truths:
-    """For each draw, which pairs of records have equal codes."""
+    """Whether two records have equal codes, for each draw: draw, record, record."""
     equal: Truths = codes[:, :, None] == codes[:, None, :]
     return equal
 
 
 def _inhabited(structure: Structure, axis: int) -> Mask:
-    """The leaves of a feature that no published margin leaves empty."""
+    """Leaves of a feature that every published margin allows."""
     chain = structure.grid.chains[axis]
     result = np.ones(chain.leaves, dtype=bool)
     for margin in structure.margins:
@@ -166,7 +166,7 @@ def _inhabited(structure: Structure, axis: int) -> Mask:
 
 
 def _disjoint(margins: Sequence[Totals]) -> tuple[Totals, ...]:
-    """The published margins as they stand, if no feature is in two of them; else none."""
+    """The published margins; none where a feature is in two of them."""
     axes = [{*named(margin.view)} for margin in margins]
     shared = any(one & other for one, other in combinations(axes, 2))
     return () if shared else tuple(margins)
@@ -185,7 +185,7 @@ class _Draw:
 
     def exchanges(self) -> tuple[Nodes, Nodes, NDArray[np.int64], Truths]:
         """Return the leaves of the person and the carriers before and after, who takes part, and
-        what t allows.
+        whether t allows each draw.
         """
         cells, servers = self._cells(), self._servers()
         x, y = cells[:, 0], cells[:, 1]
@@ -213,8 +213,8 @@ class _Draw:
         return before, after, carries, allowed
 
     def _cells(self) -> Nodes:
-        """Cells of x, y and the carriers in each block: common ones or any, and carriers often
-        where x or y are.
+        """Cells of x, y and the carriers in each block: common ones or any. Carriers are often
+        where x or y is.
         """
         carriers = len(self.in_sight)
         cells = np.zeros((_DRAWS, carriers + 2, carriers), dtype=np.intp)
@@ -235,7 +235,7 @@ class _Draw:
         return cells
 
     def _servers(self) -> Nodes:
-        """Which carrier serves each block: one each, or any of them."""
+        """Number of the carrier that serves each block: one each, or any of them."""
         carriers = len(self.in_sight)
         each = np.broadcast_to(np.arange(carriers), (_DRAWS, carriers))
         shared = self.generator.integers(max(carriers, 1), size=(_DRAWS, carriers))
@@ -277,8 +277,8 @@ class _Draw:
         return nodes
 
     def _holds(self, cells: Nodes, takes_part: Truths) -> Truths:
-        """Whether t has the records of each draw that vanish: in every block as many as have the
-        same cell.
+        """Whether t holds the records of each draw that vanish: every cell of a block has as many
+        as are taken.
         """
         result = np.ones(len(cells), dtype=bool)
         for block, margin in enumerate(self.in_sight):
@@ -290,7 +290,7 @@ class _Draw:
         return result
 
     def _possible(self, *records: Nodes) -> Truths:
-        """Whether no structural zero forbids a record of each draw."""
+        """Whether structural zeros allow all records of each draw."""
         possible = self.structure.schema.possible
         result = np.ones(_DRAWS, dtype=bool)
         if possible is None:

@@ -94,8 +94,7 @@ def product_space(
 
 @frozen(slots=False, eq=False)
 class ProductSpace(QuerySpace):
-    """The residuals of several tables, one after the other as one vector of whole numbers; see
-    `product_space`.
+    """Residuals of several tables as one vector of whole numbers; see `product_space`.
 
     Parameters
     ----------
@@ -123,7 +122,7 @@ class ProductSpace(QuerySpace):
 
     @cached_property
     def needed(self) -> tuple[View, ...]:
-        """The residuals of which the tables consist, those that are zero by construction left
+        """Residuals of which the tables consist. Those that are zero by construction are left
         out.
         """
         every = {view for table in self.views for view in below(table)}
@@ -131,14 +130,14 @@ class ProductSpace(QuerySpace):
 
     @cached_property
     def measured(self) -> tuple[View, ...]:
-        """The residuals that need noise: no published margin, nor n, fixes them."""
+        """Residuals that need noise: neither a published margin nor n fixes them."""
         exact = [margin.view for margin in self.dataspace.published]
         exact.append(self.schema.grid.nothing)
         return tuple(view for view in self.needed if not _in_some(view, exact))
 
     @cached_property
     def inside(self) -> tuple[tuple[View, ...], ...]:
-        """For each table the measured residuals of which it consists."""
+        """For each table the measured residuals that it is put together from."""
         measured = {*self.measured}
         tables = []
         for view in self.views:
@@ -147,9 +146,7 @@ class ProductSpace(QuerySpace):
 
     @cached_property
     def holders(self) -> Mapping[View, tuple[int, ...]]:
-        """For each measured residual the tables, by their numbers, that consist of it and
-        others.
-        """
+        """For each measured residual the numbers of the tables that are put together from it."""
         tables: dict[View, list[int]] = {}
         for view in self.measured:
             tables[view] = []
@@ -187,7 +184,9 @@ class ProductSpace(QuerySpace):
 
     @property
     def _attained(self) -> Mapping[View, float]:
-        """For some residuals what drawn exchanges attain; none where margins overlap."""
+        """Largest squares of residuals under drawn exchanges, for some residuals; none where
+        margins overlap.
+        """
         if len(self.measured) > _MOST_CHECKED:
             return {}
         try:
@@ -204,12 +203,12 @@ class ProductSpace(QuerySpace):
 
     @cached_property
     def remembered(self) -> dict[object, Any]:
-        """What others have computed for this space, by keys of their own."""
+        """Cache for results that other modules compute for this space, by keys of theirs."""
         return {}
 
     @cached_property
     def parts(self) -> Mapping[View, slice]:
-        """Where each measured residual stands in the vector."""
+        """Slice of each measured residual in the vector."""
         places, start = {}, 0
         for view in self.measured:
             end = start + math.prod(self.residuals.shape(view))
@@ -219,7 +218,7 @@ class ProductSpace(QuerySpace):
 
     @cached_property
     def scales(self) -> NDArray[np.int64]:
-        """By how much each entry of the vector was multiplied to be whole."""
+        """Whole number by which each entry of the vector was multiplied to be whole."""
         scales = [self.residuals.scale(view).ravel() for view in self.measured]
         return np.concatenate([np.zeros(0, np.int64), *scales])
 
@@ -261,7 +260,7 @@ class ProductSpace(QuerySpace):
 
     @property
     def _tables(self) -> dict[str, Any]:
-        """The tables of a query."""
+        """Kind and tables of the query, as plain values."""
         features = [list(self.schema.named(view)) for view in self.views]
         return {"kind": "product", "tables": features}
 
@@ -270,13 +269,15 @@ class ProductSpace(QuerySpace):
         return values[self._where(view)]
 
     def whole(self, values: Floats, view: View) -> Floats:
-        """Put a table of the nodes that can hold a record back among the others, which are zero."""
+        """Put values of the nodes that can hold a record back into a full table; the other cells
+        are zero.
+        """
         result = np.zeros(self.schema.grid.shape_of(view))
         result[self._where(view)] = values
         return result
 
     def _where(self, view: View) -> tuple[NDArray[np.intp], ...]:
-        """Return where in a table the nodes lie that can hold a record."""
+        """Index of the nodes that can hold a record, for a table at a view."""
         chains = self.schema.grid.chains
         nodes = []
         for axis in named(view):
@@ -284,9 +285,7 @@ class ProductSpace(QuerySpace):
         return np.ix_(*nodes)
 
     def values(self, table: Table) -> NDArray[np.int64]:
-        """Return the vector of the one table that the product is of; refuse where it has
-        several.
-        """
+        """Return the vector of a product of one table; refuse where it has several."""
         if len(self.views) > 1:
             return super().values(table)
         return self.measure([table])
@@ -314,12 +313,12 @@ class ProductSpace(QuerySpace):
 
     @property
     def _fixed(self) -> list[View]:
-        """The residuals that what is published fixes."""
+        """Residuals that what is published fixes."""
         return [view for view in self.needed if view not in self.parts]
 
     @cached_property
     def known(self) -> Mapping[View, Floats]:
-        """The residuals that are published exactly, from the published totals alone."""
+        """Values of the residuals that are published exactly, from the published totals alone."""
         exact = {}
         for view in self._fixed:
             if not any(view):
@@ -350,8 +349,8 @@ class ProductSpace(QuerySpace):
         return tables
 
     def alike(self, table: int) -> tuple[object, ...]:
-        """Return what tables share whose cells have the same variances, if the noise in their
-        residuals has.
+        """Return a key of a table. Tables with the same key have the same variances of cells, if
+        the noise in their residuals is the same.
         """
         view = self.views[table]
         axes = named(view)
@@ -359,8 +358,8 @@ class ProductSpace(QuerySpace):
 
     @cached_property
     def _kinds(self) -> list[int]:
-        """For each feature a number that those share with the same tree and the same nodes in
-        use.
+        """Number of each feature's kind: features of one kind have the same tree and the same nodes
+        in use.
         """
         numbers: dict[object, int] = {}
         kinds = []
@@ -385,8 +384,8 @@ class ProductSpace(QuerySpace):
 
     @cached_property
     def impossible(self) -> Mapping[int, NDArray[np.intp]]:
-        """For each table (by number) that has some, its cells that no record can lie in though its
-        levels occur.
+        """For each table, by its number, the positions of cells that no record can lie in although
+        each of their levels occurs.
 
         Structural zeros, and empty cells of joint margins. Only whole cells of the table count.
         """
@@ -405,7 +404,7 @@ class ProductSpace(QuerySpace):
         return positions
 
     def possible_cells(self, table: int) -> NDArray[np.intp]:
-        """Return the cells of one table, by their positions, that a record can lie in."""
+        """Return the positions of the cells of one table that a record can lie in."""
         view = self.views[table]
         mask = np.zeros(self.schema.grid.shape_of(view), dtype=bool)
         mask[self._where(view)] = True
@@ -414,8 +413,8 @@ class ProductSpace(QuerySpace):
         return np.flatnonzero(mask)
 
     def possible(self, table: int) -> NDArray[np.bool_] | None:
-        """Return which cells of one table can be filled, where not all of its levels' combinations
-        can; else None.
+        """Return a mask of the cells of one table that can be filled; None where every combination
+        of its levels can.
         """
         if table not in self.impossible:
             return None
@@ -425,14 +424,14 @@ class ProductSpace(QuerySpace):
         return mask
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
-        """Return the weights on the entries of the vector that weights on cells of the tables (by
-        number) put there.
+        """Return weights on the entries of the vector, from weights on cells of the tables (by
+        number).
         """
         return self.pulled(self.gathered(weights))
 
     def gathered(self, weights: Mapping[int, ArrayLike]) -> dict[View, Floats]:
-        """Return the weights on measured residuals that weights on cells of the tables (by number)
-        put there.
+        """Return weights on the measured residuals, from weights on cells of the tables (by
+        number).
         """
         gathered: dict[View, Floats] = {}
         for table, cell_weights in weights.items():
@@ -452,8 +451,8 @@ class ProductSpace(QuerySpace):
         return gathered
 
     def pulled(self, gathered: Mapping[View, Floats]) -> Floats:
-        """Return the weights on the entries of the vector, from those on residuals that are centred
-        and divided.
+        """Return weights on the entries of the vector, from weights on residuals: the transpose of
+        centring and of dividing by the scales.
         """
         result = np.zeros(self.shape)
         for view, values in gathered.items():
@@ -512,8 +511,8 @@ class ProductSpace(QuerySpace):
         return np.asarray(np.concatenate(parts) * squared_scales)
 
     def worst_move(self, sigma2: Mapping[View, Fraction] | None = None) -> Counts | None:
-        """Return the difference of two adjacent datasets, as a vector: the one that costs most of
-        the noise given.
+        """Return the difference of two adjacent datasets, as a vector, that costs most of the noise
+        with variances `sigma2`.
 
         Without σ² each residual counts by its own cost.
 
@@ -537,7 +536,9 @@ class ProductSpace(QuerySpace):
         return best
 
     def _vector_of(self, move: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The scaled residuals of a difference of tables at the finest view in use."""
+        """Scaled residuals of a difference of tables; the difference is at the finest view in
+        use.
+        """
         released = join(*self.views)
         parts = []
         for view in self.measured:
@@ -579,7 +580,9 @@ class ProductSpace(QuerySpace):
         return Norms(math.ceil(sum(lengths)), total, largest)
 
     def _listed(self, a: int, released: View) -> NDArray[np.int64] | None:
-        """Every move of a small dataspace, as tables at the finest view, or None."""
+        """Every move of a small dataspace, as tables at the finest view; None where there are too
+        many.
+        """
         if not self.schema.grid.holds(_LARGEST_LISTED):
             return None
         listed: list[NDArray[np.int64]] = []
@@ -601,8 +604,8 @@ class ProductSpace(QuerySpace):
         return () if tables is None else tables.moves(a)
 
     def _drawn(self) -> Iterable[NDArray[np.int64]]:
-        """Moves of a records that keep every published margin: all change alike, or swap what
-        margins publish.
+        """Yield random moves that keep every published margin: a records in the ball, or one
+        exchange.
         """
         generator = np.random.default_rng(0)  # public values only: an audit looks for a bad pair
         released, chains = join(*self.views), self.residuals.grid.chains
@@ -632,8 +635,8 @@ class ProductSpace(QuerySpace):
     def _ball(
         self, two: NDArray[np.int64], blocks: list[tuple[int, ...]], generator: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Any a records between two values, published levels handed around so that their counts
-        stay.
+        """Draw a records with one of two values each. Published levels are handed around, so that
+        their counts stay.
         """
         which = generator.integers(2, size=self.costs.a) * generator.integers(2)
         before, after = two[which], two[1 - which]
@@ -646,8 +649,8 @@ class ProductSpace(QuerySpace):
     def _exchange(
         self, two: NDArray[np.int64], blocks: list[tuple[int, ...]], generator: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """One person from x to y, and a carrier for each block in which they differ; some carry for
-        two.
+        """Draw one exchange: a person goes from x to y, with a carrier for each block in which they
+        differ. Some carry for two blocks.
         """
         x, y = two
         chains, before, after = self.residuals.grid.chains, [x], [y]
@@ -674,10 +677,10 @@ class ProductSpace(QuerySpace):
 
 
 def _in_some(view: View, others: Iterable[View]) -> bool:
-    """Whether a view follows from one of some others."""
+    """Whether some other view is at least as fine, so that this one follows from it."""
     return any(within(view, other) for other in others)
 
 
 def _has_gaps(margin: Totals) -> bool:
-    """Whether a joint margin has empty cells: no record can lie below them."""
+    """Whether a joint margin has empty cells, in which no record can lie."""
     return len(named(margin.view)) > 1 and not margin.counts.all()

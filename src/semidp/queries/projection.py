@@ -115,7 +115,7 @@ def _is_product(domain: Mask) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Patterns:
-    """Which cells of a projected table have errors of the same law, and the weights that make up
+    """Cells of a projected table grouped by the law of their error, with the weights that make up
     each law.
 
     Parameters
@@ -140,8 +140,8 @@ class AveragingProjection:
 
     @cached_property
     def terms(self) -> list[tuple[View, int, Any]]:
-        """The averages that make up I - P: view, coefficient, and the number of domain cells that
-        each one averages.
+        """Averages that make up I - P: the view of each, its coefficient, and how many cells of the
+        domain it averages.
         """
         terms = []
         domain = None if self.domain is None else self.domain.astype(np.int64)
@@ -181,7 +181,7 @@ class AveragingProjection:
         return result
 
     def _sums(self, values: Floats) -> dict[View, Floats]:
-        """The margins of a table in all terms."""
+        """Sums of a table at the view of every term."""
         sums: dict[View, Floats] = {}
         # Finest first: a coarser margin is summed from the smallest one that holds it.
         for view, _, _ in self.terms:
@@ -227,8 +227,8 @@ class AveragingProjection:
         return self._by_axes() if self.domain is None else self._by_cells(self.domain)
 
     def _by_axes(self) -> Patterns | None:
-        """Patterns on all cells: two cells agree along a feature down to some depth, feature by
-        feature.
+        """Patterns where every cell is in the domain. Two cells agree along each feature down to
+        some depth.
         """
         used, sizes, kinds = [], [], []
         for axis, chain in enumerate(self.grid.chains):
@@ -249,8 +249,8 @@ class AveragingProjection:
         return Patterns(np.broadcast_to(which, self.grid.shape), tuple(weights))
 
     def _weights(self, used: list[list[int]], sizes: Sequence[list[int]]) -> dict[Fraction, int]:
-        """The weights of one pattern: `sizes` has the leaves below a cell's node at each of the
-        depths in use.
+        """Weights of one pattern. `sizes` has, for each feature, the leaves below a cell's node at
+        the depths in use.
         """
         weights: dict[Fraction, int] = {}
         leaves_at = []
@@ -275,7 +275,9 @@ class AveragingProjection:
         return weights
 
     def _by_cells(self, domain: Mask) -> Patterns | None:
-        """Patterns on some cells: equal where as many cells agree with one in each set of views."""
+        """Patterns on the cells of a domain. Two cells have one pattern if, for every join of
+        views, equally many cells agree with each of them.
+        """
         views = [view for view, _, _ in self.terms]
         # Agreement in two views is agreement in their join: close the views under joins.
         joins = set(views)
@@ -459,8 +461,8 @@ def row_patterns(shape: tuple[int, ...], project: Callable[[Floats], Floats]) ->
 
 
 def _gathered(parts: Sequence[Floats], limit: int) -> list[Floats]:
-    """Add arrays of few axes together while their sum stays small: each pass over the whole table
-    is what costs.
+    """Add up arrays that broadcast to the whole table, as long as their sum stays below `limit`.
+    Each pass over the whole table is what costs.
     """
     gathered: list[Floats] = []
     for part in sorted(parts, key=np.size):

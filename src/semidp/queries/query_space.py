@@ -159,7 +159,7 @@ class QuerySpace(ABC):
             )
 
     def difference(self, pair: Pair) -> str:
-        """Say in how much two datasets differ that have the two values of a pair."""
+        """Say how much two datasets differ that have the values of a pair."""
         return f"{pair.records} units ({counted(pair.entries, 'value')})"
 
     def query(self) -> dict[str, Any] | None:
@@ -202,8 +202,8 @@ class QuerySpace(ABC):
         return self.variances()
 
     def patterns(self) -> Patterns | None:
-        """Return which published entries have errors of the same law for independent noise; None
-        where unknown.
+        """Return the published entries grouped by the law of their error under independent noise;
+        None where unknown.
         """
         return row_patterns(tuple(self.shape), self.project)
 
@@ -262,8 +262,8 @@ class QuerySpace(ABC):
         return a if n is None else min(a, n)
 
     def under(self, adjacency: Adjacency) -> "QuerySpace":
-        """Return the space of the same query and dataspace under another adjacency; refuse a list
-        of vectors.
+        """Return the space of the same query and dataspace under another adjacency; refuse where S
+        is only a list of vectors.
         """
         if not has(type(self)):
             raise Refused(

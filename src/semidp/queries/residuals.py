@@ -1,5 +1,5 @@
-"""Residuals of tables: what a table at some depths says beyond all coarser ones, so that tables
-built from them agree.
+"""Residuals of tables: what a table at some depths says beyond all coarser ones. Tables built from
+one set of residuals agree.
 
 Pure geometry on a `Grid`. What a residual costs under an adjacency is in `costs`, which ones a
 product of tables needs in `products`. Arrays here have an axis for each feature that the view
@@ -23,7 +23,7 @@ _LARGEST = 2**62
 
 
 def below(view: View) -> Iterator[View]:
-    """Iterate over the views that are at most as fine: the residuals of which a table consists.
+    """Yield the views that are at most as fine: the residuals of which a table consists.
 
     >>> list(below((2, 1)))
     [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
@@ -33,8 +33,7 @@ def below(view: View) -> Iterator[View]:
 
 @dataclass(frozen=True)
 class Residuals:
-    """The residuals ``r_d = H_d M_d x`` of the tables of a grid, and the tables put together from
-    them.
+    """Residuals ``r_d = H_d M_d x`` of the tables of a grid, and tables put together from them.
 
     M_d sums the records to the table at the view d; H_d subtracts, along every feature that d
     names, the mean of the siblings. Then ``M_w x = Σ_{d <= w} spread(r_d)``, where a node's share
@@ -57,7 +56,7 @@ class Residuals:
     grid: Grid
 
     def shape(self, view: View) -> tuple[int, ...]:
-        """Return the shape of a table at a view: an axis a feature that it names."""
+        """Return the shape of a table at a view: one axis for each feature that it names."""
         return self.grid.shape_of(view)
 
     def table(self, values: NDArray[Any], source: View, view: View) -> NDArray[Any]:
@@ -69,8 +68,8 @@ class Residuals:
         return _siblings(self.grid.chains[axis], depth)
 
     def families(self, axis: int, depth: int) -> NDArray[np.int64]:
-        """Return for each node of a depth how many siblings its ancestors and itself have, a row a
-        depth.
+        """Numbers of siblings of each node of a depth and of its ancestors: a row for each depth,
+        the node itself counted.
 
         >>> Residuals(Grid((Chain(3, ((0, 2), (0, 1, 2))),))).families(0, 2).tolist()
         [[2, 2, 2], [2, 2, 1]]
@@ -84,8 +83,8 @@ class Residuals:
         return np.stack(rows).astype(np.int64)
 
     def scale(self, view: View) -> NDArray[np.int64]:
-        """Return the whole number by which each entry of a residual is multiplied to be whole
-        itself.
+        """Return, for each entry of a residual, the whole number that makes it whole: the product
+        of its numbers of siblings.
         """
         self.largest_scale(view)
         result = np.ones(self.shape(view), dtype=np.int64)
@@ -95,7 +94,8 @@ class Residuals:
         return result
 
     def largest_scale(self, view: View) -> int:
-        """Return the largest of `scale`, without making an array of it; refuse one beyond 62 bits.
+        """Return the largest of `scale`, without making an array of it; refuse one of more than 62
+        bits.
 
         >>> Residuals(Grid.flat((3, 4))).largest_scale((1, 1))
         12
@@ -137,8 +137,8 @@ class Residuals:
         return result
 
     def centred_variance(self, view: View, variance: NDArray[Any]) -> Floats:
-        """Return the variance of each entry of ``H_d z`` for independent z:
-        ``(1 - 2/c) v + Σ v / c²`` a feature.
+        """Return the variance of each entry of ``H_d z`` for independent z: ``(1 - 2/c) v + Σ v /
+        c²`` along each feature.
         """
         values = np.asarray(variance, dtype=np.float64)
         result = np.broadcast_to(values, self.shape(view))
@@ -149,8 +149,8 @@ class Residuals:
         return result
 
     def spread(self, values: NDArray[Any], view: View, target: View, power: int = 1) -> Floats:
-        """Divide each entry at a view evenly among its children down to a finer one (variances: to
-        the power 2).
+        """Divide each entry at a view evenly among its descendants at a finer view. Variances are
+        divided with ``power=2``.
         """
         axes = named(target)
         result = self.grid.spread(np.asarray(values, dtype=np.float64), view, target)
@@ -161,8 +161,8 @@ class Residuals:
         return np.broadcast_to(result, self.shape(target))
 
     def gathered(self, weights: NDArray[Any], source: View, view: View) -> Floats:
-        """Return the transpose of `spread`: what weights on the cells at `source` put on the
-        entries of a residual.
+        """Return weights on the entries of a residual, from weights on the cells at `source`: the
+        transpose of `spread`.
         """
         values = np.asarray(weights, dtype=np.float64).reshape(self.shape(source))
         for place, axis in enumerate(named(source)):
@@ -180,7 +180,7 @@ class Residuals:
         return result
 
     def gain(self, view: View, target: View) -> float:
-        """Return the sum over the cells of a table of their variance for unit noise in one residual
+        """Return the sum of the variances of all cells of a table, for unit noise in one residual
         below it.
         """
         product = 1.0
@@ -209,7 +209,7 @@ class Residuals:
         return math.prod(free)
 
     def _family(self, values: NDArray[Any], place: int, axis: int, depth: int) -> NDArray[Any]:
-        """Return for each entry the sum over its siblings along one axis."""
+        """Sum over the siblings of each entry along one axis."""
         chain = self.grid.chains[axis]
         firsts = chain.first(depth - 1, depth)
         sums = np.add.reduceat(values, firsts, axis=place)
@@ -217,7 +217,8 @@ class Residuals:
 
 
 def trimmed(grid: Grid, inhabited: Sequence[NDArray[np.bool_]]) -> Grid:
-    """Return the grid of the leaves that can hold a record; nodes without any go.
+    """Return the grid without the leaves that can hold no record, and without the nodes above them
+    that become empty.
 
     >>> grid = trimmed(Grid((Chain(3, ((0, 2), (0, 1, 2))),)), [np.array([True, True, False])])
     >>> grid.chains[0].leaves, grid.chains[0].starts
@@ -236,7 +237,7 @@ def trimmed(grid: Grid, inhabited: Sequence[NDArray[np.bool_]]) -> Grid:
 
 
 def kept_nodes(chain: Chain, kept: NDArray[np.bool_], depth: int) -> NDArray[np.bool_]:
-    """Return which nodes of a depth have a leaf that is kept."""
+    """Whether each node of a depth has a leaf that is kept."""
     firsts = chain.first(depth, chain.depth)
     return np.asarray(np.logical_or.reduceat(kept, firsts))
 
@@ -255,7 +256,7 @@ def _siblings(chain: Chain, depth: int) -> NDArray[np.intp]:
 
 @cache
 def _share(chain: Chain, coarse: int, fine: int) -> Floats:
-    """Return for each node of a fine depth its share of the node above it at a coarse one."""
+    """Share of each node at the depth `fine` in its ancestor at `coarse`."""
     share = np.ones(chain.size(coarse))
     for depth in range(coarse, fine):
         children = chain.children(depth, depth + 1)
@@ -265,8 +266,8 @@ def _share(chain: Chain, coarse: int, fine: int) -> Floats:
 
 @cache
 def _gain(chain: Chain, view: int, target: int) -> float:
-    """Along one feature: Σ over the nodes at `target` of the variance of unit noise at `view`,
-    centred and spread.
+    """Sum over the nodes at `target` of the variance of unit noise at `view`, centred and spread,
+    along one feature.
     """
     centred = np.ones(1)
     if view:

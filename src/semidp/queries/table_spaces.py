@@ -162,8 +162,8 @@ class TableSpace(QuerySpace):
         return self._projector.project(self.checked(values))
 
     def fixed_part(self) -> Floats:
-        """Return (I - P) φ, the part of the table that the published statistics fix, from those
-        alone.
+        """Return (I - P) φ: the part of the table that the published statistics fix, computed from
+        them alone.
         """
         margins = [margin.counts for margin in self._released_table.visible]
         if not margins:
@@ -175,7 +175,9 @@ class TableSpace(QuerySpace):
         return self._projector.variances()
 
     def patterns(self) -> Patterns | None:
-        """Return which cells have errors of the same law, and the weights that make up each law."""
+        """Return the cells grouped by the law of their error, with the weights that make up each
+        law.
+        """
         return self._projector.patterns()
 
     def worst_move(self) -> Counts | None:
@@ -185,8 +187,8 @@ class TableSpace(QuerySpace):
         return self._table_norms.move
 
     def worst_pair(self) -> Pair:
-        """Return two tables with the published totals: the worst move that they hold, and what is
-        around it.
+        """Return two tables with the published totals that differ by the worst move that these can
+        hold.
         """
         self._refuse_fixed()
         pair = table_pair(self._worst_first(), self.released_space(), self.fixed_part())
@@ -198,7 +200,7 @@ class TableSpace(QuerySpace):
         return pair
 
     def _worst_first(self) -> Iterator[Counts]:
-        """Iterate over the worst move, then over the first of the others, the longest first."""
+        """Yield the worst move, then some other moves, the longest first."""
         worst = self.worst_move()
         times = 1 if self._exchange is None else self.adjacency.times
         if worst is not None:
@@ -305,8 +307,8 @@ class TableSpace(QuerySpace):
         return MatrixForm(cells, len(axes) == 2)
 
     def rows(self) -> RowsForm | None:
-        """Return the cells of each row where a nested feature leaves rows of different lengths
-        under one margin.
+        """Return the cells of each row where rows differ in length: a nested feature under one
+        margin.
         """
         visible, grid = self._released_table.visible, self._released_table.grid
         if len(visible) > 1 or self.is_zero:
@@ -369,11 +371,12 @@ class TableSpace(QuerySpace):
 
 
 def domain_of(dataspace: Dataspace, released: View) -> Mask | None:
-    """Return the cells of a table, given by its view, that can be positive; None where all can.
+    """Return a mask of the cells of a table that can be positive; None where all can. `released` is
+    its view.
 
-    Not those that structural zeros leave empty whatever the other features are, and not those in an
-    empty cell of a published margin. Of schemas too large to list only what the table's own
-    features say.
+    Cells are left out that structural zeros leave empty whatever the other features are, and cells
+    in an empty cell of a published margin. For schemas too large to list, only structural zeros of
+    the table's own features count.
 
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.spaces.dataspace import Margin

@@ -80,7 +80,7 @@ class Pair:
 
     @property
     def share(self) -> float:
-        """How much of what is claimed at most the pair is known to cost: 1 unless bounds are not
+        """Share of the claimed bound that the pair is known to cost: 1 unless the bound is not
         attained.
         """
         return 1.0
@@ -97,21 +97,21 @@ class Pair:
 
     @property
     def direction(self) -> NDArray[np.float64]:
-        """The direction in which Gaussian noise tells the two apart best: the move, entries by
-        their precision.
+        """Direction in which Gaussian noise tells the two values apart best: the move, each entry
+        times its precision.
         """
         pulled = self.move.ravel() * (1.0 if self.precision is None else self.precision.ravel())
         return np.asarray(pulled / np.linalg.norm(pulled))
 
     @property
     def records(self) -> int:
-        """How many records of a table differ, or values of groups: the sum of what appears."""
+        """How many records of a table, or values of groups, differ: the sum of what appears."""
         return int(np.maximum(self.inputs[1] - self.inputs[0], 0).sum())
 
 
 def table_pair(moves: Iterable[Counts], public: Dataspace, fixed: Floats) -> Pair | None:
-    """Return two tables with the published totals that differ by the first of some moves that the
-    totals can hold.
+    """Return two tables with the published totals that differ by the first move that these can
+    hold; None where they hold none.
 
     Parameters
     ----------
@@ -130,8 +130,8 @@ def table_pair(moves: Iterable[Counts], public: Dataspace, fixed: Floats) -> Pai
 
 
 def _table_below(move: Counts, public: Dataspace, fixed: Floats) -> Counts | None:
-    """Return a table of the public totals that `move` leaves nonnegative: what it takes away, and a
-    fit of the rest.
+    """Return a table with the public totals that stays nonnegative after `move`: the records that
+    it takes away, and a fit of all others.
     """
     # A solver stands behind it, which only an audit needs.
     from semidp.fitting.tables import fit_table
