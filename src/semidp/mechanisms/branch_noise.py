@@ -1,4 +1,4 @@
-"""The noise of a product below one node of a cut: drawn, and put together with what was measured
+"""Noise of a product below one node of a cut. It is drawn and put together with what was measured
 above, residual by residual, so that nothing larger than the tables of one branch is held.
 
 It is the noise of the whole product's mechanism in the entries of the branch; the guarantee is that
@@ -56,7 +56,7 @@ class BranchNoise:
 
     @classmethod
     def of(cls, mechanism: ResidualMechanism, cut: Cut, node: int) -> "BranchNoise | None":
-        """Return the noise of one branch of a product; None where the branch can hold nobody."""
+        """Return the noise of one branch of a product; None where the branch can hold no record."""
         space = branch_space(mechanism.space, cut, node)
         if space is None:
             return None
@@ -66,8 +66,8 @@ class BranchNoise:
     def measure(
         self, tables: Sequence[Table], randomness: Randomness
     ) -> dict[View, NDArray[np.int64]]:
-        """Return each residual of the confidential tables times its scale, with noise: what may be
-        published.
+        """Return each residual of the confidential tables, times its scale and with noise: this may
+        be published.
         """
         space, residuals = self.space, self.space.residuals
         cut = []

@@ -71,15 +71,15 @@ class Conditioning:
         return np.asarray(np.linalg.pinv(covariance, rcond=_FIXED, hermitian=True))
 
     def _at_impossible(self, tables: list[Floats]) -> Floats:
-        """The values of tables at the impossible cells, in the order of the rows."""
+        """Values of tables at the impossible cells, in the order of the rows."""
         parts = []
         for table, cells in self.space.impossible.items():
             parts.append(tables[table].ravel()[cells])
         return np.concatenate(parts)
 
     def vector(self, values: ArrayLike) -> Floats:
-        """Return a vector whose tables are zero at the impossible cells, as near to a given one as
-        noise lets it be.
+        """Return the nearest vector, in terms of the noise, whose tables are zero at the impossible
+        cells.
         """
         vector = np.asarray(values, dtype=np.float64)
         excess = self._at_impossible(self.space.estimates(vector))
@@ -94,7 +94,7 @@ class Conditioning:
         return tables
 
     def weights(self, weights: Floats) -> Floats:
-        """Return the weights on the noise of sums of cells, from those before conditioning; a row a
+        """Return weights on the noise after conditioning, from those before; one row for each
         sum.
         """
         common = (weights * self.variances) @ self.rows.T
@@ -104,8 +104,8 @@ class Conditioning:
         return conditioned
 
     def table_weights(self, table: int) -> Floats:
-        """Return the weights of every cell of one table on the noise: a row a cell that can be
-        positive.
+        """Return the weights of the cells of one table on the noise: one row for each cell that can
+        be positive.
         """
         view = self.space.views[table]
         shape = self.space.schema.grid.shape_of(view)
@@ -163,7 +163,9 @@ class Conditioning:
 
 
 def sum_terms(row: Floats, laws: list[CountNoise], which: NDArray[np.intp]) -> list[Weighted]:
-    """The terms of one sum: weights to twelve digits, those of one law and size together."""
+    """Terms of one sum. Weights are rounded to twelve digits; those of one law and size are one
+    term.
+    """
     counts: dict[tuple[int, int], int] = {}
     for entry in np.flatnonzero(row):
         size = round(abs(float(row[entry])) * _DIGITS)
@@ -179,8 +181,8 @@ def sum_terms(row: Floats, laws: list[CountNoise], which: NDArray[np.intp]) -> l
 def combined(
     space: ProductSpace, weights: Mapping[int, ArrayLike], given: Conditioning | None
 ) -> Floats:
-    """Return the weights that a weighted sum of cells has on the noise in the entries of the
-    vector.
+    """Return weights on the noise in the entries of the vector, from weights on cells of the
+    tables.
     """
     pulled = space.combination(weights)
     return pulled if given is None else given.weights(pulled[None])[0]

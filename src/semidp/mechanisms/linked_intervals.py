@@ -1,5 +1,4 @@
-"""How far estimates of linked tables are off at most in 95% of all draws, once members and units
-agree.
+"""Half-widths of the 95% intervals of linked tables, once members and units agree.
 
 A cell is a weighted sum of independent whole-number noise of both kinds. Where every number is a
 normal one moved by at most d, the sum is a normal number moved by at most ``Σ |weight| d``; for
@@ -96,7 +95,7 @@ class LinkedIntervals:
         view: View,
         alike: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
     ) -> Floats:
-        """The half-widths of a table, from the law of the noise of one cell of each sort."""
+        """Half-widths of a table from the law of the noise, computed for one cell of each group."""
         laws, numbers = self.mechanism.entry_laws
         widths = np.zeros([len(firsts) for firsts, _ in alike])
         for sort in np.ndindex(widths.shape):
@@ -110,7 +109,7 @@ class LinkedIntervals:
         return widths[np.ix_(*(sorts for _, sorts in alike))]
 
     def _summed(self, view: View, cell: Sequence[int]) -> tuple[int | slice, ...]:
-        """The cells by single size that a published cell is the sum of."""
+        """Cells by single size whose sum is a published cell."""
         places: list[int | slice] = [*cell]
         axis = self.mechanism.space.dataspace.size_axis
         if self.code is not None and axis is not None:
@@ -120,8 +119,8 @@ class LinkedIntervals:
         return tuple(places)
 
     def _grown(self, view: View, small: View, by_size: float, without: float) -> "Floats | float":
-        """Ratio of the weights of a published cell on a residual to those of a single size: for
-        residuals by size, and without it.
+        """Ratio of the weights of a top-coded cell on a residual to those of a single size: for
+        residuals by size, and for others.
         """
         if self.code is None:
             return 1.0
@@ -138,13 +137,15 @@ class LinkedIntervals:
         return 1.0 if self.code is None else self.code.own_factor
 
     def _factor(self, view: View, small: View, power: int) -> "Floats | float":
-        """The same for sums of absolute weights (power 1) or of squared ones (2)."""
+        """The ratio of `_grown` for sums of absolute weights (power 1) or of squared weights (power
+        2).
+        """
         by_size = 1.0 if self.code is None else self.code.spread_factor
         return self._grown(view, small, by_size, self._grouped**power)
 
     def _distance(self, which: int, view: View) -> Floats:
-        """Largest distance of each cell from a normal number; infinite beside noise that is near
-        none.
+        """Largest distance of each cell's error from a normal number; infinite where some noise is
+        too coarse to be near one.
         """
         kind = self.mechanism.space.kinds[which]
         part = self.mechanism.parts[which]
@@ -158,8 +159,8 @@ class LinkedIntervals:
         return total
 
     def _smoothed(self, which: int, view: View, distance: Floats) -> Floats:
-        """Smaller distances for discrete noise: that of one number alone, beside which the others
-        are normal.
+        """Smaller distances for discrete noise: only one number is moved, and beside it the others
+        are taken as normal.
 
         Let X be discrete Gaussian of variance σ² and N normal of variance τ², both in squares of
         the step of X. By Poisson's formula the density of N + X is that of a normal number of
@@ -203,7 +204,7 @@ class LinkedIntervals:
         return distance
 
     def _largest_gap(self, equation: Agreement) -> Floats:
-        """The largest weight on a number of what members and units miss of each other."""
+        """Largest weight of one number in the gap between members and units."""
         largest = np.zeros(())
         for term in equation.terms:
             residuals = self.mechanism.parts[term.kind].space.residuals
@@ -215,8 +216,8 @@ class LinkedIntervals:
         return np.asarray(largest)
 
     def _moved_gap(self, equation: Agreement) -> Floats:
-        """Largest distance from a normal number of what members and units miss of each other, an
-        entry each.
+        """Largest distance of the gap between members and units from a normal number, for each
+        entry.
         """
         moved = np.zeros(())
         for term in equation.terms:
@@ -229,8 +230,8 @@ class LinkedIntervals:
         return np.asarray(moved)
 
     def _bounded_spread(self, which: int, view: View) -> Floats:
-        """A bound of the root of ``Σ weight² σ²`` for each cell: that of its own kind, plus those
-        of corrections.
+        """Bound on the root of ``Σ weight² σ²`` for each cell: that of its own kind, plus those of
+        the corrections.
         """
         kind = self.mechanism.space.kinds[which]
         part = self.mechanism.parts[which]
@@ -245,8 +246,8 @@ class LinkedIntervals:
         return total
 
     def _square_gap(self, equation: Agreement) -> Floats:
-        """``Σ weight² σ²`` of what members and units miss of each other: coefficients of levels add
-        up to zero.
+        """``Σ weight² σ²`` of the gap between members and units. Coefficients of levels add up to
+        zero.
         """
         squares = np.zeros(())
         for term in equation.terms:
@@ -261,7 +262,9 @@ class LinkedIntervals:
     def _corrected(
         self, which: int, equation: Agreement, view: View, gap: Floats, power: int
     ) -> Floats:
-        """Part of a gap that cells of a table get by its correction: shares, or their squares."""
+        """Part of a gap that the cells of a table get by its correction: shares, or squared
+        shares.
+        """
         residuals = self.mechanism.space.kinds[which].residuals
         shares, by_level = self.mechanism.agreement.shares(equation, which, view, self.code)
         sizes = np.abs(shares) ** power
@@ -275,8 +278,8 @@ class LinkedIntervals:
 def alike_nodes(
     space: LinkedSpace, kind: KindSpace, axis: int, depth: int, code: TopCode | None = None
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Nodes of a feature whose cells have one law: the first of each sort, and the sort of every
-    node.
+    """Group the nodes of a feature whose cells have one law: the first node of each group, and the
+    group of every node.
 
     Cells share a law if their nodes have as many siblings at every depth; every size, and every
     kind of quarters, has its own.
@@ -294,14 +297,14 @@ def alike_nodes(
 
 
 def _leading(term: AgreeingResidual, values: Floats) -> Floats:
-    """Values of a residual with the axis that an equation sums over last."""
+    """Values of a residual, with the axis that an equation sums over moved to the end."""
     if term.axis is None:
         return values
     return np.moveaxis(values, term.place, -1)
 
 
 def _times(values: Floats, shares: "Floats | float") -> Floats:
-    """Values times shares; nothing where the share is nothing, also of what is infinite."""
+    """Product of values and shares; zero where the share is zero, even if the value is infinite."""
     kept = np.asarray(shares) > 0
     return np.asarray(np.where(kept, values, 0.0) * shares)
 
@@ -326,7 +329,7 @@ def _moved(part: ResidualMechanism, view: View) -> Floats:
 
 
 def _per_entry(part: ResidualMechanism, view: View, values: Floats, factor: float) -> Floats:
-    """Values times ``factor (1 - 1/c)`` along every feature."""
+    """Values multiplied by ``factor (1 - 1/c)`` along every feature."""
     residuals = part.space.residuals
     result = values
     for place, axis in enumerate(named(view)):

@@ -148,21 +148,21 @@ class LinkedMechanism(SharedNoise):
 
     @property
     def expected_l2(self) -> float:
-        """The root of the expected squared error over all cells, before kinds are made to agree."""
+        """Root of the expected sum of squared errors over all cells, before both kinds are made to
+        agree.
+        """
         return math.hypot(*(part.expected_l2 for part in self.parts))
 
     @property
     def naive_l2(self) -> float:
-        """The same for ordinary differential privacy pushed to the same guarantee by group
+        """`expected_l2` of ordinary differential privacy, brought to the same guarantee by group
         privacy.
         """
         return math.hypot(*(part.naive_l2 for part in self.parts))
 
     @property
     def forgotten(self) -> Fraction:
-        """What one record of each kind would cost if the links and the exact totals were
-        forgotten.
-        """
+        """Cost of one record of each kind if the links and the exact totals were forgotten."""
         return sum((part.forgotten for part in self.parts if part.sigma2), Fraction(0))
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
@@ -177,8 +177,8 @@ class LinkedMechanism(SharedNoise):
 
     @property
     def entry_laws(self) -> tuple[list[CountNoise], NDArray[np.intp]]:
-        """The distributions of the noise of both kinds, and for each entry of the vector the number
-        of its own.
+        """Distinct laws of the noise of both kinds, and the number of the law of each entry of the
+        vector.
         """
         laws: list[CountNoise] = []
         which = []
@@ -202,8 +202,7 @@ class LinkedMechanism(SharedNoise):
         return tables
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
-        """Return the weights on the noise that weights on cells have; tables of members are
-        numbered first.
+        """Return weights on the noise, from weights on cells. Tables of members are numbered first.
 
         Both kinds were made to agree, so that a table of members has noise of units in it too.
         """
@@ -223,8 +222,8 @@ class LinkedMechanism(SharedNoise):
         return np.concatenate(pulled)
 
     def reached(self, tables: Sequence[int]) -> NDArray[np.intp]:
-        """Return the entries of the residuals of some tables, and of those that their corrections
-        come from.
+        """Return the entries of the residuals of some tables, and of the residuals that correct
+        them.
         """
         first = len(self.space.members.views)
         seen: tuple[set[View], set[View]] = (set(), set())
@@ -249,8 +248,8 @@ class LinkedMechanism(SharedNoise):
     def drawn(
         self, entries: NDArray[np.intp], count: int, randomness: Randomness
     ) -> NDArray[np.int64]:
-        """Draw the noise of some entries alone, of members and then of units, for many measurements
-        at once.
+        """Draw the noise of some entries alone, members before units, for many measurements at
+        once.
         """
         first = self.space.members.scales.size
         chosen = np.asarray(entries)
@@ -274,7 +273,7 @@ class LinkedMechanism(SharedNoise):
         return pair.weighed(1 / self.entry_variances, float(self.precision))
 
     def pair_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
-        """Return the pair of two vectors, whose entries have noise of different variance."""
+        """Return the pair of two vectors, with the precision of the noise in each entry."""
         return Pair(first, second, 1 / self.entry_variances)
 
     def under(self, adjacency: Adjacency) -> Guarantee:
@@ -308,7 +307,7 @@ class LinkedMechanism(SharedNoise):
 
 @dataclass(frozen=True, eq=False)
 class CodedNoise(LinkedMechanism):
-    """The same noise, as weighted sums of published tables have it whose sizes are top-coded.
+    """The same noise for weighted sums of published tables whose sizes are top-coded.
 
     Parameters
     ----------
@@ -324,7 +323,7 @@ class CodedNoise(LinkedMechanism):
         return cls(mechanism.space, mechanism.members, mechanism.units, code)
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
-        """Return the weights on the noise; the last level has the weights of all its sizes."""
+        """Return weights on the noise. The last level has the weights of all its sizes."""
         by_size: dict[int, ArrayLike] = {}
         for number, values in weights.items():
             axis = size_place(self.space, number)
@@ -334,7 +333,9 @@ class CodedNoise(LinkedMechanism):
 
 
 def size_place(space: LinkedSpace, number: int) -> int | None:
-    """The axis of the size in a table, those of members numbered first; None where it has none."""
+    """Axis of the size in a table; None where it has no size. Tables of members are numbered
+    first.
+    """
     first = len(space.members.views)
     axis = space.dataspace.size_axis
     if number < first or axis is None:
@@ -344,8 +345,8 @@ def size_place(space: LinkedSpace, number: int) -> int | None:
 
 
 def published_variances(mechanism: LinkedMechanism, code: TopCode | None) -> list[Floats]:
-    """Return the variances of the cells of every table once both kinds agree, as it is published:
-    members first.
+    """Return the variances of the cells of every published table, once both kinds agree; members
+    first.
     """
     agreement, space = mechanism.agreement, mechanism.space
     first = len(space.members.views)

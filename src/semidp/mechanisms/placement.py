@@ -1,4 +1,4 @@
-"""Where the noise of a product is placed: how much each residual gets for the tables to be as good
+"""Placement of the noise of a product: how much each residual gets, so that the tables are as good
 as they can be.
 
 The proposals are σ² in floating point that cost one; `residuals` scales them to a budget and
@@ -34,7 +34,7 @@ _STARTS = 6  # of every search for a costly move
 
 
 class Objective(StrEnum):
-    """Objective that the noise of a product is placed for.
+    """What the noise of a product is placed for.
 
     >>> [str(objective) for objective in Objective]
     ['total', 'largest']
@@ -46,7 +46,7 @@ class Objective(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """Objective of the noise of a product: which errors are to be small.
+    """Tables, weights and objective that the noise of a product is placed for.
 
     Parameters
     ----------
@@ -216,8 +216,8 @@ def least_total(workload: Workload, sigma2: Mapping[View, Fraction]) -> float | 
 
 
 def _all_levels_alike(space: ProductSpace) -> bool:
-    """Whether every permutation of levels keeps the moves: nothing but the published depths tells
-    them apart.
+    """Whether every permutation of levels keeps the set of moves: only published depths tell levels
+    apart.
     """
     dataspace = space.dataspace
     for chain in space.residuals.grid.chains:

@@ -43,8 +43,8 @@ def law_within(budget: Budget) -> tuple[str, Fraction]:
 def residual_noise(
     law: str, sigma2: Fraction, scales: NDArray[np.int64], randomness: Randomness
 ) -> NDArray[np.int64]:
-    """Draw the noise of one residual, a whole number an entry, of variance ``scale²·σ²`` (before
-    rounding).
+    """Draw the noise of one residual: a whole number for each entry, of variance ``scale²·σ²``
+    before rounding.
 
     >>> from semidp.noise.randomness import SeededRandomness
     >>> residual_noise(
@@ -58,8 +58,8 @@ def residual_noise(
 
 
 def residual_variance(law: str, sigma2: Fraction, scales: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the variance of each entry of a measured residual once it is divided by its scale,
-    rounding included.
+    """Return the variance of each entry of a measured residual, divided by its scale, with
+    rounding.
 
     >>> float(residual_variance("rounded", Fraction(4), np.array([1])).round(4)[0])  # σ² + 1/12
     4.0833
@@ -139,8 +139,8 @@ def residual_half_widths(
 def _terms(
     law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray[np.int64]]
 ) -> list[Weighted]:
-    """The weights of one cell's error on the noise in the entries of its residuals, which are
-    scaled.
+    """Weights of one cell's error on the noise in the entries of its residuals. The noise is that
+    of scaled entries.
     """
     terms = []
     for view, square in sigma2.items():
@@ -169,8 +169,8 @@ def _terms(
 
 
 def _outer(families: Sequence[NDArray[np.int64]], view: View, part: Any) -> NDArray[np.float64]:
-    """The product over the features of a number for each node, as an array with an axis a
-    feature.
+    """Array with one axis for each feature: the product over the features of `part`, a number for
+    each node.
     """
     result = np.ones(())
     for counts, depth in zip(families, view, strict=True):
@@ -182,27 +182,31 @@ def _outer(families: Sequence[NDArray[np.int64]], view: View, part: Any) -> NDAr
     return np.asarray(result)
 
 
-def _size(own: NDArray[np.float64], share: NDArray[np.float64], depth: int) -> NDArray[np.float64]:
+def _size(
+    siblings: NDArray[np.float64], share: NDArray[np.float64], depth: int
+) -> NDArray[np.float64]:
     """``Σ |weight|`` along one feature."""
-    return share * 2 * (1 - 1 / own) if depth else share
+    return share * 2 * (1 - 1 / siblings) if depth else share
 
 
 def _square(
-    own: NDArray[np.float64], share: NDArray[np.float64], depth: int
+    siblings: NDArray[np.float64], share: NDArray[np.float64], depth: int
 ) -> NDArray[np.float64]:
     """``Σ weight²`` along one feature."""
     square = share**2
-    return square * (1 - 1 / own) if depth else square
+    return square * (1 - 1 / siblings) if depth else square
 
 
-def _scale(own: NDArray[np.float64], share: NDArray[np.float64], depth: int) -> NDArray[np.float64]:
-    """Factor by which the residual was multiplied, along one feature."""
-    return own
+def _scale(
+    siblings: NDArray[np.float64], share: NDArray[np.float64], depth: int
+) -> NDArray[np.float64]:
+    """Factor by which the residual was multiplied, along one feature: the number of siblings."""
+    return siblings
 
 
 def different_scales(scales: NDArray[np.int64]) -> tuple[list[int], NDArray[np.intp]]:
-    """Return the scales that occur, and which of them each entry has; mostly there is one, and
-    nothing is sorted.
+    """Return the distinct scales, and for each entry the number of its scale. Mostly there is one,
+    and nothing is sorted.
     """
     if scales.size and (scales == scales.flat[0]).all():
         only = int(scales.flat[0])
@@ -214,8 +218,8 @@ def different_scales(scales: NDArray[np.int64]) -> tuple[list[int], NDArray[np.i
 def draws_of_laws(
     laws: Sequence[ResidualLaw], which: NDArray[np.intp], count: int, randomness: Randomness
 ) -> NDArray[np.int64]:
-    """Draw for many measurements at once, each entry from the law of that number; laws with few
-    draws together.
+    """Draw each entry from the law with the number in `which`, for many measurements at once. Laws
+    with few draws are drawn together.
     """
     result = np.zeros((count, len(which)), dtype=np.int64)
     order = np.arange(len(which))
@@ -224,19 +228,19 @@ def draws_of_laws(
     numbers, firsts = np.unique(which[order], return_index=True)
     entries = np.split(order, firsts[1:])
     rare, rare_entries = [], []
-    for number, mine in zip(numbers.tolist(), entries, strict=False):  # no entries: one part
+    for number, of_law in zip(numbers.tolist(), entries, strict=False):  # no entries: one part
         sampler = laws[number]
-        draws = count * mine.size
+        draws = count * of_law.size
         # A table of the law pays for itself from some draws on; with fewer all such laws are drawn
         # together.
         is_rare = draws**2 < _DRAWS_A_TABLE**2 * sampler.sigma2
         if sampler.sigma2 >= 1 and is_rare:
             rare.append(sampler)
-            rare_entries.append(mine)
+            rare_entries.append(of_law)
         else:
-            result[:, mine] = sampler.sample((count, mine.size), randomness)
+            result[:, of_law] = sampler.sample((count, of_law.size), randomness)
     if rare:
-        sizes = [mine.size for mine in rare_entries]
+        sizes = [of_law.size for of_law in rare_entries]
         places = np.repeat(np.arange(len(rare)), sizes)
         drawn = sample_each(rare, np.tile(places, count), randomness)
         places_of_rare = np.concatenate(rare_entries)

@@ -156,8 +156,8 @@ class ResidualMechanism(SharedNoise):
         objective: Objective = Objective.total,
         joint: bool = True,
     ) -> Self:
-        """Return the mechanism of a precision: what every move may cost at most; the rest is as in
-        `calibrate`.
+        """Return the mechanism for which no move costs more than the precision; the other
+        parameters are those of `calibrate`.
         """
         workload = Workload.of(space, weights, objective)
         sigma2 = _within(closed_form(workload), precision, partial(_spent, space))
@@ -176,8 +176,8 @@ class ResidualMechanism(SharedNoise):
 
     @cached_property
     def spent(self) -> Fraction:
-        """Largest cost of a move by today's bounds: no more than the precision, unless a claim is
-        false.
+        """Largest cost of a move by the bounds of this version: no more than the precision, unless
+        a claim is false.
 
         >>> from semidp.queries.products import product_space
         >>> from semidp.mechanisms.examples import two_way
@@ -190,8 +190,8 @@ class ResidualMechanism(SharedNoise):
         return _cost(self.space, self.sigma2)
 
     def serves_like(self, other: "ResidualMechanism") -> bool:
-        """Whether the noise is placed about as well as another, or at least as the closed form of
-        single costs would.
+        """Whether this noise is placed about as well as that of `other`, or at least as well as by
+        the closed form of single costs.
 
         The convex program ends near its optimum, where another computer may end a little elsewhere;
         earlier versions had the closed form.
@@ -245,11 +245,11 @@ class ResidualMechanism(SharedNoise):
 
     @classmethod
     def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
-        """Return the mechanism of a recorded noise on a space: what its residuals cost there, over
-        the same σ².
+        """Return the mechanism of a recorded noise on another space: the same σ², and what its
+        residuals cost there.
 
-        Residuals that are fixed there cost nothing. One that was not measured because others fixed
-        it must be fixed.
+        Residuals that are fixed there cost nothing. A residual that was not measured, because
+        something exact fixed it, must be fixed there too.
         """
         if not isinstance(space, ProductSpace):
             raise InputError(f"the record of {cls.name} noise is damaged: it cannot be recomputed")
@@ -272,8 +272,8 @@ class ResidualMechanism(SharedNoise):
         return cls(space, measured, _cost(space, measured), law)
 
     def under(self, adjacency: Adjacency) -> Guarantee:
-        """Return the guarantee of the same noise under another adjacency: its costs, over the same
-        σ².
+        """Return the guarantee of the same noise under another adjacency: the same σ², and the
+        costs there.
 
         >>> from semidp.core.spaces.adjacency import Ball
         >>> from semidp.queries.products import product_space
@@ -301,8 +301,8 @@ class ResidualMechanism(SharedNoise):
         return self.pair_of(np.zeros_like(move), move)
 
     def pair_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
-        """Return the pair of two vectors of residuals, whose entries have noise of different
-        variance.
+        """Return the pair of two vectors of residuals, with the precision of the noise in each
+        entry.
         """
         return Pair(first, second, 1 / self.variances)
 
@@ -313,19 +313,20 @@ class ResidualMechanism(SharedNoise):
 
     @property
     def variance(self) -> float:
-        """The mean variance of a direction; residuals have different ones."""
+        """Mean variance of a direction. Each residual has its own."""
         return self.expected_l2**2 / max(1, self.space.dimension)
 
     @property
     def expected_l2(self) -> float:
-        """The root of the expected sum of squared errors over the cells of all tables."""
+        """Root of the expected sum of squared errors over the cells of all tables."""
         tables = range(len(self.space.views))
         totals = [float(self.cell_variances(table).sum()) for table in tables]
         return math.sqrt(sum(totals))
 
     @property
     def naive_l2(self) -> float:
-        """The same root for ordinary differential privacy, at this guarantee by group privacy.
+        """`expected_l2` of ordinary differential privacy, brought to this guarantee by group
+        privacy.
 
         The better of two: noise on the same residuals, and noise on the cells of each table with
         the best split.
@@ -349,8 +350,8 @@ class ResidualMechanism(SharedNoise):
 
     @cached_property
     def one_by_one_l2(self) -> float | None:
-        """The same root for tables measured one by one at this guarantee, with the best split of
-        the budget.
+        """`expected_l2` of tables measured one by one at this guarantee, with the best split of the
+        budget.
 
         Each table needs noise for its own Δ2², under the same adjacency. None where the tables are
         too many to ask.
@@ -375,8 +376,8 @@ class ResidualMechanism(SharedNoise):
 
     @property
     def forgotten(self) -> Fraction:
-        """Cost of one record, ``Σ k/σ²`` with k for one record, if the exact totals were
-        forgotten.
+        """Cost of one record if the exact totals were forgotten: ``Σ k/σ²`` with the costs k of one
+        record.
         """
         free = BallCosts(self.space.residuals, (), 1)
         spent = 0
@@ -387,9 +388,7 @@ class ResidualMechanism(SharedNoise):
 
     @cached_property
     def samplers(self) -> tuple[list[ResidualLaw], NDArray[np.intp]]:
-        """The distributions of the noise, and for each entry of the vector the number of its
-        own.
-        """
+        """Distinct laws of the noise, and the number of the law of each entry of the vector."""
         numbers: dict[Fraction, int] = {}
         which = np.zeros(self.space.shape, dtype=np.intp)
         for view, part in self.space.parts.items():
@@ -412,9 +411,7 @@ class ResidualMechanism(SharedNoise):
 
     @property
     def entry_laws(self) -> tuple[list[CountNoise], NDArray[np.intp]]:
-        """The distributions of the noise, and for each entry of the vector the number of its
-        own.
-        """
+        """Distinct laws of the noise, and the number of the law of each entry of the vector."""
         laws, which = self.samplers
         return list(laws), which
 
@@ -447,14 +444,14 @@ class ResidualMechanism(SharedNoise):
         return self.conditioning.estimates(values)
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> NDArray[np.float64]:
-        """Return the weights on the noise in the vector's entries that weights on cells (by table)
-        have.
+        """Return weights on the noise in the entries of the vector, from weights on cells of the
+        tables (by number).
         """
         return combined(self.space, weights, self.conditioning)
 
     def reached(self, tables: Sequence[int]) -> NDArray[np.intp]:
-        """Return the entries of the residuals that some tables are put together from; all beside
-        impossible cells.
+        """Return the entries of the residuals that some tables are put together from. Impossible
+        cells tie all entries together: then it is all of them.
         """
         entries = np.arange(self.space.scales.size)
         if self.conditioning is not None:
@@ -465,8 +462,8 @@ class ResidualMechanism(SharedNoise):
         return np.concatenate([entries[:0], *kept])
 
     def cell_variances(self, table: int) -> NDArray[np.float64]:
-        """Return the variance of each cell of one table's estimate; tables that are alike share the
-        array.
+        """Return the variance of each cell of one table's estimate. Tables with the same variances
+        share one array.
         """
         if self.conditioning is not None:
             if table not in self._cell_variances:
@@ -486,8 +483,8 @@ class ResidualMechanism(SharedNoise):
         return {}
 
     def rms_error(self, table: int) -> float:
-        """Return the root of the mean variance of one table's cells, rounding apart, without an
-        array of them.
+        """Return the root of the mean variance of one table's cells, without rounding and without
+        an array of cells.
 
         >>> from semidp.queries.products import product_space
         >>> from semidp.mechanisms.examples import two_way
@@ -546,21 +543,19 @@ class ResidualMechanism(SharedNoise):
         return math.sqrt(float(total))
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw one number an entry, entries of equal scale together."""
+        """Draw one number for each entry; entries of equal scale are drawn together."""
         return draws_of_laws(*self.samplers, count, randomness)
 
     def drawn(
         self, entries: NDArray[np.intp], count: int, randomness: Randomness
     ) -> NDArray[np.int64]:
-        """Draw the noise of some entries alone, for many measurements at once; laws with few draws
-        together.
-        """
+        """Draw the noise of some entries alone, for many measurements at once."""
         laws, which = self.samplers
         return draws_of_laws(laws, which[entries], count, randomness)
 
     def noise_by_residual(self, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw one number an entry, those of each residual from the part of the source that is
-        named after it.
+        """Draw one number for each entry. Each residual has a source of its own, named after its
+        features.
         """
         parts = [np.zeros(0, np.int64)]
         for view, part in self.space.parts.items():
@@ -577,10 +572,9 @@ def _within(
     precision: Fraction,
     cost: Callable[[Mapping[View, Fraction]], Fraction],
 ) -> dict[View, Fraction]:
-    """Return exact σ² that cost at most the precision, from σ² that cost about one.
+    """Return exact σ² that cost at most the precision, from floating-point σ² that cost about one.
 
-    They are rounded up, and multiplied by what is missing until a certified bound of the cost is
-    within the precision.
+    They are rounded up, and multiplied until a certified bound of the cost is within the precision.
     """
     factor = 1 / precision
     while True:
@@ -607,15 +601,15 @@ def _spent(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
 
 
 def _together(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
-    """Return the certified joint cost and a millionth, so that another computer's floating point
-    confirms it too.
+    """Return the certified joint cost plus a millionth of it, so that the floating point of another
+    computer confirms it too.
     """
     certified = Fraction(space.costs.joint(sigma2))
     return certified * (1 + Fraction(1, 2**20))
 
 
 def _cost(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
-    """Return a bound of the cost of every move: the sum over residuals, or their joint cost where
+    """Return a bound on the cost of every move: the sum over residuals, or their joint cost where
     that is less.
     """
     if not sigma2:

@@ -1,5 +1,5 @@
-"""Noise that several tables have in common: one measured vector, of whose entries every cell is a
-weighted sum.
+"""Noise that several tables share: one vector is measured, and every cell is a weighted sum of its
+entries.
 """
 
 import math
@@ -20,7 +20,7 @@ _NOTHING = 1e-12  # a weight that floating point has left where there is none
 
 @dataclass(frozen=True, eq=False)
 class SharedNoise(Mechanism):
-    """A mechanism that measures several tables at once; tables go by their numbers.
+    """A mechanism that measures several tables at once. Tables go by their numbers.
 
     With weights w of a sum on the entries of the vector (`combination`) and independent noise of
     variances v, the variance of the sum is ``Σ w² v``.
@@ -34,9 +34,7 @@ class SharedNoise(Mechanism):
     @property
     @abstractmethod
     def entry_laws(self) -> tuple[list[CountNoise], NDArray[np.intp]]:
-        """The distributions of the noise, and for each entry of the vector the number of its
-        own.
-        """
+        """Distinct laws of the noise, and the number of the law of each entry of the vector."""
 
     @property
     @abstractmethod
@@ -49,14 +47,14 @@ class SharedNoise(Mechanism):
 
     @abstractmethod
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
-        """Return the weights on the noise in the vector's entries that weights on cells (by table)
-        have.
+        """Return weights on the noise in the entries of the vector, from weights on cells of the
+        tables (by number).
         """
 
     @abstractmethod
     def reached(self, tables: Sequence[int]) -> NDArray[np.intp]:
-        """Return the entries of the vector that sums of cells of some tables can have weights
-        on.
+        """Return the entries of the vector that can have a weight in sums of cells of some
+        tables.
         """
 
     @abstractmethod
@@ -66,8 +64,8 @@ class SharedNoise(Mechanism):
         """Draw the noise of some entries alone, for many measurements at once."""
 
     def combination_error(self, weights: Mapping[int, ArrayLike]) -> float:
-        """Return the standard error of a weighted sum of cells of the estimates, by the number of
-        the table.
+        """Return the standard error of a weighted sum of cells; weights go by the number of the
+        table.
 
         >>> from semidp.core.tradeoff.budget import Budget
         >>> from semidp.mechanisms.examples import two_way

@@ -1,5 +1,5 @@
-"""Estimates of members and of units that agree: sizes times units is the number of members,
-everywhere.
+"""Estimates of members and of units that agree: at every place, sizes times units is the number of
+members.
 
 Let p_d be a residual of members over the features d that they have from their units, r^U_d the
 same residual of units, r_{d,size}[s] that of units by size, and s̄ the plain mean of the declared
@@ -24,7 +24,7 @@ from semidp.queries.linked_products import KindSpace
 
 @dataclass(frozen=True, eq=False)
 class AgreeingResidual:
-    """One residual in an equation.
+    """One residual as a term of an equation.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class AgreeingResidual:
 
     @property
     def place(self) -> int:
-        """The axis of `axis` in the array of the residual."""
+        """Position of `axis` in the array of the residual."""
         assert self.axis is not None
         return named(self.view).index(self.axis)
 
@@ -104,7 +104,7 @@ class Agreement:
         return self.units if kind else self.members
 
     def seen(self, kind: int, view: View) -> tuple[list[AgreeingResidual], AgreeingResidual | None]:
-        """Return the residuals of one kind that a table has: those without an axis of their own,
+        """Return the residuals of one kind that a table sees: those without an axis of their own,
         and the one with.
         """
         even, by_level = [], None
@@ -119,8 +119,8 @@ class Agreement:
 
 @dataclass(frozen=True, eq=False)
 class SizeAgreement:
-    """The correction of estimates of members and units that makes sizes times units the number of
-    members.
+    """Correction of the estimates of members and units, after which sizes times units is the number
+    of members.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ class SizeAgreement:
         return space.whole(variance, view)
 
     def touched(self, view: View, kind: int) -> list[Agreement]:
-        """Return the equations whose correction a table of members (0) or of units (1) sees."""
+        """Return the equations that correct a table of members (0) or of units (1)."""
         seen = []
         for equation in self.equations:
             if equation.total and within(equation.entries(kind), view):
@@ -249,8 +249,8 @@ class SizeAgreement:
     def shares(
         self, equation: Agreement, kind: int, view: View, code: TopCode | None = None
     ) -> tuple[Floats, AgreeingResidual | None]:
-        """Return the share of a gap by which the cells of a table are corrected: one number, or one
-        for each level of a term.
+        """Return the share of a gap that corrects the cells of a table: one number, or one for each
+        level of a term.
 
         A cell has an even share of what its entry gets, and the part of its own level. The last
         level of a top code has the shares of all its sizes.
@@ -267,8 +267,8 @@ class SizeAgreement:
     def _saved(
         self, equation: Agreement, kind: int, view: View, code: TopCode | None = None
     ) -> tuple[Floats, View]:
-        """Decrease of variances by a correction, ``2 λ Cov - λ² Var``, and its residual: with the
-        noise drawn.
+        """Decrease of variances by a correction, ``2 λ Cov - λ² Var``, and the view of its
+        residual. Variances are those of the noise that was drawn.
         """
         entries = equation.entries(kind)
         gap = np.zeros(())
@@ -292,7 +292,7 @@ class SizeAgreement:
         return np.moveaxis(saved, -1, by_level.place), by_level.view
 
     def _entry_variances(self, equation: Agreement, term: AgreeingResidual) -> Floats:
-        """The variance of a residual at one level of its own axis, centred over the entries of the
+        """Variance of a residual at one level of its own axis, centred along the features of the
         equation alone.
         """
         part = self._parts[term.kind]
@@ -309,8 +309,7 @@ class SizeAgreement:
     def weights(
         self, members: Mapping[View, Floats], units: Mapping[View, Floats]
     ) -> tuple[dict[View, Floats], dict[View, Floats]]:
-        """Return the weights that a sum has on measured residuals, from those that it has on
-        corrected ones.
+        """Return weights on the measured residuals, from weights on the corrected ones.
 
         The transpose of `residuals`: with ``g = Σ σ² c · w`` the weights w of each residual become
         ``w - c g/V``.
@@ -340,10 +339,10 @@ class SizeAgreement:
 
 
 def agreeing_views(public: LinkedDataspace) -> Iterator[tuple[View, View, View]]:
-    """Iterate over the depths of features of units that members have too: of members, of units,
-    with the size.
+    """Yield the view of members, of units, and of units with the size, for every choice of depths
+    of the features that both kinds have.
 
-    The first is the total.
+    The first triple is that of the total.
     """
     member_names = [feature.name for feature in public.schema.features]
     unit_names = [feature.name for feature in public.units.schema.features]
@@ -365,7 +364,7 @@ def agreeing_views(public: LinkedDataspace) -> Iterator[tuple[View, View, View]]
 
 
 def along_size(public: LinkedDataspace, view: View, values: Floats) -> Floats:
-    """Return a number for each size, to be multiplied with a table of units at a view."""
+    """Return one number for each size, shaped to be multiplied with a table of units at a view."""
     axis = public.size_axis
     assert axis is not None
     axes = named(view)
@@ -416,8 +415,8 @@ def _terms(
 
 
 def _home_level(public: LinkedDataspace, mechanism: ResidualMechanism) -> Floats | None:
-    """One for the level of counted units, zero for the kinds of quarters that can hold a member;
-    None without.
+    """One for the level of counted units, zero for each kind of quarters that can hold a member;
+    None where there are no quarters.
     """
     if public.home is None:
         return None
@@ -452,7 +451,7 @@ def _entries(mechanism: ResidualMechanism, view: View) -> Floats:
 def _measured_ones(
     weights: Mapping[View, Floats], mechanism: ResidualMechanism
 ) -> dict[View, Floats]:
-    """The weights on residuals that have noise; exact ones have none."""
+    """Weights on the residuals that have noise; those on exact ones are dropped."""
     noisy = mechanism.space.parts
     return {view: values for view, values in weights.items() if view in noisy}
 
