@@ -461,8 +461,7 @@ def _widest(ours: Adjacency, theirs: Adjacency) -> Protection | None:
 
 
 def _together(union: Datasets, new: Charge, account: Account) -> Adjacency:
-    """Return which datasets of a union are compared: a function of all charges, whatever their
-    order.
+    """Adjacency of the union of all charges. It does not depend on their order.
 
     A ledger is opened for exchanges or for any a records, and stays so:
 

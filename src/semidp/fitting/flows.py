@@ -31,8 +31,8 @@ COST_BITS = 61  # what a flow's costs times its nodes may use of a word
 
 
 def thresholds(problem: Problem) -> Counts:
-    """Return the optimal table under one margin: each of its cells has its own total, table cells
-    are otherwise free.
+    """Return the optimal table under one margin. Each margin cell has its own total; otherwise
+    table cells are free.
 
     The k-th record of a cell costs 2(k - y) - 1, so the cheapest records win: all those with k - y
     below a threshold, which bisection finds exactly in units of the noisy values, and as many of
@@ -77,7 +77,7 @@ def thresholds(problem: Problem) -> Counts:
 
 
 def _rank(group: Index) -> Index:
-    """Return the number of earlier entries in the same group, for each entry.
+    """Return for each entry the number of earlier entries in the same group.
 
     >>> _rank(np.array([4, 2, 4, 4]))
     array([0, 0, 1, 2])
@@ -92,8 +92,8 @@ def _rank(group: Index) -> Index:
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """Records that go from rows to columns through cells: two margins, of which every cell lies in
-    one row and column.
+    """Flow of records from rows to columns through cells, for two margins: every cell lies in one
+    row and one column.
 
     The k-th record of a cell (from 0) costs ``first + k * unit``, where the multipliers of a
     projection are already taken off, so that costs are small near the optimum. Cells between one
@@ -112,8 +112,8 @@ class Flow:
     def of(
         cls, problem: Problem, levels: Sequence[Floats], rows: Totals, columns: Totals
     ) -> "Flow":
-        """Return the flow through the allowed cells, with `levels` (of margins that these two
-        determine) taken off.
+        """Return the flow through the allowed cells, with the `levels` of margins that these two
+        determine taken off.
 
         The multipliers of each margin are rounded by themselves, so that what is taken off a cell
         is still a sum of a row's and a column's part and changes no cycle. Any multipliers do, so
@@ -142,7 +142,7 @@ class Flow:
         )
 
     def part(self, cells: Index) -> "Flow":
-        """Return the flow through some cells that no cycle leaves."""
+        """Return the flow through some of the cells; no cycle may leave them."""
         rows, row = np.unique(self.row[cells], return_inverse=True)
         columns, column = np.unique(self.column[cells], return_inverse=True)
         first = self.first[cells]
@@ -188,7 +188,7 @@ class Flow:
         return (answer, gain, True) if gain > 0 else (table, 0, safe <= limit)
 
     def anywhere(self, lifted: Floats) -> Counts:
-        """Return a table that meets the sums, cheap if not cheapest."""
+        """Return some table that meets the sums: cheap, if not the cheapest."""
         nearest = np.clip(np.rint(lifted), 0, self._most())
         centre = nearest.astype(np.int64)
         arcs, low = self._steps(centre, FARTHEST)
@@ -226,8 +226,8 @@ class Flow:
             reach = min(2 * reach, FARTHEST)
 
     def _steps(self, table: Counts, reach: int) -> tuple[Arcs, Counts]:
-        """Return arcs of 1, 2, 4, … records up and down from `table`, and the table from which all
-        records of the arcs down are taken.
+        """Return arcs of 1, 2, 4, … records up and down from `table`, and the table that is left
+        when every arc down is used.
         """
         most, parts = self._most(), []
         low = high = table
@@ -303,7 +303,7 @@ def transport(
 
 
 def _groups(problem: Problem) -> Iterator[Index]:
-    """Return the allowed cells, a number of whole groups at a time: groups are what all margins
+    """Yield the allowed cells, some whole groups at a time. A group is a cell of what all margins
     share.
     """
     labels = problem.grid.labels(problem.common)[problem.allowed.ravel()]
@@ -362,8 +362,8 @@ def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Cou
 def improve(
     problem: Problem, start: RealFit, counts: Counts, deadline: float, progress: Progress = silent
 ) -> Counts:
-    """Return a table that no move improves: a move refits one margin with the joint counts of all
-    others fixed.
+    """Return a table that no move improves. A move refits one margin while the joint counts of all
+    others stay.
 
     >>> from semidp.fitting.real import project
     >>> from semidp.core.margins import Grid
@@ -398,7 +398,7 @@ def improve(
 
 @cache
 def _solver() -> Any:
-    """Return ortools' class of solvers; its bindings raise deprecation warnings of their own when
+    """Return the solver class of ortools. Its bindings raise deprecation warnings of their own when
     first imported.
     """
     with warnings.catch_warnings():

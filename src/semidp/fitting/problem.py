@@ -97,20 +97,20 @@ class Problem:
 
     @cached_property
     def matrix(self) -> Any:
-        """The sums as a sparse matrix: a column an allowed cell, a row a positive total, both in
-        the arrays' order.
+        """Sums as a sparse matrix: a column for each allowed cell and a row for each positive
+        total, in the order of the arrays.
         """
         return self.grid.operator(self.views, self.allowed).tocsc()
 
     @property
     def wanted(self) -> Floats:
-        """The positive totals, a row of `matrix` each."""
+        """Positive totals, one for each row of `matrix`."""
         positive = [total.counts[total.counts > 0] for total in self.totals]
         return np.concatenate(positive).astype(np.float64)
 
     @property
     def coarse(self) -> bool:
-        """Whether the totals are few: then a pass through the cells costs more than anything done
+        """Whether the totals are few. Then a pass through the cells costs more than anything done
         for each total.
         """
         margin_cells = sum(total.counts.size for total in self.totals)
@@ -118,16 +118,14 @@ class Problem:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether totals that agree with each other might still belong to no table."""
+        """Whether totals that agree with each other may still have no table."""
         inhabited = self.grid.inhabited(None, self.totals)
         closed = ~self.allowed if inhabited is None else inhabited & ~self.allowed
         return junction_order(self.views) is None or bool(closed.any())
 
     @cached_property
     def slabs(self) -> "list[Block]":
-        """The table cut into blocks that follow each other in memory and fit a processor's
-        cache.
-        """
+        """Blocks of the table that follow each other in memory and fit a processor's cache."""
         shape = self.grid.shape
         inner = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
         # the first feature whose leaves hold few enough cells each
@@ -145,8 +143,8 @@ class Problem:
         return blocks
 
     def each_slab(self, work: "Callable[[Block], Result]") -> "Iterator[tuple[Block, Result]]":
-        """Yield every slab, in their order, with what `work` makes of it: on all cores where there
-        are many.
+        """Yield every slab in order, with the result of `work` on it. Many slabs are worked on by
+        all cores.
         """
         if len(self.slabs) < SLABS_FOR_ALL:
             yield from ((block, work(block)) for block in self.slabs)
@@ -165,8 +163,8 @@ class Problem:
         views: Sequence[View],
         table: "Callable[[Block], NDArray[Any]]",
     ) -> None:
-        """Take the margins of a table, given slab by slab, off sums, in an order that no number of
-        cores changes.
+        """Subtract the margins of a table, given slab by slab, from sums. The order does not depend
+        on the number of cores.
         """
 
         def margins(block: Block) -> list[NDArray[Any]]:
@@ -232,15 +230,15 @@ class Problem:
         return sum(part for _, part in self.each_slab(squares))
 
     def filled(self, counts: NDArray[Any]) -> Counts:
-        """Return the table with these counts in the cells that may be filled, in the array's
-        order.
-        """
+        """Return the table with these counts in the allowed cells, in the order of the array."""
         table = np.zeros(self.grid.shape, dtype=np.int64)
         table[self.allowed] = counts
         return table
 
     def parts(self, levels: Sequence[Floats]) -> "Iterator[tuple[Block, Problem, list[Floats]]]":
-        """Yield the block, the problem and the levels of each cell of what all margins share."""
+        """Yield the block, the problem and the levels of each cell of the view that all margins
+        share.
+        """
         for position in np.ndindex(*self.grid.shape_of(self.common)):
             block = Block.of(self.grid, self.common, position)
             totals = []
@@ -284,7 +282,7 @@ class Block:
 
     @cached_property
     def grid(self) -> Grid:
-        """The block as a grid of its own, with every depth of the whole one."""
+        """The block as a grid with every depth of the whole one."""
         chains = []
         for chain, (begin, end) in zip(self.whole.chains, self.ranges, strict=True):
             if end - begin == chain.leaves:

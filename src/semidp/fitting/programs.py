@@ -34,8 +34,8 @@ def prove(
     deadline: float,
     progress: Progress = silent,
 ) -> tuple[Counts | None, bool]:
-    """Return the best table that integer programs find (`known` where they find no better) and
-    whether it is optimal.
+    """Return the best table that integer programs find, and whether it is optimal; `known` where
+    they find no better one.
 
     One program is solved for each cell of what all margins share. None means that there is one for
     which no table was found.

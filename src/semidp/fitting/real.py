@@ -34,7 +34,8 @@ LEVEL_STEPS = 200  # steps to a water level; about ten are usual
 
 @dataclass(frozen=True, eq=False)
 class RealFit:
-    """The multipliers of the closest real table, and a squared distance below which no table comes.
+    """Multipliers of the closest real table, and a lower bound on the squared distance of every
+    table.
 
     `residual` says how far the sums are from their totals, relative to the largest value.
     """
@@ -99,7 +100,7 @@ def project(problem: Problem, deadline: float = math.inf, progress: Progress = s
 
 
 def approach(problem: Problem, progress: Progress = silent) -> RealFit:
-    """Return the projection after a few Newton steps: its bound holds, its sums may be missed.
+    """Return the projection after a few Newton steps. Its bound holds; its sums may be missed.
 
     >>> from semidp.fitting.problem import pose
     >>> approach(pose(Grid.flat((2,)), np.array([2.0, 0.0]), [Totals((0,), np.array([4]))])).table
@@ -143,8 +144,8 @@ def lagrangian(problem: Problem, levels: Sequence[Floats], whole: bool = False) 
 
 
 def lagrangians(problem: Problem, levels: Sequence[Floats]) -> Floats:
-    """Return the bound of `lagrangian` for each table of a problem whose first feature numbers
-    tables.
+    """Return the bound of `lagrangian` for each of several tables. The first feature of the problem
+    numbers the tables.
 
     >>> from semidp.fitting.problem import pose
     >>> two = pose(
@@ -231,8 +232,8 @@ class Newton:
         self.steps = 0
 
     def run(self, share: float, levels: Sequence[Floats] | None, steps: int) -> RealFit:
-        """Return the best projection of a share of the values that at most `steps` steps from
-        `levels` reach.
+        """Return the best projection that at most `steps` steps from `levels` reach, for a share of
+        the values.
         """
         self.progress("projecting the table", self.steps, None)
         levels = self.start(share) if levels is None else levels
@@ -271,8 +272,8 @@ class Newton:
         return levels
 
     def all_wet(self, share: float) -> Floats:
-        """Return the levels of the first margin at which its cells meet their totals without
-        staying above zero.
+        """Return the levels of the first margin at which its cells meet their totals if none is cut
+        off at zero.
         """
         first = self.totals[0]
         view = first.view
@@ -308,8 +309,8 @@ class Newton:
     def step(
         self, levels: Sequence[Floats], missing: list[Floats], share: float, good: float
     ) -> tuple[list[Floats], list[Floats]]:
-        """Go along Newton's direction up to its end, or to where the concave dual is highest before
-        it.
+        """Go along Newton's direction to its end, or to the highest point of the concave dual
+        before it.
 
         The direction comes from conjugate gradients, or from a factorisation where those are slow
         and more than a `good` amount is missing. The slope of the dual along it is d·(t - A x).
@@ -374,8 +375,8 @@ class Newton:
     def gradients(
         self, active: dict[View, Floats], missing: list[Floats]
     ) -> tuple[list[Floats], bool]:
-        """Solve A diag(active) Aᵀ d = missing by conjugate gradients, and say whether that
-        succeeded.
+        """Solve A diag(active) Aᵀ d = missing by conjugate gradients; return whether that
+        succeeded, too.
 
         The matrix is the counts of active cells in each pair of margins: small for one-way sums of
         a large table.
@@ -416,8 +417,8 @@ class Newton:
         return image
 
     def factorised(self, active: Mask, missing: list[Floats]) -> list[Floats]:
-        """Solve the same by factoring the matrix plus a little: sums of sums agree, so it is
-        singular.
+        """Solve the same system by factoring the matrix plus a small diagonal. It is singular,
+        because sums of margins agree.
         """
         open_active = np.flatnonzero(active[self.problem.allowed])
         part = self.problem.matrix[:, open_active]

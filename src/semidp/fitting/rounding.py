@@ -27,8 +27,8 @@ PLACES_A_RECORD = 16  # places looked at for each of these moves
 
 
 def roundable(problem: Problem) -> bool:
-    """Whether a rounded table can be repaired: margins apart but for a common part, few totals, no
-    cell closed.
+    """Whether a rounded table can be repaired: margins are disjoint but for a common part, totals
+    are few, and no cell is closed.
 
     >>> from semidp.fitting.problem import pose
     >>> from semidp.core.margins import Grid
@@ -47,8 +47,8 @@ def roundable(problem: Problem) -> bool:
 def rounded(
     problem: Problem, start: RealFit, progress: Progress = silent
 ) -> tuple[Counts, list[Floats]] | None:
-    """Return a table of whole numbers with all totals and the levels it was rounded at; None where
-    repair gave up.
+    """Return a table of whole numbers with all totals, and the levels at which it was rounded; None
+    where the repair gave up.
 
     Each cell is rounded to the nearest whole number, the optimum for these levels without the
     totals. A move of the levels by one would add about one record to every cell above zero, as in
@@ -84,8 +84,8 @@ def rounded(
 
 
 def _spread(problem: Problem) -> Problem:
-    """Move whole noisy values apart a little, evenly along every feature, so that not all are
-    rounded alike.
+    """Move whole noisy values apart a little, evenly along every feature. Otherwise ties would all
+    be rounded the same way.
 
     The fractions of the multiples of the golden ratio are spread evenly over every run and every
     step of cells.
@@ -132,8 +132,8 @@ def _thresholds(problem: Problem, start: RealFit, progress: Progress) -> list[Fl
 
 
 def _shift(newton: Newton, levels: Sequence[Floats], progress: Progress) -> tuple[Floats, float]:
-    """Return the first levels with all cells shifted so that n is nearly met, and the records a
-    unit of shift adds.
+    """Return the first levels, with all cells shifted so that n is nearly met, and how many records
+    a unit of shift adds.
 
     Whole noisy values under nearly equal levels are rounded up or down all together, so that the
     levels of the real-valued fit may be far from any that give the right number of records.
@@ -160,8 +160,8 @@ def _shift(newton: Newton, levels: Sequence[Floats], progress: Progress) -> tupl
 
 @dataclass(frozen=True, eq=False)
 class _Repair:
-    """Moves of single records within one part of a problem: a cell with x records at level z costs
-    (x - z)².
+    """Repair of one part of a problem by moves of single records. A cell with x records at level z
+    costs (x - z)².
     """
 
     problem: Problem
@@ -170,7 +170,7 @@ class _Repair:
     common: View
 
     def run(self) -> bool:
-        """Give the table its totals; say whether that succeeded."""
+        """Give the table its totals; return whether that succeeded."""
         # Moves keep the number of records, so that it must be right before the first of them.
         self.meet_n()
         for total in self.problem.totals:
@@ -260,7 +260,8 @@ def _cheapest(cost: Floats, number: int) -> Counts:
 
 
 def _pairs(lacking: Counts) -> Iterator[tuple[int, int, int]]:
-    """Return triples of a donor, a receiver and a number of records: donors lack less than nothing.
+    """Return triples (donor, receiver, number of records). A donor has too many records: it lacks a
+    negative number.
 
     >>> list(_pairs(np.array([2, -3, 1])))
     [(1, 0, 2), (1, 2, 1)]

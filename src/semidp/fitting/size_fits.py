@@ -1,4 +1,4 @@
-"""Whole numbers of units by size that have a number of units and a number of members.
+"""Whole numbers of units by size, with given totals of units and of members.
 
 ``Σ H = U`` and ``Σ s H = T`` for sizes without gaps: possible whenever ``lo·U <= T <= m·U``. The
 closest real numbers are found first; then units go up or down by one size until the totals are
@@ -55,7 +55,8 @@ def fit_sizes(estimate: Floats, least: int, units: int, members: int) -> Counts:
 
 
 def balance_members(counts: Counts, estimate: Floats, least: int, targets: Floats) -> Counts:
-    """Let places exchange units of different sizes until their members are near the estimates.
+    """Exchange units of different sizes between places, until the members of each place are near
+    the estimates.
 
     Whole numbers of units by place and size that are nearest cell by cell may be far off in the
     members of a place: what is not negative adds up to too much. Two places that exchange a unit of
@@ -92,8 +93,8 @@ def balance_members(counts: Counts, estimate: Floats, least: int, targets: Float
         more = int(excess.argmax())
         fewer = int(excess.argmin())
         giving, taking = balanced[more], balanced[fewer]
-        # the place with too many members gives a unit of the size of a row for one of the size of a
-        # column
+        # The place with most excess gives a unit of the size of a row, and takes one of the size of
+        # a column. Gains are the decrease of the sum of squared distances.
         difference = excess[more] - excess[fewer]
         members = 2 * jumps * difference - 2 * jumps**2
         apart = (giving - expected[more]) - (taking - expected[fewer])
@@ -116,8 +117,8 @@ def balance_members(counts: Counts, estimate: Floats, least: int, targets: Float
 
 
 def _closest(estimate: Floats, sizes: NDArray[np.int64], units: int, members: int) -> Floats:
-    """The closest nonnegative real numbers with both totals: sizes whose number would be negative
-    have none.
+    """Closest nonnegative real numbers with both totals. A size whose number would be negative gets
+    none.
     """
     used = np.ones(len(sizes), dtype=bool)
     while True:
@@ -180,8 +181,8 @@ def _right_members(
 
 
 def _improve(counts: Counts, estimate: Floats) -> None:
-    """Let two units part by one size each, or meet, as long as the numbers come closer: both totals
-    stay.
+    """Move pairs of units by one size each, apart or towards each other, as long as the numbers
+    come closer. Both totals stay.
     """
     if len(counts) < 3:
         return  # two sizes leave no choice
@@ -199,7 +200,9 @@ def _improve(counts: Counts, estimate: Floats) -> None:
 
 
 def _parting(levels: int) -> Counts:
-    """The moves that keep both totals: a unit of each of two sizes goes one up, and one down."""
+    """Moves that keep both totals: a unit of one size goes up by one, and a unit of another goes
+    down.
+    """
     moves = []
     for up in range(levels - 1):
         for down in range(1, levels):

@@ -1,5 +1,5 @@
-"""The nonnegative table, of whole or real numbers, with given margins that is closest to a noisy
-one.
+"""Fit of one table: the nonnegative table, of whole or real numbers, with given margins that is
+closest to a noisy one.
 
 `fit_table` is post-processing: it sees noisy values and public totals, never confidential counts.
 """
@@ -78,8 +78,8 @@ class Fit:
 
     @property
     def gap(self) -> float:
-        """The loss over the bound, less one: 0.05 means five percent above it (infinite above a
-        bound of zero).
+        """Loss over the bound, less one: 0.05 is five percent above it. Infinite above a bound of
+        zero.
         """
         if self.loss <= self.bound:
             return 0.0
@@ -175,7 +175,7 @@ def fit_totals(
     time_limit: float = TIME_LIMIT,
     progress: Progress = silent,
 ) -> Fit:
-    """Return the closest table with totals that may come from anywhere, such as noisy tables fitted
+    """Return the closest table with totals of any origin, such as noisy tables that were fitted
     before.
 
     Parameters
@@ -222,8 +222,8 @@ def fit_alike(
     totals: Sequence[Sequence[Totals]],
     progress: Progress = silent,
 ) -> list[Fit]:
-    """Return the fits of many tables of one grid at once, as by `fit_totals`, each with totals of
-    the same two margins.
+    """Return the fits of many tables of one grid at once. Each has totals of the same two margins;
+    see `fit_totals`.
 
     The tables are the cells of one feature more, which every margin names: what margins share takes
     a problem apart.

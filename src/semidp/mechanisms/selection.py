@@ -324,8 +324,8 @@ def outcome_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Me
 
 
 def mechanism_for(space: QuerySpace, budget: Budget, name: str = AUTO) -> Mechanism:
-    """Return the mechanism of that name, or the one with the least expected loss, from public
-    values only.
+    """Return the mechanism called `name`, or the one with the least expected loss. Only public
+    values decide.
 
     >>> from semidp.mechanisms.examples import two_way
     >>> mechanism_for(two_way()[0], Budget.gdp(1)).name

@@ -429,7 +429,7 @@ class StoredFiles(Mapping[str, bytes]):
         return digest(self.folder / name, self.folder, LARGEST)
 
     def counts(self, name: str, labels: int) -> NDArray[Any]:
-        """Return the counts in the file of a table, which follow so many columns of labels."""
+        """Counts in the file of the table `name`; its first `labels` columns are labels."""
         file = f"{name}.{Form.parquet}"
         if file in self.names:
             counts = self._parquet.numbers(self.folder / file, ["count"])
@@ -437,7 +437,7 @@ class StoredFiles(Mapping[str, bytes]):
         return self.numbers(name, labels)["count"]
 
     def label_names(self, name: str, labels: int) -> list[str]:
-        """Return what the first columns of the file of that name are called, so many of labels."""
+        """Names of the first `labels` columns of the file `name`: those of the labels."""
         file = f"{name}.{Form.parquet}"
         if file in self.names:
             names = self._parquet.names(self.folder / file)
@@ -446,8 +446,7 @@ class StoredFiles(Mapping[str, bytes]):
         return header[:labels]
 
     def numbers(self, name: str, labels: int) -> dict[str, NDArray[Any]]:
-        """Return the columns of numbers of the file of that name, CSV or Parquet, which follow so
-        many of labels.
+        """Numeric columns of the CSV or Parquet file `name`; its first `labels` columns are labels.
 
         A column of a CSV file is of whole numbers where every number in it is written as one.
         """
@@ -466,6 +465,6 @@ class StoredFiles(Mapping[str, bytes]):
         return numbers
 
     def _csv_rows(self, name: str) -> Iterator[list[str]]:
-        """Return the rows of the CSV file of that name, the header first."""
+        """Rows of the CSV file `name`, the header first."""
         text = self[f"{name}.{Form.csv}"].decode()
         return csv.reader(io.StringIO(text))

@@ -190,8 +190,8 @@ class EntryLikelihood:
 
 @dataclass(eq=False)
 class _ChainState:
-    """Where chains are: tables, what the noise would be, its log-likelihood, and the sum of what is
-    not possible.
+    """State of all chains: tables, what the noise would be, its log-likelihood, and the excess of
+    impossible counts.
     """
 
     tables: Counts

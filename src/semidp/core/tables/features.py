@@ -209,7 +209,7 @@ class Feature:
         return tuple(labels)
 
     def leaves_below(self, name: str) -> dict[str, list[int]]:
-        """Return the leaves below each label at the depth of that name.
+        """Return the leaves below each label of the depth `name`.
 
         >>> Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")]).leaves_below(
         ...     "state"

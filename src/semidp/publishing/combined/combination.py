@@ -65,7 +65,7 @@ class Combination(SeveralReleases):
 
     @cached_property
     def layout(self) -> TreeLayout:
-        """Where the cells stand for the estimator."""
+        """Order of the cells for the estimator."""
         if cells_of(self.schema) > MOST_CELLS:
             raise Refused(
                 f"all features together have {cells_of(self.schema):,} cells, and at most"

@@ -169,7 +169,8 @@ class MeasuredResiduals(ResidualMeasurement):
 
 @dataclass(frozen=True, eq=False)
 class MeasuredCells(ResidualMeasurement):
-    """A table with independent noise on its cells, of which siblings have equally many below them.
+    """A table with independent noise on its cells, where siblings have equally many cells below
+    them.
 
     Parameters
     ----------
@@ -287,8 +288,8 @@ class ResidualPool(SharedNoise):
         return tuple(sources)
 
     def counting(self, which: int, view: View) -> list[tuple[ResidualMeasurement, int, Floats]]:
-        """The measurements of a residual, each with where its numbers begin among all, and how much
-        each entry counts: by precision.
+        """Measurements of a residual, each with the index of its first number and the weight of
+        each entry: its precision.
         """
         numbers = self._by_view[which][view]
         precisions = [1 / self.measured[number].variances(view) for number in numbers]
@@ -337,12 +338,12 @@ class ResidualPool(SharedNoise):
 
     @cached_property
     def _starts(self) -> NDArray[np.intp]:
-        """Where the numbers of each measurement begin among all."""
+        """Index of the first number of each measurement among all numbers."""
         return np.cumsum([0, *(one.size for one in self.measured)])
 
     @cached_property
     def entry_laws(self) -> tuple[list[CountNoise], NDArray[np.intp]]:
-        """The distributions of the noise, and for each number that was drawn that of its own."""
+        """Distinct laws of the noise, and the number of the law of each number that was drawn."""
         laws: list[CountNoise] = []
         which = []
         for one in self.measured:
@@ -416,7 +417,7 @@ def measured_cells(
     noisy: NDArray[np.int64],
 ) -> MeasuredCells:
     """Return a table with noise on its cells as a measurement of residuals; refuse it where
-    siblings have more or fewer of its cells below them.
+    siblings have unequal numbers of cells below them.
 
     Parameters
     ----------

@@ -110,7 +110,7 @@ class TableNoise:
 
     @property
     def has_rounding(self) -> bool:
-        """Whether its rounding is no part of the variance that it is weighed by."""
+        """Whether rounding adds to its noise and is left out of the variance that weighs it."""
         return isinstance(self.mechanism, KNormMechanism)
 
     def rounding(self, weights: Floats) -> Floats:
@@ -144,8 +144,8 @@ class Evidence:
 
 
 def evidence_of(release: "Release", layout: TreeLayout) -> list[Evidence]:
-    """Return what a release measured of tables, in its order; statistics of outcomes measure
-    nothing of tables.
+    """Return what a release measured of tables, in its order. Statistics of outcomes say nothing of
+    tables.
     """
     release.refuse_large_parts("combined estimates")
     parts: list[Evidence] = []
@@ -268,8 +268,8 @@ def _along_places(values: NDArray[Any], axes: int) -> NDArray[Any]:
 def _compared_levels(
     mechanism: ResidualMechanism, view: View, layout: TreeLayout
 ) -> dict[int, Mask]:
-    """Levels that a residual compares of each flat feature of which another release shows one of
-    them to be empty.
+    """Levels that a residual compares, for each flat feature of which another release shows a level
+    to be empty.
     """
     space = mechanism.space
     compared: dict[int, Mask] = {}
@@ -314,7 +314,9 @@ def exact_evidence(dataspace: Dataspace, layout: TreeLayout) -> Iterator[Evidenc
 
 
 def digest(part: Evidence) -> str:
-    """Tell measurements apart by what was drawn and with which noise, not by where they lie."""
+    """Hash of a measurement: what was drawn, and with which noise. The place of its folder does not
+    matter.
+    """
     one = part.observed
     question = f"{one.query!r}{one.depth}{one.siblings}"
     hashed = hashlib.sha256(question.encode())

@@ -1,5 +1,5 @@
-"""Where the cells of all features stand for the estimator: one nested feature is the tree, the
-others are attributes.
+"""Order of the cells of all features for the estimator: one nested feature is the tree, the others
+are attributes.
 
 Views, as everywhere, give a depth for each feature. The estimator knows nodes of a tree and cells
 of attributes.

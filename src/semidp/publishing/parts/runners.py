@@ -1,5 +1,4 @@
-"""Where the parts of a release are carried out: in this process, in worker processes, or on a Spark
-cluster.
+"""Runners of the parts of a release: this process, worker processes, or a Spark cluster.
 
 Spark may try a task again, or twice at once. Every attempt reads the measurement that the first one
 stored, so that whichever finishes, the same numbers are published. Executors and driver share the
@@ -38,7 +37,9 @@ work on them ends."""
 
 
 def runner_for(source: Source | LinkedSource, jobs: int) -> Runner:
-    """Return where the parts of a source are carried out."""
+    """Return the runner of the parts of a source: this process, worker processes, or a Spark
+    cluster.
+    """
     frame = source.spark_frame()
     if frame is not None:
         if jobs > 1:

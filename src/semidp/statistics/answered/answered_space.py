@@ -96,7 +96,7 @@ class AnsweredSpace(SpaceByGroups):
 
     @property
     def slices(self) -> tuple[slice, ...]:
-        """Where each block lies in one half of the query."""
+        """Slice of each block in one half of the query."""
         return self.sums.slices
 
     def pairs(self, answered: Counts, steps: Counts) -> Counts:

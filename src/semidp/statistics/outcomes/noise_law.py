@@ -308,7 +308,7 @@ def _laplace(scales: tuple[float, ...], variance: float, level: float) -> float:
 
 
 def _solve(coverage: Callable[[float], float], level: float, start: float) -> float:
-    """Return where a growing function reaches a level, from above."""
+    """Point where a growing function reaches a level, approached from above."""
     low, high = 0.0, start
     while coverage(high) < level:
         low, high = high, 2 * high

@@ -145,7 +145,7 @@ class SumSpace(OutcomeSpace):
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
-        """Where each block lies in the vector of sums."""
+        """Slice of each block in the vector of sums."""
         ends = np.cumsum([0, *(counts.size for counts in self.counts)]).tolist()
         return tuple(slice(low, high) for low, high in itertools.pairwise(ends))
 

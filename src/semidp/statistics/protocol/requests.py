@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Chargeable(Protocol):
-    """Where a guarantee is charged before noise is drawn: a ledger."""
+    """A ledger: a guarantee is charged to it before noise is drawn."""
 
     def charge(
         self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = ()
@@ -227,7 +227,7 @@ class Request(Protocol):
         """Return the request ready to be given a budget."""
 
     def excess(self, mechanism: Mechanism) -> float:
-        """Return how many times too large its worst error is beside the error that it names."""
+        """Return the ratio of its worst error to the error that it asks for."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the request as plain values."""

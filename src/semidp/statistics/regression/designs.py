@@ -179,8 +179,8 @@ class Design:
         return np.stack(columns, axis=1)
 
     def inhabited(self, dataspace: Dataspace) -> NDArray[np.bool_]:
-        """Return which combinations of levels may hold a record, by the published counts and
-        structural zeros.
+        """Return a mask of the combinations of levels that may hold a record, by the published
+        counts and structural zeros.
         """
         if not self.features:
             return np.array([bool(dataspace.n)])

@@ -341,8 +341,8 @@ class _Profile:
         inside: tuple[float, float],
         outside: tuple[float, float],
     ) -> float:
-        """Return where the root of the distance is `reach`: it is nearly linear, so a line through
-        both sides aims.
+        """Point where the root of the distance is `reach`. It is nearly linear, so that a line
+        through both sides aims well.
         """
         (near, low), (far, high) = inside, outside
         for turn in range(_TRIES):

@@ -266,7 +266,7 @@ class LinkedTablesRequest(RequestDefaults):
         return mechanism
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
-        """Return the errors of each table, which follow from public values."""
+        """Return the errors of each table. Public values decide them."""
         assert isinstance(mechanism, LinkedMechanism)
         code = self.coding(mechanism.space.dataspace.link)
         return linked_forecasts((*self.members, *self.units), mechanism, code)

@@ -1,4 +1,4 @@
-"""The measurement of all parts as one vector: residuals and cells put together from the parts, and
+"""Measurement of all parts as one vector: residuals and cells are put together from the parts, and
 taken apart again.
 """
 
@@ -25,7 +25,7 @@ from semidp.statistics.tables.request import TableRequest, TablesRequest
 def branch_vector(
     mechanism: ResidualMechanism, cut: Cut, node: int, noise: BranchNoise, vector: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the entries of a vector of residuals that one part has measured, in the order of the
+    """Return the entries of a vector of all residuals that one part measured, in the order of the
     part.
     """
     space = mechanism.space
@@ -70,8 +70,8 @@ def whole_vector(
 
 
 def _place(mechanism: ResidualMechanism, cut: Cut, node: int, view: View) -> tuple[slice, ...]:
-    """Return where the entries of one part stand in a residual of the whole: nodes without records
-    are left out.
+    """Indices of one part's entries in a residual of the whole. Nodes that can hold no record are
+    left out.
     """
     space = mechanism.space
     chain = cut.chain(space.schema)
@@ -106,7 +106,7 @@ def vector_of_parts(
     partition: Partition,
     folder: Path,
 ) -> NDArray[np.int64]:
-    """Read the residuals that every part has measured; return the vector of all, as one piece
+    """Read the residuals that every part measured; return the vector of all residuals, as one piece
     measures it.
 
     Parameters

@@ -80,23 +80,23 @@ class AssembledTables(PublishedTables):
 
     @property
     def listed_in(self) -> str:
-        """The list of release.json that it is in."""
+        """Key of the list in release.json that holds this result."""
         return BY_PARTS
 
     @property
     def below(self) -> tuple[TableRequest, ...]:
-        """The tables that reach below the cut, whose rows are in the parts."""
+        """Tables that reach below the cut. Their rows are in the parts."""
         return tables_below(self.request.tables, self.schema, self.cut)
 
     @property
     def depth(self) -> str:
-        """The name of the depth of the cut."""
+        """Name of the depth of the cut."""
         feature = self.schema.features[self.cut.axis]
         return feature.names[self.cut.depth - 1]
 
     def held_tables(self) -> tuple[PublishedTable, ...]:
-        """Return the tables that are not cut, whose cells are in the files of the release
-        itself.
+        """Return the tables that do not reach below the cut. Their cells are in the files of the
+        release itself.
         """
         return uncut(self.tables, self.below)
 
@@ -115,7 +115,9 @@ class AssembledTables(PublishedTables):
         return replace(self, tables=tuple(tables), parts=partition.parts)
 
     def part_stems(self) -> tuple[list[str], str]:
-        """Return what the tables in a part are called, and the file of what was measured there."""
+        """Return the names of the tables in a part, and the name of the file with its
+        measurement.
+        """
         return [table.name for table in self.below], measurements_stem(self.request)
 
     def tables_of_part(self, files: StoredFiles, node: int, part: Part) -> list[PublishedTable]:
@@ -129,7 +131,7 @@ class AssembledTables(PublishedTables):
         return tables
 
     def rows(self, node: int) -> list[PublishedTable]:
-        """Return the rows of one part of every table that is cut."""
+        """Return the rows that one part has of every table that reaches below the cut."""
         schema = self.cut.branch(self.schema, node)
         tables = []
         for asked in self.below:
@@ -140,7 +142,9 @@ class AssembledTables(PublishedTables):
         return tables
 
     def measured_in(self, node: int) -> Columns | None:
-        """Return what was measured in one part, as its file has it; None where nobody can be."""
+        """Return the measurement of one part, as its file has it; None where the part can hold no
+        record.
+        """
         if self.residuals is None:
             features = self.request.only.features
             grid = self.schema.grid
@@ -185,7 +189,7 @@ class AssembledTables(PublishedTables):
         return named_files(columns, form)
 
     def _above(self) -> NDArray[np.int64]:
-        """What was measured at the cut and above."""
+        """Measurement at the cut and above."""
         whole = self.noise_of_residuals.space
         above = mechanism_above(self.noise_of_residuals, self.cut).space
         pieces = [self.noisy[whole.parts[view]] for view in above.parts]
@@ -198,19 +202,19 @@ class AssembledTables(PublishedTables):
     # --- computed again
 
     def recalibrated(self, request: Request, scope: Scope) -> Mechanism:
-        """Return its mechanism in a release by parts, calibrated anew."""
+        """Return the mechanism of this result in a release by parts, calibrated anew."""
         return request.parts_calibrate(request.parts_space(scope))
 
     def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "AssembledTables":
-        """Compare the tables with what follows from the measurement of all parts, then every part
-        with its rows.
+        """Compare the tables with those that follow from the measurement of all parts, then every
+        part with its rows.
         """
         from semidp.statistics.tables.by_parts.assembled_recheck import recheck_assembled
 
         return recheck_assembled(self, check, mechanism)
 
     def in_one_piece(self) -> PublishedTables:
-        """Return the result as a release without parts has it, with every cell in memory."""
+        """Return the same result as a release without parts holds it, with every cell in memory."""
         return PublishedTables(
             request=self.request,
             noisy=self.noisy,
@@ -225,7 +229,7 @@ class AssembledTables(PublishedTables):
         )
 
     def following(self, again: Published) -> "AssembledTables":
-        """Return the result with the numbers of one piece that were computed again."""
+        """Return this result with the recomputed numbers of `again`, a result in one piece."""
         assert isinstance(again, PublishedTables)
         return replace(
             self,
@@ -248,7 +252,7 @@ def read_assembled(
     scope: Scope,
     files: StoredFiles,
 ) -> AssembledTables:
-    """Read what was written of tables that were measured in parts and fitted in one piece."""
+    """Read tables that were measured in parts and fitted in one piece."""
     schema = scope.dataspace.schema
     cut = Cut.at(schema, partition.depth)
     entries = [entry] if request.alone else entry["tables"]
@@ -289,7 +293,7 @@ def _read_noisy(
     partition: Partition,
     files: StoredFiles,
 ) -> NDArray[np.int64]:
-    """Read the measurement of the whole from the files of the release and of every part."""
+    """Read the measurement of the whole from the files of the release and of all parts."""
     stem = measurements_stem(request)
     if residuals is None:
         labels = len(schema.restrict(request.only.features).names)

@@ -17,7 +17,7 @@ from semidp.statistics.tables.by_parts.measured_first import Whole
 
 
 def recheck_assembled(result: Whole, check: ResultCheck, mechanism: Mechanism) -> Whole:
-    """Compare the tables as those of one piece, then every part with its rows of them.
+    """Compare the tables with those of one piece, then every part with its rows of them.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def _compare_part(
     node: int,
     part: Part,
 ) -> None:
-    """Compare the place and the files of one part with the rows that belong to it."""
+    """Compare the folder and the files of one part with its rows."""
     place = part_folder(result.schema, result.cut, node)
     if (part.path, part.folder) != (part_path(result.schema, result.cut, node), place):
         check.wrong(f"another place than {place} in {part.folder}")
@@ -74,7 +74,7 @@ def _compare_part(
 
 
 def _compare_list(check: ResultCheck, part: Part, rows: Sequence[PublishedTable]) -> None:
-    """Compare what the list of parts says of the tables of one part."""
+    """Compare what the list of parts says about the tables of one part."""
     stated = {told.name: told for told in part.tables}
     for table in rows:
         told = stated.get(table.name)

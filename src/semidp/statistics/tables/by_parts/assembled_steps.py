@@ -52,7 +52,9 @@ from semidp.statistics.tables.residual_files import (
 
 
 def is_assembled(request: TablesRequest, mechanism: Mechanism) -> bool:
-    """Whether estimates follow from all parts together, so that tables are fitted in one piece."""
+    """Whether estimates depend on all parts together, so that the tables are fitted in one
+    piece.
+    """
     if not isinstance(mechanism, ResidualMechanism):
         # Noise on cells is projected on the exact totals, which takes the cells of all parts.
         return True
@@ -63,8 +65,8 @@ def is_assembled(request: TablesRequest, mechanism: Mechanism) -> bool:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AssembledWork(MeasuredFirstWork):
-    """What a request has in one part: its counts with noise, then the rows of tables that were
-    fitted in one piece.
+    """Work of one part for a request: count and add noise first, then write the rows of tables that
+    were fitted in one piece.
 
     Parameters
     ----------
@@ -92,7 +94,7 @@ class AssembledWork(MeasuredFirstWork):
 
     @property
     def measurements(self) -> str:
-        """The name of the file of noisy cells or residuals."""
+        """Name of the file with the noisy cells or residuals."""
         return measurements_stem(self.request)
 
     def drawn(self, task: PartTask, source: Source | None) -> Columns | None:
@@ -113,8 +115,8 @@ class AssembledWork(MeasuredFirstWork):
 
 
 def _noisy_cells(mechanism: Mechanism, table: Table, randomness: Randomness) -> NDArray[np.int64]:
-    """Return the cells of a part with noise; zeros where the exact totals fix them, so that none is
-    needed.
+    """Return the cells of a part with noise; zeros where the exact totals fix them, because those
+    need none.
     """
     if not isinstance(mechanism, CellByCell):
         return np.zeros(table.counts.shape, dtype=np.int64)
@@ -123,8 +125,8 @@ def _noisy_cells(mechanism: Mechanism, table: Table, randomness: Randomness) -> 
 
 
 class AssembledSteps(MeasuredFirstSteps[AssembledTables]):
-    """A request for tables that are measured in parts and fitted in one piece, on its way through a
-    release.
+    """Steps of a release by parts for a request whose tables are measured in parts and fitted in
+    one piece.
 
     Parameters
     ----------
@@ -161,7 +163,7 @@ class AssembledSteps(MeasuredFirstSteps[AssembledTables]):
 
     @property
     def residuals(self) -> ResidualMechanism | None:
-        """The noise on residuals, where those are measured."""
+        """Noise on residuals; None where cells are measured."""
         return self.mechanism if isinstance(self.mechanism, ResidualMechanism) else None
 
     def drawn(self, randomness: Randomness) -> NDArray[np.int64]:
@@ -189,7 +191,9 @@ class AssembledSteps(MeasuredFirstSteps[AssembledTables]):
         )
 
     def fitted(self, measured: Measurement, stored: Path, progress: Progress) -> AssembledTables:
-        """Return the tables with the counts that were stored, or fit them and store those."""
+        """Return the tables with the stored counts; fit them and store the counts where there are
+        none.
+        """
         try:
             fits = read_fits(stored)
             as_estimated = [evolve(table, fit="none") for table in self.request.tables]
@@ -219,7 +223,7 @@ class AssembledSteps(MeasuredFirstSteps[AssembledTables]):
         )
 
     def assembled(self, work: Path) -> NDArray[np.int64]:
-        """Return the noisy cells or residuals of the whole, from what every part has stored."""
+        """Return the noisy cells or residuals of the whole, from what all parts have stored."""
         chain = self.cut.chain(self.schema)
         files = []
         for node in range(chain.size(self.cut.depth)):

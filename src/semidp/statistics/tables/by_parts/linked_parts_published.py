@@ -80,28 +80,32 @@ class CutKind:
 
     @property
     def schema(self) -> Schema:
-        """Its features."""
+        """Features of this kind."""
         return self.noise.space.schema
 
     @property
     def above(self) -> ResidualMechanism:
-        """Its noise at the cut and above."""
+        """Noise of this kind at the cut and above."""
         return mechanism_above(self.noise, self.cut)
 
     @property
     def below(self) -> tuple[TableRequest, ...]:
-        """Its tables that reach below the cut, whose rows are in the parts."""
+        """Tables of this kind that reach below the cut. Their rows are in the parts."""
         return tables_below(self.asked, self.schema, self.cut)
 
     def branch(self, node: int) -> BranchNoise | None:
-        """Its noise below one node; None where nobody can be, or nothing is asked for there."""
+        """Noise of this kind below one node; None where the node can hold no record, or nothing is
+        asked for below it.
+        """
         return BranchNoise.of(self.noise, self.cut, node) if self.below else None
 
 
 def cut_kinds(
     request: "LinkedTablesRequest", mechanism: LinkedMechanism, depth: str
 ) -> tuple[CutKind, CutKind]:
-    """Return both kinds, cut at a named depth; refuse one that only one of them has."""
+    """Return both kinds, cut at the depth named `depth`; refuse a depth that only one of them
+    has.
+    """
     members, units = mechanism.space.kinds
     names = [name for feature in units.schema.features for name in feature.names[:-1]]
     if depth not in names:
@@ -120,8 +124,8 @@ def cut_kinds(
 def split_parts(
     branches: "tuple[BranchNoise | None, BranchNoise | None]", noisy: NDArray[np.int64]
 ) -> list[Mapping[Any, NDArray[np.int64]]]:
-    """Take what was measured in one part apart: the residuals of members, then of units; refuse
-    what is not of the plan.
+    """Split the measurement of one part into the residuals of members and of units; refuse one that
+    does not fit the plan.
     """
     residuals: list[Mapping[Any, NDArray[np.int64]]] = []
     start = 0
@@ -142,7 +146,7 @@ def both_vectors(
     above: NDArray[np.int64],
     measured: Mapping[int, NDArray[np.int64]],
 ) -> NDArray[np.int64]:
-    """Return the measurement of both kinds, as one piece has it.
+    """Return the measurement of both kinds as one vector, as one piece measures it.
 
     Parameters
     ----------
@@ -195,33 +199,35 @@ class LinkedPartsTables(PublishedLinked):
 
     @property
     def agreeing(self) -> tuple[int, int]:
-        """For how many places whole numbers of both kinds agree, and how many there are."""
+        """At how many places the whole numbers of both kinds agree, and how many places there
+        are.
+        """
         return super().agreeing if self.stated is None else self.stated
 
     @property
     def cut_kinds(self) -> tuple[CutKind, CutKind]:
-        """Both kinds, cut."""
+        """Members and units, each cut at the depth."""
         return cut_kinds(self.request, self.mechanism, self.depth)
 
     @property
     def schema(self) -> Schema:
-        """The features of members, which have the places of the parts."""
+        """Features of members. They include the places of the parts."""
         return self.mechanism.space.members.schema
 
     @property
     def cut(self) -> Cut:
-        """Where members are cut."""
+        """Cut of the members."""
         return self.cut_kinds[0].cut
 
     @property
     def below(self) -> tuple[TableRequest, ...]:
-        """The tables of both kinds whose rows are in the parts."""
+        """Tables of both kinds that reach below the cut. Their rows are in the parts."""
         members, units = self.cut_kinds
         return (*members.below, *units.below)
 
     def held_tables(self) -> tuple[PublishedTable, ...]:
-        """Return the tables that are not cut, whose cells are in the files of the release
-        itself.
+        """Return the tables that do not reach below the cut. Their cells are in the files of the
+        release itself.
         """
         return uncut(self.tables, self.below)
 
@@ -242,11 +248,13 @@ class LinkedPartsTables(PublishedLinked):
         return replace(self, members=members, units=units, parts=partition.parts, stated=agreeing)
 
     def part_stems(self) -> tuple[list[str], str]:
-        """Return what the tables in a part are called, and the file of what was measured there."""
+        """Return the names of the tables in a part, and the name of the file with its
+        measurement.
+        """
         return [table.name for table in self.below], LINKED_MEASUREMENTS
 
     def _cut_tables(self) -> Iterator[tuple[PublishedTable, Cut]]:
-        """Iterate over the tables whose rows are in the parts, each with the cut in its own
+        """Yield the tables whose rows are in the parts, each with the cut among its own
         features.
         """
         below = {table.name for table in self.below}
@@ -263,7 +271,7 @@ class LinkedPartsTables(PublishedLinked):
         return tables
 
     def rows(self, node: int) -> list[PublishedTable]:
-        """Return the rows of one part of every table that is cut."""
+        """Return the rows that one part has of every table that reaches below the cut."""
         tables = []
         for table, cut in self._cut_tables():
             rows = cut.branch(table.schema, node)
@@ -272,7 +280,9 @@ class LinkedPartsTables(PublishedLinked):
         return tables
 
     def measured_in(self, node: int) -> Columns | None:
-        """Return what was measured in one part, as its file has it; None where nobody can be."""
+        """Return the measurement of one part, as its file has it; None where the part can hold no
+        record.
+        """
         pieces: list[NDArray[np.int64]] = []
         spaces: list[ProductSpace | None] = []
         halves = self.mechanism.space.split(self.noisy)
@@ -322,15 +332,15 @@ class LinkedPartsTables(PublishedLinked):
     # --- computed again
 
     def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "LinkedPartsTables":
-        """Compare the tables with what follows from the measurement of all parts, then every part
-        with its rows.
+        """Compare the tables with those that follow from the measurement of all parts, then every
+        part with its rows.
         """
         from semidp.statistics.tables.by_parts.assembled_recheck import recheck_assembled
 
         return recheck_assembled(self, check, mechanism)
 
     def in_one_piece(self) -> PublishedLinked:
-        """Return the result as a release without parts has it, with every cell in memory."""
+        """Return the same result as a release without parts holds it, with every cell in memory."""
         kinds = []
         for tables in (self.members, self.units):
             kinds.append(tuple(map(in_memory, tables)))
@@ -349,7 +359,7 @@ class LinkedPartsTables(PublishedLinked):
         )
 
     def following(self, again: Published) -> "LinkedPartsTables":
-        """Return the result with the numbers of one piece that were computed again."""
+        """Return this result with the recomputed numbers of `again`, a result in one piece."""
         assert isinstance(again, PublishedLinked)
         return replace(
             self,
@@ -366,7 +376,9 @@ class LinkedPartsTables(PublishedLinked):
 def _of_parts(
     asked: TableRequest, table: PublishedTable, depth: str, partition: Partition
 ) -> TableOfParts:
-    """Return a table that is read from the parts; how it was fitted is known of the whole."""
+    """Return a table whose cells are read from the parts. How it was fitted is known for the
+    whole.
+    """
     schema = table.schema
     cut = Cut.at(schema, depth)
     return TableOfParts(asked, schema, cut, partition, table.counted, table.fitted)
@@ -382,7 +394,7 @@ def read_linked_by_parts(
     scope: Scope,
     files: StoredFiles,
 ) -> LinkedPartsTables:
-    """Read what was written of linked tables that were measured in parts."""
+    """Read linked tables that were measured in parts."""
     mechanism = linked_noise_from_json(entry, request.space(scope))
     kinds = cut_kinds(request, mechanism, partition.depth)
     above = files.numbers(LINKED_MEASUREMENTS, 2)["noisy"]

@@ -61,7 +61,7 @@ from semidp.statistics.tables.linked_request import LinkedTablesRequest
 
 @dataclass(frozen=True, eq=False)
 class PartOfKind:
-    """What one kind of linked records has in one part.
+    """Work of one part for one kind of linked records.
 
     Parameters
     ----------
@@ -88,17 +88,17 @@ class PartOfKind:
     noise: BranchNoise | None = field(repr=False)
 
     def task(self, task: PartTask) -> PartTask:
-        """Return the task of the part, as it is for this kind alone."""
+        """Return the task of the part with the features, cut and totals of this kind alone."""
         # Computed features of units are declared beside the plan's, which the task has cut.
         taken = {feature.name for feature in task.declared}
-        others = [feature for feature in self.declared if feature.name not in taken]
-        declared = (*task.declared, *others)
+        computed = [feature for feature in self.declared if feature.name not in taken]
+        declared = (*task.declared, *computed)
         return replace(task, schema=self.schema, cut=self.cut, exact=self.exact, declared=declared)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinkedPartsWork(MeasuredFirstWork):
-    """What linked tables have in one part: counts of both kinds with noise, then rows of tables
+    """Work of one part for linked tables: count both kinds and add noise, then write rows of tables
     that were fitted in one piece.
 
     Parameters
@@ -157,8 +157,8 @@ class KindTablesAtCut:
 
     @classmethod
     def read(cls, kind: CutKind, public: Dataspace, reader: Reader) -> "KindTablesAtCut":
-        """Read the tables of one kind at the cut; refuse numbers that a part would refuse when all
-        is charged.
+        """Read the tables of one kind at the cut; refuse numbers now that a part would refuse after
+        the charge.
         """
         refuse_overflow(kind.noise.space, public.n)
         views = kind.above.space.views
@@ -170,7 +170,7 @@ class KindTablesAtCut:
         return self.kind.above.space.measure(list(self.tables.values()))
 
     def part(self, node: int) -> PartOfKind:
-        """Return what the kind has in one part."""
+        """Return the work of one part for this kind."""
         kind = self.kind
         expected = counts_at_cut(kind.below, kind.schema, kind.cut, self.tables, node)
         schema, exact = kind.cut.branch(kind.schema, node), kind.cut.exact(self.public, node)
@@ -188,8 +188,8 @@ class KindTablesAtCut:
 
 
 class LinkedPartsSteps(MeasuredFirstSteps[LinkedPartsTables]):
-    """Linked tables that are measured in parts and fitted in one piece, on their way through a
-    release.
+    """Steps of a release by parts for linked tables, which are measured in parts and fitted in one
+    piece.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ class LinkedPartsSteps(MeasuredFirstSteps[LinkedPartsTables]):
 
     @property
     def kinds(self) -> tuple[CutKind, CutKind]:
-        """Members and units, cut."""
+        """Members and units, each cut."""
         return self.at_cut[0].kind, self.at_cut[1].kind
 
     def drawn(self, randomness: Randomness) -> NDArray[np.int64]:
@@ -240,7 +240,9 @@ class LinkedPartsSteps(MeasuredFirstSteps[LinkedPartsTables]):
         return LinkedPartsWork(request=self.request, kinds=kinds)
 
     def fitted(self, measured: Measurement, stored: Path, progress: Progress) -> LinkedPartsTables:
-        """Make both kinds agree, with the whole numbers that were stored, or fit and store them."""
+        """Make both kinds agree, with the stored whole numbers; fit and store them where there are
+        none.
+        """
         try:
             fits = self._split(read_fits(stored))
         except FileNotFoundError:
@@ -260,7 +262,7 @@ class LinkedPartsSteps(MeasuredFirstSteps[LinkedPartsTables]):
         )
 
     def _joined(self, fits: LinkedFits) -> Fits:
-        """The fits of both kinds by their views, with the number of the kind before each."""
+        """Fits of both kinds by their views; the number of the kind comes before the view."""
         joined: Fits = {}
         for kind, space in enumerate(self.mechanism.space.kinds):
             for view, fit in zip(space.views, fits[kind], strict=True):

@@ -30,7 +30,7 @@ Whole = TypeVar("Whole", AssembledTables, LinkedPartsTables)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MeasuredFirstWork(ABC):
-    """The work of one part: to measure it at first, and to write its rows when all parts are
+    """Work of one part: measure it at first, and write its rows once the tables of all parts are
     fitted.
 
     Parameters
@@ -48,27 +48,28 @@ class MeasuredFirstWork(ABC):
     @property
     @abstractmethod
     def has_noise(self) -> bool:
-        """Whether anything is measured in the part: nothing is where nobody can be."""
+        """Whether anything is measured in the part. Nothing is where it can hold no record."""
 
     @property
     @abstractmethod
     def measurements(self) -> str:
-        """The name of the file of what was measured, but for its ending."""
+        """Name of the file with the measurement, without its ending."""
 
     @abstractmethod
     def drawn(self, task: PartTask, source: Any) -> Columns | None:
-        """Count the records of the part and return them with noise; None without noise.
+        """Count the records of the part and return the counts with noise; None where there is no
+        noise.
 
         Records are counted even where nobody can be, so that some which appear there are refused.
         """
 
     def stored(self, task: PartTask) -> Path:
-        """Return the file of what is measured in a part."""
+        """Return the path of the stored measurement of a part."""
         return stored_measurement(task.work, self.request, task.path)
 
     def is_measured(self, task: PartTask) -> bool:
-        """Whether an earlier attempt has stored what is measured; nothing is where nobody can
-        be.
+        """Whether an earlier attempt has stored the measurement. A part that can hold no record
+        needs none.
         """
         return not self.has_noise or self.stored(task).exists()
 
@@ -79,8 +80,8 @@ class MeasuredFirstWork(ABC):
         return not (self.has_noise and self.stored(task).exists())
 
     def measure(self, task: PartTask, source: Any, attempt: Path) -> None:
-        """Count the records of a part and store them with noise, unless an attempt did so
-        before.
+        """Count the records of a part and store the counts with noise, unless an earlier attempt
+        did.
         """
         # A second draw would be another measurement, which nobody was charged for.
         if not self.reads(task):
@@ -126,7 +127,7 @@ class MeasuredFirstSteps(ABC, Generic[Whole]):
 
     @abstractmethod
     def assembled(self, work: Path) -> NDArray[np.int64]:
-        """Return the measurement of the whole, read from what every part has stored in the folder
+        """Return the measurement of the whole, read from what all parts have stored in the folder
         of the unfinished release.
         """
 
@@ -139,17 +140,17 @@ class MeasuredFirstSteps(ABC, Generic[Whole]):
         """
 
     def foreseen(self) -> list[str]:
-        """Everything is published as in a release without parts."""
+        """Return nothing: all is published as in a release without parts."""
         return []
 
     def begin(self, noisy: NDArray[np.int64], private: bool) -> None:
-        """Take what was measured before the parts."""
+        """Take the measurement that was made before the parts."""
         if noisy.shape != self.values.shape or noisy.dtype != np.int64:
             raise ValueError("the measurements are not those of the plan")
         self._noisy, self._private = noisy, private
 
     def part_work(self, node: int) -> MeasuredFirstWork:
-        """Return what is to be done in one part: to measure it, or to write its rows."""
+        """Return the work of one part: measure it, or write its rows once the tables are fitted."""
         work = self.measuring(node)
         if self._done is None:
             return work
@@ -158,7 +159,7 @@ class MeasuredFirstSteps(ABC, Generic[Whole]):
 
     def settle(self, number: int, work: Path, progress: Progress) -> None:
         """Put the measurements of all parts together and fit the tables as in one piece, or read
-        the fits made before.
+        the stored fits.
         """
         vector = self.assembled(work)
         measured = self.mechanism.measured_again(vector, self._private)

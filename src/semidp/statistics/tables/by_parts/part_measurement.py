@@ -1,4 +1,4 @@
-"""The measurement of one part: its records counted, and what was measured of them stored once.
+"""Measurement of one part: its records are counted, and the noisy counts are stored once.
 
 The first attempt at a part takes the name of the stored file. Another attempt at the same part
 reads it and draws nothing, so that all attempts write the same numbers. Shared by all statistics
@@ -60,7 +60,7 @@ def counts_at_cut(
     at_cut: Mapping[View, Table],
     node: int,
 ) -> tuple[NDArray[np.int64], ...]:
-    """Return the confidential counts that the records of one part must add up to.
+    """Return the confidential counts at the cut that the records of one part must add up to.
 
     Parameters
     ----------
@@ -87,8 +87,8 @@ def counted_tables(
     expected: Sequence[NDArray[np.int64]],
     source: Source | None,
 ) -> list[Table]:
-    """Return the confidential tables of a part; refuse records that are not those that were read
-    first.
+    """Return the confidential tables of a part; refuse records that changed since the tables at the
+    cut were read.
 
     Parameters
     ----------
@@ -121,8 +121,8 @@ def counted_tables(
 
 
 def store_once(task: PartTask, columns: Columns, stored: Path, attempt: Path) -> None:
-    """Store what an attempt has measured, unless another was first: then what this one drew is
-    dropped.
+    """Store the measurement of an attempt, unless another attempt was first: then this one's draw
+    is dropped.
     """
     fresh = attempt / stored.name
     columns.write(fresh)
@@ -136,7 +136,7 @@ def store_once(task: PartTask, columns: Columns, stored: Path, attempt: Path) ->
 
 
 def stored_measurement(work: Path, request: Request, path: Sequence[str]) -> Path:
-    """Return the file, in the folder of an unfinished release, of what was measured of a request in
+    """Return the path, in the folder of an unfinished release, of the measurement of a request in
     one part.
     """
     # Labels may hold any character, and a digest is a name that every file system takes.
@@ -146,8 +146,8 @@ def stored_measurement(work: Path, request: Request, path: Sequence[str]) -> Pat
 
 
 def read_measurement(stored: Path, space: BranchSpace) -> NDArray[np.int64]:
-    """Read what was measured of a request in one part of an unfinished release; refuse what is not
-    of its space.
+    """Read the measurement of a request in one part of an unfinished release; refuse one that does
+    not fit its space.
     """
     noisy = read_noisy(stored)
     if not _fits(space, noisy):
@@ -165,7 +165,9 @@ def read_noisy(stored: Path) -> NDArray[np.int64]:
 
 
 def split_residuals(space: BranchSpace, vector: NDArray[np.int64]) -> dict[View, NDArray[np.int64]]:
-    """Take the measured residuals of a part apart; refuse those that are not of this space."""
+    """Split the measurement of a part into its residuals; refuse one that does not fit this
+    space.
+    """
     if not _fits(space, vector):
         raise DataError("the measurements of a part are not those of the plan")
     residuals = {}

@@ -27,8 +27,8 @@ _NOTES = 3  # of fits, in a report
 
 @dataclass(frozen=True)
 class PartErrors:
-    """A table that was asked for: its features, the parts its cells lie in, its errors over all of
-    them, and what is said of its fits.
+    """A requested table: its features, the parts that hold its cells, its errors over all of them,
+    and notes on its fits.
     """
 
     features: tuple[str, ...]
@@ -53,7 +53,7 @@ def part_errors(result: "SeparateTables") -> list[PartErrors]:
 
 
 def _below_cut(result: "SeparateTables", table: "TableRequest") -> PartErrors:
-    """Return the errors of a table that reaches below the cut: those of its parts together."""
+    """Errors of a table that reaches below the cut: those of its parts together."""
     pieces = []
     for part in result.parts:
         pieces += [piece for piece in part.tables if piece.name == table.name]
@@ -64,7 +64,7 @@ def _below_cut(result: "SeparateTables", table: "TableRequest") -> PartErrors:
 
 
 def _together(name: str, size: int, pieces: Sequence[PartTable]) -> CellErrors:
-    """Return the errors of a table from what its parts tell."""
+    """Errors of a table, from what its parts state."""
     counted = [piece.cells for piece in pieces if piece.cells is not None]
     dominated: int | None = None
     noisy = size
@@ -86,14 +86,14 @@ def _together(name: str, size: int, pieces: Sequence[PartTable]) -> CellErrors:
 
 
 def _at_cut(result: "SeparateTables", table: "TableRequest") -> PartErrors:
-    """Return the errors of a table at the cut or above it, which is one piece."""
+    """Errors of a table at the cut or above it."""
     overview = next(each for each in result.overview if each.name == table.name)
     schema = result.noise_of_residuals.space.schema.restrict(table.features)
     return PartErrors(schema.names, 1, CellErrors.of(overview), _notes([overview.fitted]))
 
 
 def _notes(fits: Sequence[Fitted]) -> tuple[str, ...]:
-    """Return what is said of fits that may not be the closest."""
+    """Notes on fits that may not be the closest."""
     # Many parts have the same note: it is said once.
     notes = dict.fromkeys(fit.note for fit in fits if not fit.optimal and fit.note)
     return tuple(notes)[:_NOTES]
@@ -160,8 +160,8 @@ def file_words(result: "SeparateTables", form: Form | None) -> list[tuple[str, s
 
 
 def warnings(result: "SeparateTables") -> list[str]:
-    """Say for which tables that were asked for in whole numbers there are none with all totals, and
-    in which parts.
+    """Name the tables that were asked for in whole numbers and have none with all totals, and in
+    which parts.
     """
     above = {table.name: table.fitted for table in result.overview}
     below = {table.name for table in result.below}

@@ -1,5 +1,5 @@
-"""Whole numbers of tables that are cut at a depth: what is settled before the parts, in each part,
-and after them.
+"""Whole numbers of tables that are cut: those settled before the parts, in each part, and after
+them.
 
 A total that crosses parts is best divided with the cells of all parts in view. So where one does,
 or where totals hang together in a circle, all parts are measured first and then fitted in one
@@ -71,15 +71,15 @@ class FitOrder:
     circles: tuple[View, ...]
 
     def with_first(self, view: View) -> "FitOrder":
-        """Return the order in which one table of the parts comes before everything else."""
+        """Return the order with one table of the parts before everything else."""
         later_views = tuple(other for other in self.below if other != view)
         uncut = (*self.early, *self.late)
         return FitOrder((), (view, *later_views), uncut, self.circles)
 
 
 def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut) -> FitOrder:
-    """Return an order of fits for the parts that has no circle of totals which one piece does not
-    have.
+    """Return an order of fits by parts that closes no circle of totals, other than those of one
+    piece.
 
     One piece goes from the smallest table to the largest. Parts cannot: a table at the cut comes
     before all parts or after them. It comes after them where one piece fits it after all of their
@@ -176,8 +176,8 @@ def fitted_together(grid: Grid, views: Sequence[View], exact: Sequence[View], cu
 def circles_met(
     grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
 ) -> tuple[View, ...]:
-    """Return the tables whose settled totals hang together in a circle, in the order in which they
-    are fitted.
+    """Return the tables whose settled totals form a circle, in the order in which they are
+    fitted.
     """
     if fitted_together(grid, views, exact, cut):
         return _circles(_from_small_to_large(grid, views), exact)
@@ -185,15 +185,13 @@ def circles_met(
 
 
 def _from_small_to_large(grid: Grid, views: Sequence[View]) -> list[View]:
-    """Return each table once, in the order of one piece."""
+    """Each table once, in the order in which one piece fits them."""
     in_turn = [views[number] for number in by_size(grid, views)]
     return list(dict.fromkeys(in_turn))
 
 
 def _circles(in_turn: Iterable[View], exact: Iterable[View]) -> tuple[View, ...]:
-    """Return the tables for which what exact totals and earlier tables fix of them is not
-    decomposable.
-    """
+    """Tables whose settled margins (exact totals and earlier tables) are not decomposable."""
     settled, circles = SettledViews(*exact), []
     for view in in_turn:
         if junction_order(list(settled.fixed(view))) is None:
@@ -205,8 +203,8 @@ def _circles(in_turn: Iterable[View], exact: Iterable[View]) -> tuple[View, ...]
 def _closed(
     stages: Sequence[Sequence[View]], circles: Sequence[View], exact: Iterable[View]
 ) -> list[View]:
-    """Return the tables that stay in a circle even if they come first in their stage: before, in or
-    after the parts.
+    """Tables that stay in a circle even if they come first in their stage. The stages are before,
+    in and after the parts.
     """
     settled, closed = SettledViews(*exact), []
     for stage in stages:
@@ -222,8 +220,8 @@ def _closed(
 
 
 def shares(view: View, fixed: Iterable[View], cut: Cut) -> list[View]:
-    """Return the margins at the cut that split what crosses parts in the totals of a table, in the
-    order of their fits.
+    """Return the margins at the cut by which the totals that cross parts are divided, in the order
+    of their fits.
 
     Let P be the depths of the cut feature down to the cut. A total M that does not name all of P
     crosses parts; its shares are the margin M ∪ P. If the totals are decomposable, so are they with
@@ -294,7 +292,7 @@ class CutFit:
 
     @classmethod
     def in_one_piece(cls, fits: Fits, cut: Cut) -> "CutFit":
-        """Return what is settled when the tables of all parts, and those above, were fitted
+        """Return the settled state when the tables of all parts, and those above, were fitted
         together.
         """
         below: Fits = {}
@@ -306,7 +304,7 @@ class CutFit:
         return cls(order, (), frozenset(), uncut, (), below)
 
     def part(self, grid: Grid, cut: Cut, node: int, views: Sequence[View]) -> "PartFit":
-        """Return how the tables of one part, given by their views, are fitted."""
+        """Return how the tables of one part are fitted; `views` are their views."""
         if self.together is not None:
             made = []
             for view in views:
@@ -337,7 +335,7 @@ class CutFit:
 
 @dataclass(frozen=True, eq=False)
 class PartFit:
-    """How the tables of one part are fitted; tables are meant by their numbers.
+    """How the tables of one part are fitted. Tables go by their numbers.
 
     Parameters
     ----------
@@ -363,8 +361,8 @@ class PartFit:
 
 
 def own_part(counts: NDArray[Any], how: Fitted, estimate: Floats) -> tuple[NDArray[Any], Fitted]:
-    """Return a table of one part that was fitted together with the others, and how: its own
-    distance, without a bound.
+    """Return one part of a table that was fitted with all parts together, and how it was fitted:
+    with the distance of this part, and no bound.
 
     >>> how = Fitted("integer", "flow", 9.0, 8.5, True, "")
     >>> own_part(np.array([2, 3]), how, np.array([2.0, 4.0]))[1].loss
@@ -447,8 +445,8 @@ def _settle_shares(
     estimates: Mapping[View, Floats],
     progress: Progress,
 ) -> View | None:
-    """Add the shares of what crosses parts to the totals; return the first table for which there
-    are none, if any.
+    """Divide the totals that cross parts, and add the shares to the totals. Return the first table
+    that has no shares, if any.
     """
     counts = Settled(grid, totals)
     settled = SettledViews(*(total.view for total in totals))

@@ -99,12 +99,12 @@ class SeparateTables(PublishedTables):
 
     @property
     def listed_in(self) -> str:
-        """The list of release.json that it is in."""
+        """Key of the list in release.json that holds this result."""
         return BY_PARTS
 
     @property
     def depth(self) -> str:
-        """The name of the depth of the cut."""
+        """Name of the depth of the cut."""
         schema = self.noise_of_residuals.space.schema
         feature = schema.features[self.cut.axis]
         return feature.names[self.cut.depth - 1]
@@ -151,19 +151,17 @@ class SeparateTables(PublishedTables):
         return Published.claim_text(self)
 
     def held_tables(self) -> tuple[PublishedTable, ...]:
-        """Return the tables at the cut, whose cells are in the files of the release itself."""
+        """Return the tables at the cut. Their cells are in the files of the release itself."""
         return self.overview
 
     def placed(self, partition: Partition) -> "SeparateTables":
-        """Return the result with the parts that were made, and tables that are read from their
-        folders.
-        """
+        """Return this result with its parts, and with tables that are read from their folders."""
         made = replace(self, parts=partition.parts)
         return replace(made, tables=tuple(made.whole_tables(partition)))
 
     def whole_tables(self, partition: Partition) -> Iterator[PublishedTable]:
-        """Yield every table that was asked for: those at the cut or above as they are, others from
-        the parts.
+        """Yield every requested table: those at the cut or above as they are, the others from the
+        parts.
         """
         below = {table.name for table in self.below}
         overview = {table.name: table for table in self.overview}
@@ -174,7 +172,7 @@ class SeparateTables(PublishedTables):
                 yield overview[asked.name]
 
     def named(self) -> dict[str, PublishedColumns]:
-        """Return every table under its name, also those at the cut that nobody asked for."""
+        """Return every table by its name, with those at the cut that nobody asked for."""
         every: dict[str, PublishedColumns] = {table.name: table for table in self.overview}
         return every | {table.name: table for table in self.tables}
 
@@ -187,7 +185,9 @@ class SeparateTables(PublishedTables):
         return every
 
     def part_stems(self) -> tuple[list[str], str]:
-        """Return what the tables in a part are called, and the file of what was measured there."""
+        """Return the names of the tables in a part, and the name of the file with its
+        measurement.
+        """
         return [table.name for table in self.below], measurements_stem(self.request)
 
     def recalibrated(self, request: Request, scope: Scope) -> ResidualMechanism:
@@ -195,9 +195,7 @@ class SeparateTables(PublishedTables):
         return self.request.residual_mechanism(self.request.residual_space(scope))
 
     def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "SeparateTables":
-        """Compare the tables at the cut, then every part; return them as they are computed
-        again.
-        """
+        """Compare the tables at the cut, then every part; return the recomputed tables."""
         from semidp.statistics.tables.by_parts.separate_recheck import recheck_separate
 
         assert isinstance(mechanism, ResidualMechanism)
@@ -243,9 +241,7 @@ class SeparateTables(PublishedTables):
         return tables
 
     def whole_noisy(self, partition: Partition | None) -> NDArray[np.int64]:
-        """Read what was measured in every part, and put it together with what was measured
-        above.
-        """
+        """Read the measurement of every part, and put it together with the measurement above."""
         from semidp.statistics.tables.by_parts.assembled_measurement import vector_of_parts
 
         if partition is None or partition.place is None:
@@ -261,8 +257,8 @@ class SeparateTables(PublishedTables):
         )
 
     def expected_l2(self, below: Iterable[PartTable]) -> float:
-        """Return the expected loss of the tables that were asked for, from how they came out in the
-        parts.
+        """Return the expected loss of the requested tables, from the errors that the parts
+        state.
         """
         asked = {table.name for table in self.request.tables}
         every = (*map(PartTable.of, self.overview), *below)
@@ -283,14 +279,14 @@ class SeparateTables(PublishedTables):
 
     @property
     def together(self) -> bool:
-        """Whether all parts are fitted in one piece, when they have been measured."""
+        """Whether all parts are fitted in one piece, after all were measured."""
         space = self.noise_of_residuals.space
         exact = [total.view for total in totals_of(space)]
         views = fitted_views(self.request, space.schema)
         return fitted_together(space.schema.grid, views, exact, self.cut)
 
     def settled(self, progress: Progress) -> CutFit:
-        """Settle the whole numbers that the parts need from above, where each is fitted by
+        """Settle the whole numbers at the cut that the parts need, where each part is fitted by
         itself.
         """
         space = self.noise_of_residuals.space
@@ -305,7 +301,7 @@ class SeparateTables(PublishedTables):
         progress: Progress,
         time_limit: float = FIT_SECONDS,
     ) -> Fits:
-        """Fit all tables in one piece, as they are where nothing is taken apart.
+        """Fit all tables in one piece, as in a release without parts.
 
         Parameters
         ----------
@@ -334,8 +330,7 @@ class SeparateTables(PublishedTables):
     def estimates_below(
         self, measured: Callable[[int, BranchNoise], Mapping[View, NDArray[np.int64]]]
     ) -> dict[View, NDArray[np.float64]]:
-        """Return the estimates of the tables that reach below the cut, put together from those of
-        all parts.
+        """Return the estimates of the tables below the cut, put together from all parts.
 
         Parameters
         ----------
@@ -359,8 +354,8 @@ class SeparateTables(PublishedTables):
     def overview_fits(
         self, fit: CutFit, parts: Sequence[Part], folder: Path, progress: Progress
     ) -> list[tuple[NDArray[Any], Fitted]]:
-        """Return the tables at the cut as they are published: fitted before the parts, their sums,
-        or fitted to those.
+        """Return the published tables at the cut. Each was fitted before the parts, is a sum of
+        parts, or is fitted to such sums.
 
         A table that nobody asked for in whole numbers stays as it is.
         """
@@ -388,8 +383,8 @@ class SeparateTables(PublishedTables):
     def sum_of_parts(
         self, asked: TableRequest, parts: Sequence[Part], folder: Path
     ) -> tuple[NDArray[np.int64], Fitted]:
-        """Return the counts of a table below the cut, read from the files of all parts and summed
-        to the cut.
+        """Return the counts of a table below the cut, summed to the cut. They are read from the
+        files of all parts.
         """
         schema, cut = self.noise_of_residuals.space.schema, self.cut
         view = schema.view(asked.features)
@@ -416,13 +411,13 @@ class SeparateTables(PublishedTables):
         return counts, Fitted(str(kind), "sums of the parts", loss, 0.0, False, note)
 
     def row(self, view: View, values: NDArray[Any], node: int) -> NDArray[Any]:
-        """Return the part of a table at the cut, given by its cells, that belongs to one node."""
+        """Return the cells of a table at the cut that belong to one node."""
         grid = self.noise_of_residuals.space.schema.grid
         cells = np.reshape(values, grid.shape_of(view))
         return self.cut.row(grid, view, cells, node)
 
     def rows(self, node: int) -> list[TotalsAtCut]:
-        """Return what the tables below the cut have at it, for one node."""
+        """Return the cells at the cut, for one node, of the tables that reach below it."""
         schema = self.noise_of_residuals.space.schema
         places = {view: place for place, view in enumerate(self.above.space.views)}
         rows = []
@@ -439,7 +434,7 @@ class SeparateTables(PublishedTables):
         return rows
 
     def noise_of(self, node: int) -> BranchNoise | None:
-        """Return the noise below one node; None where nobody can be there."""
+        """Return the noise below one node; None where the node can hold no record."""
         return BranchNoise.of(self.noise_of_residuals, self.cut, node)
 
 
@@ -451,7 +446,7 @@ def read_by_parts(
     scope: Scope,
     files: StoredFiles,
 ) -> PublishedTables:
-    """Read what was written of a request for tables, among all requests of a plan."""
+    """Read the tables of one request among all requests of a plan."""
     if not isinstance(request, TablesRequest):
         raise ValueError("only tables are released part by part")
     if entry.get("in_one_piece") is True:
@@ -498,8 +493,8 @@ def fitted_views(request: TablesRequest, schema: Schema) -> list[View]:
 def overview_names(
     requests: Sequence[Request], schema: Schema, cut: Cut
 ) -> dict[str, list[tuple[str, View]]]:
-    """Return each request's tables at a cut, by what their files are called: the plan's own by
-    their names.
+    """Return each request's tables at a cut by the names of their files. Tables of the plan keep
+    their own names.
     """
     # Some file systems take names that differ only in capitals for one file.
     taken = {name.casefold().removesuffix(".csv") for request in requests for name in request.files}

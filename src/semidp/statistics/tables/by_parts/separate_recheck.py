@@ -45,8 +45,8 @@ _SECONDS = 0.3  # the time limit of a fit in one part
 def recheck_separate(
     result: SeparateTables, check: ResultCheck, mechanism: ResidualMechanism
 ) -> SeparateTables:
-    """Compare the tables at the cut, then every part with what was measured in it and with the
-    tables above.
+    """Compare the tables at the cut, then every part with its measurement and with the tables
+    above.
 
     Parameters
     ----------
@@ -79,8 +79,8 @@ def recheck_separate(
 
 
 def _cut_fit(result: SeparateTables, partition: Partition | None) -> CutFit | None:
-    """Fit again what the parts are fitted to, or the parts themselves; None where their files
-    cannot be read.
+    """Fit again the tables at the cut, or all parts together; None where the files of parts cannot
+    be read.
     """
     if not result.together:
         return result.settled(silent)
@@ -93,9 +93,7 @@ def _cut_fit(result: SeparateTables, partition: Partition | None) -> CutFit | No
 
 
 def _compare_cut(result: SeparateTables, check: ResultCheck) -> None:
-    """Compare the estimates and errors of the tables at the cut with what was measured there and
-    above.
-    """
+    """Compare the estimates and errors at the cut with the measurement there and above."""
     above = result.above
     estimates = above.space.estimates(above.publish(result.noisy))
     for number, (table, estimate) in enumerate(zip(result.overview, estimates, strict=True)):
@@ -109,7 +107,7 @@ def _compare_cut(result: SeparateTables, check: ResultCheck) -> None:
 
 
 def _compare_cut_fits(result: SeparateTables, check: ResultCheck, fit: CutFit | None) -> None:
-    """Compare the whole numbers at the cut with those that the cut and the parts give."""
+    """Compare the whole numbers at the cut with those that follow from the fits."""
     partition: Partition | None = check.partition
     fits = None
     if fit is not None and partition is not None and partition.place is not None:
@@ -177,8 +175,8 @@ def refitted_whole(result: SeparateTables, partition: Partition, seconds: float)
 def published_whole(
     findings: Findings, result: SeparateTables, partition: Partition, fit: CutFit
 ) -> tuple[bool, list[str]]:
-    """Return whether the parts, put together, hold the whole numbers that are found now, and which
-    tables are too far.
+    """Whether the parts, put together, hold the whole numbers of a new fit; and a sentence on each
+    table that is farther from its estimate than it may be.
 
     Where they do not, because of a tie or of a search that ended elsewhere, tables are compared by
     their distance from what was measured, the parts of each together. A sentence on one that is
@@ -232,7 +230,7 @@ def published_whole(
 
 
 def _files(partition: Partition, node: int) -> StoredFiles:
-    """Return the files of one part of a release whose folder is known."""
+    """Return the files of one part, in a release with a folder."""
     assert partition.place is not None
     part = partition.parts[node]
     return StoredFiles(partition.place / part.folder, tuple(part.files))
@@ -240,7 +238,7 @@ def _files(partition: Partition, node: int) -> StoredFiles:
 
 @dataclass(eq=False)
 class PartCheck:
-    """One part of a release, beside what was measured in it and the tables above."""
+    """One part of a release, compared with its measurement and the tables above."""
 
     findings: Findings
     result: SeparateTables
@@ -251,7 +249,7 @@ class PartCheck:
     fit: CutFit | None
 
     def wrong(self, said: str) -> None:
-        """Note something that is stated of this part."""
+        """Note a finding about this part."""
         self.findings.wrong.append(f"{self.result.name!r} states {said} in {self.part.folder}")
 
     @property
@@ -303,9 +301,7 @@ class PartCheck:
         return [self._told(table) for table in tables]
 
     def _again(self, table: PublishedTable, half_widths: Floats | None) -> PublishedTable:
-        """Return a table with the intervals that its noise has: what is read from a file is rounded
-        already.
-        """
+        """Return a table with recomputed intervals, because those in its file are rounded."""
         if table.half_widths is None or half_widths is None or not self.findings.current:
             return table
         return replace(table, half_widths=half_widths.reshape(table.half_widths.shape))
@@ -313,7 +309,9 @@ class PartCheck:
     def _table(
         self, table: PublishedTable, estimate: Floats, errors: Floats, row: TotalsAtCut
     ) -> bool:
-        """Compare one table with its estimate, and with the table above; whether it adds up."""
+        """Compare one table with its estimate and with the table above; return whether it
+        adds up.
+        """
         shape, schema, cut = table.counts.shape, self.schema, self.result.cut
         if not close(table.estimate, estimate.reshape(shape)):
             self.wrong(f"estimates of {table.name} that do not follow from the measurements")

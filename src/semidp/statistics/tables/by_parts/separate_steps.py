@@ -48,7 +48,7 @@ from semidp.statistics.tables.request import TablesRequest
 
 
 class SeparateSteps:
-    """A request for tables on its way through a release by parts.
+    """Steps of a release by parts for a request whose parts are estimated separately.
 
     Parameters
     ----------
@@ -89,18 +89,18 @@ class SeparateSteps:
 
     @property
     def result(self) -> SeparateTables:
-        """What is published so far."""
+        """Result as far as it is known."""
         assert self._result is not None
         return self._result
 
     @property
     def stems(self) -> list[str]:
-        """What its files at the cut are called, but for their endings."""
+        """Names of its files at the cut, without their endings."""
         return [name for name, _ in self.names]
 
     def foreseen(self) -> Iterator[str]:
-        """Say for which tables no whole numbers are promised: their totals are not decomposable
-        (docs/products.md).
+        """Name the tables for which whole numbers are not promised, because their totals are not
+        decomposable (docs/products.md).
         """
         exact = [total.view for total in totals_of(self.mechanism.space)]
         circles = circles_met(
@@ -120,9 +120,7 @@ class SeparateSteps:
         return self.values + noise.noise_by_residual(randomness.part(self.request.name))
 
     def begin(self, noisy: NDArray[np.int64], private: bool) -> SeparateTables:
-        """Put the estimates of the tables at the cut together; their counts follow when the parts
-        are done.
-        """
+        """Compute the estimates at the cut. The counts follow when the parts are done."""
         above = mechanism_above(self.mechanism, self.cut)
         if noisy.shape != above.space.shape or noisy.dtype != np.int64:
             raise ValueError("the measurements are not those of the plan")
@@ -144,8 +142,8 @@ class SeparateSteps:
         return self.result.together
 
     def settle(self, number: int, work: Path, progress: Progress) -> None:
-        """Settle the whole numbers that the parts need, or fit all parts together from what they
-        have measured.
+        """Settle the whole numbers at the cut that the parts need, or fit all parts together from
+        their measurements.
 
         A search with a time limit may end elsewhere when a run is resumed. So a fit of all parts is
         stored, and all parts of a release are of the same one.
@@ -174,14 +172,12 @@ class SeparateSteps:
     def _stored_part(
         self, work: Path, node: int, noise: BranchNoise
     ) -> dict[View, NDArray[np.int64]]:
-        """Read what was measured below one node."""
+        """Read the stored measurement below one node."""
         file = stored_measurement(work, self.request, part_path(self.schema, self.cut, node))
         return split_residuals(noise.space, read_measurement(file, noise.space))
 
     def part_work(self, node: int) -> SeparateWork:
-        """Return what is to be done in one part; before it is settled how parts are fitted, it is
-        only measured.
-        """
+        """Return the work of one part. Until fits are settled, a part is only measured."""
         rows = self.result.rows(node)
         views = [self.schema.view(row.asked.features) for row in rows]
         asked = [row.asked for row in rows]
@@ -210,8 +206,8 @@ def separate_steps_of(
     requests: Sequence[Request],
     reader: Reader,
 ) -> SeparateSteps:
-    """Read the tables of a request at the cut; refuse numbers that a part would refuse when all is
-    charged.
+    """Read the tables of a request at the cut; refuse numbers now that a part would refuse after
+    the charge.
 
     Parameters
     ----------

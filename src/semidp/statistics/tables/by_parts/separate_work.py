@@ -38,8 +38,8 @@ from semidp.statistics.tables.residual_files import residual_columns
 
 @dataclass(frozen=True, eq=False)
 class SeparateWork:
-    """What a request for tables has in one part: tables at the cut, the noise of its residuals
-    below, how it is fitted.
+    """Work of one part for a request: its tables at the cut, the noise of its residuals below, and
+    how it is fitted.
 
     The confidential counts at the cut, as they were read first, are what its records must add up
     to. There is no noise where nobody can be, and no fit while the part is only measured.
@@ -52,12 +52,12 @@ class SeparateWork:
     fit: PartFit | None = field(repr=False)
 
     def stored(self, task: PartTask) -> Path:
-        """Return the file of what is measured in a part."""
+        """Return the path of the stored measurement of a part."""
         return stored_measurement(task.work, self.request, task.path)
 
     def is_measured(self, task: PartTask) -> bool:
-        """Whether an earlier attempt has stored what is measured; nothing is where nobody can
-        be.
+        """Whether an earlier attempt has stored the measurement. A part that can hold no record
+        needs none.
         """
         return self.noise is None or self.stored(task).exists()
 
@@ -67,8 +67,8 @@ class SeparateWork:
         return self.noise is None or not self.stored(task).exists()
 
     def measure(self, task: PartTask, source: Source | None, attempt: Path) -> None:
-        """Count the records of a part and store them with noise, unless an attempt did so
-        before.
+        """Count the records of a part and store the counts with noise, unless an earlier attempt
+        did.
         """
         if not self.reads(task):
             return

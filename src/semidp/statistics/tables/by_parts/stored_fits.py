@@ -1,5 +1,5 @@
-"""The fit of all parts in one piece, kept in the folder of an unfinished release until every part
-is written.
+"""Fit of all parts in one piece, stored in the folder of an unfinished release until every part is
+written.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Cells of tables by parts, read from and cut into the folders of parts: rows of one part, and a
-table whose cells stand in all of them.
+"""Tables whose cells are in the folders of parts: rows of one part, and a table that reads all of
+them.
 
 Shared by all results that are released part by part.
 """
@@ -31,8 +31,8 @@ BY_PARTS = "partitioned"
 
 
 class TableOfParts(PublishedTable):
-    """A table of a release by parts, whose cells are read from the folders of the parts when they
-    are asked for.
+    """A table of a release by parts. Its cells are read from the folders of the parts when they are
+    asked for.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class TableOfParts(PublishedTable):
 
     @cached_property
     def _cells(self) -> Mapping[str, NDArray[Any]]:
-        """Every column of numbers, put together from the parts."""
+        """All columns of numbers, put together from the parts."""
         whole: Schema = self.__dict__["_whole"]
         cut: Cut = self.__dict__["_cut"]
         asked: TableRequest = self.__dict__["_asked"]
@@ -117,7 +117,7 @@ class TableOfParts(PublishedTable):
 
     @cached_property
     def counts(self) -> NDArray[Any]:
-        """What is published, in all parts."""
+        """Published counts, of all parts."""
         return self._cells["counts"]
 
     @cached_property
@@ -132,14 +132,12 @@ class TableOfParts(PublishedTable):
 
     @cached_property
     def half_widths(self) -> NDArray[np.float64] | None:
-        """How far the estimate is off at most in 95% of all draws; None where a part is too large
-        to say.
-        """
+        """Half-widths of the 95% intervals; None where a part is too large to have them."""
         return self._cells.get("half_widths")
 
 
 def _fit_of_parts(fits: Sequence[Fitted]) -> Fitted:
-    """Return how a table was fitted, from how it was in each part."""
+    """Return how a table was fitted as a whole, from how it was fitted in each part."""
     not_whole = [fit for fit in fits if fit.kind != FitKind.integer]
     methods = dict.fromkeys(fit.method for fit in fits)
     notes = dict.fromkeys(fit.note for fit in fits if fit.note)
@@ -155,8 +153,8 @@ def _fit_of_parts(fits: Sequence[Fitted]) -> Fitted:
 def rows_of(
     table: PublishedTable, schema: Schema, cut: Cut, view: View, node: int, rows: Schema
 ) -> PublishedTable:
-    """Return the rows of a table that belong to one part, with their own distance from what was
-    fitted.
+    """Return the rows of a table that belong to one part, with the distance of these rows from what
+    was fitted.
     """
 
     def cells_of_part(values: NDArray[Any]) -> NDArray[Any]:
@@ -181,7 +179,7 @@ def rows_of(
 def tables_below(
     tables: Iterable[TableRequest], schema: Schema, cut: Cut
 ) -> tuple[TableRequest, ...]:
-    """Return the tables that reach below a cut, whose cells are in the parts."""
+    """Return the tables that reach below a cut. Their cells are in the parts."""
     below = []
     for table in tables:
         if cut.reaches(schema.view(table.features)):
@@ -206,7 +204,7 @@ def in_memory(table: PublishedTable) -> PublishedTable:
 def uncut(
     tables: Iterable[PublishedTable], below: Iterable[TableRequest]
 ) -> tuple[PublishedTable, ...]:
-    """Return the tables that do not reach below the cut: the files of the release itself hold
+    """Return the tables that do not reach below the cut. The files of the release itself hold
     them.
     """
     cut_up = {table.name for table in below}
