@@ -160,8 +160,8 @@ def estimate_areas(task: CensusTask) -> CensusEstimates:
     """Return the estimates for the areas of a task, state by state."""
     nation = None
     if task.nation_use()[0]:
-        known = {state: _known(task, state) for state in task.every_state}
-        nation = Nation.of(task.folder, known)
+        by_state = {state: _known(task, state) for state in task.every_state}
+        nation = Nation.of(task.folder, by_state)
     partial = {}
     for state in task.states():
         partial[state] = _state_result(task, state, _root(nation, state))[0]
@@ -234,9 +234,9 @@ def _nation(task: CensusTask, folder: Path, note: _Noting, jobs: int, progress: 
     waiting = [state for state in states if not _root_file(folder, state).exists()]
     finished = len(states) - len(waiting)
     inputs = [(task, state) for state in waiting]
-    for done, known in enumerate(_results(_known, inputs, jobs), 1):
+    for done, of_state in enumerate(_results(_known, inputs, jobs), 1):
         note.begin()
-        replace_file(_root_file(folder, waiting[done - 1]), json.dumps(known))
+        replace_file(_root_file(folder, waiting[done - 1]), json.dumps(of_state))
         progress("reading states", finished + done, len(states))
     every = {}
     for state in states:

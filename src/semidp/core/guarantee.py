@@ -240,7 +240,7 @@ class Guarantee:
         What is protected: ...at most 2 records...
         """
         attacker = "From whom: anyone who sees the release, with any computing power."
-        strength = detection(self.tradeoff, self.adjacency.protection)
+        strength = attacker_sentence(self.tradeoff, self.adjacency.protection)
         return Explanation(
             self._protected(), attacker, strength, self._unprotected(), self._side_information()
         )
@@ -408,16 +408,16 @@ def read_document(path: Path, what: str) -> dict[str, Any]:
     return document
 
 
-def detection(tradeoff: Tradeoff, protection: Protection | None = None) -> str:
+def attacker_sentence(tradeoff: Tradeoff, protection: Protection | None = None) -> str:
     """Sentence on the success of the best attacker at two records, in whole percent rounded up.
 
     A number rounded down would flatter the guarantee.
 
     >>> from semidp.core.tradeoff.curves import gaussian
-    >>> detection(gaussian(1))
+    >>> attacker_sentence(gaussian(1))
     'The best attacker ... tells your record from another possible one in at most 26% of cases,
     where guessing ... 5%.'
-    >>> detection(gaussian(1), Protection("patient", 5, "stays"))
+    >>> attacker_sentence(gaussian(1), Protection("patient", 5, "stays"))
     'The best attacker ... tells your list of stays from another possible one in at most 26% of
     cases, where ... 5%.'
     """

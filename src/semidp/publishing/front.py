@@ -523,7 +523,7 @@ def _published(totals: Mapping[Names, Mapping[Any, int]]) -> Dataspace:
             cells[margin][path] = count
             for name, level in zip(margin.names, path, strict=True):
                 levels.setdefault(name, {})[level] = None
-    schema = Schema([Feature(name, list(found)) for name, found in levels.items()])
+    schema = Schema([Feature(name, list(of_feature)) for name, of_feature in levels.items()])
     tables = {
         margin: _counted(schema.restrict(margin.names), margin, counts)
         for margin, counts in cells.items()

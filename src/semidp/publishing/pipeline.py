@@ -168,8 +168,8 @@ class RunOptions:
     @property
     def presented(self) -> Presentation:
         """How the release is presented."""
-        given = self.presentation
-        return given if isinstance(given, Presentation) else Presentation.of(given)
+        chosen = self.presentation
+        return chosen if isinstance(chosen, Presentation) else Presentation.of(chosen)
 
     @property
     def written_as(self) -> Form | None:

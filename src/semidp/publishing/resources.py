@@ -129,8 +129,8 @@ def declared_needs(plan: Plan, form: Form | None = None) -> ResourceEstimate | N
     Tables of which a level list is not declared count for nothing here: `needs_of` knows them when
     levels are read.
     """
-    known = {name for feature in plan.features for name in feature.names}
-    declared = [table for table in plan.tables if known.issuperset(table.features)]
+    names = {name for feature in plan.features for name in feature.names}
+    declared = [table for table in plan.tables if names.issuperset(table.features)]
     if not declared:
         return None
     schema = Schema(plan.features)

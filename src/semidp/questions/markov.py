@@ -253,9 +253,9 @@ class Chains:
             return cells, False
         codes = np.ravel_multi_index(tuple(cells[axes]), sizes)
         codes = (codes + source.integers(1, every, len(codes))) % every
-        others = cells.copy()
-        others[axes] = np.stack(np.unravel_index(codes, sizes))
-        return others, True
+        moved = cells.copy()
+        moved[axes] = np.stack(np.unravel_index(codes, sizes))
+        return moved, True
 
 
 class _FollowedSums:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from semidp.core.exact import plain, rounded_up
-from semidp.core.guarantee import detection
+from semidp.core.guarantee import attacker_sentence
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.protection import Protection
 from semidp.core.tradeoff.function import Tradeoff
@@ -169,6 +169,6 @@ def _strength(tradeoff: Tradeoff, delta: Fraction, protection: Protection | None
     strength: dict[str, Any] = {"name": name_of(tradeoff)}
     # JSON has no infinity.
     strength["epsilon"] = epsilon if math.isfinite(epsilon) else None
-    strength["attacker"] = detection(tradeoff, protection)
+    strength["attacker"] = attacker_sentence(tradeoff, protection)
     strength["tradeoff"] = tradeoff.to_json()
     return strength

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from semidp.core.exact import plain, rounded_up
-from semidp.core.guarantee import Guarantee, detection
+from semidp.core.guarantee import Guarantee, attacker_sentence
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.linked import LinkedDataspace
@@ -115,7 +115,7 @@ def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
     adjacency = guarantee.adjacency
     pairs = "" if adjacency.protects_groups else f", for {adjacency.words.pairs}"
     return [
-        detection(guarantee.tradeoff, adjacency.protection),
+        attacker_sentence(guarantee.tradeoff, adjacency.protection),
         f"{_numbers(guarantee.tradeoff, report_delta)}{pairs}",
     ]
 
@@ -161,7 +161,7 @@ def weakness(guarantee: Guarantee | None) -> tuple[str, ...]:
     """
     if guarantee is None:
         return ()
-    # by an attacker who accepts 5% false alarms, as in `detection`
+    # by an attacker who accepts 5% false alarms, as in `attacker_sentence`
     missed = float(guarantee.tradeoff(0.95))
     if missed > _LEAST_MISSED:
         return ()

@@ -216,8 +216,8 @@ def _joined_here(data: LinkedData, joining: Joining, names: Sequence[str]) -> Li
         with data.opened(data.units, data.unit_table) as units:
             of_members, of_units, inherited = _columns(members, units, joining, names)
             homes = units.frame([column, *of_units])
-        others = [name for name in members.columns() if name != column]
-        aggregated = aggregated_columns(joining.aggregates, others)
+        of_records = [name for name in members.columns() if name != column]
+        aggregated = aggregated_columns(joining.aggregates, of_records)
         frames = (members.frame([column, *of_members, *aggregated]), homes)
     joined = _joined(frames, joining, of_members, of_units)
     return LinkedSource(Source(joined[0]), Source(joined[1]), tuple(inherited))

@@ -347,7 +347,9 @@ def totals_and_n(dataspace: Dataspace) -> list[Totals]:
 
 
 def together(releases: "Sequence[Release]") -> Dataspace:
-    """What all releases publish exactly; refuse releases that cannot be of the same records."""
+    """Dataspace of all exact totals of releases of one kind of records; refuse releases that cannot
+    be of the same records.
+    """
     dataspace = releases[0].scope.dataspace
     for release in releases[1:]:
         dataspace = same_records(dataspace, release.scope.dataspace)
@@ -355,7 +357,12 @@ def together(releases: "Sequence[Release]") -> Dataspace:
 
 
 def same_records(one: Dataspace, other: Dataspace) -> Dataspace:
-    """What is published exactly by two releases of the same records; refuse others."""
+    """Union of the exact totals of two releases; refuse releases that are not of the same
+    records.
+
+    Two releases count as of the same records if their numbers of records, levels, structural zeros
+    and exact totals do not contradict each other. More cannot be checked.
+    """
     union = one.union(other)
     if union is None:
         raise InputError(

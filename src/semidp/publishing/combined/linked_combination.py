@@ -178,8 +178,8 @@ def kind_measurements(release: "Release", space: LinkedSpace) -> list[ResidualMe
     return parts
 
 
-def linked_together(releases: "Sequence[Release]") -> LinkedDataspace:
-    """What releases publish exactly of members and of units; refuse those that cannot be of the
+def linked_dataspace(releases: "Sequence[Release]") -> LinkedDataspace:
+    """Dataspace of all exact totals of members and of units; refuse releases that cannot be of the
     same records, or make several promises.
     """
     members: Dataspace | None = None
@@ -215,7 +215,9 @@ def _one_promise(one: Link, other: Link) -> Link:
 
 
 def one_estimate(releases: "Sequence[Release]", dataspace: Dataspace) -> SeveralReleases:
-    """Return several releases as one set of measurements, by what they publish exactly together."""
+    """Return several releases as one set of measurements, in the way that their common dataspace
+    needs.
+    """
     if isinstance(dataspace, LinkedDataspace):
         return LinkedCombination(tuple(releases), dataspace)
     if is_large(dataspace):
@@ -223,7 +225,9 @@ def one_estimate(releases: "Sequence[Release]", dataspace: Dataspace) -> Several
     return Combination(tuple(releases), dataspace)
 
 
-def any_together(releases: "Sequence[Release]") -> Dataspace:
-    """What all releases publish exactly; refuse releases that cannot be of the same records."""
+def common_dataspace(releases: "Sequence[Release]") -> Dataspace:
+    """Dataspace of all exact totals of all releases; refuse releases that cannot be of the same
+    records.
+    """
     linked = any(isinstance(release.scope.dataspace, LinkedDataspace) for release in releases)
-    return linked_together(releases) if linked else together(releases)
+    return linked_dataspace(releases) if linked else together(releases)

@@ -24,7 +24,7 @@ from semidp.output.published_table import PublishedTable
 from semidp.publishing.combined.combined_tables import CombinedTables
 from semidp.publishing.combined.linked_combination import (
     LinkedCombination,
-    any_together,
+    common_dataspace,
     one_estimate,
 )
 from semidp.publishing.combined.several_releases import SeveralReleases
@@ -89,15 +89,15 @@ def combine(*releases: Release | Path | str) -> Release:
 def combined(sources: Sequence[Release], progress: Progress = silent) -> Release:
     """Return the combination of releases that are none themselves."""
     combination = combination_of(sources)
-    counted = any(release.tables for release in sources)
-    return combined_release(combination, combination.tables(progress) if counted else ())
+    has_tables = any(release.tables for release in sources)
+    return combined_release(combination, combination.tables(progress) if has_tables else ())
 
 
 def combination_of(sources: Sequence[Release]) -> SeveralReleases:
     """Return releases as one set of measurements; refuse those that cannot be of the same
     records.
     """
-    return one_estimate(sources, any_together(sources))
+    return one_estimate(sources, common_dataspace(sources))
 
 
 def combined_release(combination: SeveralReleases, tables: tuple[PublishedTable, ...]) -> Release:
@@ -139,22 +139,24 @@ def combined_release(combination: SeveralReleases, tables: tuple[PublishedTable,
 
 
 def _pooled(releases: Sequence[Release], scope: Scope) -> list[Published]:
-    """Results other than tables that several releases have of the same, as one each."""
+    """Results other than tables that several releases have in common, each pooled into one."""
     alike: dict[object, list[Published]] = {}
     for release in releases:
         for result in release.results:
             if result.pools_by is not None:
                 alike.setdefault(result.pools_by, []).append(result)
     results = []
-    for first, *others in alike.values():
-        together = first.pooled(others, scope) if others else None
-        if together is not None:
-            results.append(together)
+    for first, *later in alike.values():
+        pooled = first.pooled(later, scope) if later else None
+        if pooled is not None:
+            results.append(pooled)
     return results
 
 
 def _guarantee(combination: SeveralReleases) -> tuple[Guarantee | None, tuple[str, ...]]:
-    """What all releases guarantee together; None, and the reason, where they do not add up."""
+    """Guarantee of all releases together, each computed anew for the union of all exact totals;
+    None, with the reason, where they do not add up.
+    """
     charges = []
     releases = combination.releases
     if len({release.scope.persons for release in releases}) > 1:

@@ -191,16 +191,17 @@ class PreparedByParts(Prepared):
         source: Any,
         only_measured: bool = False,
     ) -> Iterator[PartTask]:
-        """Yield the task of each part; one that only measures knows nothing of fits."""
-        feature = next(
-            (known for known in self.plan.features if self.partition in known.names), None
+        """Yield the task of each part. A task that only measures knows nothing of fits."""
+        nested = next(
+            (feature for feature in self.plan.features if self.partition in feature.names), None
         )
-        owner = self.schema.features[self.cut.axis] if feature is None else feature
+        owner = self.schema.features[self.cut.axis] if nested is None else nested
         where = source.branches(at_hand(owner, self.partition, source.columns()), self.cut.depth)
         for node in range(self.nodes):
+            # The plan may declare the nested feature: a part knows its own branch of it alone.
             declared = tuple(
-                known.branch(self.cut.depth, node) if known is feature else known
-                for known in self.plan.features
+                feature.branch(self.cut.depth, node) if feature is nested else feature
+                for feature in self.plan.features
             )
             # A part without records is a task as well: its noise hides that it is empty.
             works = [request.part_work(node) for request in self.steps]
@@ -330,7 +331,7 @@ def _begin_again(request: StepsByParts, stored: Path, private: bool) -> None:
 
 
 def _about(whole: PreparedByParts, form: Form, randomness: Randomness) -> dict[str, Any]:
-    """Return what a release is about, so that only the same one goes on with it."""
+    """Return what identifies a release, so that only the same one is resumed."""
     # A digest tells other totals apart, and leaves no count in the folder of a release that may
     # never be published.
     totals = json.dumps(whole.scope.dataspace.to_json(), sort_keys=True)
@@ -374,8 +375,8 @@ def _charged_once(
     label: str | None,
     resume: bool,
 ) -> Mapping[str, Any] | None:
-    """Return the ledger's entry for this run: charged now, or found where the run was charged
-    before it was killed.
+    """Charge the ledger for this run, or find the charge that it made before it was killed; return
+    the entry.
     """
     noted = unfinished.noted()
     entry, charging = noted.get("ledger"), noted.get("charging")
@@ -413,7 +414,7 @@ def _charged_once(
 
 
 def _passing(work: Path) -> set[str]:
-    """Return the files that only an unfinished release needs, as seen from its folder."""
+    """Files that only an unfinished release needs, relative to its folder."""
     finished = {path.relative_to(work).as_posix() for path in work.rglob(PART_DONE)}
     return finished | {
         path.relative_to(work).as_posix() for path in (work / STATE).rglob("*") if path.is_file()

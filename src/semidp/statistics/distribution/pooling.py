@@ -127,8 +127,8 @@ class DifferencePool:
         for block, counts in zip(self.space.blocks, self.space.counts, strict=True):
             view = self._view(block)
             for place, axis in enumerate(named(view)):
-                others = tuple(other for other in range(counts.ndim) if other != place)
-                inhabited = counts.sum(axis=others) > 0
+                other_axes = tuple(other for other in range(counts.ndim) if other != place)
+                inhabited = counts.sum(axis=other_axes) > 0
                 kept[axis] &= inhabited[chains[axis].above(view[axis])]
         return kept
 
