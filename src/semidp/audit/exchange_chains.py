@@ -19,7 +19,7 @@ Record = tuple[Any, ...]
 
 
 def joined(blocks: Blocks, before: Counter[Record], after: Counter[Record], exchanges: int) -> bool:
-    """Whether so many exchanges, or fewer, turn one multiset of records into another.
+    """Whether at most `exchanges` exchanges turn one multiset of records into the other.
 
     One exchange is decided by its definition. Of several, those on the way are sought among
     exchanges that bring the two closer; where very many could be, the search ends and says no.
@@ -44,7 +44,7 @@ class _ExchangeSearch:
         self.seen: set[tuple[int, frozenset[tuple[Record, int]]]] = set()
 
     def reaches(self, current: Counter[Record], exchanges: int) -> bool:
-        """Whether the dataset is at most so many exchanges away."""
+        """Whether the target dataset is at most `exchanges` exchanges away."""
         apart = sum((current - self.after).values())
         if not apart:
             return True

@@ -192,7 +192,8 @@ class Frontier:
 
 
 def repeated_advantage(first: Law, second: Law, times: int) -> float:
-    """Return what an attacker at least gains who sees so many independent outcomes of the same law.
+    """Return the least advantage of an attacker who sees `times` independent outcomes of the same
+    law.
 
     The attacker adds up logarithms of likelihood ratios, rounded to a grid. Whatever the rounding,
     this is a test that can be carried out, so that its advantage is never above the truth. An

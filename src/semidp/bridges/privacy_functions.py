@@ -54,8 +54,7 @@ class Metric(_Term):
     change_one = "change-one"
 
     def distance(self, a: int, rows: int = 1) -> int:
-        """Return how far apart datasets are in which `a` people change, each with up to so many
-        rows.
+        """Return the distance of datasets in which `a` people change, each with up to `rows` rows.
 
         >>> Metric.symmetric.distance(3), Metric.change_one.distance(3, rows=2)
         (6, 6)
@@ -154,7 +153,7 @@ class PrivacyFunction:
         return self.measure.tradeoff(self.values[min(larger)])
 
     def tradeoff(self, a: int, rows: int = 1) -> Tradeoff:
-        """Return the curve for `a` people who change together, each with up to so many rows."""
+        """Return the curve for `a` people who change together, each with up to `rows` rows."""
         return self.at(self.metric.distance(a, rows))
 
     def to_json(self) -> dict[str, Any]:

@@ -557,8 +557,8 @@ def _log_binomial(n: int, counts: Integers, p: float) -> Floats:
 
 
 def _hypergeometric(population: int, marked: int, draws: Integers, hits: Integers) -> Floats:
-    """Probability of so many marked ones among draws without replacement; 0 where that cannot
-    be.
+    """Probability of `hits` marked ones among draws without replacement; 0 where that is
+    impossible.
     """
     missed = draws - hits
     unmarked = population - marked

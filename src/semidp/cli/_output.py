@@ -86,8 +86,8 @@ def say(text: str) -> None:
 
 
 def found_out(curve: Tradeoff, false_alarms: float) -> str:
-    """Return how often the best attacker with so many false alarms finds out, in percent, rounded
-    up.
+    """Return how often the best attacker with a share of `false_alarms` finds out, in percent,
+    rounded up.
 
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> found_out(gaussian(1), 0.05)

@@ -110,7 +110,7 @@ class AreaSums:
 
 @frozen(eq=False)
 class RootedSums:
-    """Sums over areas of one tree, of whose root more is known than the tree says.
+    """Sums over areas of one tree, where more is known of its root than the tree says.
 
     Parameters
     ----------

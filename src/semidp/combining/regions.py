@@ -100,7 +100,7 @@ class RootKnowledge:
 def estimate_from_root(
     measurements: Measurements, classes: Classes, root: RootKnowledge
 ) -> Estimate:
-    """Return the estimate of a tree of whose root more is known than the tree says.
+    """Return the estimate of a tree, where more is known of its root than the tree says.
 
     `Estimate.influences` are those of the tree alone, and not to be asked here.
     """

@@ -144,7 +144,7 @@ def sqrt_up(x: Fraction, bits: int = 64) -> Fraction:
 def bisection(
     below: Callable[[Real], bool], low: Real, high: Real, halvings: int
 ) -> tuple[Real, Real]:
-    """Narrow an interval around a threshold, by so many halvings.
+    """Narrow an interval around a threshold by `halvings` halvings.
 
     `below` is true up to the threshold and false above it; it is asked at midpoints only. Which end
     of the result is the safe one is up to the caller.
@@ -217,7 +217,7 @@ def plain(x: Fraction) -> str:
 
 
 def rounded_up(x: Fraction | float, digits: int = 6) -> str:
-    """Write a number above zero with so many significant digits, rounded up: what a claim may
+    """Write a number above zero with `digits` significant digits, rounded up: what a claim may
     print.
 
     >>> (

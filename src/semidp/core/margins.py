@@ -374,8 +374,8 @@ class Grid:
         return math.prod(self.shape_of(view))
 
     def holds(self, most: int) -> bool:
-        """Whether an array of all cells is worth it: at most so many, and no more axes than numpy
-        has.
+        """Whether an array of all cells may be made: it has at most `most` cells, and no more axes
+        than numpy allows.
 
         >>> Grid.flat((2,) * 20).holds(2**20), Grid.flat((1,) * 100).holds(2**20)
         (True, False)

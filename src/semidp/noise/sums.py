@@ -37,7 +37,7 @@ _LEAST_SPREAD = 0.05  # of the largest weight: a sum that is nearly always 0 is 
 
 @dataclass(frozen=True)
 class Weighted:
-    """So many independent numbers of one law, each with the same weight.
+    """Several independent numbers of one law, all with the same weight.
 
     >>> from semidp.noise.distributions import DiscreteGaussian
     >>> Weighted(DiscreteGaussian(Fraction(4)), Fraction(-1, 3), 2).variance

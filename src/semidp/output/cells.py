@@ -209,7 +209,8 @@ class Columns:
 
 
 def form_of(names: Sequence[str], rows: int, asked: Form | None = None) -> Form:
-    """Return how a file of so many rows is written: as asked for, else Parquet from a million rows.
+    """Return the form of a file of `rows` rows: the one asked for, else Parquet from a million
+    rows.
 
     Names of columns that differ in nothing but capitals are refused in Parquet files, where not
     every reader tells them apart.

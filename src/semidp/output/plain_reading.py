@@ -58,7 +58,7 @@ def regular_file(path: Path, within: Path | None = None) -> int:
 
 
 def digest(path: Path, within: Path | None = None, most: int = 64 * LARGEST) -> str:
-    """Return the SHA-256 of a regular file of at most so many bytes, read in parts.
+    """Return the SHA-256 of a regular file of at most `most` bytes, read in parts.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

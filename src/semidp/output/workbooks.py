@@ -95,7 +95,7 @@ def check_installed() -> None:
 
 
 def decimals_format(decimals: int) -> str:
-    """Return the format of numbers with so many decimals.
+    """Return the format of numbers with `decimals` decimals.
 
     >>> decimals_format(0), decimals_format(2)
     ('#,##0', '#,##0.00')

@@ -173,7 +173,7 @@ class RunOptions:
 
     @property
     def written_as(self) -> Form | None:
-        """How tables are written, where that is said."""
+        """Form of the files of tables; None where none was chosen."""
         return None if self.form is None else form_named(self.form)
 
     def refuse_parts(self) -> None:

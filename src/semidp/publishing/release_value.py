@@ -162,7 +162,7 @@ class ReleaseValue:
             )
 
     def _listed(self, key: str) -> tuple[Any, ...]:
-        """Return the results in the list of that name in release.json."""
+        """Results in the list `key` of release.json."""
         return tuple(result for result in self.results if result.listed_in == key)
 
     @property

@@ -74,7 +74,9 @@ class ResourceEstimate:
     def of(
         cls, sizes: Iterable[int], joint: int = 0, form: Form | None = None
     ) -> "ResourceEstimate":
-        """Return what tables of so many cells take, and a joint table that they are summed from."""
+        """Return what tables with `sizes` cells take, and the joint table that they are summed
+        from.
+        """
         each = tuple(sizes)
         cells, largest = sum(each), max(each, default=0)
         kept = KEPT_BYTES * (cells - largest)
@@ -151,8 +153,8 @@ def needs_of(
 def part_needs(
     plan: Plan, schema: Schema, cut: Cut, jobs: int = 1, form: Form | None = None
 ) -> ResourceEstimate:
-    """Return what a plan takes that is carried out part by part, so many parts at a time: disk for
-    all of them.
+    """Return the memory and disk that a plan by parts takes: memory for `jobs` parts at a time,
+    disk for all parts.
 
     >>> from semidp.core.tables.features import Feature
     >>> places = Feature.nested(

@@ -121,8 +121,8 @@ def drawn(blocks: Blocks, released: View) -> Probes:
 
 
 def largest_residual(blocks: Blocks, view: View, records: int, kept: Sequence[Mask]) -> float:
-    """Return the largest ``|H_d M_d m|²`` of some exchanges m of at most so many records: a lower
-    bound of k_d.
+    """Return the largest ``|H_d M_d m|²`` of drawn exchanges m of at most `records` records: a
+    lower bound of k_d.
 
     `kept` has for each feature the leaves that can hold a record.
 

@@ -78,8 +78,8 @@ class GridLaw:
         return float(self.masses @ self.values**2)
 
     def excesses(self, start: int, size: int) -> Floats:
-        """``E (X - a)_+`` in steps, for a at so many points of the grid, which must reach beyond
-        the end of the law.
+        """``E (X - a)_+`` in steps, for a at `size` points of the grid. They must reach beyond the
+        end of the law.
         """
         masses = np.zeros(size)
         first = self.start - start

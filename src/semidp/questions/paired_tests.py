@@ -169,7 +169,7 @@ def adjusted_p_values(p_values: Sequence[float]) -> Floats:
 
 
 def draws_for(pairs: int, fdr: float) -> int:
-    """How many tables to simulate, so that a single discovery among so many pairs is possible with
+    """Number of tables to simulate. A single discovery among `pairs` pairs is then possible, with
     room to spare.
 
     >>> draws_for(6, 0.05), draws_for(200, 0.05)

@@ -267,7 +267,7 @@ class DuckRecords(Records):
         return Coded(values, partial(self._chunks, codes, n))
 
     def _chunks(self, codes: Sequence[str], n: int, rows: int) -> Iterator[list[Codes]]:
-        """Yield the codes of all `n` records, so many at a time, from a table in memory."""
+        """Yield the codes of all `n` records, `rows` at a time, from a table in memory."""
         names = [f"c{place}" for place in range(len(codes))]
         coded = ", ".join(_aliased(codes, names))
         self._rows(f"CREATE TEMP TABLE coded AS SELECT {coded} FROM {self._view}")
@@ -493,7 +493,9 @@ def _coded(connection: Any, names: Sequence[str]) -> CodedGroups:
 
 
 def _code_bytes(values: int) -> int:
-    """Return how many bytes hold the codes of so many values, and one more for a missing one."""
+    """Number of bytes that hold the codes of `values` values, and one more code for a missing
+    value.
+    """
     if values < 2**8:
         return 1
     return 2 if values < 2**16 else 4

@@ -162,7 +162,7 @@ class IbisRecords(Records):
         return bool(ones)
 
     def distinct(self, column: str, limit: int) -> list[Any]:
-        """Return distinct values of a column, at most so many."""
+        """Return at most `limit` distinct values of a column."""
         query = self._table.select(column).distinct().limit(limit)
         (values,) = self._answer(query, [column])
         return list(values)

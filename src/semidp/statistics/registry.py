@@ -1,4 +1,5 @@
-"""The kinds of statistics, found by what a plan, a release or a ledger calls them.
+"""Registry of the kinds of statistics. A kind is found by the name that a plan, a release or a
+ledger has for it.
 
 A folder of `statistics` with a module `kind` is a statistic; its `KIND` says how its requests and
 its recorded queries are read. Folders are imported when they are first asked for.

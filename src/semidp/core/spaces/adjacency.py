@@ -601,8 +601,8 @@ def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) ->
 
 
 def _several(structure: Structure, protection: Protection) -> SemiAdjacency:
-    """How many records move together for a person with several: a bound that holds for all totals,
-    so many times.
+    """a for a person with several records: the bound for one record that holds for all totals,
+    times the number of records.
     """
     times = protection.times
     if not structure.essential and free_witness(structure) is None:

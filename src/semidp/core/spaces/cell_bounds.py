@@ -159,7 +159,8 @@ class CellBounds:
         return {shared: summed[shared] for shared in kept}
 
     def _overlap(self, chosen: Sequence[View], rolled: dict[View, Totals], view: View) -> Counts:
-        """``Σ cliques - Σ separators``: so many records at least agree with a cell on every margin.
+        """``Σ cliques - Σ separators``: the least number of records that agree with a cell on every
+        margin.
 
         Of the n(S) records that agree with the cell on S, which U and C share, n(U) agree on U and
         n(C) on C; so at least ``n(U) + n(C) - n(S)`` agree on both. S is part of C, hence its total

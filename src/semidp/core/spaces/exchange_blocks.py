@@ -85,7 +85,7 @@ class Blocks:
 
     @property
     def margins(self) -> tuple[Totals, ...]:
-        """The blocks: the published margins as far as they leave a choice."""
+        """Blocks: the published margins, cut down to where they leave a choice."""
         return self.structure.essential
 
     @property
@@ -199,8 +199,8 @@ class Blocks:
     def _former_carriers(
         self, records: Records, i: int, x: Record, block: tuple[View, list[int]]
     ) -> list[int]:
-        """Who may have carried a block, by what they have now: x's leaves where the nodes differed,
-        y's nodes else.
+        """Records that may have carried a block, by what they have now: x's leaves where the nodes
+        differed, else y's nodes.
         """
         view, axes = block
         kept = tuple(0 if axis in axes else depth for axis, depth in enumerate(view))

@@ -138,8 +138,8 @@ class Structure:
 
     @cached_property
     def essential(self) -> tuple[Totals, ...]:
-        """The margins as far as they leave a choice, nested ones dropped: what really constrains
-        the data.
+        """Margins that really constrain the data: cut down to where they leave a choice, and
+        without nested ones.
         """
         return finest(self.grid, self.margins, self.canonical)
 

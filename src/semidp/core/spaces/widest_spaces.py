@@ -17,7 +17,7 @@ from semidp.errors import Refused
 
 
 def even_space(schema: Schema, margins: Iterable[Margin], each: int) -> Dataspace:
-    """Return the dataspace of the table with so many records in every possible cell.
+    """Return the dataspace of the table with `each` records in every possible cell.
 
     Without structural zeros the table itself is not written down: it may be large where its margins
     are not.

@@ -58,7 +58,7 @@ class ResidualMeasurement:
     @property
     @abstractmethod
     def laws(self) -> tuple[list[CountNoise], NDArray[np.intp]]:
-        """The distributions of the noise, and for each number that was drawn that of its own."""
+        """Distinct laws of the noise, and the number of the law of each number that was drawn."""
 
     @property
     @abstractmethod
@@ -117,7 +117,7 @@ class MeasuredResiduals(ResidualMeasurement):
 
     @property
     def laws(self) -> tuple[list[CountNoise], NDArray[np.intp]]:
-        """The distributions of the noise, and for each number that was drawn that of its own."""
+        """Distinct laws of the noise, and the number of the law of each number that was drawn."""
         return self.mechanism.entry_laws
 
     @property
@@ -456,7 +456,7 @@ def _is_even(space: ProductSpace, axis: int, depth: int) -> bool:
 
 
 def measurement_digest(part: ResidualMeasurement) -> str:
-    """Tell measurements apart by what was drawn, and of which residuals."""
+    """Hash of a measurement: what was drawn, and of which residuals."""
     hashed = hashlib.sha256(f"{part.which}".encode())
     for view in sorted(part.views):
         hashed.update(repr(view).encode())

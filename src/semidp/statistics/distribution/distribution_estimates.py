@@ -396,12 +396,12 @@ def _multiple(values: int, law: CountNoise, level: Fraction) -> float:
 
 
 def simulations(numbers: int) -> int:
-    """How many distributions are simulated that take so many numbers each."""
+    """Number of distributions that are simulated, where each takes `numbers` numbers."""
     return int(np.clip(_NUMBERS // numbers, _FEWEST, _DRAWS))
 
 
 def band_rank(count: int, level: Fraction) -> int:
-    """The rank of a level among so many draws, and two standard errors more."""
+    """Rank of a level among `count` draws, plus two standard errors."""
     chance = float(level)
     variance = count * chance * (1 - chance)
     raised = _SAFE * math.sqrt(variance)

@@ -287,7 +287,8 @@ class Placement:
 
 @lru_cache(maxsize=16)
 def value_tree(values: int) -> ValueTree:
-    """Return the tree of so many values; the same object each time, so that it is laid out once.
+    """Return the tree of `values` values. It is the same object each time, so that it is laid out
+    once.
 
     >>> value_tree(101) is value_tree(101), value_tree(101).depth
     (True, 7)

@@ -137,7 +137,7 @@ def _set_section(result: "PublishedDistribution", number: int, by: Margin) -> Se
 
 
 def _caption(groups: int) -> str:
-    """Say what a picture shows of so many groups with records."""
+    """Say what a picture shows of the groups with records."""
     which = "all groups"
     if groups > MOST_DRAWN:
         which = f"the first {MOST_DRAWN} groups of {groups:,}"

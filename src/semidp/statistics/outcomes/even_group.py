@@ -15,7 +15,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class EvenGroup:
-    """A group of so many records that lie evenly on the steps of a grid.
+    """A group whose records lie evenly on the steps of a grid.
 
     Parameters
     ----------

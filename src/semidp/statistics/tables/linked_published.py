@@ -192,7 +192,7 @@ class PublishedLinked(Published):
         return linked_words.warnings(self)
 
     def cautions(self) -> list[str]:
-        """Name tables in many of whose cells noise dominates."""
+        """Name tables where noise dominates many of the cells."""
         return cautions(self.cell_errors(), linked_words.titles(self))
 
     def cell_errors(self) -> list[CellErrors]:
