@@ -38,7 +38,8 @@ def ended_and_resumed(
     """Return the sources of noise that a release used, after it ended early and was resumed.
 
     The disk is full after some tasks, of measuring or of writing. The release is charged before it
-    ends and not again, no source of noise is used before and after, and all numbers follow.
+    ends and not again, no source of noise is used before and after, and all numbers follow. Two
+    parts that shared a source would be seen here: one draws before the end, the other after it.
     """
     Ledger.create(folder / "ledger.json", budget)
     ledger, place = Ledger(folder / "ledger.json"), folder / "release"

@@ -101,6 +101,7 @@ class AssembledWork(MeasuredFirstWork):
         """Count the records of a part, and add noise to their cells or to the residuals."""
         features = [table.features for table in self.tables]
         counted = counted_tables(task, features, self.expected, source)
+        # The path is part of the key: with one source, two parts would have the same noise.
         randomness = task.randomness.part(self.request.name, *task.path)
         if self.residuals is not None:
             drawn = self.residuals.measure(counted, randomness)

@@ -123,6 +123,7 @@ class LinkedPartsWork(MeasuredFirstWork):
             counted = counted_tables(kind.task(task), kind.features, kind.expected, of_kind)
             if kind.noise is None:
                 continue
+            # Kind and path are parts of the key: with one source they would have the same noise.
             randomness = task.randomness.part(self.request.name, kind.counted, *task.path)
             drawn += [part.ravel() for part in kind.noise.measure(counted, randomness).values()]
         if not self.has_noise:

@@ -76,6 +76,7 @@ class SeparateWork:
         counted = counted_tables(task, features, self.expected, source)
         if self.noise is None:
             return
+        # The path is part of the key: with one source, two parts would have the same noise.
         randomness = task.randomness.part(self.request.name, *task.path)
         drawn = self.noise.measure(counted, randomness)
         pieces = [part.ravel() for part in drawn.values()]
