@@ -158,14 +158,12 @@ class PrivacyFunction:
 
     def to_json(self) -> dict[str, Any]:
         """Return the function as plain values."""
-        values = {
-            str(distance): (
-                [_written(part) for part in loss]
-                if isinstance(loss, (list, tuple))
-                else _written(loss)
-            )
-            for distance, loss in self.values.items()
-        }
+        values: dict[str, Any] = {}
+        for distance, loss in self.values.items():
+            # A loss of two parts is (epsilon, delta).
+            is_pair = isinstance(loss, (list, tuple))
+            written = [_written(part) for part in loss] if is_pair else _written(loss)
+            values[str(distance)] = written
         told = {"measure": str(self.measure), "metric": str(self.metric), "values": values}
         return {"privacy_function": {**told, "tool": self.tool}}
 

@@ -331,7 +331,10 @@ def _features(
     # levels are read as for a plan about records of this kind alone
     table = TableRequest(tuple(names))
     public = [margin for margin in exact if {*margin.names} & {*names}]
-    kept = [Margin(*(name for name in margin.names if name in names)) for margin in public]
+    kept = []
+    for margin in public:
+        in_use = [name for name in margin.names if name in names]
+        kept.append(Margin(*in_use))
     part = Plan(
         [table], kept, _declared(plan), levels_from_data=plan.levels_from_data, nests=plan.nests
     )

@@ -61,10 +61,10 @@ def verify(folder: Path, public_key: Path) -> None:
         raise InputError(f"{folder} is not signed: it has no {SUMS} with its signature") from None
     try:
         key.verify(sums, minisign.Signature.from_bytes(signature))
-        listed = {
-            name: hashed
-            for hashed, _, name in (line.partition("  ") for line in sums.decode().splitlines())
-        }
+        listed = {}
+        for line in sums.decode().splitlines():
+            hashed, _, name = line.partition("  ")
+            listed[name] = hashed
     except ValueError:
         raise InputError(f"the signature of {folder} is not one of the key {public_key}") from None
     files = _names(folder)

@@ -367,11 +367,11 @@ class ExplicitSpace(QuerySpace):
         decomposition.
         """
         _, values, rows = np.linalg.svd(self._flat.astype(np.float64), full_matrices=False)
-        return (
-            rows[values > values[0] * max(self._flat.shape) * np.finfo(float).eps]
-            if values[0]
-            else rows[:0]
-        )
+        if not values[0]:
+            return np.asarray(rows[:0])
+        # Singular values below this are zero, up to rounding.
+        rounding = values[0] * max(self._flat.shape) * np.finfo(float).eps
+        return np.asarray(rows[values > rounding])
 
     def project(self, values: ArrayLike) -> Floats:
         """Project onto the span."""

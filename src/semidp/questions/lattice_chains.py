@@ -60,11 +60,12 @@ def open_differences(depths: View, margins: Sequence[View]) -> list[View]:
     for view in every:
         if any(view) and not any(within(view, margin) for margin in margins):
             unseen.append(view)
-    return [
-        view
-        for view in unseen
-        if not any(other != view and within(other, view) for other in unseen)
-    ]
+    least = []
+    for view in unseen:
+        coarser = [other for other in unseen if other != view and within(other, view)]
+        if not coarser:
+            least.append(view)
+    return least
 
 
 def slice_steps(

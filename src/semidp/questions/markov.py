@@ -349,10 +349,11 @@ def mixing(draws: NDArray[Any], steps: int) -> Mixing:
     # A cell that never moves within chains and differs between them has not mixed at all.
     ratio = np.divide(between, within, out=np.full(within.shape, np.inf), where=within > 0)
     reduction = float(np.sqrt((half - 1) / half + ratio[varied]).max())
-    size = float(
-        (parts.shape[1] * (within + between)[varied] / np.maximum(between[varied], 1e-300)).min()
-    )
-    return Mixing(reduction, size, steps)
+    # A mean of m independent draws has the variance V/m: m is V over the variance between chains,
+    # times their number.
+    variance = (within + between)[varied]
+    sizes = parts.shape[1] * variance / np.maximum(between[varied], 1e-300)
+    return Mixing(reduction, float(sizes.min()), steps)
 
 
 @dataclass(frozen=True)

@@ -296,7 +296,10 @@ def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp],
 def table_features(release: "Release") -> list[tuple[str, ...]]:
     """The features of every published table, one a chain of nested ones."""
     release.refuse_large_parts("intervals and tests")
-    return [tuple(feature.name for feature in table.schema.features) for table in release.tables]
+    features = []
+    for table in release.tables:
+        features.append(tuple(feature.name for feature in table.schema.features))
+    return features
 
 
 def measured_table(release: "Release", names: Iterable[str], table: str | None = None) -> Measured:
@@ -712,9 +715,8 @@ def intervals_of(
             sampled_rate((float(y), max(n, 1.0)), (float(e) ** 2, 0.0, 0.0), each)
             for y, e in zip(estimate, errors, strict=True)
         ]
-        low, high = (
-            n * np.array([getattr(answer, end) for answer in intervals]) for end in ("low", "high")
-        )
+        low = n * np.array([answer.low for answer in intervals])
+        high = n * np.array([answer.high for answer in intervals])
     else:
         half = half_widths_together(measured, level, draws, randomness)
         bounds = CellBounds.of(public, measured.schema.names)

@@ -324,8 +324,11 @@ def grouping_sets(names: Sequence[str], sets: Sequence[Sequence[int]]) -> tuple[
         f"CAST(GROUPING({name}) AS BIGINT) * {1 << place}" for place, name in enumerate(names)
     )
     different = dict.fromkeys(tuple(sorted(places)) for places in sets)
-    parts = ", ".join(f"({', '.join(names[place] for place in places)})" for places in different)
-    return absent, f"GROUPING SETS ({parts})"
+    parts = []
+    for places in different:
+        grouped = ", ".join(names[place] for place in places)
+        parts.append(f"({grouped})")
+    return absent, f"GROUPING SETS ({', '.join(parts)})"
 
 
 def require(columns: Mapping[str, bool], name: str, *, number_for: str | None = None) -> None:

@@ -92,10 +92,11 @@ def flattened(schema: Schema, counts: NDArray[Any]) -> tuple[NDArray[Any], list[
         return counts.reshape(-1, 1), list(schema.features[0].levels), [""]
     cut = _cut(sizes)
     sides = schema.features[:cut], schema.features[cut:]
-    rows, columns = (
-        [" · ".join(cell) for cell in itertools.product(*(feature.levels for feature in side))]
-        for side in sides
-    )
+    labels = []
+    for side in sides:
+        cells = itertools.product(*(feature.levels for feature in side))
+        labels.append([" · ".join(cell) for cell in cells])
+    rows, columns = labels
     return counts.reshape(len(rows), -1), rows, columns
 
 

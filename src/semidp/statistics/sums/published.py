@@ -226,7 +226,9 @@ def _both(
 
 def _alike(sets: list[tuple[Intervals, ...]]) -> tuple[tuple[Intervals, ...], ...]:
     """Let a request say one thing of all its sets: a level is exact where it is exact in each."""
-    exact = [all(part.exact for part in parts) for parts in zip(*sets, strict=True)]
+    exact = []
+    for parts in zip(*sets, strict=True):
+        exact.append(all(part.exact for part in parts))
     alike = []
     for parts in sets:
         stated_alike = map(_with_exactness, parts, exact)
