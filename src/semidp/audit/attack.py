@@ -84,8 +84,8 @@ class Draws(Protocol):
 
 
 def one_by_one(mechanism: Callable[[NDArray[np.int64], Randomness], Outputs]) -> Draws:
-    """Turn a mechanism that gives one output at a time into one that gives many; slow, but any
-    mechanism will do.
+    """Turn a mechanism with one output at a time into one with many. It is slow, but works for any
+    mechanism.
 
     >>> from semidp.noise.randomness import SeededRandomness
     >>> draws = one_by_one(lambda values, randomness: values + 1)
@@ -504,8 +504,7 @@ class _Trial:
         return scores
 
     def best(self, scores: Sequence[Score], seen: Sequence[_Tables], trials: int) -> _Event:
-        """Return the event that is most likely to convict, by the counts that it is expected to
-        have.
+        """Return the event that is most likely to convict, by its expected counts.
 
         Scores of either table are given in increasing order.
         """

@@ -81,8 +81,8 @@ def claims_of_release(release: Release) -> tuple[Claim, ...]:
 
 
 def _again(request: Request, result: Published, release: Release) -> Mechanism:
-    """Return the mechanism of the plan: where that leaves the choice, the one that was chosen, if
-    it may be.
+    """Mechanism of the plan. Where the plan leaves the choice, it is the one that was chosen, if
+    that is allowed.
     """
     if request.mechanism == AUTO:
         try:

@@ -213,8 +213,7 @@ def distance_scores(pair: Pair) -> tuple[Score, ...]:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A score that is to be learned: from which features, a row each, and in which combinations of
-    them.
+    """A score to be learned: its features, a row each, and the combinations of them that count.
 
     It is a weighted sum of the rows that `combined` gives for features of mean 0 and variance 1.
     """

@@ -116,7 +116,8 @@ def _options_of(group: Any) -> dict[str, tuple[Any, Any]] | None:
 
 
 def refuse_missing_values(program: Any, arguments: Sequence[str]) -> None:
-    """Refuse an option whose value was forgotten, so that it does not take the next option for it.
+    """Refuse an option whose value was forgotten. Otherwise it would take the next option for its
+    value.
 
     >>> from semidp.cli._program import _program
     >>> refuse_missing_values(_program(()), ["release", "people.csv", "--title", "--quiet"])

@@ -210,8 +210,8 @@ class Declaring:
         )
 
     def check_used(self, plan: Plan) -> None:
-        """Refuse options such as ``--levels`` that declare a feature which the plan does not use: a
-        slip, likely.
+        """Refuse options such as ``--levels`` for a feature that the plan does not use: that is
+        likely a slip.
 
         A schema file may hold more features than one plan uses; a nested feature is used where one
         of its depths is.
@@ -459,8 +459,8 @@ def plan_of(
 
 
 def _with_mechanism(requests: Sequence[Request], mechanism: str) -> list[Request]:
-    """Return requests whose tables, or whose statistics where there is no table, have a
-    mechanism.
+    """Return requests with a mechanism: on their tables, or on their statistics where there is no
+    table.
     """
     tables = any(request.tables for request in requests)
     changed = []
@@ -476,7 +476,7 @@ def _with_mechanism(requests: Sequence[Request], mechanism: str) -> list[Request
 
 
 def with_targets(plan: Plan, targets: Sequence[str] | None) -> Plan:
-    """Return a plan whose tables without a budget have the errors that --target-error asks for."""
+    """Return a plan with the errors of --target-error on its tables without a budget."""
     errors = assignments("--target-error", targets)
     if not errors:
         return plan
@@ -499,9 +499,7 @@ def with_targets(plan: Plan, targets: Sequence[str] | None) -> Plan:
 
 
 def only_these(context: typer.Context, names: Collection[str]) -> None:
-    """Refuse options that were given and that a published release has no use for, a budget above
-    all.
-    """
+    """Refuse options that a published release does not use, a budget above all."""
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         # Only what was typed is refused: every option has a value, its default.
@@ -554,8 +552,7 @@ def names_of(text: str) -> tuple[str, ...]:
 
 
 def target_of(alias: str | None, report_delta: str | None) -> Fraction | None:
-    """Return the delta at which to report, from ``--report-delta`` and the ``--delta`` that stands
-    for it.
+    """Return the delta of the report: ``--report-delta``, or the ``--delta`` that stands for it.
 
     >>> target_of(None, "1e-6")
     Fraction(1, 1000000)

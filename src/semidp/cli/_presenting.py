@@ -49,7 +49,7 @@ class Presenting:
     )
 
     def form(self) -> Form | None:
-        """Return how the files that commands read are written, where that is said."""
+        """Return the form of the files that commands read; None where none was chosen."""
         if self.write is None:
             return None
         # A workbook is for people; commands still read CSV files beside it.

@@ -150,7 +150,7 @@ def _mechanism_entry(
 
 
 def _mechanisms(space: TableSpace, budget: Budget) -> list[Mechanism]:
-    """Every mechanism that a release may use, first the one that it uses unless told otherwise."""
+    """Every mechanism that a release may use. The first is the one that it uses by default."""
     mechanisms = available(space, budget)
     residuals = residual_plan(space, budget, mechanisms[0]) if mechanisms else None
     return [*mechanisms] if residuals is None else [residuals, *mechanisms]

@@ -1,5 +1,4 @@
-"""Trees whose roots add up to one sum that was measured too, estimated with one tree in memory at a
-time.
+"""Trees whose roots add up to a sum that was measured too. One tree is in memory at a time.
 
 What a tree says of its root is small (`RootKnowledge`). The roots of all trees and what was
 measured of their sum make a tree of two depths (`Regions`), which says what is known of every root

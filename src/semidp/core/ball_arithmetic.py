@@ -126,7 +126,8 @@ def below(x: RealBall) -> float:
 
 
 def least(holds: Callable[[float], bool]) -> float:
-    """Return a float at which `holds` is true and just below which (one part in 2^48) it is not.
+    """Return a float that is nearly the least where `holds` is true: it is false one part in 2^48
+    below.
 
     `holds` is false up to some point and true after it; only values for which it said so are
     returned, so that a cautious `holds` gives a cautious answer. Infinity where it holds for no

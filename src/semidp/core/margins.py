@@ -1,5 +1,5 @@
-"""The geometry of margins: which margins contain which, how they hang together, and tables summed
-down to them.
+"""Geometry of margins: which ones contain others, how they hang together, and tables summed down to
+them.
 
 A margin is a `View`: for each feature the depth at which it is named, 0 where it is not. Views form
 a lattice (meet: what two margins share, join: what they name together); `Grid` sums tables down to

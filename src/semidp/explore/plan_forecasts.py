@@ -1,5 +1,5 @@
-"""What the page works with: scopes and query spaces that plans have in common, kept so that a
-slider answers at once.
+"""Scopes and query spaces that plans on the page share. They are kept, so that a slider answers at
+once.
 
 Only public values are kept: the totals that a plan publishes exactly, and what follows from them.
 """

@@ -582,8 +582,7 @@ def root_up(square: Fraction) -> float:
 
 
 def largest(holds: Callable[[Fraction], bool]) -> Fraction:
-    """Return nearly the largest number that satisfies a condition which holds below some threshold,
-    from below.
+    """Return a number just below the threshold up to which a condition holds.
 
     The number has 40 significant bits, so that it is at most one part in 10¹² short.
 

@@ -135,7 +135,7 @@ def closed_form(workload: Workload) -> dict[View, float]:
 
 
 def placed(workload: Workload) -> dict[View, float]:
-    """Return the best σ² that is found whose joint cost is about one.
+    """Return the best σ² that the search finds, with a joint cost of about one.
 
     The closed form scaled down by what the joint cost saves; or the solution of the convex program
     ``min Σ v/τ`` with ``Σ τ_d |H_d M_d m|² <= 1`` for every move m (docs/products.md), where that

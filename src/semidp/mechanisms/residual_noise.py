@@ -289,7 +289,7 @@ class ResidualMechanism(SharedNoise):
         return replace(self, space=space, precision=precision, workload=None).guarantee
 
     def worst_pair(self, space: QuerySpace) -> Pair:
-        """Return the pair whose move costs most of the noise that is drawn."""
+        """Return the pair whose move costs most of this noise."""
         if not isinstance(space, ProductSpace) or space.is_zero:
             return super().worst_pair(space)
         move = space.worst_move(self.sigma2)

@@ -271,8 +271,8 @@ def with_exact_claim(mechanism: Mechanism, budget: Budget, name: str = AUTO) -> 
 
 
 def calibrated(name: str, space: QuerySpace, budget: Budget) -> Mechanism:
-    """Return a mechanism by its short name; for a table that the public totals fix, the one that
-    adds no noise.
+    """Return a mechanism by its short name. Where the public totals fix the table, it adds no
+    noise.
 
     ``gaussian`` is the discrete Gaussian for a zCDP budget and the rounded one for the others.
 

@@ -112,8 +112,8 @@ class ExponentialChoice(Choice):
     def _certain(
         self, steps: list[int], counts: list[int], bits: int
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """First word that chooses each distance for certain, and first word beyond that may choose
-        another.
+        """For each distance the first word that chooses it for certain, and the first word beyond
+        that may choose another.
 
         Words in between choose the distance whatever their further bits are; all others are decided
         by more bits. Distances that no word of so few bits chooses for certain are left out. Beyond

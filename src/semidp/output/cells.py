@@ -262,9 +262,7 @@ def _rows(rows: Any) -> bytes:
 
 
 def _written(numbers: NDArray[Any]) -> list[str]:
-    """Return numbers as a CSV file holds them, and nothing for one that does not exist or an end
-    that is open.
-    """
+    """Numbers as texts of a CSV file. A missing number and an open end are empty."""
     texts = list(map(repr, numbers.tolist()))
     if numbers.dtype.kind == "f":
         for place in np.flatnonzero(~np.isfinite(numbers)):

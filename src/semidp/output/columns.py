@@ -79,7 +79,7 @@ def write_parquet(
 
 @dataclass(frozen=True, eq=False)
 class ParquetFiles:
-    """Parquet files that are read through one DuckDB, which can open no other file.
+    """Reader of Parquet files through one DuckDB. It can open no other file.
 
     The files may come from strangers. Starting a DuckDB takes longer than reading a small file, so
     that one serves all files of a folder.

@@ -244,8 +244,8 @@ def recover(path: str | Path) -> None:
 
 @contextlib.contextmanager
 def locked(file: Path, timeout: float = -1) -> Iterator[None]:
-    """Hold the lock that is the file `file`, which stays; wait for it for `timeout` seconds, or for
-    ever if negative.
+    """Hold the lock file `file`, and leave it in place. Wait at most `timeout` seconds, or for ever
+    if negative.
 
     The operating system frees the lock when a process ends, however it ends. An `OSError` if it
     cannot be had, a `TimeoutError` if somebody else holds it for too long.
@@ -403,8 +403,8 @@ def _clean(path: Path) -> None:
 
 
 def discard_scrap(scrap: Path) -> None:
-    """Remove a scrap; one that could be recovered gets another name first, so that half of it never
-    is.
+    """Remove a scrap. One that could be recovered is renamed first, so that half of it is never
+    recovered.
     """
     with contextlib.suppress(OSError):
         if scrap.name.endswith(_OLD):

@@ -20,8 +20,8 @@ _BLOCK = 2**22  # bytes of a file that are hashed at once
 
 
 def read_plain(path: Path, within: Path | None = None) -> bytes:
-    """Return the content of a regular file: no pipe or device, which may never end, and none that
-    is too large.
+    """Return the content of a regular file. Pipes and devices, which may never end, and files that
+    are too large are refused.
 
     It must not lead out of the folder `within` by a link. What cannot be read is an `OSError`.
 

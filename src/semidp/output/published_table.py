@@ -27,7 +27,8 @@ _SLACK = 1e-3  # of the last digit, which is more than a rounding error
 
 
 class FitKind(StrEnum):
-    """What is published: whole numbers that add up, real ones that do, or the measurement itself.
+    """Numbers that are published: whole numbers that add up, real numbers that do, or the
+    measurement itself.
 
     >>> FitKind("real")
     <FitKind.real: 'real'>

@@ -39,7 +39,8 @@ def count_text(count: float) -> str:
 
 
 def error_text(error: float) -> str:
-    """Write a standard error: never 0 for one that is not, since that would promise an exact count.
+    """Write a standard error. One above zero is never written as 0, since that would promise an
+    exact count.
 
     >>> [error_text(x) for x in (0, 0.0031, 2.16, 12345.6)]
     ['0', '0.0031', '2.2', '12,346']

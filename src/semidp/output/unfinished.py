@@ -41,8 +41,7 @@ _RUN = "run"  # the key of a note under which the run is named that it is about
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A folder that outlasts its run, and a note beside it that says which run it is of and how far
-    that came.
+    """A folder that outlasts its run, with a note of the run it belongs to and how far that came.
 
     The folder is named after its run. A process that is left over from a run that was discarded or
     is finished finds no folder of that name any more, so that it can add nothing to a later run.

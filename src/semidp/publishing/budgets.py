@@ -95,7 +95,8 @@ def divided(
 
 
 def with_targets_met(plan: Plan, scope: Scope, by_parts: bool = False) -> Plan:
-    """Return a plan whose tables without a budget share the least μ that meets their target errors.
+    """Return a plan whose tables without a budget share one μ: the least that meets their target
+    errors.
 
     The largest standard error of a table falls like 1/μ but for the rounding of the noise, so that
     μ is found in a few steps; it is rounded up to four digits. The plan itself where no table has a

@@ -21,8 +21,8 @@ SpaceOf = Callable[[Request, Scope], QuerySpace]
 def best_answered(
     plan: Plan, scope: Scope, space: SpaceOf = lambda request, scope: request.space(scope)
 ) -> tuple[Plan, tuple[str, ...]]:
-    """Return a plan whose requests are put to the kind of statistic that answers them best, and
-    why, a sentence each.
+    """Return a plan in which each request goes to the kind of statistic that answers it best, and a
+    sentence for each change.
 
     A request says by whom it may be answered (`Request.answered_by`). The name and the budget stay
     the same.

@@ -120,8 +120,7 @@ def _unit_share(shares: Mapping[str, Fraction], called: str) -> Fraction | None:
 def computed_features(
     aggregates: Mapping[str, str], features: Sequence[Feature]
 ) -> list[UnitFeature]:
-    """Return features of units that are computed from members, with the levels that are declared
-    for them.
+    """Return the features of units that are computed from members, with their declared levels.
 
     >>> computed_features({"women": "count_if(sex = 'f')"}, [Feature("women", "012")])[
     ...     0

@@ -247,8 +247,8 @@ class Prepared:
 
 @contextlib.contextmanager
 def records_of(plan: Plan, data: Any) -> Iterator[Any]:
-    """Yield the records of a plan: a source that was opened as it says, or one that is open as long
-    as it is needed.
+    """Yield the records of a plan: a source that is already open, or one that is opened here and
+    closed at the end.
     """
     if plan.units is not None:
         with linked_records(plan, data) as both:

@@ -234,7 +234,7 @@ def _unit_features(value: Iterable[UnitFeature]) -> tuple[UnitFeature, ...]:
 
 @frozen
 class LinkedUnits:
-    """How the records of a plan, which are members, are linked to units that are counted too.
+    """Link of the records of a plan (members) to units, which are counted too.
 
     Parameters
     ----------

@@ -141,8 +141,7 @@ def _unchecked(a: int) -> str:
 
 
 def any_totals(plan: Plan, schema: Schema) -> Scope:
-    """Return a scope that is on the safe side of all totals which the invariants of a plan may turn
-    out to have.
+    """Return a scope that is safe for all totals which the invariants of a plan may have.
 
     Its dataspace is that of the table with `a` records in every possible cell. If X and Y of some
     D_t differ in at most `a` records, the difference of their tables takes at most `a` from a cell,
@@ -314,8 +313,8 @@ def _is_number(word: str) -> bool:
 
 
 def lookalikes(schema: Schema) -> tuple[str, ...]:
-    """Warn of levels of one feature that differ in nothing a reader sees, and of a level that is
-    called a total.
+    """Warn of levels of one feature that look the same to a reader, and of a level that is called a
+    total.
 
     Levels are declared, published or disclosed, so that they may be quoted.
 

@@ -124,7 +124,9 @@ class QuerySpace(ABC):
 
     @abstractmethod
     def fixed_part(self) -> Floats:
-        """Return (I - P) φ, the part of the query that what is published fixes, from that alone."""
+        """Return (I - P) φ: the part of the query that is fixed by what is published, computed from
+        that alone.
+        """
 
     @abstractmethod
     def variances(self) -> Floats:
@@ -132,8 +134,8 @@ class QuerySpace(ABC):
 
     @abstractmethod
     def worst_move(self) -> NDArray[Any] | None:
-        """Return an element of S that attains Δ2 where `exact`, one that approaches it where known,
-        else None.
+        """Return an element of S. It attains Δ2 where `exact`, else it comes near where one is
+        known; None where none is.
         """
 
     def worst_pair(self) -> Pair:

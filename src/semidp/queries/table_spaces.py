@@ -181,8 +181,8 @@ class TableSpace(QuerySpace):
         return self._projector.patterns()
 
     def worst_move(self) -> Counts | None:
-        """Return an element of S that attains Δ2 where `exact`, one that approaches it where known,
-        else None.
+        """Return an element of S. It attains Δ2 where `exact`, else it comes near where one is
+        known; None where none is.
         """
         return self._table_norms.move
 

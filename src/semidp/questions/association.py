@@ -446,7 +446,7 @@ def _answered_association(
     notes: tuple[str, ...],
     noisy: tuple[str, ...] = (),
 ) -> Association:
-    """Return an answer with the scores that were used, which are part of it."""
+    """Return an answer together with the scores that were used."""
     statistic, degrees, z, p_value, draws = ending
     ordered = []
     for name, levels in zip((asked.rows, asked.columns), asked.shape, strict=False):

@@ -148,7 +148,7 @@ def exact_totals(public: Dataspace, names: Sequence[str]) -> Counts:
 def _unused_totals(
     public: Dataspace, rows: str, columns: str, strata: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """A note that names exact totals of rows or columns that the test does not condition on."""
+    """Note on the exact totals of rows or columns that the test does not condition on."""
     used = ({rows, *strata}, {columns, *strata})
     unused = []
     for margin in public.margins:

@@ -248,7 +248,7 @@ def _residual_matrix(mechanism: ResidualMechanism, view: View) -> Counts:
 
 
 def _deepest(schema: Schema, view: View) -> list[str]:
-    """For each feature that a view names, its name at that depth."""
+    """Name of each feature of a view, at the depth that the view gives it."""
     return [schema.features[axis].names[view[axis] - 1] for axis in named(view)]
 
 

@@ -214,8 +214,8 @@ class Chains:
     def _cells(
         self, kind: RecordSwap | int, chains: int, source: np.random.Generator
     ) -> tuple[Counts, Counts]:
-        """Flat cells that change, one row a chain, and by which sign: records leave the first and
-        enter the last.
+        """Flat cells that change, a row for each chain, with their signs. Records leave the first
+        cells and enter the last.
 
         Two records that agree on what they exchange, or on all else, would only trade places: they
         are drawn to differ in both. Where a feature of one level leaves no choice, signs are 0.

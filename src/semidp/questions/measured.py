@@ -380,7 +380,7 @@ def combined_table(release: "Release", names: set[str], called: str | None) -> M
 
 
 def public_about(release: "Release", measured: Measured) -> Dataspace:
-    """What is public about the records that a table counts, in the levels that it has."""
+    """Public facts about the records that a table counts, in the levels of the table."""
     return release.scope.dataspace.about(measured.counted).coded_as(measured.schema)
 
 

@@ -254,7 +254,9 @@ class UnknownTotals:
         return scale * spread
 
     def _law(self, question: ScoreQuestion, stratum: int, scale: float, step: float) -> GridLaw:
-        """The law that is above that of one stratum's sum, for all plausible totals."""
+        """Law that lies above that of one stratum's sum in the convex order, for all plausible
+        totals.
+        """
         n = int(self.sizes[:, stratum].sum())
         laws, heights = [], []
         for height, size, (low, high) in self._parts(question, stratum):

@@ -332,9 +332,7 @@ def grouping_sets(names: Sequence[str], sets: Sequence[Sequence[int]]) -> tuple[
 
 
 def require(columns: Mapping[str, bool], name: str, *, number_for: str | None = None) -> None:
-    """Refuse a column that is not there, or that must hold numbers (for what is said) and
-    cannot.
-    """
+    """Refuse a column that is missing, or that cannot hold the numbers needed for `number_for`."""
     if name not in columns:
         raise no_column(name, columns)
     if number_for is not None and not columns[name]:

@@ -245,7 +245,9 @@ def _partition_keys(file: Path) -> list[str]:
 
 
 def partition_columns(files: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the columns that folders such as sex=f name for every file and that the files lack."""
+    """Return the columns that folders such as sex=f give to every file, and that the files
+    themselves lack.
+    """
     keys = [_partition_keys(Path(file)) for file in files]
     if any(set(those) != set(keys[0]) for those in keys):
         raise InputError(

@@ -166,8 +166,7 @@ def written(connection: Any, expression: Node) -> str:
 
 
 def of_the_record_alone(connection: Any, where: str, columns: Collection[str]) -> None:
-    """Refuse a text that is not one expression on its own, or that may depend on more than the
-    record.
+    """Refuse a text that is more than one expression, or that may depend on more than the record.
 
     The parser's own account of the text is compared with that of a bare expression, so that closing
     the bracket early, a second statement or any further clause shows. Inside, only columns of the
@@ -203,8 +202,8 @@ def consistent_functions(connection: Any) -> set[str]:
 
 
 def _functions(connection: Any, having: str) -> set[str]:
-    """Return the functions that can stand in a condition and whose forms together have a
-    property.
+    """Return the functions that may stand in a condition and whose forms together satisfy
+    `having`.
     """
     # these stand elsewhere
     in_a_condition = "function_type NOT IN ('table', 'table_macro', 'pragma')"

@@ -148,8 +148,8 @@ def _parquet_header(connection: Any, files: Sequence[str]) -> list[str]:
 
 
 def _reader(kind: str, files: Sequence[str], folders: Sequence[str], options: Sequence[str]) -> str:
-    """Return the SQL that reads these files, with what the names of folders say where that is asked
-    for.
+    """Return the SQL that reads these files; the names of their folders are columns where that is
+    asked for.
     """
     names = f"[{', '.join(quoted_text(literal(file)) for file in files)}]"
     place = "_" * (1 + max(map(len, folders), default=0)) + "file"

@@ -68,8 +68,8 @@ class LinkedSource:
         return self.inherited
 
     def branches(self, feature: Feature, depth: int) -> dict[int, dict[str, list[Any]]]:
-        """Return for each node at a depth that holds members or units the values of columns that
-        say so.
+        """For each node at a depth that holds members or units, return the values of columns that
+        select it.
         """
         # Quarters hold members and are no counted units, and a unit may have no member.
         both = [source.branches(feature, depth) for source in (self.members, self.units)]

@@ -393,8 +393,8 @@ class Source:
             self._check()
 
     def branches(self, feature: Feature, depth: int) -> dict[int, dict[str, list[Any]]]:
-        """Return for each node at a depth of a nested feature that holds records the values of
-        columns that say so.
+        """For each node at a depth of a nested feature that holds records, return the values of
+        columns that select it.
 
         >>> places = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
         >>> with open_source({"state": ["a", "b", "a"], "county": ["x", "z", "y"]}) as source:

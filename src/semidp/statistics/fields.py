@@ -155,7 +155,7 @@ class Chosen:
         return self.values.get(field.name, otherwise)
 
     def unused(self, fields: Iterable[Field]) -> Iterator[str]:
-        """Yield what to say of each field that was chosen and that no statistic has read."""
+        """Yield a sentence for each chosen field that no statistic has read."""
         for field in fields:
             value = self.values.get(field.name)
             if value is None or field.name in self._used:

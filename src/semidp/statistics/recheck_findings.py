@@ -19,7 +19,7 @@ CLOSE = 1e-6
 
 @dataclass(frozen=True)
 class Trust:
-    """Something that a release states and that nothing in it confirms.
+    """A statement of a release that nothing in it confirms.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ def gathered(asked: Iterable[Any]) -> tuple[Request, ...]:
 
 
 def asking_fields() -> dict[str, tuple[Kind, Field]]:
-    """Return the fields that ask for something, by their names, with the kind that answers.
+    """Return the fields that ask for a statistic, by name, each with its kind.
 
     >>> list(asking_fields())
     ['table', 'all_pairs', 'mean', 'sum', 'proportion', 'regress', 'logistic', 'median', 'quantile',

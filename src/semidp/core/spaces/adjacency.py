@@ -327,8 +327,8 @@ class Exchange(Adjacency):
 
     @classmethod
     def of(cls, dataspace: Datasets, protection: Protection | None = None) -> "Exchange":
-        """Return the exchanges of a dataspace; refuse one whose margins overlap or whose zeros tie
-        a margin.
+        """Return the exchanges of a dataspace; refuse margins that overlap, and structural zeros
+        that tie a margin to another feature.
         """
         times = 1 if protection is None else protection.times
         return cls(times * Blocks.of(dataspace).reach, protection)
@@ -382,8 +382,8 @@ class Exchange(Adjacency):
         return sorted(map(blocks.labelled, blocks.neighbours(records)))
 
     def check(self, dataspace: Dataspace) -> None:
-        """Refuse margins that share a feature and structural zeros that tie one to anything
-        else.
+        """Refuse margins that share a feature, and structural zeros that tie a margin to another
+        feature.
         """
         Blocks.of(dataspace)
 
@@ -412,8 +412,8 @@ class Exchange(Adjacency):
         return None
 
     def changed_sums(self, counts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
-        """Return a swap between two groups of each set that has two, or one outcome that changes
-        alone.
+        """Return a swap between two groups in each set that has several groups. Where most sets
+        have a single group, one outcome changes alone.
 
         A person with several records makes as many of them, in the largest groups; fewer do less.
 

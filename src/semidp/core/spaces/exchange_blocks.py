@@ -55,8 +55,8 @@ class Blocks:
 
     @classmethod
     def of(cls, dataspace: Datasets) -> "Blocks":
-        """Return the blocks; refuse margins that overlap and structural zeros that tie a block to
-        anything else.
+        """Return the blocks; refuse margins that overlap, and structural zeros that tie a block to
+        another feature.
         """
         if not isinstance(dataspace, Dataspace):
             raise InputError(
@@ -157,7 +157,9 @@ class Blocks:
         return nodes
 
     def _differ(self, x: Record, y: Record) -> list[tuple[View, list[int]]]:
-        """The blocks whose published tuples differ, each with its features whose nodes differ."""
+        """Blocks in which the published values differ, each with the features whose nodes
+        differ.
+        """
         differing = []
         for margin in self.margins:
             x_nodes = self.nodes(x, margin.view)

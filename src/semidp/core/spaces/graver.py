@@ -57,8 +57,8 @@ def graver_basis(matrix: Matrix) -> Matrix | None:
 
 
 def _whole_kernel(matrix: Matrix) -> tuple[list[int], Matrix] | None:
-    """Cells that may be chosen freely, and for each the table that is one there and zero on the
-    other free cells.
+    """Free cells, and for each of them the table that is one there and zero on the other free
+    cells.
 
     By elimination; None where a table would need fractions, so that these cells do not determine
     whole tables.

@@ -86,8 +86,8 @@ def _known_degree(structure: Structure) -> int | None:
 
 
 def _published_cells(structure: Structure) -> NDArray[np.intp] | None:
-    """The cells of all that is published together that can occur, flat; None where the table is too
-    large to look.
+    """Cells that can occur at the join of all published views, flat; None where that table is too
+    large.
     """
     grid, view = structure.grid, structure.published
     size = grid.size_of(view)

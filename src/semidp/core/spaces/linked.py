@@ -250,7 +250,7 @@ class LinkedDataspace(Dataspace):
             raise Refused("the members do not fit into the units of the declared sizes")
 
     def _check_quarters(self) -> None:
-        """Refuse quarters that tables of units have, or that no table of members has."""
+        """Refuse quarters where a table of units has them, or no table of members has them."""
         quarters = self.link.quarters
         if quarters is None:
             return

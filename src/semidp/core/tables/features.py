@@ -363,7 +363,7 @@ class Feature:
         return self.null_level
 
     def declared(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return positions among the levels; refuse values that have none, whose position is
+        """Return positions among the levels; refuse values without one. Their position is
         negative.
         """
         if (codes < 0).any():

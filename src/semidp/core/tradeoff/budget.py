@@ -129,8 +129,8 @@ class Budget:
         return Approximate(self.epsilon, self.delta or Fraction(0))
 
     def shared(self, parts: int) -> "Budget":
-        """Return the budget that each of several measurements gets, so that together they spend no
-        more than this.
+        """Return the budget of each of several measurements. Together they spend no more than this
+        budget.
 
         >>> Budget.zcdp(1).shared(4).rho, Budget.gdp(1).shared(4).mu
         (Fraction(1, 4), Fraction(1, 2))

@@ -53,7 +53,7 @@ def place_map(places: PlaceMap, panels: Sequence[PlaceValues], what: str) -> Fig
 
 @dataclass(frozen=True)
 class Shades:
-    """What the shades of one map mean: of what, which colours, from which number to which."""
+    """Meaning of the shades of one map: what they show, their colours, and the range of numbers."""
 
     what: str
     colors: str

@@ -42,7 +42,7 @@ class PooledLinked(ResidualPool):
         return self.mechanism.agreement.residuals(self.averaged(0), self.averaged(1))
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
-        """Return the weights on every number that was drawn that weights on cells have."""
+        """Return weights on every number that was drawn, from weights on cells."""
         first = len(self.space.members.views)
         tables: tuple[dict[int, ArrayLike], dict[int, ArrayLike]] = ({}, {})
         for number, cells in weights.items():

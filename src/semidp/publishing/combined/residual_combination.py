@@ -82,7 +82,7 @@ class PooledProduct(ResidualPool):
         return self.pooled(0)
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
-        """Return the weights on every number that was drawn that weights on cells have."""
+        """Return weights on every number that was drawn, from weights on cells."""
         return self.on_numbers([self.space.gathered(weights)])
 
 

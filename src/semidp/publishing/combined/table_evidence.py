@@ -114,8 +114,8 @@ class TableNoise:
         return isinstance(self.mechanism, KNormMechanism)
 
     def rounding(self, weights: Floats) -> Floats:
-        """Terms of weighted sums whose products are covariances of rounding that `variance` leaves
-        out, (sums, terms).
+        """Terms of weighted sums, (sums, terms). Their products are the covariances of rounding,
+        which `variance` leaves out.
 
         None but for K-norm noise, which is weighed by its variance before rounding.
         """

@@ -99,8 +99,8 @@ class TreeLayout:
 
     @cached_property
     def possible(self) -> dict[int, Mask]:
-        """Cells of the finest places that can be positive, with length 1 along attributes that make
-        no difference.
+        """Mask of the cells of the finest places that can be positive. Attributes that make no
+        difference have length 1.
         """
         mask = domain_of(self.dataspace, self.schema.grid.full)
         if mask is None:

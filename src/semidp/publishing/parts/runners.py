@@ -158,9 +158,7 @@ def _work(opener: bytes, tasks: "Connection", parent: int) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when the one that started it has ended, however that came: by a signal,
-    too.
-    """
+    """End this process when its parent has ended, even by a signal."""
     import ctypes
     import multiprocessing
 

@@ -183,7 +183,7 @@ class _Again:
 
 
 def _findings(release: Release, refits: bool) -> Findings:
-    """Return nothing found so far, for a release that says which software made it."""
+    """Return empty findings for a release, with the software that it states."""
     return Findings(
         release.versions.get("semidp") == __version__, refits, dict(release.versions) == versions()
     )
@@ -334,7 +334,7 @@ class _Check:
                 )
 
     def _document(self, rebuilt: Sequence[Published]) -> None:
-        """Compare release.json with the one that the results give which were computed again."""
+        """Compare release.json with the one that the recomputed results give."""
         release, document = self.release, self.document
         expected = json.loads(json.dumps(replace(release, results=tuple(rebuilt)).to_json()))
         # The first three are taken on trust, and the others were compared before.
@@ -466,8 +466,8 @@ class _Check:
             self.findings.trust("files that only describe the others", REPORT)
 
     def _listed(self, folder: Path, files: set[str], digests: Mapping[str, str]) -> None:
-        """Compare the list of files with those that a release writes, and with those that are
-        there.
+        """Compare the list of files with those that a release writes, and with those in the
+        folder.
         """
         described = {METADATA}
         if self.release.presentation.workbook:

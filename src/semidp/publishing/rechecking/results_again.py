@@ -1,5 +1,5 @@
-"""One result of a release, computed again: the noise that it states, then all that follows from its
-noisy values.
+"""One result of a release, computed again: the noise that it states, then everything that follows
+from its noisy values.
 
 What follows is known to its statistic, by `Published.recheck`; here is what holds of every result.
 """

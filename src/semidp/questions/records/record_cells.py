@@ -147,8 +147,8 @@ class Layout:
         return counts
 
     def touched_by(self, axes: Sequence[int]) -> Numbers:
-        """Return the margins that change where records exchange some features, and keep another
-        that they name.
+        """Return the margins that change when records exchange some features: they name one of
+        these and another feature.
         """
         moved = set(axes)
         chosen = []

@@ -82,9 +82,7 @@ def record_moves(grid: Grid, margins: Sequence[View], used: View) -> list[Record
 
 
 def _strata(margins: Sequence[View], axes: tuple[int, ...], features: int) -> list[View]:
-    """The coarsest views that two records must share so that exchanging `axes` keeps every
-    margin.
-    """
+    """Coarsest views that two records must share, so that exchanging `axes` keeps every margin."""
     inside: list[View] = []
     outside: list[View] = []
     for margin in margins:

@@ -139,7 +139,9 @@ class Beginning:
         return Totals(view, fit.counts)
 
     def _without_circles(self, exact: list[Totals]) -> list[Totals]:
-        """Replace totals that are not decomposable by one table of whole numbers that has them."""
+        """Replace totals that are not decomposable by one table of whole numbers with those
+        totals.
+        """
         # What the table shall be close to: records whose features have nothing in common.
         loose: dict[View, Totals] = {}
         for axis in named(self.used):

@@ -292,8 +292,8 @@ def _block(
     proposals: Proposals,
     draw: np.random.Generator,
 ) -> int:
-    """Make moves of a block in rounds: of those that still look good, a share that lets the
-    distance fall.
+    """Make the moves of a block in rounds. A round makes a share of the moves that still look good,
+    so that the distance falls.
     """
     old, new = _cells(state, move, tables, proposals)
     if move.both:

@@ -371,8 +371,8 @@ class UmpuTest:
 
 
 class _Laws:
-    """The laws of x11 for many odds ratios: tilts of the one computed last, where that has all that
-    counts.
+    """Laws of x11 for many odds ratios. Each is a tilt of the last one computed, as long as that
+    covers its mass.
 
     A law holds the counts above e^-700 of the largest probability. Its tilt lacks none above e^-500
     where both ends of it are that small, or are the ends of all counts, since probabilities fall

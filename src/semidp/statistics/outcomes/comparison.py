@@ -309,8 +309,8 @@ class NoisyMeans:
         return (gaps * inverse(gaps)).sum(axis=1), pooled
 
     def _best_mean(self, lower: float, range_: float) -> float:
-        """Return the common mean with the least Q, the variance being that which the bounds allow
-        at it.
+        """Return the common mean with the least Q. The variance at a mean is the one that the
+        bounds allow there.
         """
         from scipy.optimize import minimize_scalar
         from scipy.special import expit

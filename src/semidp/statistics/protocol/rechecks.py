@@ -51,7 +51,7 @@ class ResultCheck:
         return len(self.findings.wrong) > self._before
 
     def wrong(self, said: str) -> None:
-        """Note something that this result states and that does not follow."""
+        """Note a statement of this result that does not follow from its noisy values."""
         self.findings.wrong.append(f"{self.name!r} states {said}")
 
     def sound_partition(self, nodes: int) -> Partition | None:

@@ -107,7 +107,7 @@ class Request(Protocol):
 
     @property
     def private_columns(self) -> tuple[str, ...]:
-        """The columns of outcomes that it reads, which nothing publishes."""
+        """Columns of the outcomes that it reads. Nothing publishes them."""
 
     @property
     def needed_readings(self) -> Mapping[str, str]:
@@ -206,9 +206,7 @@ class Request(Protocol):
 
     @property
     def targets(self) -> "tuple[tuple[str, Fraction | None], ...]":
-        """The tables that may name an error instead of a budget, each with the error that it
-        names.
-        """
+        """Tables that may ask for an error instead of a budget, each with that error."""
 
     @property
     def has_targets(self) -> bool:

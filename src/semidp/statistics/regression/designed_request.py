@@ -52,7 +52,7 @@ class DesignedRegression(RegressionRequest):
         return self._design_on(space.dataspace.schema)
 
     def _design_on(self, schema: Schema) -> Design:
-        """Return the design that was given, or that of the main effects of the factors."""
+        """Return the given design, or that of the main effects of the factors."""
         if self.given is None:
             return Design.of(schema, self.factors)
         if self.factors:

@@ -272,8 +272,8 @@ class Design:
         return gram
 
     def check_rank(self, gram: NDArray[np.object_]) -> None:
-        """Refuse columns that are combinations of earlier ones on the records that exist: exact
-        elimination.
+        """Refuse columns that are combinations of earlier ones on the records that exist. The
+        elimination is exact.
         """
         from flint import fmpq_mat, fmpz_mat
 

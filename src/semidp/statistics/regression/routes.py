@@ -238,8 +238,8 @@ def _power(matrix: Floats, exponent: float) -> Floats:
 
 
 def _pivots(rows: NDArray[np.object_]) -> list[int]:
-    """Return the first rows that span all of them: by elimination modulo a prime, which sees no
-    rank that is not there.
+    """Return the first rows that span all rows, by elimination modulo a prime. It never finds too
+    high a rank.
 
     >>> _pivots(np.array([[1, 0], [2, 0], [1, 1]], dtype=object))
     [0, 2]

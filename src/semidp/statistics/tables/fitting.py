@@ -241,7 +241,7 @@ class SettledViews:
         return True
 
     def fixed(self, view: View) -> dict[View, View]:
-        """Return the largest margins of a table that are settled, and for each the settled one that
+        """Return the largest settled margins of a table, each with the settled view that
         gives it.
         """
         # The cheaper search: among the views below this table, or among all settled margins.
@@ -257,9 +257,7 @@ class SettledViews:
 
 
 class Settled(SettledViews):
-    """Counts that are settled, exact totals and tables fitted before, by the views that they
-    give.
-    """
+    """Settled counts (exact totals and tables fitted before) by the views that they give."""
 
     def __init__(self, grid: Grid, totals: Iterable[Totals] = ()) -> None:
         super().__init__()
@@ -396,7 +394,7 @@ def _without_circle(
 
 
 def nearest_whole(estimate: NDArray[np.float64]) -> tuple[NDArray[np.int64], Fitted]:
-    """Return the nearest whole numbers that are not negative, for a table that has none with its
+    """Return the nearest nonnegative whole numbers, for a table without whole numbers that have its
     totals.
 
     >>> nearest_whole(np.array([2.7, -1.2]))[0]

@@ -217,7 +217,7 @@ def _published_estimate(
 
 
 def _beside(one: FittedTable, loss: float, again: Refit, proved: bool) -> Checked:
-    """Compare a table with the one that is found now, which may be proved to be the closest."""
+    """Compare a table with the one that a new fit finds, which may be proved to be the closest."""
     name, counts, stated = one.called, one.table.counts, one.table.fitted
     refitted, how = again
     same = one.is_same(again)

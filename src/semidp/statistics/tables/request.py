@@ -481,7 +481,7 @@ class TablesRequest(RequestDefaults):
 def with_numbers(
     tables: Sequence[TableRequest], field: str, option: str, numbers: Mapping[str, str]
 ) -> tuple[TableRequest, ...]:
-    """Return tables with the numbers that an option gives to those that it names by their features.
+    """Return tables with the numbers of an option, which names tables by their features.
 
     >>> tables = [TableRequest(["sex", "age"]), TableRequest(["sex", "region"])]
     >>> [
