@@ -254,6 +254,7 @@ def _families(
     mean = np.zeros((nodes, block, classes.coordinates(table_class)))
     spread = np.zeros((nodes, block, block))
     unknown: Floats | None = None
+    # Before their parent is looked at, children are independent: means and covariances add up.
     for group, belief in zip(below.groups, below.beliefs[table_class], strict=True):
         add_by_parent(mean, parents[group.nodes], belief.mean, (group.cells,))
         both = (group.cells, group.cells)
@@ -288,6 +289,8 @@ def _family(mean: Floats, spread: Floats, unknown: Floats | None) -> ChildSum:
     if unknown is None or not unknown.any():
         inverse, _ = pseudo_inverse(spread, scale(spread))
         return ChildSum(Belief(mean, spread, None), inverse)
+    # Directions that some child leaves unknown are set apart. Only the others have a covariance of
+    # the sum that can be inverted.
     unknown_inverse, covered = pseudo_inverse(unknown, np.ones(len(unknown)))
     visible = np.eye(spread.shape[-1]) - covered
     inverse, _ = pseudo_inverse(visible @ spread @ visible, scale(spread))
@@ -311,8 +314,8 @@ def downward(depths: list[TreeDepth], places: Places, classes: Classes) -> None:
                 # A child moves by its part of the covariance of all children.
                 mean = belief.mean + belief.spread @ pushes[at]
                 if contrast is not None and common is not None:
-                    seen = contrast.of(group.nodes)[:, group.cells]
-                    mean += belief.spread @ (seen @ common[parents[group.nodes]])
+                    on_common = contrast.of(group.nodes)[:, group.cells]
+                    mean += belief.spread @ (on_common @ common[parents[group.nodes]])
                 if belief.unknown is not None:
                     mean += belief.unknown @ free_pushes[at]
                 level.beliefs[table_class][number] = Belief(mean, belief.spread, belief.unknown)
@@ -347,6 +350,7 @@ def _pushes(above: TreeDepth, table_class: TableClass, classes: Classes) -> tupl
         gap = belief.mean - family.total.mean
         push = family.inverse @ gap
         pushes[at] = push
+        # What covariances do not explain of the gap is shared by the unknown directions.
         if family.unknown_inverse is not None:
             free_pushes[at] = family.unknown_inverse @ (gap - family.total.spread @ push)
     if any_unknown:
@@ -579,6 +583,7 @@ def _passed(
             _add(total, owners, -transposed(first) @ left - transposed(left) @ first)
             _add(total, owners, transposed(first) @ moved)
             left = left - moved
+        # The term -s'(Σ V)⁺ s of `covariances`: what the parent will account for.
         second = family.inverse[places] @ left
         _add(total, owners, -transposed(left) @ second)
         passed[at] = first + second
