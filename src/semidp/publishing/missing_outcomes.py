@@ -1,9 +1,8 @@
 """Outcomes that some records lack, beside exact group sizes: who answered is exact or private.
 
-*Exact.* Who answered becomes a feature of the exact statistic. A record without an outcome is in
-the group (group, no), where it adds the lower bound to the sum, so that every record has a value in
-[lower, upper] and the sums have the sensitivity that they always have. The groups (group, yes) hold
-those who answered, with exact sizes; a(t) is that of the counts with the answer in them.
+*Exact.* Who answered becomes a feature of the exact statistic, and a(t) is that of the counts with
+it. The groups (group, yes) hold those who answered, with exact sizes; they alone are measured and
+published. A record of a group (group, no) is read as the lower bound, which nobody sees.
 
 *Private.* The number who answered and the sum of their values are measured together
 (`statistics.answered`); a(t) is that of the group sizes.
@@ -17,7 +16,16 @@ from semidp.core.exact import plain
 from semidp.core.tables.features import Feature
 from semidp.errors import InputError, did_you_mean
 from semidp.publishing.plan import Plan
-from semidp.sources.readings import ANSWERED, EQUAL, EQUAL_OR_MISSING, MISSING_AS, answered_column
+from semidp.sources.readings import (
+    ANSWERED,
+    ANSWERS,
+    EQUAL,
+    EQUAL_OR_MISSING,
+    MISSING_AS,
+    NUMBERS,
+    answered_column,
+    both_readings,
+)
 from semidp.statistics.protocol.requests import Request
 from semidp.statistics.registry import of_answers
 
@@ -61,21 +69,23 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
         if choice is None or choice == "refuse":
             requests.append(request)
             continue
-        if source in dict(plan.read_as):
+        declared_reading = dict(plan.read_as).get(source)
+        if declared_reading is not None and declared_reading not in NUMBERS:
             raise InputError(
                 f"{source!r} is read in a way of its own, and its missing values in another:"
                 " keep one"
             )
         if choice == "private":
             # Whether ok is Y is read otherwise where ok may be missing.
-            readings.pop(column, None)
+            if readings.get(column) == EQUAL:
+                del readings[column]
             requests.append(_private(request, source))
         else:
             requests.append(_exact(request, column, source, readings))
     _refuse_unknown(choices, used)
     answers = [name for name, how in readings.items() if how == ANSWERED]
     declared = {feature.name for feature in plan.features}
-    features = [Feature(name, ["no", "yes"]) for name in answers if name not in declared]
+    features = [Feature(name, ANSWERS) for name in answers if name not in declared]
     changed = evolve(
         plan, requests=requests, features=[*plan.features, *features], read_as=readings
     )
@@ -101,12 +111,12 @@ def _private(request: Request, source: str) -> Request:
 
 
 def _exact(request: Request, column: str, source: str, readings: dict[str, str]) -> Request:
-    """Return the statistic by groups that who answered divides further, and note how columns are
-    read for it.
+    """Return the statistic by groups of those who answered, and note how columns are read for
+    it.
     """
     answered = answered_column(source)
-    divided = request.split_by(answered)
-    if divided is None:
+    among = request.of_answered(answered)
+    if among is None:
         raise InputError(
             f"missing values of {source!r} are kept apart in statistics by groups, not in"
             f" {request.name}"
@@ -116,13 +126,15 @@ def _exact(request: Request, column: str, source: str, readings: dict[str, str])
     else:
         assert request.missing_as is not None
         stands_in = f"{MISSING_AS}{plain(request.missing_as)}"
-        if readings.setdefault(column, stands_in) != stands_in:
+        reading = readings.get(column, "")
+        if MISSING_AS in reading and not reading.endswith(stands_in):
             raise InputError(
                 f"{column!r} has two lower bounds, and one must stand for its missing values:"
                 " keep one"
             )
+        readings[column] = both_readings(column, reading or None, stands_in)
     readings[answered] = ANSWERED
-    return divided
+    return among
 
 
 def _refuse_unknown(choices: Mapping[str, str], used: set[str]) -> None:

@@ -22,7 +22,7 @@ from semidp.core.tables.features import SIZE, Feature, Nest
 from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, SchemaError
-from semidp.sources.readings import EQUAL, readings_of
+from semidp.sources.readings import EQUAL, both_readings, readings_of
 from semidp.statistics.protocol.request_defaults import entries_of
 
 if TYPE_CHECKING:
@@ -614,11 +614,7 @@ class Plan:
         readings = dict(self.read_as)
         for request in self.requests:
             for column, how in request.needed_readings.items():
-                if readings.setdefault(column, how) != how:
-                    raise InputError(
-                        f"{column!r} is to be read in two ways, {readings[column]} and {how}:"
-                        " keep one"
-                    )
+                readings[column] = both_readings(column, readings.get(column), how)
         for column in self.outcomes:
             if "=" in column:
                 readings.setdefault(column, EQUAL)

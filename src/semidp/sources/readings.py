@@ -32,11 +32,13 @@ EQUAL_OR_MISSING = "equal or missing"
 ANSWERED = "answered"
 """The reading of a column such as "pay answered": yes where pay has a value, and no where it is
 missing."""
+ANSWERS = ("no", "yes")
+"""The levels of `ANSWERED`: whoever is in the second has a value."""
 ANSWERED_AS_ONE = "answered as 1"
 """The same as a number: 1 where pay has a value, and 0 where it is missing."""
 MISSING_AS = "missing as "
 """How the reading begins that takes another value for a missing one: the lower bound of an
-outcome."""
+outcome. One of `NUMBERS` and a comma may come before it."""
 
 DATES_FROM = "dates from "
 """How the reading begins that puts dates into bins, such as "dates from 1990-01-01,2000-01-01"."""
@@ -67,9 +69,11 @@ class ColumnReading:
     how: str
 
     def __post_init__(self) -> None:
-        stands_in = self.how.startswith(MISSING_AS) and bool(
-            re.fullmatch(r"-?[\d.eE+-]+", self.how[len(MISSING_AS) :])
-        )
+        stands_in = False
+        if MISSING_AS in self.how:
+            written, number = self._missing
+            is_number = bool(re.fullmatch(r"-?[\d.eE+-]+", number))
+            stands_in = is_number and written in ("", *NUMBERS)
         if self.how.startswith(DATES_FROM):
             date_bins(self.column, self.how.removeprefix(DATES_FROM).split(","))
             return
@@ -78,6 +82,14 @@ class ColumnReading:
             raise InputError(f"the column {self.column!r} can be read as {ways}, not {self.how!r}")
         if self.how in _VALUES and not all(self.column.partition("=")):
             raise InputError(f"{self.column!r} names no value of a column: write it as ok=Y")
+
+    @property
+    def _missing(self) -> tuple[str, str]:
+        """How values are written, if that is said, and the number that stands for a missing
+        one.
+        """
+        written, _, number = self.how.rpartition(MISSING_AS)
+        return written.removesuffix(", "), number
 
     @property
     def needed(self) -> str:
@@ -99,7 +111,8 @@ class ColumnReading:
         # A number of a data frame that is none is missing, too.
         missing = f"({name} IS NULL OR coalesce(isnan(TRY_CAST({text} AS DOUBLE)), false))"
         if self.how == ANSWERED:
-            return f"CASE WHEN {missing} THEN 'no' ELSE 'yes' END"
+            no, yes = map(_quoted, ANSWERS)
+            return f"CASE WHEN {missing} THEN {no} ELSE {yes} END"
         if self.how == ANSWERED_AS_ONE:
             return f"CASE WHEN {missing} THEN 0 ELSE 1 END"
         if self.how in _VALUES:
@@ -109,8 +122,12 @@ class ColumnReading:
                 f"CASE WHEN {name} IS NOT NULL THEN CAST({text} = {value} AS INTEGER)"
                 f" {otherwise}END"
             )
-        if self.how.startswith(MISSING_AS):
-            stands_in = _quoted(self.how.removeprefix(MISSING_AS))
+        if MISSING_AS in self.how:
+            written, number = self._missing
+            stands_in = _quoted(number)
+            if written:
+                value = ColumnReading(self.column, written).expression(name)
+                return f"CASE WHEN {missing} THEN {stands_in} ELSE {value} END"
             # Truth values of a proportion become zeros and ones, so that the lower bound stands
             # beside them. A data frame with missing values holds 1.0 and 0.0.
             truth = (
@@ -133,10 +150,10 @@ class ColumnReading:
 
     def misfit(self) -> str:
         """Say that some values do not fit."""
-        if self.how in NUMBERS:
+        written = self._missing[0] if MISSING_AS in self.how else self.how
+        if written in NUMBERS:
             return (
-                f"the column {self.column!r} holds values that are not numbers written as"
-                f" {self.how}"
+                f"the column {self.column!r} holds values that are not numbers written as {written}"
             )
         return (
             f"the column {self.column!r} holds values that are no dates: write them as 2026-01-31"
@@ -152,6 +169,26 @@ def answered_column(column: str) -> str:
     ('pay answered', 'ok answered')
     """
     return f"{column.partition('=')[0]} {ANSWERED}"
+
+
+def both_readings(column: str, first: str | None, second: str) -> str:
+    """Return the reading of a column that is read in two ways; refuse what does not go together.
+
+    >>> both_readings("pay", "1.234,5", "missing as 0")
+    '1.234,5, missing as 0'
+    >>> both_readings("pay", "1.234,5, missing as 0", "missing as 0")
+    '1.234,5, missing as 0'
+    >>> both_readings("pay", "month", "missing as 0")
+    Traceback (most recent call last):
+    semidp.errors.InputError: 'pay' is to be read in two ways, month and missing as 0: keep one
+    """
+    if first is None:
+        return second
+    if first in NUMBERS and second.startswith(MISSING_AS):
+        return f"{first}, {second}"
+    if first == second or first.endswith(f", {second}"):
+        return first
+    raise InputError(f"{column!r} is to be read in two ways, {first} and {second}: keep one")
 
 
 def readings_of(

@@ -21,7 +21,12 @@ from semidp.queries.patterns import Norms
 from semidp.queries.worst_pairs import Pair, counted
 from semidp.sources.contract import Outcome
 from semidp.statistics.distribution.value_tree import Placement, ValueTree, value_tree
-from semidp.statistics.outcomes.spaces import SpaceByGroups, recorded_outcome, sum_space
+from semidp.statistics.outcomes.spaces import (
+    SpaceByGroups,
+    groups_json,
+    recorded_outcome,
+    sum_space,
+)
 
 MOST_STEPS = 4096
 """The finest grid of a distribution: intervals of so many values take about ten seconds."""
@@ -76,8 +81,7 @@ class DistributionSpace(SpaceByGroups):
 
     def query(self) -> dict[str, Any]:
         """Return the outcome and the groups."""
-        by = [list(block.names) for block in self.blocks]
-        return {"kind": "distribution", **self._outcome_json(), "by": by}
+        return {"kind": "distribution", **self._outcome_json(), **groups_json(self)}
 
     @property
     def tree(self) -> ValueTree:
@@ -197,19 +201,23 @@ class DistributionSpace(SpaceByGroups):
 
 
 def distribution_space(
-    dataspace: Datasets, adjacency: Adjacency, outcome: Outcome, blocks: Sequence[Margin]
+    dataspace: Datasets,
+    adjacency: Adjacency,
+    outcome: Outcome,
+    blocks: Sequence[Margin],
+    answered: str | None = None,
 ) -> DistributionSpace:
     """Return the space of the distribution of an outcome by published groups; refuse groups without
     exact counts.
 
     Parameters
     ----------
-    dataspace, adjacency, outcome, blocks
+    dataspace, adjacency, outcome, blocks, answered
         As for `sum_space`.
     """
     check_steps(outcome)
-    public = sum_space(dataspace, adjacency, outcome, blocks).dataspace
-    return DistributionSpace(public, adjacency, outcome, tuple(blocks))
+    public = sum_space(dataspace, adjacency, outcome, blocks, answered).dataspace
+    return DistributionSpace(public, adjacency, outcome, tuple(blocks), answered=answered)
 
 
 def check_steps(outcome: Outcome) -> None:
@@ -234,4 +242,5 @@ def recorded_distribution(
 ) -> DistributionSpace:
     """Return the space that `DistributionSpace.query` wrote."""
     blocks = [Margin(*names) for names in query["by"]]
-    return distribution_space(dataspace, adjacency, recorded_outcome(query), blocks)
+    outcome = recorded_outcome(query)
+    return distribution_space(dataspace, adjacency, outcome, blocks, query.get("answered"))

@@ -57,10 +57,10 @@ def _asked(chosen: Chosen) -> list[DistributionRequest]:
 
 
 def _shown(request: DistributionRequest) -> list[tuple[dict[str, Any], DistributionRequest]]:
-    """Return what would have been chosen to ask for a request."""
+    """Return what would have been chosen to ask for a request; those who answered cannot be."""
     outcome = request.outcome
     column = outcome.column
-    if request.answers is not None:
+    if request.answers is not None or request.answered is not None:
         return []
     chosen: dict[str, Any] = {DISTRIBUTION.name: (column,), **group_values(request.by)}
     chosen[BOUNDS.name] = {column: (plain(outcome.lower), plain(outcome.upper))}

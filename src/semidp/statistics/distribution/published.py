@@ -132,8 +132,10 @@ class PublishedDistribution(PublishedBySets):
 
     @property
     def pools_by(self) -> object:
-        """The outcome and its values: distributions of the same are combined."""
-        return self.key, self.request.outcome
+        """The outcome and its values: distributions of the same are combined, but for those of
+        whoever answered.
+        """
+        return None if self.request.answered is not None else (self.key, self.request.outcome)
 
     def pooled(self, others: "Sequence[Published]", scope: Scope) -> "Published | None":
         """Return the distributions from this result and others of the same outcome together."""

@@ -63,6 +63,7 @@ def read_off(request: Request, mechanism: Mechanism) -> OtherAnswer | None:
         name=request.name,
         level=LEVEL if level is None else level,
         answers=Answers.asked if named else reason,
+        answered=request.answered,
     )
     if mechanism.space.is_zero:
         return OtherAnswer(rival, False, "there is no record")

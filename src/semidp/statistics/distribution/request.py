@@ -38,7 +38,9 @@ from semidp.statistics.outcomes.request import (
     GroupedRequest,
     checked_outcome,
     group_margins,
+    optional_text,
 )
+from semidp.statistics.outcomes.spaces import measured_rows
 from semidp.statistics.protocol.request_defaults import (
     checked_budget,
     file_name,
@@ -112,6 +114,8 @@ class DistributionRequest(GroupedRequest):
     answers
         Where quantiles were asked for, why they are read off a distribution. The file that is
         called after the request then holds the quantiles.
+    answered
+        As for a `GroupRequest`.
 
     Examples
     --------
@@ -123,7 +127,7 @@ class DistributionRequest(GroupedRequest):
     key: ClassVar[str] = "distribution"
     _written: ClassVar[tuple[str, ...]] = (
         *("name", "outcome", "probabilities", "lines"),
-        *("by", "budget", "mechanism", "level", "answers"),
+        *("by", "budget", "mechanism", "level", "answers", "answered"),
     )
 
     outcome: Outcome = field(converter=checked_outcome)
@@ -135,6 +139,7 @@ class DistributionRequest(GroupedRequest):
     name: str = field(default=Factory(_distribution_name, takes_self=True), converter=file_name)
     level: Fraction = field(default=LEVEL, converter=level_of)
     answers: Answers | None = field(default=None, converter=_answers)
+    answered: str | None = field(default=None, converter=optional_text)
 
     def __attrs_post_init__(self) -> None:
         self._check_groups("a distribution by groups needs", "distribution is")
@@ -178,9 +183,8 @@ class DistributionRequest(GroupedRequest):
         """Return the space of the differences of halves; refuse groups whose counts are not
         published.
         """
-        return distribution_space(
-            scope.dataspace.about(self.counted), scope.adjacency, self.outcome, self.by
-        )
+        public = scope.dataspace.about(self.counted)
+        return distribution_space(public, scope.adjacency, self.outcome, self.by, self.answered)
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return how far off shares, quantiles and the whole curve would be."""
@@ -206,8 +210,11 @@ class DistributionRequest(GroupedRequest):
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential differences of halves of all groups, set after set."""
         assert isinstance(space, DistributionSpace)
-        histograms = [reader.histogram(group.names, self.outcome) for group in self.by]
-        return space.measured(np.concatenate(histograms))
+        parts = []
+        for group in self.by:
+            histograms = reader.histogram(group.names, self.outcome)
+            parts.append(measured_rows(space, group, histograms))
+        return space.measured(np.concatenate(parts))
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress

@@ -11,12 +11,16 @@ from semidp.output.texts import more, number_text, scale_text
 from semidp.statistics.distribution.distribution_picture import MOST_DRAWN
 from semidp.statistics.outcomes.words import (
     NOTHING_MEASURED,
+    answered_text,
     clipped_text,
+    count_heading,
+    counted_text,
     estimate_lines,
     first_few,
     quantile_heading,
     quantiles_text,
     set_text,
+    whose,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +43,7 @@ _REASONS = {
 def title(result: "PublishedDistribution") -> str:
     """Name distributions of groups: the distribution of score by school."""
     request = result.request
-    sets = " and by ".join(set_text(by) for by in request.by)
+    sets = " and by ".join(set_text(by) for by in request.shown_sets) + whose(request)
     column = request.outcome.column
     if request.answers is not None:
         return (
@@ -78,7 +82,7 @@ def group_lines(result: "PublishedDistribution") -> list[str]:
         for place, group in enumerate(part.groups):
             name, count = " · ".join(group), int(part.counts[place])
             listed = ", ".join(_interval_texts(result, part, place)) if count else "none"
-            lines.append(f"{name}: {listed} ({count:,} records)")
+            lines.append(f"{name}: {listed} ({counted_text(result.request, count)})")
     return first_few(lines)
 
 
@@ -107,7 +111,8 @@ def percent_text(share: float) -> str:
 
 def sections(result: "PublishedDistribution") -> list[Section]:
     """Return a section for each set of groups, the first with what is said of the measurement."""
-    return [_set_section(result, number, by) for number, by in enumerate(result.request.by)]
+    sets = enumerate(result.request.shown_sets)
+    return [_set_section(result, number, by) for number, by in sets]
 
 
 def _set_section(result: "PublishedDistribution", number: int, by: Margin) -> Section:
@@ -123,14 +128,14 @@ def _set_section(result: "PublishedDistribution", number: int, by: Margin) -> Se
         # What is said of the first set holds for all.
         heading, paragraphs = f"The same by {set_text(by)}", []
     paragraphs += more("groups are shown", len(rows), len(occupied))
-    column = result.request.outcome.column
+    column, counts = result.request.outcome.column, count_heading(result.request)
     return Section(
         heading=heading,
         paragraphs=paragraphs,
         figure=result.plot(by=number),
         figure_label=f"Distribution of {column} by {set_text(by)}, with bands",
         caption=_caption(len(occupied)),
-        columns=[" · ".join(by.names), "count (exact)", *map(_heading, result.headings)],
+        columns=[" · ".join(by.names), counts, *map(_heading, result.headings)],
         rows=rows,
         empty=_empty_groups(part),
     )
@@ -180,6 +185,7 @@ def paragraphs_of(result: "PublishedDistribution") -> list[str]:
         ]
     return [
         *asked,
+        *answered_text(request),
         (
             f"{clipped_text(request.outcome)}. The range of values was cut into two halves, each"
             " half again into two, and so on down to single values. For every cut and in each group"
@@ -228,9 +234,9 @@ def file_words(result: "PublishedDistribution") -> list[tuple[str, str]]:
     """Say what the two files of each set of groups hold."""
     request = result.request
     words = []
-    for place, by in enumerate(request.by):
+    for place, by in enumerate(request.shown_sets):
         curves, listed = request.file_pair(place)
-        what = f"distribution of {request.outcome.column} by {set_text(by)}"
+        what = f"distribution of {request.outcome.column} by {set_text(by)}{whose(request)}"
         words.append((curves, f"the {what}, one row a group and value"))
         listing = "quantiles" if not request.lines else "quantiles and shares below lines"
         words.append((listed, f"{listing} of the {what}, one row a group"))

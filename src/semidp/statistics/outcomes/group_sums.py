@@ -302,10 +302,10 @@ class GroupSums(ByBlocks):
         each = each_level(level, int(occupied.sum()), self.mechanism, simultaneous)
         # All groups of a set have noise of the same law after projection: one half-width serves
         # them all.
-        first_group = np.flatnonzero(occupied)[:1].tolist()
-        weights = self._weights(number, first_group, np.array([float(self.outcome.width)]))
         half = 0.0
         if occupied.any():
+            first_group = np.flatnonzero(occupied)[:1].tolist()
+            weights = self._weights(number, first_group, np.array([float(self.outcome.width)]))
             half = float(half_widths(self.mechanism, [weights], each)[0])
         halves = np.where(occupied, half, 0.0) * scale
         return Intervals.around(found.groups, found.values, halves, level, simultaneous)

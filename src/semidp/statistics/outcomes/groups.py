@@ -1,5 +1,6 @@
 """Groups whose counts are public: the levels of each, and what was measured by sets of them."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,6 +11,7 @@ from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Measurement, Mechanism
+from semidp.statistics.outcomes.spaces import answered_cells
 from semidp.statistics.outcomes.spread import FromNoise, NoisyPart
 
 By = Sequence[Margin | str] | Margin | str
@@ -26,6 +28,10 @@ class GroupedSpace(Protocol):
     @property
     def blocks(self) -> tuple[Margin, ...]:
         """The sets of groups."""
+
+    @property
+    def answered(self) -> str | None:
+        """The feature that says who has a value, where only groups of those are measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +52,9 @@ class ByBlocks(FromNoise):
         raise NotImplementedError
 
     def groups(self, block: Margin | None = None) -> tuple[tuple[str, ...], ...]:
-        """Return the levels of each group of a set, in the order of its cells."""
+        """Return the levels of each group of a set, in the order of its cells; of those who
+        answered, where no others are measured.
+        """
         schema, block = self._public(block)
         if not block.names:
             return (("all",),)
@@ -57,17 +65,21 @@ class ByBlocks(FromNoise):
         places = [
             (part.axis(name), part.feature(name).names.index(name)) for name in self.columns(block)
         ]
+        cells = list(np.ndindex(*part.shape))
+        if self.space.answered is not None:
+            held = answered_cells(schema, block, self.space.answered)
+            cells = list(itertools.compress(cells, held.tolist()))
         return tuple(
-            tuple(paths[axis][index[axis]][depth] for axis, depth in places)
-            for index in np.ndindex(*part.shape)
+            tuple(paths[axis][index[axis]][depth] for axis, depth in places) for index in cells
         )
 
     def columns(self, block: Margin | None = None) -> tuple[str, ...]:
         """Return the names of what a group's levels are: the set's features, a nested one with its
-        whole path.
+        whole path. That everybody answered is no level.
         """
         schema, block = self._public(block)
-        own_names = {name: schema.feature(name).names for name in block.names}
+        names = [name for name in block.names if name != self.space.answered]
+        own_names = {name: schema.feature(name).names for name in names}
         return tuple(
             dict.fromkeys(
                 part for name, path in own_names.items() for part in path[: path.index(name) + 1]

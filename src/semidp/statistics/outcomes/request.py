@@ -58,6 +58,10 @@ def checked_confidence(value: Confidence) -> Confidence:
     return value
 
 
+def optional_text(value: str | None) -> str | None:
+    return None if value is None else text(value, "the column that says who answered")
+
+
 def group_margins(value: Iterable[Margin | str | Iterable[str]]) -> tuple[Margin, ...]:
     if isinstance(value, str):
         raise InputError(
@@ -140,6 +144,9 @@ class GroupedRequest(OutcomeRequest):
 
     by: tuple[Margin, ...]
     name: str
+    answered: str | None = None
+    """The feature of every set of groups that says who has a value: groups of others are not
+    measured."""
 
     @property
     def asked_quantiles(self) -> tuple[Fraction, ...]:
@@ -168,22 +175,42 @@ class GroupedRequest(OutcomeRequest):
         """The groups: their counts are published exactly."""
         return self.by
 
-    def split_by(self, column: str) -> Request:
-        """Return the request with the column among the features of each set of groups."""
+    def of_answered(self, column: str) -> Request:
+        """Return the request by the same groups of those who answered; the column, which says who
+        did, becomes a feature of each set.
+        """
         groups = [Margin(*group.names, column) for group in self.by]
-        divided: Request = evolve(cast(Any, self), by=groups)
-        return divided
+        changed: Request = evolve(cast(Any, self), by=groups, answered=column)
+        return changed
+
+    @property
+    def shown_sets(self) -> tuple[Margin, ...]:
+        """The sets of groups as readers see them: without the feature that says who answered."""
+        sets = []
+        for group in self.by:
+            sets.append(Margin(*(name for name in group.names if name != self.answered)))
+        return tuple(sets)
 
     def _check_groups(self, they_need: str, they_are: str) -> None:
         if not self.by or not all(group.names for group in self.by):
             raise InputError(f"{they_need} the features that form them", needs="group")
         if len(set(self.by)) < len(self.by):
             raise InputError("the same groups are named twice: name them once")
+        if self.answered is not None:
+            self._check_answered(self.answered)
         column = self.outcome.column
         if any(column in group.names for group in self.by):
             raise InputError(
                 f"{column!r} forms the groups, so its {they_are} no secret: name another"
             )
+
+    def _check_answered(self, answered: str) -> None:
+        for group in self.by:
+            if answered not in group.names or len(group.names) < 2:
+                raise InputError(
+                    f"{answered!r} says who answered: every set of groups has it beside other"
+                    " features"
+                )
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -195,7 +222,7 @@ class GroupedRequest(OutcomeRequest):
         """What the file of each set of groups is called, but for its ending."""
         if len(self.by) == 1:
             return (self.name,)
-        return tuple(f"{self.name}-by-{'-'.join(group.names)}" for group in self.by)
+        return tuple(f"{self.name}-by-{'-'.join(group.names)}" for group in self.shown_sets)
 
 
 class AnySets:

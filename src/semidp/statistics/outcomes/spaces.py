@@ -8,21 +8,23 @@ import itertools
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.exact import exact, plain
 from semidp.core.margins import Counts, Floats
 from semidp.core.spaces.adjacency import Adjacency, AdjacencyKind
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
+from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused
 from semidp.queries.patterns import Norms
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.worst_pairs import Pair, counted
 from semidp.sources.contract import Outcome
+from semidp.sources.readings import ANSWERS
 
 LARGEST_FACTOR = 10**300  # still a floating-point number
 
@@ -100,6 +102,12 @@ class SumSpace(OutcomeSpace):
     ``Δ1 = B max(2p, p + p')``, ``Δ2² = B² max(2p, p + p')`` and ``Δ∞ = B``. A person with up to m
     records makes m exchanges: m times these, attained where the two largest cells hold m records.
 
+    *Those who answered.* With `answered` the query has only the cells of records that have a value,
+    and the n_c are theirs. The bounds of balls are about each cell by itself, so they hold for any
+    of the cells. An exchange may now lead out of these cells: the person leaves cell x with v, and
+    the carrier, who had no value, enters it with w. That changes one cell of each block by
+    ``w - v``, p + p' cells in all, which is no more than above.
+
     Examples
     --------
     >>> from semidp.core.spaces.adjacency import Ball
@@ -114,16 +122,13 @@ class SumSpace(OutcomeSpace):
     """
 
     blocks: tuple[Margin, ...]
+    answered: str | None = field(default=None, kw_only=True)
 
     method = "closed form for sums by published groups"
 
     def query(self) -> dict[str, Any]:
         """Return the outcome and the groups."""
-        return {
-            "kind": "sums",
-            **self._outcome_json(),
-            "by": [list(block.names) for block in self.blocks],
-        }
+        return {"kind": "sums", **self._outcome_json(), **groups_json(self)}
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -132,11 +137,18 @@ class SumSpace(OutcomeSpace):
 
     @cached_property
     def counts(self) -> tuple[Counts, ...]:
-        """The published counts of each block."""
-        total = np.array([self.dataspace.n], dtype=np.int64)
-        return tuple(
-            self.dataspace.value(block).counts if block.names else total for block in self.blocks
-        )
+        """The published counts of each block; of those who answered where it is about them."""
+        every = []
+        for block in self.blocks:
+            if not block.names:
+                every.append(np.array([self.dataspace.n], dtype=np.int64))
+                continue
+            counts = self.dataspace.value(block).counts
+            if self.answered is not None:
+                held = answered_cells(self.dataspace.schema, block, self.answered)
+                counts = counts.ravel()[held]
+            every.append(counts)
+        return tuple(every)
 
     @cached_property
     def inhabited(self) -> list[int]:
@@ -201,7 +213,7 @@ class SumSpace(OutcomeSpace):
         """The number of cells with records, less one for each block after the first: all blocks add
         up to one total.
         """
-        return sum(self.inhabited) - len(self.blocks) + 1 if self.dataspace.n else 0
+        return sum(self.inhabited) - len(self.blocks) + 1 if self._inhabited.any() else 0
 
     def project(self, values: ArrayLike) -> NDArray[np.float64]:
         """Return the nearest sums that vanish where no record is and have the same total in every
@@ -209,7 +221,7 @@ class SumSpace(OutcomeSpace):
         """
         # A group that is publicly empty has the sum 0: what was measured there is noise alone.
         result = np.where(self._inhabited, self.checked(values).astype(np.float64), 0.0)
-        if len(self.blocks) > 1 and self.dataspace.n:
+        if len(self.blocks) > 1 and self._inhabited.any():
             # All blocks add up the same records. The noise of a total grows with its g inhabited
             # cells, so totals are averaged with weights 1/g.
             totals = [float(result[part].sum()) for part in self.slices]
@@ -233,7 +245,7 @@ class SumSpace(OutcomeSpace):
         ``κ = (1/g_b)(1 - (1/g_b)/Σ_b 1/g_b)`` for g_b inhabited cells: what all cells of a block
         share is known better from several blocks than from one.
         """
-        if not self.dataspace.n:
+        if not self._inhabited.any():
             return 0.0
         weights = [1 / size for size in self.inhabited]
         return weights[number] * (1 - weights[number] / sum(weights))
@@ -257,6 +269,7 @@ def sum_space(
     adjacency: Adjacency,
     outcome: Outcome,
     blocks: Sequence[Margin] = (Margin(),),
+    answered: str | None = None,
 ) -> SumSpace:
     """Return the sensitivity space of the sums of an outcome by published groups.
 
@@ -270,6 +283,9 @@ def sum_space(
         The outcome with its declared bounds and grid.
     blocks
         The groups: one margin, or several whose sums are released together. The total if left out.
+    answered
+        The feature of every block that says who has a value of the outcome; only groups of those
+        who have are measured. All groups if left out.
 
     Examples
     --------
@@ -302,7 +318,70 @@ def sum_space(
                 f"sums by group need exact group counts, and those of {block} are not published:"
                 " publish them"
             )
-    return SumSpace(public, adjacency, outcome, tuple(blocks))
+    if answered is not None:
+        for block in blocks:
+            answered_cells(public.schema, block, answered)
+    return SumSpace(public, adjacency, outcome, tuple(blocks), answered=answered)
+
+
+def answered_cells(schema: Schema, block: Margin, answered: str) -> NDArray[np.bool_]:
+    """Whether the records of each cell of a block have a value of the outcome, in the order of
+    cells.
+
+    Parameters
+    ----------
+    schema
+        The features.
+    block
+        The features of the cells, `answered` among them.
+    answered
+        The feature that says who has a value.
+
+    Examples
+    --------
+    >>> from semidp.core.tables.features import Feature
+    >>> schema = Schema([Feature("ward", ["a", "b"]), Feature("pay answered", ["no", "yes"])])
+    >>> answered_cells(schema, Margin("ward", "pay answered"), "pay answered").tolist()
+    [False, True, False, True]
+    """
+    yes = ANSWERS[-1]
+    if answered not in block.names or yes not in schema.feature(answered).levels:
+        raise InputError(
+            f"{answered!r} says who answered: it is among the features of every set of groups, and"
+            f" one of its levels is {yes!r}"
+        )
+    cells = schema.restrict(block.names)
+    place = cells.feature(answered).levels.index(yes)
+    return np.asarray(np.indices(cells.shape)[cells.axis(answered)].ravel() == place)
+
+
+class _Groups(Protocol):
+    """A query space by sets of groups."""
+
+    @property
+    def dataspace(self) -> Dataspace:
+        """What is published exactly."""
+
+    @property
+    def blocks(self) -> tuple[Margin, ...]:
+        """The sets of groups."""
+
+    @property
+    def answered(self) -> str | None:
+        """The feature that says who has a value, where only groups of those are measured."""
+
+
+def measured_rows(space: _Groups, block: Margin, rows: Counts) -> Counts:
+    """Return the rows of the groups that are measured, from a row for each cell of a set."""
+    if space.answered is None:
+        return rows
+    return np.asarray(rows[answered_cells(space.dataspace.schema, block, space.answered)])
+
+
+def groups_json(space: _Groups) -> dict[str, Any]:
+    """Return the groups of a query as plain values, and which of them are measured."""
+    by = [list(block.names) for block in space.blocks]
+    return {"by": by} if space.answered is None else {"by": by, "answered": space.answered}
 
 
 @frozen(slots=False)
@@ -312,11 +391,12 @@ class SpaceByGroups(OutcomeSpace):
     """
 
     blocks: tuple[Margin, ...]
+    answered: str | None = field(default=None, kw_only=True)
 
     @cached_property
     def sums(self) -> SumSpace:
         """The sums of the outcome by the same groups: they know the sizes."""
-        return sum_space(self.dataspace, self.adjacency, self.outcome, self.blocks)
+        return sum_space(self.dataspace, self.adjacency, self.outcome, self.blocks, self.answered)
 
     @property
     def counts(self) -> tuple[Counts, ...]:
@@ -374,4 +454,5 @@ def recorded_outcome(query: Mapping[str, Any]) -> Outcome:
 def recorded_sums(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> SumSpace:
     """Return the space of sums that `SumSpace.query` wrote."""
     blocks = [Margin(*names) for names in query["by"]]
-    return sum_space(dataspace, adjacency, recorded_outcome(query), blocks)
+    outcome = recorded_outcome(query)
+    return sum_space(dataspace, adjacency, outcome, blocks, query.get("answered"))

@@ -8,7 +8,7 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.output.texts import FAINT_MARK, TOO_MANY, share_text
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.confidence import About, Intervals
-from semidp.statistics.outcomes.request import StatisticRequest
+from semidp.statistics.outcomes.request import GroupedRequest, StatisticRequest
 
 _SHOWN_GROUPS = 12  # on a terminal
 
@@ -105,6 +105,42 @@ def quantile_heading(column: str) -> str:
 def statistic_text(request: StatisticRequest) -> str:
     """Name a statistic and its column: mean of score."""
     return f"{request.statistic} of {request.outcome.column}"
+
+
+def whose(request: GroupedRequest) -> str:
+    """Say of whom a statistic is, after its groups; nothing where it is of everybody."""
+    return "" if request.answered is None else ", of those who answered"
+
+
+def answered_text(request: GroupedRequest) -> list[str]:
+    """Say who answered, and that their number is exact; nothing where a statistic is of
+    everybody.
+    """
+    if request.answered is None:
+        return []
+    source = request.outcome.column.partition("=")[0]
+    return [
+        f"Records without a value of {source} did not answer. How many answered in each group is"
+        " published exactly, and what is published here is of those."
+    ]
+
+
+def counted_text(request: GroupedRequest, count: int) -> str:
+    """Say how many records a group has: those who answered, where a statistic is of them.
+
+    >>> from semidp.statistics.sums.request import GroupRequest
+    >>> everybody = GroupRequest("mean", Outcome("pay", 0, 9, 9), [["ward"]])
+    >>> counted_text(everybody, 1), counted_text(everybody.of_answered("pay answered"), 1234)
+    ('1 record', '1,234 answered')
+    """
+    if request.answered is not None:
+        return f"{count:,} answered"
+    return "1 record" if count == 1 else f"{count:,} records"
+
+
+def count_heading(request: GroupedRequest) -> str:
+    """Return what the exact number of records of a group is called above a list."""
+    return "count (exact)" if request.answered is None else "answered (exact)"
 
 
 def is_faint(request: StatisticRequest, value: float, error: float) -> bool:

@@ -136,7 +136,7 @@ class RequestDefaults:
         """No outcome is read."""
         return None
 
-    def split_by(self, column: str) -> Request | None:
+    def of_answered(self, column: str) -> Request | None:
         """Return None: it has no groups."""
         return None
 

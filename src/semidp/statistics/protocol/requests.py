@@ -160,8 +160,10 @@ class Request(Protocol):
     def missing_as(self) -> Fraction | None:
         """The number that stands for a missing value of its outcome; None without an outcome."""
 
-    def split_by(self, column: str) -> "Request | None":
-        """Return the request by groups that a column divides further; None where it has none."""
+    def of_answered(self, column: str) -> "Request | None":
+        """Return the request by groups of those who answered, as a column says; None where it has
+        no groups.
+        """
 
     def parts_space(self, scope: Scope) -> QuerySpace:
         """Return its query space in a release by parts."""

@@ -88,7 +88,9 @@ def _asked(chosen: Chosen) -> list[QuantileRequest]:
 
 
 def _shown(request: QuantileRequest) -> list[tuple[dict[str, Any], QuantileRequest]]:
-    """Return what would have been chosen to ask for a request."""
+    """Return what would have been chosen to ask for a request; those who answered cannot be."""
+    if request.answered is not None:
+        return []
     column = request.outcome.column
     chosen: dict[str, Any] = {**group_values(request.by), **outcome_values(request.outcome)}
     if request.probabilities == (HALF,):

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 from semidp.core.margins import Counts
 from semidp.core.spaces.adjacency import Ball, Exchange
+from semidp.core.spaces.dataspace import Margin
 from semidp.errors import Refused, SemidpError
 from semidp.noise.choice import ExponentialChoice
+from semidp.statistics.outcomes.spaces import answered_cells
 from semidp.statistics.quantiles.exponential import ExponentialMechanism
 from semidp.statistics.quantiles.ranks import RankSpace, rank_scores
 
@@ -72,6 +74,10 @@ class _Placed:
         if table is None:
             raise _unknown()
         grid = schema.grid
+        answered = np.ones(table.size, dtype=bool)
+        if space.answered is not None:
+            # Records without a value are in no group, and stay as they are.
+            answered = answered_cells(schema, Margin(*schema.names), space.answered)
         groups, start = [], 0
         for block, counts in zip(space.blocks, space.counts, strict=True):
             # A set of groups without features is one group: all records.
@@ -79,9 +85,12 @@ class _Placed:
             if block.names:
                 labels = grid.labels(schema.view(block.names), grid.full)
                 within = np.asarray(labels).ravel()
-            groups.append(start + within)
+            if space.answered is not None:
+                measured = answered_cells(schema, block, space.answered)
+                within = (np.cumsum(measured) - 1)[within]
+            groups.append((start + within)[answered])
             start += counts.size
-        return cls(mechanism, table.ravel(), np.stack(groups))
+        return cls(mechanism, table.ravel()[answered], np.stack(groups))
 
     @property
     def space(self) -> RankSpace:

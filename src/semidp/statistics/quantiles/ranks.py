@@ -24,7 +24,13 @@ from semidp.errors import InputError
 from semidp.queries.patterns import Norms
 from semidp.queries.worst_pairs import Pair, counted
 from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.spaces import SpaceByGroups, SumSpace, recorded_outcome, sum_space
+from semidp.statistics.outcomes.spaces import (
+    SpaceByGroups,
+    SumSpace,
+    groups_json,
+    recorded_outcome,
+    sum_space,
+)
 
 
 @frozen(slots=False)
@@ -103,8 +109,7 @@ class RankSpace(SpaceByGroups):
         chosen["probabilities"] = [plain(q) for q in self.probabilities]
         if self.level is not None:
             chosen |= {"level": plain(self.level), "sampling": self.sampling}
-        by = [list(block.names) for block in self.blocks]
-        return {"kind": "quantiles", **self._outcome_json(), "by": by, **chosen}
+        return {"kind": "quantiles", **self._outcome_json(), **groups_json(self), **chosen}
 
     @property
     def choices(self) -> int:
@@ -118,7 +123,8 @@ class RankSpace(SpaceByGroups):
         """The sums of an outcome of one step: under A_a, and with two values, they move by the k_g
         at their worst.
         """
-        return sum_space(self.dataspace, self.adjacency, evolve(self.outcome, steps=1), self.blocks)
+        one_step = evolve(self.outcome, steps=1)
+        return sum_space(self.dataspace, self.adjacency, one_step, self.blocks, self.answered)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -235,13 +241,14 @@ def rank_space(
     *,
     level: Number | None = None,
     sampling: bool = False,
+    answered: str | None = None,
 ) -> RankSpace:
     """Return the space of quantiles of an outcome by published groups; refuse groups whose counts
     are not published.
 
     Parameters
     ----------
-    dataspace, adjacency, outcome, blocks
+    dataspace, adjacency, outcome, blocks, answered
         As for `sum_space`.
     probabilities
         Which quantiles, each between 0 and 1; the median if left out.
@@ -260,8 +267,17 @@ def rank_space(
     confidence = None if level is None else exact(level, "the level of an interval")
     if confidence is not None and not 0 < confidence < 1:
         raise InputError(f"the level of an interval lies between 0 and 1, not {plain(confidence)}")
-    public = sum_space(dataspace, adjacency, outcome, blocks).dataspace
-    return RankSpace(public, adjacency, outcome, tuple(blocks), quantiles, confidence, sampling)
+    public = sum_space(dataspace, adjacency, outcome, blocks, answered).dataspace
+    return RankSpace(
+        public,
+        adjacency,
+        outcome,
+        tuple(blocks),
+        quantiles,
+        confidence,
+        sampling,
+        answered=answered,
+    )
 
 
 def rank_scores(histogram: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
@@ -287,5 +303,12 @@ def recorded_ranks(
     level = query.get("level")
     sampling = bool(query.get("sampling", False))
     return rank_space(
-        dataspace, adjacency, outcome, blocks, probabilities, level=level, sampling=sampling
+        dataspace,
+        adjacency,
+        outcome,
+        blocks,
+        probabilities,
+        level=level,
+        sampling=sampling,
+        answered=query.get("answered"),
     )

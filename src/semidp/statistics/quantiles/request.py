@@ -27,7 +27,9 @@ from semidp.statistics.outcomes.request import (
     GroupedRequest,
     checked_outcome,
     group_margins,
+    optional_text,
 )
+from semidp.statistics.outcomes.spaces import measured_rows
 from semidp.statistics.protocol.request_defaults import budget_of, checked_budget, file_name, member
 from semidp.statistics.protocol.requests import Forecast
 from semidp.statistics.quantiles.exponential import ExponentialMechanism, exponential_mechanism
@@ -103,6 +105,8 @@ class QuantileRequest(GroupedRequest):
         ``selection``: each value is chosen by the exponential mechanism. ``distribution``: the
         values are read off the distribution of each group, and `run` publishes that. ``auto``:
         whichever is better by public numbers, with sampling always selection.
+    answered
+        As for a `GroupRequest`.
 
     Examples
     --------
@@ -122,6 +126,7 @@ class QuantileRequest(GroupedRequest):
         "level",
         "sampling",
         "mechanism",
+        "answered",
     )
 
     outcome: Outcome = field(converter=checked_outcome)
@@ -134,6 +139,7 @@ class QuantileRequest(GroupedRequest):
     mechanism: QuantileMechanism = field(
         default=QuantileMechanism.auto, converter=_quantile_mechanism
     )
+    answered: str | None = field(default=None, converter=optional_text)
 
     def __attrs_post_init__(self) -> None:
         self._check_groups("quantiles of groups need", "quantiles are")
@@ -178,6 +184,7 @@ class QuantileRequest(GroupedRequest):
             self.probabilities,
             level=self.level,
             sampling=self.sampling,
+            answered=self.answered,
         )
 
     def calibrate(self, space: QuerySpace) -> Mechanism:
@@ -229,7 +236,12 @@ class QuantileRequest(GroupedRequest):
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential histograms of all groups, set after set, a row a group."""
-        return np.concatenate([reader.histogram(group.names, self.outcome) for group in self.by])
+        assert isinstance(space, RankSpace)
+        parts = []
+        for group in self.by:
+            histograms = reader.histogram(group.names, self.outcome)
+            parts.append(measured_rows(space, group, histograms))
+        return np.concatenate(parts)
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress

@@ -8,7 +8,10 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.output.sections import LISTED_ROWS, Details, Section
 from semidp.output.texts import FAINT_MARK, more, number_text, scale_text
 from semidp.statistics.outcomes.words import (
+    answered_text,
     clipped_text,
+    count_heading,
+    counted_text,
     estimate_lines,
     faint_cautions,
     first_few,
@@ -16,6 +19,7 @@ from semidp.statistics.outcomes.words import (
     quantile_heading,
     quantiles_text,
     set_text,
+    whose,
 )
 
 if TYPE_CHECKING:
@@ -24,9 +28,10 @@ if TYPE_CHECKING:
 
 def title(quantiles: "PublishedQuantiles") -> str:
     """Name quantiles of groups: the median of score by school."""
-    sets = " and by ".join(set_text(by) for by in quantiles.request.by)
     request = quantiles.request
-    return f"{quantiles_text(request.outcome.column, request.probabilities)} by {sets}"
+    sets = " and by ".join(set_text(by) for by in request.shown_sets)
+    named = quantiles_text(request.outcome.column, request.probabilities)
+    return f"{named} by {sets}{whose(request)}"
 
 
 def noisy_lines(quantiles: "PublishedQuantiles") -> list[str]:
@@ -104,7 +109,7 @@ def quantile_lines(quantiles: "PublishedQuantiles") -> list[str]:
     for number in range(len(quantiles.groups)):
         for levels, count, numbers in quantiles.rows(number):
             values = ", ".join(_texts(quantiles, count, numbers))
-            records = "1 record" if count == 1 else f"{count:,} records"
+            records = counted_text(quantiles.request, count)
             lines.append(f"{' · '.join(levels)}: {values} ({records})")
     return first_few(lines)
 
@@ -123,7 +128,8 @@ def _texts(quantiles: "PublishedQuantiles", count: int, numbers: Sequence[float]
 
 def sections(quantiles: "PublishedQuantiles") -> list[Section]:
     """Return a section for each set of groups, the first with what is said of the choices."""
-    return [_set_section(quantiles, number, by) for number, by in enumerate(quantiles.request.by)]
+    sets = enumerate(quantiles.request.shown_sets)
+    return [_set_section(quantiles, number, by) for number, by in sets]
 
 
 def _set_section(quantiles: "PublishedQuantiles", number: int, by: Margin) -> Section:
@@ -136,7 +142,7 @@ def _set_section(quantiles: "PublishedQuantiles", number: int, by: Margin) -> Se
         # What is said of the first set holds for all.
         heading, paragraphs = f"The same by {set_text(by)}", []
     paragraphs += more("groups are shown", len(rows), len(quantiles.groups[number]))
-    columns = [" · ".join(by.names), "count (exact)"]
+    columns = [" · ".join(by.names), count_heading(quantiles.request)]
     columns += map(quantile_heading, quantiles.headings)
     return Section(heading=heading, paragraphs=paragraphs, columns=columns, rows=rows)
 
@@ -150,7 +156,8 @@ def quantile_paragraphs(quantiles: "PublishedQuantiles") -> list[str]:
         return ["There is no record, so there is nothing to choose and no noise."]
     mechanism = _mechanism(quantiles)
     clipped, scale = clipped_text(request.outcome), scale_text(noise.scale)
-    paragraphs = [
+    paragraphs = answered_text(request)
+    paragraphs += [
         f"{clipped}. In each group a value was chosen at random. The fewer records would have to be"
         " replaced to make a value the quantile, the likelier it was chosen. The quantile itself"
         " was the likelier, the more records would have to be replaced before another value is the"
@@ -179,8 +186,8 @@ def file_words(quantiles: "PublishedQuantiles") -> list[tuple[str, str]]:
     """Say what the file of each set of groups holds."""
     request = quantiles.request
     words = []
-    for file, by in zip(request.files, request.by, strict=True):
+    for file, by in zip(request.files, request.shown_sets, strict=True):
         named = quantiles_text(request.outcome.column, request.probabilities)
-        title_of_set = f"{named} by {set_text(by)}"
+        title_of_set = f"{named} by {set_text(by)}{whose(request)}"
         words.append((file, f"the {title_of_set}, one row a group"))
     return words

@@ -67,8 +67,10 @@ def _asked(chosen: Chosen) -> list[GroupRequest]:
 
 
 def _shown(request: GroupRequest) -> list[tuple[dict[str, Any], GroupRequest]]:
-    """Return what would have been chosen to ask for a request; a mechanism cannot be chosen."""
-    if request.mechanism != AUTO:
+    """Return what would have been chosen to ask for a request; neither a mechanism nor those who
+    answered can be chosen.
+    """
+    if request.mechanism != AUTO or request.answered is not None:
         return []
     column = {str(request.statistic): (request.outcome.column,)}
     bounds = {} if request.binary else outcome_values(request.outcome)

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.core.progress import Progress
@@ -12,8 +12,8 @@ from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.reader import Reader
 from semidp.statistics.outcomes.group_sums import GroupSums
-from semidp.statistics.outcomes.request import AnySets, StatisticRequest
-from semidp.statistics.outcomes.spaces import sum_space
+from semidp.statistics.outcomes.request import AnySets, StatisticRequest, optional_text
+from semidp.statistics.outcomes.spaces import SumSpace, measured_rows, sum_space
 from semidp.statistics.outcomes.spread import square_space, squares_of
 from semidp.statistics.sums.published import PublishedGroups, published_groups
 
@@ -36,6 +36,9 @@ class GroupRequest(StatisticRequest):
         As for a table. The name is that of the statistic and the column unless given.
     confidence
         The intervals beside the estimates.
+    answered
+        The feature of every set of groups that says who has a value of the outcome; what is
+        published is of those alone. Everybody has one if left out.
 
     Examples
     --------
@@ -46,6 +49,9 @@ class GroupRequest(StatisticRequest):
     """
 
     key: ClassVar[str] = "group"
+    _written: ClassVar[tuple[str, ...]] = (*StatisticRequest._written, "answered")
+
+    answered: str | None = field(default=None, converter=optional_text)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -61,16 +67,20 @@ class GroupRequest(StatisticRequest):
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the sums by group; refuse groups whose counts are not published."""
-        return sum_space(
-            scope.dataspace.about(self.counted), scope.adjacency, self.outcome, self.by
-        )
+        public = scope.dataspace.about(self.counted)
+        return sum_space(public, scope.adjacency, self.outcome, self.by, self.answered)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential sums, set after set, in steps of the grid."""
         # Clipping would turn any other number into 0 or 1 without a word.
         if self.binary:
             reader.check_binary(self.outcome.column)
-        return np.concatenate([reader.sums(group.names, self.outcome).ravel() for group in self.by])
+        assert isinstance(space, SumSpace)
+        parts = []
+        for group in self.by:
+            sums = reader.sums(group.names, self.outcome).ravel()
+            parts.append(measured_rows(space, group, sums))
+        return np.concatenate(parts)
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress

@@ -23,8 +23,11 @@ from semidp.statistics.outcomes.words import (
     ESTIMATES_CAPTION,
     NOTHING_MEASURED,
     ZEROS_AND_ONES,
+    answered_text,
     clipped_text,
     column_heading,
+    count_heading,
+    counted_text,
     estimate_lines,
     faint_cautions,
     faint_text,
@@ -33,6 +36,7 @@ from semidp.statistics.outcomes.words import (
     is_faint,
     set_text,
     statistic_text,
+    whose,
 )
 
 if TYPE_CHECKING:
@@ -41,8 +45,8 @@ if TYPE_CHECKING:
 
 def title(group: "PublishedGroups") -> str:
     """Name a statistic of groups: the mean of score by school."""
-    sets = ", ".join(set_text(by) for by in group.request.by)
-    return f"{statistic_text(group.request)} by {sets}"
+    sets = ", ".join(set_text(by) for by in group.request.shown_sets)
+    return f"{statistic_text(group.request)} by {sets}{whose(group.request)}"
 
 
 def noisy_lines(group: "PublishedGroups") -> list[str]:
@@ -73,11 +77,11 @@ def group_lines(group: "PublishedGroups") -> list[str]:
         for levels, count, value, error in part.rows():
             name = " · ".join(levels)
             if not math.isfinite(value):
-                lines.append(f"{name}: none (no records)")
+                nobody = "no records" if group.request.answered is None else "nobody answered"
+                lines.append(f"{name}: none ({nobody})")
                 continue
             estimate = f"{_mark(group, value, error)}{estimate_text(value, error)}"
-            records = "1 record" if count == 1 else f"{count:,} records"
-            lines.append(f"{name}: {estimate} ({records})")
+            lines.append(f"{name}: {estimate} ({counted_text(group.request, count)})")
     return first_few(lines)
 
 
@@ -104,10 +108,10 @@ def cautions(group: "PublishedGroups") -> list[str]:
 def sections(group: "PublishedGroups") -> list[Section]:
     """Return a section for each set of groups, the first with what is said of the measurement."""
     parts = []
-    for number, by in enumerate(group.request.by):
+    for number, by in enumerate(group.request.shown_sets):
         parts.append(_estimates_section(group, number, by))
         if group.differences:
-            what = f"{statistic_text(group.request)} by {set_text(by)}"
+            what = f"{statistic_text(group.request)} by {set_text(by)}{whose(group.request)}"
             parts.append(_differences_section(what, group.differences[number]))
     return parts
 
@@ -137,13 +141,14 @@ def _estimates_section(group: "PublishedGroups", number: int, by: Margin) -> Sec
     paragraphs += more("groups are shown", len(shown), len(rows))
     columns = [
         " · ".join(by.names),
-        "count (exact)",
+        count_heading(group.request),
         str(group.request.statistic),
         "standard error",
     ]
     columns += map(column_heading, ends)
+    what = f"{statistic_text(group.request)} by {set_text(by)}{whose(group.request)}"
     return Section(
-        heading=f"Published {statistic_text(group.request)} by {set_text(by)}",
+        heading=f"Published {what}",
         paragraphs=paragraphs,
         figure=group.plot(by=number),
         caption=ESTIMATES_CAPTION,
@@ -183,7 +188,7 @@ def group_paragraphs(group: "PublishedGroups") -> list[str]:
     """
     if group.noise.absent:
         return [NOTHING_MEASURED]
-    paragraphs = [_measured_text(group)]
+    paragraphs = [*answered_text(group.request), _measured_text(group)]
     naive, expected = group.noise.naive_l2, group.noise.expected_l2
     if naive and expected:
         saved = naive / expected
@@ -192,7 +197,7 @@ def group_paragraphs(group: "PublishedGroups") -> list[str]:
             " times as much noise in the sums, and noise in the counts besides."
         )
     paragraphs += grid_warning(group)
-    for by, comparison in zip(group.request.by, group.comparisons, strict=True):
+    for by, comparison in zip(group.request.shown_sets, group.comparisons, strict=True):
         # One group with records has nothing to be compared with.
         if comparison.degrees:
             paragraphs.append(_difference_text(set_text(by), comparison))
@@ -268,11 +273,11 @@ def details(group: "PublishedGroups") -> Details:
 
 def file_words(group: "PublishedGroups") -> list[tuple[str, str]]:
     """Say what the files hold: the estimates of each set, and after them its differences."""
-    sets = group.request.by
+    sets = group.request.shown_sets
     differences = group.request.files[len(sets) :]
     words = []
     for number, by in enumerate(sets):
-        what = f"the {statistic_text(group.request)} by {set_text(by)}"
+        what = f"the {statistic_text(group.request)} by {set_text(by)}{whose(group.request)}"
         words.append((group.request.files[number], f"{what}, one row a group"))
         if differences:
             words.append((differences[number], f"differences of {what}, one row a pair"))
