@@ -83,13 +83,19 @@ def test_a_log_that_cannot_be_is_one_sentence(
     assert reason in one_sentence(here(*words))
 
 
-@pytest.mark.long
-def test_a_shell_completes_commands() -> None:
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("semidp rel", ["release"]),
+        pytest.param("semidp release --enco", ["--encoding"], marks=pytest.mark.long),
+    ],
+)
+def test_a_shell_completes_commands(typed: str, completed: list[str]) -> None:
     environment = {
         **os.environ,
         "_SEMIDP_COMPLETE": "complete_bash",
-        "COMP_WORDS": "semidp rel",
-        "COMP_CWORD": "1",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(typed.split()) - 1),
     }
     done = subprocess.run(
         [
@@ -102,7 +108,7 @@ def test_a_shell_completes_commands() -> None:
         text=True,
         timeout=120,
     )
-    assert done.stdout.split() == ["release"]
+    assert done.stdout.split() == completed
 
 
 def test_survey_weights_and_unknown_sizes_are_refused_with_the_reason(

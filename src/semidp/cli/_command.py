@@ -5,6 +5,7 @@ take.
 import functools
 import inspect
 from collections.abc import Callable, Collection, Sequence
+from itertools import pairwise
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
@@ -123,10 +124,10 @@ def refuse_missing_values(program: Any, arguments: Sequence[str]) -> None:
     >>> refuse_missing_values(_program(()), ["release", "people.csv", "--title", "--quiet"])
     Traceback (most recent call last):
     semidp.errors.InputError: --title TEXT needs a value: '--quiet' follows it, which is an option
+    >>> refuse_missing_values(_program(()), [])  # as a shell asks for completions
     """
     command = program
-    following_words = [*arguments[1:], ""]
-    for word, following in zip(arguments, following_words, strict=True):
+    for word, following in pairwise([*arguments, ""]):
         below = getattr(command, "commands", {})
         command = below.get(word, command)
         # A text that starts with two dashes can still be given, as --note="-- see below".
