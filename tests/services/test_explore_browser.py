@@ -4,6 +4,7 @@ their release.
 Its pictures are left in build/, to be looked at; docs/ keeps them.
 """
 
+import re
 import signal
 import subprocess
 import sys
@@ -136,6 +137,48 @@ def test_from_the_data_to_the_report(browser: Watched, address: str, tmp_path: P
     )
 
 
+def test_it_says_how_wrong_a_cell_is_and_where_noise_dominates(
+    browser: Watched, address: str, tmp_path: Path
+) -> None:
+    """The page and the terminal say the same of the same plan, and less budget is worse."""
+    page = browser.page
+    browser.open(address, DESK, 900)
+    choose(browser)
+    for heading in ("standard error", "95% within", "noise dominates"):
+        assert page.get_by_role("columnheader", name=heading).is_visible()
+    before = forecast(browser)
+    page.locator("#step").focus()
+    page.keyboard.press("Home")
+    page.wait_for_function(
+        "before => document.querySelector('td.error').innerText != before", arg=f"{before[0]:g}"
+    )
+    shown = forecast(browser)
+    assert all(less < more for less, more in zip(before, shown, strict=True))
+    (tmp_path / "plan.toml").write_text(page.locator("#plan-text").text_content() or "")
+    words = ["release", "california_schools.csv", "--plan", "plan.toml", "--dry-run"]
+    done = subprocess.run(
+        [sys.executable, "-m", "semidp", *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    said = re.search(
+        r"standard error ([\d.]+) a cell, 95% within ±([\d.]+) "
+        r"\(expected counts about [\d,.]+; noise dominates (\d+)% of the cells\)",
+        done.stdout,
+    )
+    assert said is not None, done.stdout
+    assert shown == pytest.approx([float(number) for number in said.groups()], rel=0.01)
+    assert browser.complaints == []
+
+
+def forecast(browser: Watched) -> list[float]:
+    """The standard error of a cell, its range of 95%, and the percentage that noise dominates."""
+    cells = browser.page.locator("tr", has=browser.page.locator("td.error")).locator("td")
+    error, within, dominated = cells.all_inner_texts()[-3:]
+    assert within.startswith("±")
+    assert dominated.endswith("% of cells")
+    return [float(text.strip("±% ofcels").replace(",", "")) for text in (error, within, dominated)]
+
+
 @pytest.fixture
 def pupils(tmp_path: Path) -> Iterator[str]:
     """A page on records with outcomes."""
@@ -180,6 +223,7 @@ def test_means_medians_and_regressions_are_planned_and_priced(
     error = page.locator("tr", has_text="mean-score").locator("td")
     error.wait_for()
     alone = error.inner_text()
+    assert re.fullmatch(r"standard error of each mean [\d.]+", alone)
     for statistic in ("median", "regress"):
         add(browser, statistic)
         page.locator(f"#{statistic}-0").select_option("score")

@@ -173,6 +173,7 @@ def test_long_tables_are_searched(browser: Watched, tmp_path: Path) -> None:
     assert browser.complaints == []
 
 
+@pytest.mark.pictures
 def test_pictures_of_it_are_small_and_it_prints(browser: Watched, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text(html(occupations()), encoding="utf-8")

@@ -39,7 +39,7 @@ from semidp.errors import InputError, SemidpError
 from semidp.explore.cards import CONTROL, card_controls, laid_out, offered
 from semidp.explore.controls import KINDS, LADDER, Controls, variants
 from semidp.explore.plan_forecasts import PlanForecasts
-from semidp.output.texts import short_text
+from semidp.output.texts import share_text, short_text
 from semidp.publishing.pipeline import CHARGE_STANDS
 from semidp.publishing.plan import Plan
 from semidp.publishing.release_files import REPORT, release_files
@@ -144,6 +144,7 @@ class Page:
             loader=loader, autoescape=escape, trim_blocks=True, lstrip_blocks=True
         )
         self._templates.filters["short"] = short_text
+        self._templates.filters["percent"] = share_text
 
     # --- what is shown ----------------------------------------------------------------------------
 

@@ -75,11 +75,19 @@ def rounded_text(value: float, error: float) -> str:
 
     >>> rounded_text(33718.25, 500.0), rounded_text(0.51170, 0.0018), rounded_text(7.0, 0.0)
     ('33,720', '0.5117', '7')
+    >>> rounded_text(1250.0, 1e-68)
+    '1,250'
     """
     if not math.isfinite(value) or not error or not math.isfinite(error):
         return number_text(value)
+    # A floating-point number holds no such digits.
+    if error < _FINEST * abs(value):
+        return number_text(value)
     digits = _digits_left(error)
     return f"{round(value, digits) + 0.0:,.{max(digits, 0)}f}"
+
+
+_FINEST = 1e-12
 
 
 def _digits_left(error: float) -> int:
@@ -97,12 +105,15 @@ def estimate_text(value: float, error: float) -> str:
     ...     estimate_text(123456.7, 3456.7),
     ... )
     ('-39 ± 67', '55.123 ± 0.035', '123,500 ± 3,500')
-    >>> estimate_text(2.5, 0.0)
-    '2.5 ± 0'
+    >>> estimate_text(2.5, 0.0), estimate_text(1250.0, 1.2345e-68)
+    ('2.5 ± 0', '1,250 ± 1.2e-68')
     """
     if not math.isfinite(value):
         return "none"
-    return f"{rounded_text(value, error)} ± {rounded_text(error, error)}"
+    spread = rounded_text(error, error)
+    if 0 < error < _FINEST:
+        spread = f"{error:.2g}"
+    return f"{rounded_text(value, error)} ± {spread}"
 
 
 def share_text(share: float) -> str:

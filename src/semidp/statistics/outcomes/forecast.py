@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.mechanisms.mechanism import Mechanism
-from semidp.output.texts import error_text
+from semidp.output.texts import error_text, scale_text
 from semidp.statistics.outcomes.spaces import SumSpace
 
 Floats = NDArray[np.float64]
@@ -151,4 +151,4 @@ def sums_line(name: str, mechanism: Mechanism, foreseen: str) -> str:
     # The mechanism counts in steps of the grid; a reader knows the units of the outcome.
     scale = mechanism.scale * float(mechanism.space.unit)
     what = f"{mechanism.name} for the sums behind {name}"
-    return f"{what}: scale {scale:.4g} in each, {mechanism.claim} claim; {foreseen}"
+    return f"{what}: scale {scale_text(scale)} in each, {mechanism.claim} claim; {foreseen}"

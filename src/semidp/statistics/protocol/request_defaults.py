@@ -17,6 +17,7 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import AUTO, NAMES, mechanism_for
+from semidp.output.texts import scale_text
 from semidp.queries.branches import Cut
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.reader import Reader
@@ -74,7 +75,7 @@ class RequestDefaults:
         """Say with what noise it would be measured, and how far off that leaves it."""
         scale = mechanism.scale * float(mechanism.space.unit)
         lines = [forecast.line() for forecast in foreseen]
-        how = "; ".join(lines) or f"scale {scale:.4g}, {mechanism.claim} claim"
+        how = "; ".join(lines) or f"scale {scale_text(scale)}, {mechanism.claim} claim"
         name = cast(Request, self).name
         return [f"{mechanism.name} for {name}: {how}"]
 

@@ -15,7 +15,7 @@ from semidp.core.spaces.dataspace import Dataspace
 from semidp.mechanisms.accuracy import MOST_CELLS, cell_errors
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.output.texts import errors_text
+from semidp.output.texts import errors_text, scale_text, share_text, short_text
 from semidp.statistics.tables.product_words import ErrorsOfTable, mechanism_lines
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ class TableForecast:
         """Say how large the errors are beside the counts."""
         if not self.errors["largest"]:
             return "exact: the published totals fix every cell"
-        expected = f"expected counts about {self.expected['median']:.3g}"
+        expected = f"expected counts about {short_text(self.expected['median'])}"
         if self.dominated:
-            expected += f"; noise dominates {self.dominated:.0%} of the cells"
+            expected += f"; noise dominates {share_text(self.dominated)} of the cells"
         return f"{errors_text(self.errors)} ({expected})"
 
     def to_json(self) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def noise_lines(foreseen: Sequence[TableForecast], mechanism: Mechanism, what: s
         return mechanism_lines([_errors_of(table) for table in foreseen], mechanism, what)
     scale = mechanism.scale * float(mechanism.space.unit)
     distance = f"expected distance of the whole table {mechanism.expected_l2:,.1f}"
-    noise = f"scale {scale:.4g}, {distance}, {mechanism.claim} claim"
+    noise = f"scale {scale_text(scale)}, {distance}, {mechanism.claim} claim"
     return [f"{mechanism.name} for {what}: {table.line()}, {noise}" for table in foreseen]
 
 

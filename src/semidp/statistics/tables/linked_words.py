@@ -143,13 +143,11 @@ def _whose(result: "PublishedLinked") -> str:
 
 def sections(result: "PublishedLinked", form: Form | None) -> list[Section]:
     """Return the errors of all tables, and how both kinds hang together."""
-    rows = []
-    for table, errors in zip(result.tables, result.cell_errors(), strict=True):
-        rows.append((*errors.row(), table.fitted.method))
+    rows = [errors.row() for errors in result.cell_errors()]
     errors_section = Section(
         heading="Published tables of members and units from one budget",
         paragraphs=[*_measured(result), ERRORS_TEXT],
-        columns=(*HEADINGS, "fit"),
+        columns=HEADINGS,
         rows=rows,
     )
     together = Section(

@@ -146,14 +146,14 @@ def _errors_section(product: "PublishedTables") -> Section:
     """Return the list of tables with their errors."""
     every = len(product.tables)
     rows = []
-    for table, errors in zip(product.tables[:LISTED_ROWS], product.cell_errors(), strict=False):
-        rows.append((*errors.row(), table.fitted.method))
+    for errors in product.cell_errors()[:LISTED_ROWS]:
+        rows.append(errors.row())
     paragraphs = [ERRORS_TEXT]
     paragraphs += more("tables are listed", len(rows), every, "the files")
     return Section(
         heading="How wrong the tables are",
         paragraphs=paragraphs,
-        columns=(*HEADINGS, "fit"),
+        columns=HEADINGS,
         rows=rows,
         first=every > FEW_TABLES,
     )
