@@ -81,18 +81,34 @@ def test_labels_find_their_places_by_the_best_property(map_file: Path) -> None:
 def test_the_report_has_maps_and_lists_what_the_map_lacks(map_file: Path, tmp_path: Path) -> None:
     release = released(PlaceMap.read(map_file), mu=0.05)
     (section,) = place_sections(release)
-    assert "The map has no place for west." in section.caption
+    assert "The map has no outline for west." in section.caption
+    assert "Places in grey are not in this release." in section.caption
     hatched = [patch.get_hatch() for patch in section.figure.axes[0].patches]
     table = release.tables[0]
     faint = (table.counts < table.half_widths)[:3, 0]
     assert [hatch == "////" for hatch in hatched] == [*faint.tolist(), False]
     assert faint.any()
-    assert unmatched(release) == ["The map has no place for west of table."]
+    assert unmatched(release) == ["The map has no outline for west (table)."]
     release.save(tmp_path / "out")
     assert (tmp_path / "out" / MAP).exists()
     again = Release.load(tmp_path / "out")
     assert again.presentation == release.presentation
     assert command(["show", str(tmp_path / "out"), "--quiet"]) == 0
+
+
+def test_places_are_named_where_their_names_have_room() -> None:
+    """Of two places that are as wide as the map and one that is a hundredth of it."""
+    outlines = []
+    for number, (name, right) in enumerate((("north", 10.0), ("south", 10.0), ("isle", 0.1))):
+        low, high = float(number), number + 0.9
+        ring = ((0.0, low), (right, low), (right, high), (0.0, high), (0.0, low))
+        outlines.append(Outline({"name": name}, (ring,)))
+    numbers = {"north": 7.0, "south": 5.0, "isle": 3.0}
+    figure = place_map(
+        PlaceMap(tuple(outlines)), [PlaceValues("", numbers, numbers, frozenset())], "count"
+    )
+    for axes in figure.axes[:2]:
+        assert [text.get_text() for text in axes.texts] == ["north", "south"]
 
 
 def test_without_a_map_one_feature_is_bars_the_largest_first() -> None:
@@ -130,7 +146,7 @@ def test_the_commands_take_a_map(
         )
         == 0
     )
-    assert "The map has no place for west of table." in capsys.readouterr().err
+    assert "The map has no outline for west (table)." in capsys.readouterr().err
     assert "<h2>Map of the " in (tmp_path / "mapped" / "report.html").read_text()
     assert command([*words, "--out", str(tmp_path / "plain"), "--quiet"]) == 0
     page = tmp_path / "page.html"

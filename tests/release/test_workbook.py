@@ -48,6 +48,9 @@ def test_labels_stay_text_and_numbers_are_those_of_the_file(tmp_path: Path) -> N
     assert book.sheetnames == ["About", "table", "mean-pay", "exact sex"]
     page = book["table"]
     assert page.freeze_panes == "A2"
+    # On paper, too, every page has the header and says which table it is.
+    assert page.print_title_rows == "$1:$1"
+    assert page.oddFooter.center.text == "&A, page &P of &N"
     columns = release.tables[0].columns()
     assert [cell.value for cell in page[1]] == columns.header
     checked = 0
@@ -110,6 +113,7 @@ def test_how_a_release_is_presented_is_in_the_report_and_read_back(tmp_path: Pat
         "Contact: a@b.example",
         "First.",
         "rounded to multiples of 5",
+        "A star marks counts below 8 as published, before they are rounded.",
     ):
         assert text in page
     assert page == again.report_html()

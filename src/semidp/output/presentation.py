@@ -94,7 +94,8 @@ class Presentation:
                 " itself, so that they need not add up; the files hold them as published."
             )
         if self.mark_below is not None:
-            said.append(f"A star marks counts below {self.mark_below:,}.")
+            before = "" if self.round_to is None else " as published, before they are rounded"
+            said.append(f"A star marks counts below {self.mark_below:,}{before}.")
         return said
 
     def to_json(self) -> dict[str, Any]:

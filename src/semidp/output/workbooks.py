@@ -156,6 +156,9 @@ def _write_sheet(book: Any, sheet: WorkbookSheet, name: str) -> None:
     # A sheet that is written row by row takes its widths and its frozen header first.
     page.freeze_panes = "A2"
     _fit_to_paper(page)
+    # A long table is printed on several pages: each has the header, and says what it is.
+    page.print_title_rows = "1:1"
+    page.HeaderFooter.oddFooter.center.text = "&A, page &P of &N"
     for place, column in enumerate((*sheet.texts, *sheet.numbers), start=1):
         shown = sheet.texts[column][:_MEASURED_ROWS] if column in sheet.texts else ["1,234,567"]
         width = max(map(len, (column, *shown)), default=8)

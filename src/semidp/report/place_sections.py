@@ -60,7 +60,7 @@ def unmatched(release: Release) -> list[str]:
                 first = ", ".join(missing[:_SHOWN_UNMATCHED])
                 unshown = len(missing) - _SHOWN_UNMATCHED
                 left = f" and {unshown:,} more" if unshown > 0 else ""
-                said.append(f"The map has no place for {first}{left} of {name}.")
+                said.append(f"The map has no outline for {first}{left} ({name}).")
     return said if mapped else ["The map names no place of this release: say which property does."]
 
 
@@ -74,11 +74,13 @@ def _map_section(title: str, columns: Columns, places: PlaceMap) -> Section | No
     panels = list(itertools.islice(every_panel, _MOST_PANELS + 1))
     shown = panels[:_MOST_PANELS]
     more = " More are in the file." if len(panels) > len(shown) else ""
-    _, missing = places.named(_distinct(columns, heading))
+    outlined, missing = places.named(_distinct(columns, heading))
     lacking = ""
     if missing:
         first = ", ".join(missing[:_SHOWN_UNMATCHED])
-        lacking = f" The map has no place for {first}."
+        lacking = f" The map has no outline for {first}."
+    if len(outlined) < len(places.outlines):
+        lacking += " Places in grey are not in this release."
     what = "published estimate" if value == "estimate" else value
     caption = (
         f"On the left the {what}, on the right its standard error from the noise. Hatched"

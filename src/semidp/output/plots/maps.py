@@ -13,6 +13,9 @@ from semidp.output.plots.style import BLUE, GREY, Figure, drawing, grouped_ticks
 
 _MOST_BARS = 60
 _NO_VALUE = "#EDEDED"
+_MAP_POINTS = np.array([185.0, 190.0])  # how wide and high a map is drawn, about
+# of names: their size, how wide a letter is beside it, and how far one may reach beyond its place
+_NAME_SIZE, _LETTER, _OVERHANG = 6.5, 0.55, 1.15
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,7 @@ def _draw(
         axes.add_patch(PathPatch(path, edgecolor="#666666", linewidth=0.5, **style))
     axes.autoscale_view()
     axes.set_aspect("equal")
+    _write_names(axes, places, label_of)
     axes.set_axis_off()
     shown = [numbers[label] for label in numbered if np.isfinite(numbers[label])]
     bar = figure.colorbar(
@@ -122,6 +126,31 @@ def _draw(
         extend=_beyond(shown, shades),
     )
     grouped_ticks(bar.ax.yaxis)
+
+
+def _write_names(axes: Any, places: PlaceMap, label_of: Mapping[int, str]) -> None:
+    """Write the names of places where they are wide enough; others are left to the table."""
+    from matplotlib.patheffects import withStroke
+
+    rings = {number: _largest_ring(places.outlines[number].rings) for number in label_of}
+    corners = np.concatenate([np.array(ring) for ring in rings.values()] or [np.zeros((1, 2))])
+    extent = np.maximum(np.ptp(corners, axis=0), 1e-9)
+    points = float(np.min(_MAP_POINTS / extent))
+    for number, ring in rings.items():
+        outline = np.array(ring)
+        width = float(np.ptp(outline[:, 0])) * points
+        name = label_of[number]
+        if _LETTER * _NAME_SIZE * len(name) > _OVERHANG * width:
+            continue
+        middle = (outline.min(axis=0) + outline.max(axis=0)) / 2
+        halo = [withStroke(linewidth=1.6, foreground="white")]
+        where = {"ha": "center", "va": "center"}
+        axes.text(*middle, name, fontsize=_NAME_SIZE, path_effects=halo, **where)
+
+
+def _largest_ring(rings: Sequence[Sequence[tuple[float, float]]]) -> Sequence[tuple[float, float]]:
+    """The ring with the largest frame: the mainland, and not an island."""
+    return max(rings, key=lambda ring: float(np.prod(np.ptp(np.array(ring), axis=0))))
 
 
 def _beyond(numbers: Sequence[float], shades: Shades) -> str:
