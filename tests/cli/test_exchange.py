@@ -152,9 +152,8 @@ def test_a_release_says_which_pairs_it_protects_and_what_follows_for_others(
     )
     ball = here(*words, "--out", "ball")
     assert "exchange" not in ball.out
-    assert (
-        "For exchanges of one person alone" in (people.parent / "ball" / "report.html").read_text()
-    )
+    page_of_ball = (people.parent / "ball" / "report.html").read_text()
+    assert "For exchanges alone, in which one person changes" in page_of_ball
     assert (
         "kind"
         not in (people.parent / "ball" / "release.json")

@@ -282,16 +282,16 @@ def test_the_report_shows_the_tables_and_how_they_hang_together():
     for words in (
         "one by one,",
         (
-            "promises μ = 1 (Gaussian DP) for any 3 records that keep the exact totals; so do the"
-            " tables"
+            "promises μ = 1 (Gaussian DP) for any 3 records that keep the exact totals. The tables"
+            " measured one by one"
         ),
         (
-            "ordinary differential privacy promises it for any 3 records, whether they keep the"
+            "Ordinary differential privacy promises it for any 3 records, whether they keep the"
             " totals or not"
         ),
         "How the tables fit together",
         "age (age-region)",
-        "there are records that have all of them",
+        "there is a set of records that has all of them",
         "The whole numbers lie ",
         "Published counts: sex by age",
     ):

@@ -284,9 +284,9 @@ class Guarantee:
             if whose is not None:
                 numbers = f"the numbers of {whose.records} and of {whose.units}, which are"
             return f"What is not protected: {numbers} published exactly. {facts}"
-        claim = "A person cannot claim a record that contradicts them"
+        claim = "Nobody can pretend to have a record that contradicts them"
         if whose is not None:
-            claim = f"No {whose.noun} can claim {whose.records} that contradict them"
+            claim = f"No {whose.noun} can pretend to have {whose.records} that contradict them"
         return (
             f"What is not protected: the exact statistics themselves ({self.dataspace.summary()}),"
             f" and everything that follows from them. {claim}: such datasets are ruled out for"
@@ -300,11 +300,11 @@ class Guarantee:
                 " records does not weaken this guarantee."
             )
         return (
-            "What an attacker may know: here side information matters, that is, what somebody knows"
+            "What an attacker may know: side information matters here. That is what somebody knows"
             " about the data from elsewhere. Without exact statistics a guarantee holds even"
             " against somebody who knows all other records. Beside exact statistics it does not."
             " Somebody who knows that some records are not in the data can rule out the datasets"
-            " that contain them, and a person can no longer pass for one of those. In the extreme,"
+            " that contain them. Then nobody can pretend to have such a record. In the extreme,"
             " side information and the exact statistics together leave a single dataset, and then"
             " nothing is protected. If other exact statistics of the same data are published"
             " elsewhere, name them as exact here too."

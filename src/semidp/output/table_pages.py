@@ -61,9 +61,8 @@ def errors_caption(table: PublishedTable, absent: bool, shown: bool) -> str:
     below = ", and below each the standard error of its estimate" if shown else ""
     largest = error_text(float(table.standard_errors.max(initial=0.0)))
     caption = (
-        f"Published counts{below}. The largest standard error is {largest}. It belongs to the"
-        " estimate, which stands in the file beside the count, and not to the count, which was"
-        " fitted."
+        f"Published counts{below}. The largest standard error is {largest}. It is the error of the"
+        " estimate, not of the count, which was fitted to the estimate. The file has both."
     )
     low = faint_cells(table)
     if not low.any():

@@ -2,11 +2,26 @@
 
 GLOSSARY: tuple[tuple[str, str], ...] = (
     (
+        "record, feature, level, cell",
+        (
+            "A record is what the data say about one person. A feature is a column of the data that"
+            " tables count, such as region. Its levels are the values that it may take. A cell of a"
+            " table is one combination of levels."
+        ),
+    ),
+    (
         "exact statistic",
         (
             "A total that is published as it is, without noise. Every reader of the release knows"
             " it for certain. So it is not protected, and neither is anything that follows from"
             " it."
+        ),
+    ),
+    (
+        "margin",
+        (
+            "The totals of one feature, or of several features together: for example how many people"
+            " there are in each region."
         ),
     ),
     (
@@ -21,8 +36,16 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "count and estimate",
         (
             "Estimates are the measured numbers, adjusted so that they have the exact totals:"
-            " right on average, not whole, perhaps negative. Counts are the nearest whole numbers,"
+            " right on average, not always whole, perhaps negative. Counts are the nearest whole numbers,"
             " none negative, that add up to every exact total."
+        ),
+    ),
+    (
+        "fit",
+        (
+            "How counts are found that lie near the estimates and have every exact total. The report"
+            " names the method: thresholds, flow, nested flows, rounding, integer program or"
+            " projection."
         ),
     ),
     (
@@ -39,6 +62,28 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
             "A count is marked if it is smaller than the half-width of its 95% interval, which is"
             " about two standard errors. The true count may well be zero. Do not read such a count"
             " by itself."
+        ),
+    ),
+    (
+        "differential privacy",
+        (
+            "A promise that noise can keep: what is published would look much the same if one record"
+            " had been different. Exact totals would show that one record alone is different. So the"
+            " promise here compares only datasets that agree with the exact totals."
+        ),
+    ),
+    (
+        "privacy budget",
+        (
+            "How much all releases of the same data may tell an attacker, stated as μ, ρ or ε. A"
+            " smaller budget protects better and needs more noise."
+        ),
+    ),
+    (
+        "adjacency",
+        (
+            "Which pairs of datasets the promise compares: how many records may differ between the"
+            " two, and in what way. The ball and the exchange are two kinds of adjacency."
         ),
     ),
     (
@@ -60,8 +105,10 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "exchange",
         (
             "A promise about pairs of datasets in which one person's record is different, and a"
-            " few others only hand over the published values that the person takes. It promises"
-            " less about groups of people, and needs less noise."
+            " few others only hand over the published values that the person takes. For example,"
+            " if you had lived in the north, somebody from the north would have lived where you"
+            " live now, and would be the same otherwise. It promises less about groups of people,"
+            " and needs less noise."
         ),
     ),
     (
@@ -73,13 +120,20 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         ),
     ),
     (
+        "unit, member",
+        (
+            "Two words for linked files. A unit is, for example, a household; its members are the"
+            " persons who live in it."
+        ),
+    ),
+    (
         "best attacker, false alarms",
         (
             "The attacker knows two possible datasets and wants to tell from the release which of"
-            " them is true. A false alarm is to name the second when the first is true. Somebody"
-            " who only guesses, and accepts 5% false alarms, names the second in 5% of the cases"
-            " where it is true. The guarantee says how often the best attacker can do so with the"
-            " release."
+            " them is true. A false alarm is to name the second when the first is true. A miss is"
+            " to name the first when the second is true. Somebody who only guesses, and accepts 5%"
+            " false alarms, names the second in 5% of the cases where it is true. The guarantee"
+            " says how often the best attacker can do so with the release."
         ),
     ),
     (
@@ -103,7 +157,8 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         (
             "The most common measure of protection: whatever is published, it is at most e^ε"
             " times as likely under one dataset as under the other, except for a probability δ."
-            " Smaller is safer."
+            " Smaller is safer. It is written (ε, δ)-DP: (6, 1e-9)-DP means ε = 6 and δ ="
+            " 0.000000001."
         ),
     ),
     (

@@ -212,8 +212,9 @@ def why_together(scope: Scope) -> list[str]:
         first = (
             f"Suppose that the {protection.records} of one {protection.noun} had been different in"
             f" a feature with exact totals, and no other {protection.records}. Then the published"
-            f" totals would be different too. So for that {protection.noun} to have had others,"
-            f" {protection.records} of other {protection.units} must have been different as well."
+            f" totals would be different too. So if that {protection.noun} had had other"
+            f" {protection.records}, {protection.records} of other {protection.units} must have been"
+            " different as well."
         )
     if semi is None:
         return [
@@ -420,8 +421,8 @@ def limits(release: Release) -> list[str]:
         unprotected = [] if release.stated is None else [release.guarantee.explain().unprotected]
         return [*unprotected, unit, repeated, *together_disclosed(release.scope.disclosures)]
     repeated = (
-        "The privacy loss of this release was charged to a ledger, together with the others that it"
-        " holds."
+        "This release was charged to a ledger, a file that adds up the privacy loss of all releases"
+        " of the data that it lists."
         if release.ledger
         else (
             "No ledger was given, so other releases of the same data are not accounted for. All of"

@@ -256,8 +256,8 @@ class ExchangeWords(AdjacencyWords):
     def same_noise(self) -> str:
         most = f"at most {self.a} {self.noun}"
         return (
-            f"For exchanges of {self.who} alone ({most}, the others hand over"
-            " published values) the same noise gives"
+            f"For exchanges alone, in which {self.who} changes and others only hand over the"
+            f" published values that are taken ({most} in all), the same noise gives"
         )
 
     @property

@@ -119,8 +119,9 @@ class CombinedTables(Published):
             rows.append((table.name, cells, typical, _largest_error(table), method))
         paragraphs = [
             f"{self.releases} releases of the same records are combined. Every estimate is the"
-            " best linear unbiased one from all that was measured: residual by residual the"
-            " average weighted by precision. Exact totals of each release bind all tables."
+            " best linear unbiased one from all that was measured. For each residual (what a table"
+            " says beyond its own totals) it is the average of the measurements, weighted by their"
+            " precision. A total that is exact in one release is exact in all tables."
             " Standard errors are those of the noise alone. The counts are whole numbers"
             " fitted to the estimates, from the coarsest table to the finest."
         ]

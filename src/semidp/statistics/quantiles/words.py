@@ -158,12 +158,13 @@ def quantile_paragraphs(quantiles: "PublishedQuantiles") -> list[str]:
     clipped, scale = clipped_text(request.outcome), scale_text(noise.scale)
     paragraphs = answered_text(request)
     paragraphs += [
-        f"{clipped}. In each group a value was chosen at random. The fewer records would have to be"
-        " replaced to make a value the quantile, the likelier it was chosen. The quantile itself"
-        " was the likelier, the more records would have to be replaced before another value is the"
-        f" quantile ({mechanism} mechanism: a factor e for every {scale} records). With 95%"
-        f" probability at most {quantiles.rank_error:,} records lie between a chosen value and the"
-        " true quantile of its group, whatever the data."
+        f"{clipped}. In each group a value was chosen at random ({mechanism} mechanism). To make"
+        " another value the quantile, some records would have to be replaced. A value that needs"
+        f" fewer of them was more likely to be chosen: a factor e = 2.7 for every {scale} records."
+        " In the same way the true quantile was more likely if more records would have to be"
+        " replaced before another value is the quantile. With 95% probability at most"
+        f" {quantiles.rank_error:,} records lie between a chosen value and the true quantile of its"
+        " group, whatever the data."
     ]
     if request.level is not None:
         # All intervals are of one kind: the first says what all are about.

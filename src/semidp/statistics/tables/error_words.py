@@ -23,9 +23,9 @@ HEADINGS = ("table", "cells", "standard error", "largest", "noise dominates")
 """The columns of a list of tables with their errors."""
 
 ERRORS_TEXT = (
-    "The standard error is that of an estimate, from the noise alone: the root mean square over the"
-    " cells with noise, and the largest. Noise dominates a cell whose count is smaller than the"
-    " half-width of its 95% interval."
+    "The standard error is that of the estimates, from the noise alone: first the root of the mean"
+    " square over the cells with noise, then the largest of a cell. Noise dominates a cell if its"
+    " count is smaller than the half-width of its 95% interval."
 )
 """What is said above a list of tables with their errors."""
 

@@ -165,9 +165,9 @@ def _measured(result: "PublishedLinked") -> list[str]:
         f"One budget is shared by the tables of members ({len(result.members)}) and of units"
         f" ({len(result.units)}). It is divided by need over {residuals} residuals of both kinds; a"
         " residual is what a table says beyond its own totals. One change of the data can move"
-        " tables of both kinds, so their costs are added. Estimates are unbiased, that is, right on"
-        " average. Standard errors are those of the noise after both kinds were made to agree."
-        " Counts are whole numbers fitted to the estimates."
+        " tables of both kinds, so the noise has to hide both changes together. Estimates are"
+        " unbiased, that is, right on average. Standard errors are those of the noise after both"
+        " kinds were made to agree. Counts are whole numbers fitted to the estimates."
     ]
 
 

@@ -207,8 +207,8 @@ def product_paragraphs(product: "PublishedTables") -> list[str]:
     if mechanism.saved:
         paragraphs.append(
             "No change of the records moves every residual as far as it can go. All residuals"
-            f" together therefore needed {mechanism.saved:.0%} less variance than if their costs"
-            " had been added up."
+            f" together therefore needed {mechanism.saved:.0%} less variance than if the worst"
+            " change of each had been added up."
         )
     paragraphs += [f"The noise has a {sentence}." for sentence in near_least(mechanism)]
     whole = [table for table in product.tables if table.fitted.kind == "integer"]
@@ -243,15 +243,15 @@ def losses_caption(product: "PublishedTables") -> str:
     adjacency, curve = product.guarantee.adjacency, name_of(product.guarantee.tradeoff)
     records = "1 record" if adjacency.a == 1 else f"{adjacency.a} {adjacency.words.noun}"
     promise = adjacency.words.promise
-    alone = "so do the tables measured one by one, with the best split of the budget; "
+    alone = " The tables measured one by one, with the best split of the budget, promise the same."
     if product.one_by_one_l2 is None:
         alone = ""
     return (
-        "How far all estimates together are expected to be from the true tables: the root mean"
-        " squared distance, which is known before any noise is drawn. This release promises"
-        f" {curve} for {promise}; {alone}ordinary differential privacy promises it for any"
-        f" {records}, whether they keep the totals or not, with more noise than for one (group"
-        " privacy)."
+        "The picture shows how far all estimates together are expected to be from the true tables:"
+        " the root of the mean of the sum of squares over all cells. This is known before any noise"
+        f" is drawn. This release promises {curve} for {promise}.{alone} Ordinary differential"
+        f" privacy promises it for any {records}, whether they keep the totals or not. For that it"
+        " needs more noise than for one record (group privacy)."
     )
 
 
@@ -271,8 +271,8 @@ def _overlaps(product: "PublishedTables", number: int) -> tuple[str, str, str]:
     totals = maximal(meet(view, total.view) for total in space.dataspace.published)
     exact = [" by ".join(named(total)) for total in totals if any(total)]
     # Every table has the number of records in common with every other.
-    agrees_text = "; ".join(agrees) or "only n"
-    exact_text = "; ".join(exact) or "only n"
+    agrees_text = "; ".join(agrees) or "only the number of records"
+    exact_text = "; ".join(exact) or "only the number of records"
     return product.tables[number].name, agrees_text, exact_text
 
 
@@ -285,12 +285,12 @@ def _some(names: Sequence[str]) -> str:
 def _decomposable_text(product: "PublishedTables") -> str:
     if product.decomposable:
         return (
-            "The tables and the exact totals are decomposable: there are records that have all of"
-            " them."
+            "The tables and the exact totals are decomposable: there is a set of records that has"
+            " all of them."
         )
     return (
-        "The tables agree wherever they overlap. They hang together in a circle (they are not"
-        " decomposable), so that nothing promises that one set of records has all of them."
+        "The tables agree wherever they overlap. But they hang together in a circle (they are not"
+        " decomposable), so perhaps no set of records has all of them."
     )
 
 

@@ -20,10 +20,10 @@ NONE_FOUND = "No whole numbers with all totals were found for the table"
 """How a warning begins that a table misses some of its totals."""
 
 _LOSS_CAPTION = (
-    "How far the measurement is expected to be from the true table: the root mean squared distance"
-    " of the whole table, which is known before any noise is drawn. Beside it stands ordinary"
-    " differential privacy with so much more noise that it has the same guarantee for as many"
-    " records (group privacy)."
+    "The picture shows how far the measurement is expected to be from the true table: the root of"
+    " the mean of the sum of squares over all cells. This is known before any noise is drawn. The"
+    " other bar is ordinary differential privacy, with enough noise to give the same guarantee for"
+    " as many records (group privacy)."
 )
 _FOR_STUDIES = (
     "for studies: the proof is for real-valued noise, and floating-point numbers are published as"
@@ -88,13 +88,19 @@ def table_summary(result: "PublishedTables") -> str:
             "The exact totals fix every cell of this table, so it is published exactly and needs no"
             " noise."
         )
-    how = f"Measured with the {noise.mechanism} mechanism (scale {scale_text(noise.scale)})"
+    how = (
+        "The measurement is the true table with noise added to it"
+        f" ({noise.mechanism} mechanism, scale {scale_text(noise.scale)})"
+    )
     if result.residuals is not None:
-        how = f"Measured on {len(result.residuals.sigma2)} residuals, each with noise of its own"
+        how = (
+            "The measurement has noise in its residuals, which are what the table says beyond its"
+            f" own totals ({len(result.residuals.sigma2)} of them, each with a scale of its own)"
+        )
     if table.fitted.kind == "none":
         return (
-            f"{how}. This is the measurement itself: counts may be negative, and exact totals are"
-            " met up to rounding."
+            f"{how}. The measurement itself is published: counts may be negative, and exact totals"
+            " are met up to rounding."
         )
     if table.counts.dtype.kind == "i":
         made = "Each count is a whole number, none is negative, and every exact total is met."
@@ -102,7 +108,8 @@ def table_summary(result: "PublishedTables") -> str:
         made = "No count is negative, but counts need not be whole."
         # A fit that was ended early may miss totals: its note says so.
         made += " Every exact total is met up to rounding." if table.fitted.optimal else ""
-    return f"{how} and fitted to the exact totals. {made} {table.fitted.note}".strip()
+    fitted = "The counts are fitted to the measurement."
+    return f"{how}. {fitted} {made} {table.fitted.note}".strip()
 
 
 def details(result: "PublishedTables") -> Details:

@@ -126,11 +126,11 @@ def section(result: "SeparateTables") -> Section:
     """Return the section of tables released part by part, with their errors over all parts."""
     depth = result.depth
     paragraphs = [
-        f"Every table was first measured at the depth of {depth} and above, and totals that cross"
-        f" parts were divided there. Below, each {depth} was measured and fitted by itself, from"
-        " its own records and from these public numbers. All noise was calibrated to the whole, so"
-        f" that there is one guarantee. What a finer table counts by {depth} is the sum of its"
-        " parts."
+        f"Every table was first measured at the depth of {depth} and above. Totals of several"
+        f" parts together were divided between the parts there. Below that depth, each {depth} was"
+        " measured and fitted by itself, from its own records and from these public numbers. All"
+        " noise was calibrated to the whole, so that there is one guarantee. What a finer table"
+        f" counts by {depth} is the sum of its parts."
     ]
     rows = []
     for table in part_errors(result):
@@ -238,9 +238,9 @@ def linked_section(result: "LinkedPartsTables") -> Section:
     return Section(
         heading=f"Measured by {depth}",
         paragraphs=[
-            f"Both kinds were first measured at the depth of {depth} and above; then members and"
-            f" units of every {depth} by themselves, from its own records. The measurements of all"
-            " of them were put together. The tables of both kinds were made to agree and fitted in"
+            f"Both kinds were first measured at the depth of {depth} and above. Then members and"
+            f" units of every {depth} were measured by themselves, from its own records. All"
+            " measurements were put together. The tables of both kinds were made to agree and fitted in"
             f" one piece, as without parts, and each {depth} holds its rows. All noise was"
             " calibrated to the whole, so that there is one guarantee."
         ],
