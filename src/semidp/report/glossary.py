@@ -20,8 +20,8 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     (
         "margin",
         (
-            "The totals of one feature, or of several features together: for example how many people"
-            " there are in each region."
+            "The totals of one feature, or of several features together: for example how many"
+            " people there are in each region."
         ),
     ),
     (
@@ -36,15 +36,15 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "count and estimate",
         (
             "Estimates are the measured numbers, adjusted so that they have the exact totals:"
-            " right on average, not always whole, perhaps negative. Counts are the nearest whole numbers,"
-            " none negative, that add up to every exact total."
+            " right on average, not always whole, perhaps negative. Counts are the nearest whole"
+            " numbers, none negative, that add up to every exact total."
         ),
     ),
     (
         "fit",
         (
-            "How counts are found that lie near the estimates and have every exact total. The report"
-            " names the method: thresholds, flow, nested flows, rounding, integer program or"
+            "How counts are found that lie near the estimates and have every exact total. The"
+            " report names the method: thresholds, flow, nested flows, rounding, integer program or"
             " projection."
         ),
     ),
@@ -67,9 +67,10 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     (
         "differential privacy",
         (
-            "A promise that noise can keep: what is published would look much the same if one record"
-            " had been different. Exact totals would show that one record alone is different. So the"
-            " promise here compares only datasets that agree with the exact totals."
+            "A promise that noise can keep: what is published would look much the same if one"
+            " record had been different. Exact totals would show that one record alone is"
+            " different. So the promise here compares only datasets that agree with the exact"
+            " totals."
         ),
     ),
     (

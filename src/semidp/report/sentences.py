@@ -213,8 +213,8 @@ def why_together(scope: Scope) -> list[str]:
             f"Suppose that the {protection.records} of one {protection.noun} had been different in"
             f" a feature with exact totals, and no other {protection.records}. Then the published"
             f" totals would be different too. So if that {protection.noun} had had other"
-            f" {protection.records}, {protection.records} of other {protection.units} must have been"
-            " different as well."
+            f" {protection.records}, {protection.records} of other {protection.units} must have"
+            " been different as well."
         )
     if semi is None:
         return [

@@ -270,9 +270,9 @@ class ExchangeWords(AdjacencyWords):
             who, record = self.protection.who, self.protection.record
             return (
                 f"What is protected: {self.whose}, against every alternative that the exact"
-                f" statistics ({exact}) allow. Two datasets are hard to tell apart where"
-                f" {who} differs and {self.noun} of others do no more than hand"
-                " over the published values that are taken (exchange adjacency, one"
+                f" statistics ({exact}) allow. Two datasets are hard to tell apart if"
+                f" {who} differs and {self.noun} of others only hand over the published"
+                " values that are taken (exchange adjacency, one"
                 f" {record} after the other). This is not a guarantee for any"
                 f" {self._several_at_once} that change at once: such changes may be protected"
                 " less."
@@ -280,15 +280,13 @@ class ExchangeWords(AdjacencyWords):
         if self.a == 1:
             other_people = "nobody else changes"
         else:
-            do = "other records do" if self.a > 2 else "other record does"
-            handing = f"{self.a - 1} {do}"
+            hand_over = "other records only hand" if self.a > 2 else "other record only hands"
             other_people = (
-                f"at most {handing} no more than hand over the published values that the person"
-                " takes"
+                f"at most {self.a - 1} {hand_over} over the published values that the person takes"
             )
         return (
             "What is protected: each person's record, against every alternative that the exact"
-            f" statistics ({exact}) allow. Two datasets are hard to tell apart where one person's"
+            f" statistics ({exact}) allow. Two datasets are hard to tell apart if one person's"
             f" record differs and {other_people} (exchange adjacency). This is not a guarantee for"
             f" any {self._several_at_once} that change at once: such changes may be protected"
             " less."
@@ -296,15 +294,15 @@ class ExchangeWords(AdjacencyWords):
 
     def why(self, most: str) -> list[str]:
         limit = (
-            f"This is not a guarantee for any {self._several_at_once} that change at once;"
-            " what the same noise guarantees for those is stated apart."
+            f"This is not a guarantee for any {self._several_at_once} that change at once. For"
+            " those the same noise may guarantee less."
         )
         if self.protection is not None:
             who, unit = self.protection.who, self.protection.noun
             compared = (
                 f"The guarantee compares datasets in which {who} is different"
                 f" and {self.noun} of others, {self._records} in all at most, hand over the"
-                " published values that are taken, keeping everything else (exchange"
+                " published values that are taken, and keep everything else (exchange"
                 f" adjacency). Every {unit} could have had any {self.noun} that"
                 " the published totals allow."
             )
@@ -314,8 +312,8 @@ class ExchangeWords(AdjacencyWords):
             other_people = "at most one other record hands"
         compared = (
             "The guarantee compares datasets in which one person's record is different and"
-            f" {other_people} over the published values that the person takes, keeping"
-            " everything else (exchange adjacency). Every person could have been everybody"
+            f" {other_people} over the published values that the person takes, and nothing"
+            " else (exchange adjacency). Every person could have been everybody"
             " that the published totals allow."
         )
         return [compared, limit]

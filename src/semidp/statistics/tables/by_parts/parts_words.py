@@ -240,8 +240,8 @@ def linked_section(result: "LinkedPartsTables") -> Section:
         paragraphs=[
             f"Both kinds were first measured at the depth of {depth} and above. Then members and"
             f" units of every {depth} were measured by themselves, from its own records. All"
-            " measurements were put together. The tables of both kinds were made to agree and fitted in"
-            f" one piece, as without parts, and each {depth} holds its rows. All noise was"
-            " calibrated to the whole, so that there is one guarantee."
+            " measurements were put together. The tables of both kinds were made to agree and"
+            f" fitted in one piece, as without parts, and each {depth} holds its rows. All noise"
+            " was calibrated to the whole, so that there is one guarantee."
         ],
     )
