@@ -13,6 +13,7 @@ from semidp import Budget, Plan, TableRequest, run
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import SeededRandomness
 from semidp.questions.answers import Covers
+from semidp.questions.independence import simulated_bound
 from semidp.questions.ratios import NoisyRates, RateMeasure, fixed_risk_ratio, sampled_comparison
 
 NONE = np.zeros((4, 4))
@@ -159,6 +160,26 @@ def people(n: int = 600, seed: int = 1) -> dict[str, list[str]]:
 
 
 GROUPS = {"among": {"sex": "m"}, "minus": {"sex": "f"}}
+
+
+def test_every_ratio_that_is_kept_is_in_the_interval_whatever_the_noise() -> None:
+    """Rates below 0 happen where noise is large: the search used to start beside what is kept."""
+    source = np.random.default_rng(8)
+    first, second = source.normal(0, 1, (2, 399))
+    ratios = np.concatenate([np.linspace(0, 3, 25), np.geomspace(3, 1e6, 25)])
+    bounds = [simulated_bound(np.abs(first - ratio * second), 0.95) for ratio in ratios.tolist()]
+    checked = elsewhere = 0
+    for top, bottom in itertools.product(np.linspace(-4, 4, 9).tolist(), repeat=2):
+        answer = fixed_risk_ratio((top, bottom), (first, second), 1.0, 0.95)
+        kept = ratios[np.abs(top - ratios * bottom) <= np.array(bounds)]
+        assert all(ratio in answer for ratio in kept.tolist())
+        checked += len(kept)
+        # The twin starts where negative rates are 0.
+        start = max(top, 0.0) / max(bottom, 1e-9)
+        elsewhere += bool(len(kept)) and not kept.min() <= start <= kept.max()
+        assert math.isinf(answer.standard_error) == (not bottom or top / bottom < 0)
+    assert checked > 500
+    assert elsewhere > 3
 
 
 def test_a_release_compares_rates_by_every_measure() -> None:

@@ -191,7 +191,10 @@ def _print_answer(found: IntervalEstimate, measure: RateMeasure) -> None:
         standard_error = _error_of(found.low, found.high)
         error = ""
     called = "" if measure is RateMeasure.DIFFERENCE else f"{measure} "
-    low, end = end_texts({"low": found.low, "high": found.high}, standard_error)
+    # What the exact totals cut off is known better than the standard error says.
+    width = _error_of(found.low, found.high)
+    digits = width if 0 < width < standard_error / 4 else standard_error
+    low, end = end_texts({"low": found.low, "high": found.high}, digits)
     # A noisy denominator may be near zero: then no finite end holds at the level.
     high = "without end" if math.isinf(found.high) else f"to {end}"
     rows = [

@@ -274,7 +274,8 @@ def fixed_risk_ratio(
     the noise.
 
     R is kept where ``|y1/n1 - R y2/n2|`` is within what the noise of ``x1/n1 - R x2/n2`` explains
-    (Fieller).
+    (Fieller). If the second rate may be 0, the ratios that are kept reach to infinity; they may
+    leave out some in the middle, which the interval then holds too.
     """
     top, bottom = rates
     first, second = errors
@@ -288,13 +289,19 @@ def fixed_risk_ratio(
         ratios = _from_unit(RateMeasure.RISK_RATIO, places)
         return np.array([kept_one(float(ratio)) for ratio in ratios])
 
-    start = max(top, 0.0) / max(bottom, 1e-9)
-    centre = float(_to_unit(RateMeasure.RISK_RATIO, start))
-    low, high = (_last_kept(kept, centre, end, 4) for end in (0.0, 1.0))
+    # The search starts at a ratio that is kept: with much noise both rates may be negative.
+    if kept_one(math.inf):
+        low, high = 0.0 if kept_one(0.0) else _last_kept(kept, 1.0 - 1e-9, 0.0, 4), 1.0
+    else:
+        start = top / bottom if bottom and top / bottom > 0 else 0.0
+        centre = float(_to_unit(RateMeasure.RISK_RATIO, start))
+        low, high = (_last_kept(kept, centre, end, 4) for end in (0.0, 1.0))
     least, most = (float(_from_unit(RateMeasure.RISK_RATIO, end)) for end in (low, high))
     value = top / bottom if bottom else math.nan
     larger = int(np.count_nonzero(np.abs(first - second) >= abs(top - bottom) * (1 - 1e-12)))
     p = (1 + larger) / (1 + len(first))
+    # Where noise makes the ratio negative, derivatives say nothing of its error.
+    error = error if value >= 0 else math.inf
     return IntervalEstimate(value, error, least, most, level, Covers.noise, True, p)
 
 
