@@ -302,6 +302,14 @@ def test_a_direction_is_that_of_the_odds_ratio() -> None:
     assert both.sense == "r = 1 goes with c = 1"
     assert "Cochran-Mantel-Haenszel" in both.method
     assert both.to_json()["alternative"] == "two-sided"
+    # Scores that fall turn z over, and not what is said of the levels.
+    turned = release.test("r", "c", ["k"], ordered={"r": [2, 1]}, pooled=True, draws=99)
+    assert turned.z == pytest.approx(-both.z)
+    assert turned.sense == "r = 0 goes with c = 0"
+    both_turned = {"r": [2, 1], "c": [5, -5]}
+    twice = release.test("r", "c", ["k"], ordered=both_turned, pooled=True, draws=99)
+    assert twice.sense == "r = 0 goes with c = 0"
+    assert twice.z == pytest.approx(both.z)
 
 
 def ordinal_release(budget: Budget, seed: int, slope: float = 0.35):
@@ -332,6 +340,38 @@ def test_ordered_features_have_scores_and_one_degree_of_freedom() -> None:
     assert release.test("dose", "answer", ordered=shifted, draws=99).statistic == pytest.approx(
         found.statistic
     )
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e150, 1e300])
+def test_the_unit_of_scores_does_not_matter(unit: float) -> None:
+    """Squares of large scores are infinite: nothing simulated would then count as large."""
+    release = ordinal_release(Budget.gdp(1), 3, slope=0.0)
+    settings = {"draws": 99, "randomness": SeededRandomness(4)}
+    plain = release.test("dose", "answer", ordered=["dose", "answer"], **settings)
+    scores = {"dose": [unit * k for k in range(6)], "answer": None}
+    settings["randomness"] = SeededRandomness(4)
+    scaled = release.test("dose", "answer", ordered=scores, **settings)
+    assert scaled.z == pytest.approx(plain.z)
+    assert scaled.p_value == plain.p_value
+    # The values that were given are said.
+    assert dict(scaled.ordered)["dose"] == tuple(scores["dose"])
+
+
+def test_scores_beyond_floating_point_are_refused() -> None:
+    test = ScoreTest(np.array([[1e300], [-1e300]]), np.array([[1.0], [2.0]]), pooled=True)
+    margins = (np.array([[3], [3]]), np.array([[2], [4]]))
+    estimate = np.array([[[2.0], [1.0]], [[0.0], [3.0]]])
+    with np.errstate(all="ignore"), pytest.raises(InputError, match="give smaller ones"):
+        score_test(
+            test,
+            estimate,
+            margins,
+            np.ones((1, 1, 1)),
+            no_noise,
+            Alternative.TWO_SIDED,
+            99,
+            SeededRandomness(1),
+        )
 
 
 def test_what_has_no_meaning_is_refused() -> None:

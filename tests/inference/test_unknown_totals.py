@@ -22,7 +22,12 @@ from semidp.questions.convex_bounds import (
     hypergeometric,
     together,
 )
-from semidp.questions.unknown_totals import MISS, ScoreQuestion, UnknownTotals
+from semidp.questions.unknown_totals import (
+    MISS,
+    ScoreQuestion,
+    UnknownTotals,
+    asked_questions,
+)
 from semidp.statistics.odds_ratio.umpu import Alternative
 
 NOISE = DiscreteGaussian(Fraction(2))
@@ -318,6 +323,27 @@ def test_questions_to_releases_with_noisy_totals() -> None:
     assert each.degrees == 60
     assert each.z is None
     assert each.to_json()["noisy_totals"] == ["b"]
+
+
+def test_a_stratum_in_which_nothing_varies_is_not_asked() -> None:
+    """It refused the whole test."""
+    sizes = np.array([[20, 0, 3], [20, 0, 0]])
+    estimate = np.zeros((2, 2, 3))
+    estimate[:, 1, 0] = (4.0, 17.0)
+    estimate[:, 0] = sizes - estimate[:, 1]
+    two = [np.array([0.0, 1.0])]
+    every = asked_questions(two, two, 3, pooled=False)
+    p, answers = UnknownTotals(estimate, sizes, noise_of, every).p_value(Alternative.TWO_SIDED)
+    alone = asked_questions(two, two, 1, pooled=False)
+    single = UnknownTotals(estimate[..., :1], sizes[:, :1], noise_of, alone)
+    assert len(answers) == 1
+    # The intervals of the totals share the chance to miss among three strata.
+    assert p == pytest.approx(single.p_value(Alternative.TWO_SIDED)[0], rel=0.2)
+    assert p < 0.05
+    with pytest.raises(Refused, match="nothing is tested"):
+        UnknownTotals(estimate[..., 1:], sizes[:, 1:], noise_of, every[:2]).p_value(
+            Alternative.TWO_SIDED
+        )
 
 
 def test_few_totals_are_all_tried_also_for_scores_and_three_levels() -> None:

@@ -539,6 +539,19 @@ def expanded(levels: Sequence[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
+def real_of(text: str, option: str) -> float:
+    """Read a number of which no exact form is needed.
+
+    >>> real_of("1/4", "--level")
+    0.25
+    """
+    number = exact(text, option)
+    try:
+        return float(number)
+    except OverflowError:
+        raise InputError(f"{option} must be a number below 1e308, not {text[:40]!r}") from None
+
+
 def names_of(text: str) -> tuple[str, ...]:
     """Split ``a,b`` into names.
 

@@ -25,7 +25,6 @@ from semidp.cli._output import (
     progress_bar,
 )
 from semidp.cli.reproduce import study_files, write_study
-from semidp.core.exact import exact
 from semidp.core.guarantee import Guarantee
 from semidp.errors import InputError
 from semidp.output.files import new_folder
@@ -252,7 +251,7 @@ def estimate(
         read_areas(areas) if areas is not None else None,
         [_level_named(word) for word in each or ()],
         _state_totals(totals) if totals is not None else {},
-        float(exact(level, "--level")),
+        o.real_of(level, "--level"),
         nation,
     )
     used = task.nation_use()[1]

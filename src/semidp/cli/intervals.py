@@ -72,7 +72,7 @@ def intervals(
     or --sum: weighted sums of cells by name ("my district is these blocks"), over any tables and
     depths.
     """
-    confidence = float(exact(level, "--level"))
+    confidence = o.real_of(level, "--level")
     # The posterior is of all cells under one prior: no other question is combined with it.
     if bayes:
         if of or minus or among or areas or sums or sampling or strata or draws is not None:

@@ -33,7 +33,7 @@ def model(
     coefficients are against the first level of each feature. Standard errors and intervals know the
     noise and the sampling.
     """
-    confidence = float(exact(level, "--level"))
+    confidence = o.real_of(level, "--level")
     answer = fitted_model(
         load_consistent(folder), formula, against=against, level=confidence, table=table
     )

@@ -155,7 +155,7 @@ def odds_ratio(
     if (Path(data) / "release.json").is_file():
         # Whoever gives a budget here expects something to be spent, and nothing is.
         o.only_these(context, _FOR_RELEASES)
-        confidence = float(exact(level, "--level"))
+        confidence = o.real_of(level, "--level")
         check_level(confidence, "--level")
         question = _ReleaseTest(
             rows, columns, within, _scores_of(ordered, scores), pooled, alternative, confidence
@@ -178,7 +178,7 @@ def odds_ratio(
             " whose release.json is not there"
         )
     budget, target = spending.budget()
-    confidence = float(exact(level, "--level"))
+    confidence = o.real_of(level, "--level")
     # Before the ledger is opened: a wrong level must not be found after the charge.
     check_level(confidence, "--level")
     book = o.ledger_of(ledger, printing.quiet)
@@ -239,7 +239,7 @@ def _scores_of(ordered: o.Texts, scores: o.Texts) -> dict[str, tuple[float, ...]
     """
     features: dict[str, tuple[float, ...] | None] = dict.fromkeys(ordered or ())
     for name, values in o.lists_of("--scores", scores).items():
-        features[name] = tuple(float(exact(value, "--scores")) for value in values)
+        features[name] = tuple(o.real_of(value, "--scores") for value in values)
     return features
 
 
@@ -345,7 +345,7 @@ def _test_pairs(
     printing: o.Printing,
 ) -> None:
     """Test every pair of features of a release; nothing is spent."""
-    rate = float(exact("0.05" if fdr is None else fdr, "--fdr"))
+    rate = o.real_of("0.05" if fdr is None else fdr, "--fdr")
     plot, page = pictures
     for file in pictures:
         # Before the tests, which take long; a release is read again as it was written.

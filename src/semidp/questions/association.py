@@ -5,6 +5,7 @@ statistic differs: it looks for one association common to all strata, or for a t
 so has more power for these.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import Randomness, SystemRandomness, generator
-from semidp.questions.convex_bounds import NoiseTerms
 from semidp.questions.crossed_table import CrossedTable, crossed_table
 from semidp.questions.independence import (
     Independence,
@@ -26,10 +26,9 @@ from semidp.questions.independence import (
 from semidp.questions.noisy_totals import TriedTotals, exact_sides, tried_totals
 from semidp.questions.unknown_totals import (
     MISS,
-    UnknownTotals,
     asked_questions,
     cut_scores,
-    noise_terms,
+    unknown_totals,
 )
 from semidp.statistics.odds_ratio.umpu import Alternative
 
@@ -263,6 +262,9 @@ def score_test(
         return np.asarray((parts**2).sum(axis=1))
 
     statistic = float(sizes(seen[None])[0])
+    if not math.isfinite(statistic):
+        # A comparison with it would count no simulated statistic as large.
+        raise InputError("the scores are too large for floating point: give smaller ones")
     # Simulated statistics that are equal but for rounding count as at least as large.
     bound = statistic - _TIED * abs(statistic)
     source = generator(randomness)
@@ -404,14 +406,8 @@ def _bounded(
     # The exact feature stands first.
     rows_exact = sides[0]
     names = (asked.rows, asked.columns) if rows_exact else (asked.columns, asked.rows)
-    estimate = asked.estimate if rows_exact else asked.estimate.swapaxes(0, 1)
-    sizes = asked.row_totals if rows_exact else asked.column_totals
-
-    def noise_of(weights: Floats) -> NoiseTerms:
-        return noise_terms(asked, weights if rows_exact else weights.swapaxes(0, 1))
-
     questions = asked_questions(used[names[0]], used[names[1]], asked.shape[2], pooled)
-    test = UnknownTotals(estimate, sizes, noise_of, questions)
+    test = unknown_totals(asked, rows_exact, questions)
     p_value, answers = test.p_value(alternative)
     best = min(answers, key=lambda answer: answer.p_value(alternative))
     z = best.z if len(answers) == 1 else None
@@ -451,8 +447,7 @@ def _answered_association(
     ordered = []
     for name, levels in zip((asked.rows, asked.columns), asked.shape, strict=False):
         if name in scores:
-            values = _score_columns(name, levels, scores)[:, 0].tolist()
-            ordered.append((name, tuple(values)))
+            ordered.append((name, _given_scores(name, levels, scores)))
     return Association(
         asked.rows,
         asked.columns,
@@ -465,7 +460,7 @@ def _answered_association(
         statistic,
         degrees,
         z,
-        "" if z is None else _sense(asked, z),
+        "" if z is None else _sense(asked, scores, z),
         alternative,
         p_value,
         draws,
@@ -548,10 +543,10 @@ def _association(
     return _answered_association(asked, scores, pooled, alternative, ending, method, asked.notes)
 
 
-def _sense(asked: CrossedTable, z: float) -> str:
+def _sense(asked: CrossedTable, scores: Mapping[str, Sequence[float] | None], z: float) -> str:
     """The direction of an association: which levels go together."""
-    one = _level_names(asked, asked.rows)
-    other = _level_names(asked, asked.columns)
+    one = _levels_by_score(asked, asked.rows, scores)
+    other = _levels_by_score(asked, asked.columns, scores)
     # Two levels are named; of more only the direction is.
     first = f"{asked.rows} = {one[-1]}" if len(one) == 2 else f"high {asked.rows}"
     if len(other) == 2:
@@ -561,35 +556,59 @@ def _sense(asked: CrossedTable, z: float) -> str:
     return f"{first} goes with {direction} {asked.columns}"
 
 
-def _level_names(asked: CrossedTable, name: str) -> list[str]:
+def _levels_by_score(
+    asked: CrossedTable, name: str, scores: Mapping[str, Sequence[float] | None]
+) -> list[str]:
+    """The levels of a feature, those with low scores first."""
     schema = asked.measured.schema
     feature = schema.features[schema.axis(name)]
-    return list(feature.leaves_below(name))
+    levels = list(feature.leaves_below(name))
+    given = _given_scores(name, len(levels), scores)
+    return [levels[place] for place in np.argsort(given, kind="stable").tolist()]
 
 
 def _score_columns(name: str, levels: int, scores: Mapping[str, Sequence[float] | None]) -> Floats:
-    """The scores of an ordered feature; two levels have an order; else the indicators of all levels
-    but the first.
+    """The scores of an ordered feature, from 0 to 1; two levels have an order; else the indicators
+    of all levels but the first.
+
+    No test depends on the unit of scores or on where they begin, and squares of large ones would
+    leave the range of floating point.
 
     >>> _score_columns("dose", 3, {"dose": [0, 1, 10]}).T.tolist()
-    [[0.0, 1.0, 10.0]]
+    [[0.0, 0.1, 1.0]]
     >>> _score_columns("town", 3, {}).T.tolist()
     [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
     if name not in scores and levels > 2:
         return np.eye(levels)[:, 1:]
+    column = np.array(_given_scores(name, levels, scores))[:, None]
+    if levels == 1:
+        return column
+    # In units of the largest first: the distance of two large scores may be infinite.
+    column = column / np.abs(column).max()
+    return np.asarray((column - column.min()) / np.ptp(column))
+
+
+def _given_scores(
+    name: str, levels: int, scores: Mapping[str, Sequence[float] | None]
+) -> tuple[float, ...]:
+    """The scores of an ordered feature as they were given; 1, 2, 3 and so on unless they were.
+
+    >>> _given_scores("dose", 3, {"dose": None})
+    (1.0, 2.0, 3.0)
+    """
     chosen = scores.get(name)
     if chosen is None:
-        return np.arange(1.0, levels + 1)[:, None]
+        return tuple(np.arange(1.0, levels + 1).tolist())
     if len(chosen) != levels:
         raise InputError(
             f"{name} has {levels} levels and {len(chosen)} scores: give one for each level, in"
             " order"
         )
-    column = np.asarray(chosen, dtype=np.float64)[:, None]
-    if not np.isfinite(column).all() or (column == column[0]).all():
+    given = np.asarray(chosen, dtype=np.float64)
+    if not np.isfinite(given).all() or (given == given[0]).all():
         raise InputError(f"the scores of {name} must be finite numbers that are not all equal")
-    return column
+    return tuple(given.tolist())
 
 
 def noise_covariances(asked: CrossedTable, test: ScoreTest) -> Floats:

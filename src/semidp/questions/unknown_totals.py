@@ -37,6 +37,7 @@ MISS = 0.001
 """How often the intervals of the noisy totals miss; it is added to the p-value."""
 
 _MOST_LAWS = 60_000  # hypergeometric laws of one test: a minute
+_NOTHING = "the exact totals (and scores) leave only one value of the statistic: nothing is tested"
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,10 +168,7 @@ class UnknownTotals:
         scales = {stratum: self._scale(weights, question, stratum) for stratum in question.strata}
         varied = [stratum for stratum in question.strata if scales[stratum] > 0]
         if not varied:
-            raise Refused(
-                "the exact totals (and scores) leave only one value of the statistic: nothing is"
-                " tested"
-            )
+            raise Refused(_NOTHING)
         spread = sum(
             self._largest_spread(question, stratum, scales[stratum]) ** 2 for stratum in varied
         )
@@ -180,10 +178,14 @@ class UnknownTotals:
 
     def p_value(self, alternative: Alternative) -> tuple[float, list[BoundedTest]]:
         """The least p-value times the number of questions, plus the chance that a total was missed;
-        all answers.
+        all answers. Strata in which nothing can vary are not asked.
         """
+        # Where only one table is possible nothing is asked, and that is public.
+        questions = [question for question in self.questions if self.weights(question).any()]
+        if not questions:
+            raise Refused(_NOTHING)
         work = 0
-        for question in self.questions:
+        for question in questions:
             cuts = len(ScoreCuts.of(question.exact).heights)
             for upper in ScoreCuts.of(question.noisy).uppers:
                 for stratum in question.strata:
@@ -191,10 +193,10 @@ class UnknownTotals:
                     work += cuts * min(high - low + 1, 130)
         if work > _MOST_LAWS:
             raise Refused(
-                f"{len(self.questions):,} questions with so many plausible totals take too long:"
+                f"{len(questions):,} questions with so many plausible totals take too long:"
                 " publish the totals exactly, or ask of fewer levels or strata"
             )
-        answers = [self.answer(question) for question in self.questions]
+        answers = [self.answer(question) for question in questions]
         least = min(answer.p_value(alternative) for answer in answers)
         return min(1.0, MISS + len(answers) * least), answers
 
@@ -287,6 +289,21 @@ def noise_terms(asked: CrossedTable, weights: Floats) -> NoiseTerms:
         f" (Gaussian or Laplace noise in cells, or a product), not {measured.noise_name} noise:"
         " publish the totals exactly"
     )
+
+
+def unknown_totals(
+    asked: CrossedTable, rows_exact: bool, questions: tuple[ScoreQuestion, ...]
+) -> UnknownTotals:
+    """A released table as these tests see it: the feature with exact totals stands first."""
+    if rows_exact:
+        estimate, sizes = asked.estimate, asked.row_totals
+    else:
+        estimate, sizes = asked.estimate.swapaxes(0, 1), asked.column_totals
+
+    def noise_of(weights: Floats) -> NoiseTerms:
+        return noise_terms(asked, weights if rows_exact else weights.swapaxes(0, 1))
+
+    return UnknownTotals(estimate, sizes, noise_of, questions)
 
 
 def cut_scores(levels: int, scores: Sequence[float] | None) -> list[Floats]:
