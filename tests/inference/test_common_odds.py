@@ -161,7 +161,7 @@ def test_what_has_no_common_odds_ratio_is_refused() -> None:
     release = admissions()
     with pytest.raises(InputError, match="two levels, and dept has 3"):
         common_odds_ratio(release, "dept", "in")
-    noisy = admissions(exact=(("sex", "dept"),))
+    noisy = admissions(exact=())
     with pytest.raises(Refused, match='semidp model RELEASE "in ~ sex'):
         common_odds_ratio(noisy, "sex", "in", ["dept"])
     with pytest.raises(InputError, match="two levels of one feature"):
@@ -192,5 +192,7 @@ def test_commands_print_the_interval(tmp_path: Path, capsys: pytest.CaptureFixtu
     measure = ["--measure", "odds-ratio", "--sampling"]
     assert command(["intervals", folder, *groups, *measure, "--seed", "1"]) == 0
     assert "noise and sampling, exact by simulation" in capsys.readouterr().out
+    assert command([*asked, "--scores", "sex=1e400,1"]) == 2
+    assert "--scores must be a number below 1e308" in capsys.readouterr().err
     assert command(["intervals", folder, *groups]) == 2
     assert "--measure odds-ratio --sampling" in capsys.readouterr().err

@@ -68,9 +68,9 @@ def intervals(
     Without --of: all cells of a table, with intervals that hold at once. With --of: a count; with
     --minus, the difference of two counts; with --among, a rate; with both, the rates in two groups
     compared by --measure. They allow for the noise alone, by simulation of its known law, or with
-    --sampling for both, by an approximation (an odds ratio common to --strata: exact). With --areas
-    or --sum: weighted sums of cells by name ("my district is these blocks"), over any tables and
-    depths.
+    --sampling for both, by an approximation (an odds ratio common to --strata: without one). With
+    --areas or --sum: weighted sums of cells by name ("my district is these blocks"), over any
+    tables and depths.
     """
     confidence = o.real_of(level, "--level")
     # The posterior is of all cells under one prior: no other question is combined with it.
@@ -273,6 +273,8 @@ def _covered(found: Any) -> str:
     >>> _covered(sampled_rate((4.0, 10.0), (1.0, 0.0, 0.0), 0.95))
     'noise and sampling, by a normal approximation'
     """
+    if getattr(found, "bounded", False):
+        return f"{found.covers}, at least as often as stated: a bound for all plausible totals"
     return (
         f"{found.covers}, {'exact by simulation' if found.exact else 'by a normal approximation'}"
     )

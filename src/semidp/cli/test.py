@@ -17,7 +17,7 @@ from semidp.cli._command import argument, command, flag, option
 from semidp.cli._output import echo, print_json, print_rows
 from semidp.core.exact import exact, plain
 from semidp.core.tradeoff.budget import Budget
-from semidp.errors import InputError
+from semidp.errors import InputError, Refused
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.files import replace_file
 from semidp.output.plots.style import png
@@ -265,10 +265,15 @@ def _test_release(
         draws=draws,
         randomness=randomness,
     )
-    ratio = _ratio_of(release, asked, answer, draws, randomness)
+    ratio, notes = None, answer.notes
+    try:
+        ratio = _ratio_of(release, asked, answer, draws, randomness)
+    except Refused as refusal:
+        # The test itself has an answer.
+        notes = (*notes, f"The odds ratio has no interval: {refusal}.")
     if printing.json:
         interval = {} if ratio is None else {"odds_ratio": ratio.to_json()}
-        print_json({"release": folder, **answer.to_json(), **interval})
+        print_json({"release": folder, **answer.to_json(), **interval, "notes": list(notes)})
         return
     within = f" given {', '.join(answer.strata)}" if answer.strata else ""
     described = _described(answer)
@@ -283,7 +288,7 @@ def _test_release(
             ("p-value", f"{answer.p_value:.4g}, {_valid(answer)}"),
             *([] if ratio is None else _ratio_rows(ratio)),
             ("budget", "none: everything here was published already"),
-            *(("note", note) for note in answer.notes),
+            *(("note", note) for note in notes),
         ]
     )
 
@@ -299,7 +304,7 @@ def _ratio_of(
     none.
     """
     several = bool(asked.strata) and not asked.pooled
-    if several or asked.scores or answer.noisy_totals:
+    if several or asked.scores or len(answer.noisy_totals) == 2:
         return None
     tables = [table for table in release.tables if table.name == answer.table]
     schema = tables[0].schema
@@ -326,12 +331,15 @@ def _ratio_rows(ratio: CommonOddsRatio) -> list[tuple[str, str]]:
     high = "without end" if math.isinf(ratio.high) else f"to {ratio.high:.6g}"
     value = "infinite" if math.isinf(ratio.value) else f"{ratio.value:.6g}"
     level = plain(exact(ratio.level))
+    covers = "covers noise and sampling"
+    if ratio.noisy_totals:
+        covers += ", at least as often as stated"
     return [
         (
             "odds ratio",
             f"{value} for {ratio.rows} = {row} and {ratio.columns} = {column}{common}",
         ),
-        ("interval", f"{ratio.low:.6g} {high}, at level {level}; covers noise and sampling"),
+        ("interval", f"{ratio.low:.6g} {high}, at level {level}; {covers}"),
     ]
 
 

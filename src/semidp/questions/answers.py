@@ -59,6 +59,9 @@ class IntervalEstimate:
         approximation.
     p_value
         Of the hypothesis that a difference is 0; None for what is no difference.
+    bounded
+        Whether the interval holds at least as often as its level by a bound, with no approximation
+        and no simulation.
 
     Examples
     --------
@@ -75,6 +78,7 @@ class IntervalEstimate:
     covers: Covers
     exact: bool
     p_value: float | None = None
+    bounded: bool = False
 
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high

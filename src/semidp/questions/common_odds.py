@@ -3,7 +3,8 @@ interval.
 
 Given both margins of every stratum and the odds ratio, the tables have a known law, and so has the
 noise. The pooled sum of `association` is tested for every odds ratio; those that are not rejected
-are the interval. What spends a budget is in `semidp.statistics.odds_ratio`.
+are the interval. Where the totals of one feature are noisy, `noisy_odds` has the interval. What
+spends a budget is in `semidp.statistics.odds_ratio`.
 """
 
 import math
@@ -21,7 +22,9 @@ from semidp.questions.answers import Covers, IntervalEstimate
 from semidp.questions.crossed_table import CrossedTable, crossed_table
 from semidp.questions.independence import check_draws
 from semidp.questions.measured import Cells, measured_table
+from semidp.questions.noisy_odds import NoisyOdds
 from semidp.questions.noisy_totals import exact_sides
+from semidp.questions.unknown_totals import MISS, asked_questions, cut_scores, unknown_totals
 from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
 from semidp.statistics.odds_ratio.umpu import check_level
 
@@ -35,6 +38,7 @@ _HALVINGS = 24  # of the distance to it: five digits
 _TIED = 1e-9  # relative: equal sums may differ in their last digits
 _MOST_DRAWN = 5 * 10**6  # uniform numbers that are held at once
 _FEWEST = 199  # draws, where there are many strata
+_ALL_REJECTED = "Every odds ratio is rejected: the noise put the sum beyond all tables."
 
 
 @dataclass(frozen=True)
@@ -57,9 +61,12 @@ class CommonOddsRatio:
     varying
         How many strata can vary: the others say nothing.
     draws
-        How many tables with noise were simulated.
+        How many tables with noise were simulated; 0 where a bound takes the place of a simulation.
     notes
         What a reader must know.
+    noisy_totals
+        The feature whose totals are noisy: the interval then holds for all plausible totals, at
+        least as often as stated.
     """
 
     rows: str
@@ -75,6 +82,7 @@ class CommonOddsRatio:
     varying: int
     draws: int
     notes: tuple[str, ...] = ()
+    noisy_totals: tuple[str, ...] = ()
 
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
@@ -88,7 +96,8 @@ class CommonOddsRatio:
         features = {"rows": self.rows, "columns": self.columns, "strata": list(self.strata)}
         asked = {"compared": list(self.compared), "table": self.table, "noise": self.noise}
         counted = {"level": self.level, "varying": self.varying, "draws": self.draws}
-        return {**features, **asked, **ends, **counted, "notes": list(self.notes)}
+        lists = {"notes": list(self.notes), "noisy_totals": list(self.noisy_totals)}
+        return {**features, **asked, **ends, **counted, **lists}
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,11 +206,12 @@ def common_odds_ratio(
     draws: int | None = None,
     randomness: Randomness | None = None,
 ) -> CommonOddsRatio:
-    """Return an odds ratio that is common to strata with an exact interval, at no cost in privacy.
+    """Return an odds ratio that is common to strata with an interval, at no cost in privacy.
 
     The strata are weighed as in the pooled test, by what the noise leaves of them. The interval
     holds for every odds ratio with at least the level, whatever the noise and however few the
-    records; both totals must be exact within strata.
+    records. The totals of one feature must be exact within strata. If those of the other are noisy,
+    the interval holds for all that are plausible (`noisy_odds`).
 
     Parameters
     ----------
@@ -239,14 +249,16 @@ def common_odds_ratio(
             f" {columns} has {asked.shape[1]}"
         )
     sides = exact_sides(release, asked)
-    if not all(sides):
-        noisy = columns if sides[0] else rows
+    if not any(sides):
+        within = f" within {', '.join(asked.strata)}" if asked.strata else ""
         terms = " + ".join((rows, *asked.strata))
         raise Refused(
-            f"the interval needs the totals of {rows} and of {columns} exactly (within strata), and"
-            f' those of {noisy} are noisy: semidp model RELEASE "{columns} ~ {terms}" has the odds'
-            " ratio as a coefficient, by an approximation"
+            f"the interval needs the totals of {rows} or of {columns} exactly{within}, and both are"
+            f' noisy: semidp model RELEASE "{columns} ~ {terms}" has the odds ratio as a'
+            " coefficient, by an approximation"
         )
+    if not all(sides):
+        return _bounded(asked, sides[0], level)
     source = SystemRandomness() if randomness is None else randomness
     if draws is None:
         # Fewer tables where there are many strata: the interval is valid for any number.
@@ -287,17 +299,12 @@ def _answered(
     low, high = law.interval(seen, level)
     notes = asked.notes
     if low == math.inf or high == 0.0:
-        notes = (*notes, "Every odds ratio is rejected: the noise put the sum beyond all tables.")
-    schema = asked.measured.schema
-    first = []
-    for name in (asked.rows, asked.columns):
-        feature = schema.features[schema.axis(name)]
-        first.append(next(iter(feature.leaves_below(name))))
+        notes = (*notes, _ALL_REJECTED)
     return CommonOddsRatio(
         asked.rows,
         asked.columns,
         asked.strata,
-        (first[0], first[1]),
+        _first_levels(asked),
         asked.measured.name,
         asked.measured.noise_name,
         law.estimate(seen),
@@ -307,6 +314,48 @@ def _answered(
         len(varying),
         draws,
         notes,
+    )
+
+
+def _first_levels(asked: CrossedTable) -> tuple[str, str]:
+    """The first level of rows and of columns."""
+    schema = asked.measured.schema
+    first = []
+    for name in (asked.rows, asked.columns):
+        feature = schema.features[schema.axis(name)]
+        first.append(next(iter(feature.leaves_below(name))))
+    return first[0], first[1]
+
+
+def _bounded(asked: CrossedTable, rows_exact: bool, level: float) -> CommonOddsRatio:
+    """The interval where one of the two features has noisy totals: nothing is simulated."""
+    two_levels = cut_scores(2, None)
+    questions = asked_questions(two_levels, two_levels, asked.shape[2], pooled=True)
+    odds = NoisyOdds(unknown_totals(asked, rows_exact, questions))
+    low, high = odds.interval(level)
+    noisy = asked.columns if rows_exact else asked.rows
+    notes = (
+        f"The totals of {noisy} are noisy: the interval holds for all plausible totals, at least as"
+        f" often as stated; the chance of {MISS:g} that these miss is part of it.",
+        *asked.notes,
+    )
+    if low == math.inf or high == 0.0:
+        notes = (*notes, _ALL_REJECTED)
+    return CommonOddsRatio(
+        asked.rows,
+        asked.columns,
+        asked.strata,
+        _first_levels(asked),
+        asked.measured.name,
+        asked.measured.noise_name,
+        math.exp(odds.log_estimate),
+        low,
+        high,
+        level,
+        len(odds.upper),
+        0,
+        notes,
+        (noisy,),
     )
 
 
@@ -352,7 +401,10 @@ def stratified_odds_ratio(
     if (group == first_row) != (case == first_column):
         value, high, low = (math.inf if end == 0 else 1 / end for end in ends)
         ends = (value, low, high)
-    return IntervalEstimate(ends[0], math.nan, ends[1], ends[2], level, Covers.both, True)
+    bounded = bool(answer.noisy_totals)
+    return IntervalEstimate(
+        ends[0], math.nan, ends[1], ends[2], level, Covers.both, not bounded, bounded=bounded
+    )
 
 
 def _only_level(cells: Cells) -> tuple[str, str]:
