@@ -3,17 +3,22 @@ than the norms count.
 """
 
 from collections import Counter
+from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import semidp
+from semidp.accounting.ledger import Ledger
+from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.outcome_adjacency import outcome_exchange
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import Refused
 from semidp.publishing.pipeline import run
 from semidp.publishing.plan import Plan
@@ -21,6 +26,7 @@ from semidp.sources.contract import Outcome
 from semidp.statistics.answered.answered_space import answered_space
 from semidp.statistics.distribution.distribution_space import distribution_space
 from semidp.statistics.outcomes.spaces import sum_space
+from semidp.statistics.quantiles.exponential import PermuteAndFlip
 from semidp.statistics.quantiles.ranks import rank_space
 
 WARD = [Margin("ward")]
@@ -76,3 +82,21 @@ def test_a_ball_release_states_no_number_for_exchanges() -> None:
     assert release.otherwise is not None  # ages are private
     beside = Plan(plan.requests, ["ward", "age"], [Feature("age", "012")])
     assert run(beside, records).otherwise is None
+
+
+def test_a_ledger_counts_such_a_charge_for_all_records_that_change(tmp_path: Path) -> None:
+    alone, both = public("ward"), public("ward", "age")
+    budget = Budget.pure(1)
+    drawn = PermuteAndFlip.calibrate(rank_space(alone, outcome_exchange(alone), AGES, WARD), budget)
+    claimed = Guarantee(both, outcome_exchange(both), budget.tradeoff())
+    book = Ledger.create(tmp_path / "ledger.json", Budget.pure(3))
+    book.charge(claimed, "an earlier version", [drawn.record()])
+    total = book.total()
+    assert total is not None
+    # three values of one choice each, where two were paid for
+    assert total.tradeoff.implied_epsilon() == Fraction(3, 2)
+    right = Ledger.create(tmp_path / "right.json", Budget.pure(3))
+    right.charge(drawn.guarantee, "ages are private", [drawn.record()])
+    held = right.total()
+    assert held is not None
+    assert held.tradeoff.implied_epsilon() == 1

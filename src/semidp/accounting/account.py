@@ -138,17 +138,22 @@ class Charge:
         """Return the charge with the curve that its mechanisms have, where an earlier version
         counted a stronger one.
 
-        Only `CORRECTED` queries under exchange are looked at. A charge that holds one beside K-norm
+        Only `CORRECTED` queries under exchange are looked at, and outcomes whose counts are exact,
+        too, which an earlier version took under exchange. A charge that holds one beside K-norm
         noise stays as it is: its curve cannot be taken apart.
         """
         if not isinstance(adjacency, Exchange):
             return self
         queries = [part.get("query") for part in self.measured]
         kinds = {query.get("kind") for query in queries if isinstance(query, Mapping)}
-        if not kinds & CORRECTED:
+        pairs: Adjacency = adjacency
+        if self._hands_over_outcomes(dataspace):
+            # norms of exchanges do not hold here, but no exchange changes more than a records
+            pairs = Ball(adjacency.a, adjacency.protection)
+        elif not kinds & CORRECTED:
             return self
         try:
-            curves = [recorded(part, dataspace, adjacency).tradeoff for part in self.measured]
+            curves = [recorded(part, dataspace, pairs).tradeoff for part in self.measured]
             proven = compose(*curves)
         except Refused:
             return self
@@ -156,6 +161,16 @@ class Charge:
         if proven == self.spent or proven >= self.spent:
             return self
         return replace(self, group=1, counted=proven)
+
+    def _hands_over_outcomes(self, dataspace: Datasets) -> bool:
+        """Whether an outcome that was measured is also a feature of an exact total."""
+        if not isinstance(dataspace, Dataspace):
+            return False
+        published = {name for margin in dataspace.margins for name in margin.names}
+        queries = [part.get("query") for part in self.measured]
+        columns = [query.get("column") for query in queries if isinstance(query, Mapping)]
+        # the proportion of ok=Y is about ok
+        return any(str(column).partition("=")[0] in published for column in columns if column)
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as plain values; the dataspace by its digest."""
