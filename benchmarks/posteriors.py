@@ -1,17 +1,20 @@
 """Coverage and width of the posterior's intervals, beside those from the noise alone.
 
 ``run`` is the short version that ``make bench`` runs. ``python benchmarks/posteriors.py 20 sizes``
-prints a table of docs/inference_checks.md again; without a name it prints all.
+prints a table of docs/inference_checks.md again; without a name it prints all. With
+``--results FILE`` every release that is done is kept there, and read instead of made again.
 """
 
+import argparse
 import csv
 import itertools
+import json
 import math
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,7 +40,7 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 People = dict[str, list[str]]
 
-_WALK = 4000  # steps without a likelihood, to a table from the prior
+_WALK = 20_000  # steps without a likelihood, to a table from the prior
 
 
 def records(name: str, features: list[str], kept: dict[str, set[str]] | None = None) -> People:
@@ -120,7 +123,8 @@ def titanic_whole(mu: str) -> Structure:
     def make(people: People, seed: int) -> Release:
         return semidp.run(plan, people, SeededRandomness(seed))
 
-    return Structure("three", records("titanic", names), tuple(names), make)
+    name = f"one by one: class, sex, age, survived, μ = {mu}"
+    return Structure(name, records("titanic", names), tuple(names), make)
 
 
 def circle() -> Structure:
@@ -206,56 +210,139 @@ SHORT = (circle, nested, product, combined)
 """Structures of the short version: chains through structural zeros take longest."""
 
 
+@dataclass(frozen=True)
+class Intervals:
+    """Intervals of the varying cells of one release, with the true counts."""
+
+    posterior: tuple[Floats, Floats]
+    noise: tuple[Floats, Floats]
+    truth: Floats
+
+    def held(self, ends: tuple[Floats, Floats]) -> NDArray[np.bool_]:
+        """Which of some intervals hold the true counts."""
+        low, high = ends
+        return np.asarray((low <= self.truth) & (self.truth <= high))
+
+    def to_json(self) -> dict[str, list[float]]:
+        """Return the ends and the true counts as plain values."""
+        ends = [*self.posterior, *self.noise, self.truth]
+        return dict(zip(_ENDS, [each.tolist() for each in ends], strict=True))
+
+    @classmethod
+    def from_json(cls, values: dict[str, list[float]]) -> "Intervals":
+        """Read what `to_json` wrote."""
+        low, high, noise_low, noise_high, truth = (np.array(values[name]) for name in _ENDS)
+        return cls((low, high), (noise_low, noise_high), truth)
+
+
+_ENDS = ("low", "high", "noise low", "noise high", "truth")
+
+
 @dataclass
 class Ends:
-    """Intervals of several releases, with the true counts: runs × cells."""
+    """Intervals of several releases."""
 
-    posterior: list[tuple[Floats, Floats]]
-    noise: list[tuple[Floats, Floats]]
-    truth: list[Floats]
+    releases: list[Intervals]
     refused: int = 0
 
 
-def ends_of(structure: Structure, runs: int, *, prior: bool = False) -> Ends:
-    """Intervals of the posterior and of the noise alone, cut to what the totals allow."""
-    ends = Ends([], [], [])
+class Results:
+    """Releases that are done, one a line of a file: a run that is cut off goes on where it was."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._done: dict[tuple[str, bool, int], Intervals | None] = {}
+        if path is not None and path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                entry = json.loads(line)
+                ends = entry["ends"]
+                key = (entry["structure"], entry["prior"], entry["seed"])
+                self._done[key] = None if ends is None else Intervals.from_json(ends)
+
+    def of(self, structure: Structure, prior: bool, seed: int) -> Intervals | None:
+        """Intervals of a release, made now unless they are in the file; None where refused."""
+        key = (structure.name, prior, seed)
+        if key not in self._done:
+            self._done[key] = intervals_of(structure, prior, seed)
+            self._write(key)
+        return self._done[key]
+
+    def _write(self, key: tuple[str, bool, int]) -> None:
+        if self._path is None:
+            return
+        intervals = self._done[key]
+        entry = dict(zip(("structure", "prior", "seed"), key, strict=True))
+        ends = None if intervals is None else intervals.to_json()
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({**entry, "ends": ends}, ensure_ascii=False) + "\n")
+
+
+def intervals_of(structure: Structure, prior: bool, seed: int) -> Intervals | None:
+    """Intervals of the posterior and of the noise alone, cut to what the totals allow; None where
+    the chains do not agree.
+    """
+    people = structure.people
+    if prior:
+        people = structure.from_prior(structure.make(people, seed), seed)
+    release = structure.make(people, 1000 + seed)
+    table = structure.table(release)
+    try:
+        answer = posterior(release, table.name, randomness=SeededRandomness(seed))
+    except Refused:
+        return None
+    bounds = CellBounds.of(release.scope.dataspace, table.schema.names)
+    low = np.maximum(np.ceil(table.estimate - table.half_widths - 1e-9), bounds.lower)
+    high = np.minimum(np.floor(table.estimate + table.half_widths + 1e-9), bounds.upper)
+    varying = (bounds.upper > bounds.lower) & (table.standard_errors > 0)
+    truth = structure.counted(people, table.schema)
+    # An interval that misses what is possible becomes the nearest possible number.
+    low = np.minimum(low, bounds.upper)
+    high = np.maximum(high, low)
+    return Intervals(
+        (answer.low[varying], answer.high[varying]), (low[varying], high[varying]), truth[varying]
+    )
+
+
+def ends_of(
+    structure: Structure, runs: int, *, prior: bool = False, results: Results | None = None
+) -> Ends:
+    """Intervals of several releases: of the true records, or of others from the prior."""
+    kept = Results(None) if results is None else results
+    ends = Ends([])
     for seed in range(runs):
-        people = structure.people
-        if prior:
-            people = structure.from_prior(structure.make(people, seed), seed)
-        release = structure.make(people, 1000 + seed)
-        table = structure.table(release)
-        try:
-            answer = posterior(release, table.name, randomness=SeededRandomness(seed))
-        except Refused:
+        intervals = kept.of(structure, prior, seed)
+        if intervals is None:
             ends.refused += 1
-            continue
-        bounds = CellBounds.of(release.scope.dataspace, table.schema.names)
-        low = np.maximum(np.ceil(table.estimate - table.half_widths - 1e-9), bounds.lower)
-        high = np.minimum(np.floor(table.estimate + table.half_widths + 1e-9), bounds.upper)
-        varying = (bounds.upper > bounds.lower) & (table.standard_errors > 0)
-        truth = structure.counted(people, table.schema)
-        ends.posterior.append((answer.low[varying], answer.high[varying]))
-        # An interval that misses what is possible becomes the nearest possible number.
-        low = np.minimum(low, bounds.upper)
-        ends.noise.append((low[varying], np.maximum(high, low)[varying]))
-        ends.truth.append(truth[varying])
+        else:
+            ends.releases.append(intervals)
     return ends
 
 
 def shares(ends: Ends, chosen: Callable[[Floats], NDArray[np.bool_]]) -> list[str]:
-    """Coverage with its Monte Carlo error over releases, and mean width, of both intervals."""
+    """Coverage and mean width of both intervals, each with its Monte Carlo error.
+
+    Cells of one release share their noise and their totals. So a release is one draw: errors are
+    ``s / √m`` of the shares (and of the mean widths) of the m releases.
+    """
     cells = []
-    for intervals in (ends.posterior, ends.noise):
+    for name in ("posterior", "noise"):
         held, widths = [], []
-        for (low, high), truth in zip(intervals, ends.truth, strict=True):
-            some = chosen(truth)
-            inside = (low <= truth) & (truth <= high)
-            held.append(float(inside[some].mean()))
-            widths.append(float((high - low)[some].mean()))
-        error = float(np.std(held)) / math.sqrt(len(held))
-        cells += [f"{np.mean(held):.3f} ± {error:.3f}", f"{np.mean(widths):.1f}"]
+        for intervals in ends.releases:
+            low, high = getattr(intervals, name)
+            some = chosen(intervals.truth)
+            if some.any():
+                held.append(float(intervals.held((low, high))[some].mean()))
+                widths.append(float((high - low)[some].mean()))
+        cells += [f"{np.mean(held):.3f} ± {error_of(held):.3f}"]
+        cells += [f"{np.mean(widths):.1f} ± {error_of(widths):.1f}"]
     return cells
+
+
+def error_of(values: list[float]) -> float:
+    """Standard error of the mean of independent numbers; nan for a single one."""
+    if len(values) == 1:
+        return math.nan
+    return float(np.std(values, ddof=1)) / math.sqrt(len(values))
 
 
 def everything(truth: Floats) -> NDArray[np.bool_]:
@@ -268,30 +355,48 @@ def between(first: float, last: float, truth: Floats) -> NDArray[np.bool_]:
     return np.asarray((truth >= first) & (truth < last))
 
 
-def size_rows(runs: int) -> Iterator[tuple[object, ...]]:
+def size_rows(prior: bool, runs: int, results: Results) -> Iterator[tuple[object, ...]]:
     """Yield coverage and width by the size of cells, in units of the noise's standard deviation."""
     for mu in ("0.1", "1"):
         structure = titanic_whole(mu)
-        ends = ends_of(structure, runs)
+        ends = ends_of(structure, runs, prior=prior, results=results)
         table = structure.table(structure.make(structure.people, 0))
         deviation = float(table.standard_errors.max())
         bounds = (0.0, 0.25, 1.0, 4.0, math.inf)
         for first, last in itertools.pairwise(bounds):
             chosen = partial(between, first * deviation, last * deviation)
-            count = int(chosen(ends.truth[0]).sum())
-            if count:
+            counts = [int(chosen(intervals.truth).sum()) for intervals in ends.releases]
+            if any(counts):
                 label = f"{first:g} σ to {last:g} σ" if last < math.inf else f"{first:g} σ and more"
-                yield f"μ = {mu}", f"{deviation:.1f}", label, count, *shares(ends, chosen)
-        yield f"μ = {mu}", f"{deviation:.1f}", "all", len(ends.truth[0]), *shares(ends, everything)
+                yield f"μ = {mu}", label, f"{np.mean(counts):g}", *shares(ends, chosen), runs
+        size = len(ends.releases[0].truth)
+        yield f"μ = {mu}", "all", size, *shares(ends, everything), runs
 
 
-def structure_rows(make: Callable[[], Structure], runs: int) -> Iterator[tuple[object, ...]]:
+def cell_rows(runs: int, results: Results) -> Iterator[tuple[object, ...]]:
+    """Yield cells of the Titanic that the posterior holds in fewer than nine of ten releases."""
+    for mu in ("0.1", "1"):
+        structure = titanic_whole(mu)
+        ends = ends_of(structure, runs, results=results)
+        held = np.mean([each.held(each.posterior) for each in ends.releases], axis=0)
+        alone = np.mean([each.held(each.noise) for each in ends.releases], axis=0)
+        schema = structure.table(structure.make(structure.people, 0)).schema
+        levels = list(itertools.product(*(feature.levels for feature in schema.features)))
+        for place in np.flatnonzero(held < 0.9):
+            count = int(ends.releases[0].truth[place])
+            cell = ", ".join(levels[place])
+            yield f"μ = {mu}", cell, count, f"{held[place]:.2f}", f"{alone[place]:.2f}", runs
+
+
+def structure_rows(
+    make: Callable[[], Structure], runs: int, results: Results
+) -> Iterator[tuple[object, ...]]:
     """Yield coverage and width for a structure, of the true table and of tables from the prior."""
     structure = make()
     for label, prior in (("the true table", False), ("drawn from the prior", True)):
-        ends = ends_of(structure, runs, prior=prior)
+        ends = ends_of(structure, runs, prior=prior, results=results)
         refused = f"{ends.refused} of {runs}"
-        cells = shares(ends, everything) if ends.truth else [""] * 4
+        cells = shares(ends, everything) if ends.releases else [""] * 4
         yield structure.name, label, *cells, refused
 
 
@@ -300,10 +405,10 @@ def run() -> list[dict[str, Any]]:
     prior.
     """
     structure = titanic_whole("0.1")
-    ends = ends_of(structure, 1)
-    small = ends.truth[0] < 39
+    (release,) = ends_of(structure, 1).releases
+    small = release.truth < 39
     widths = []
-    for low, high in (ends.posterior[0], ends.noise[0]):
+    for low, high in (release.posterior, release.noise):
         widths.append(float((high - low)[small].mean()))
     ratio = widths[0] / widths[1]
     rows = [
@@ -317,9 +422,7 @@ def run() -> list[dict[str, Any]]:
     for make in SHORT:
         structure = make()
         drawn = ends_of(structure, 2, prior=True)
-        inside = []
-        for (low, high), truth in zip(drawn.posterior, drawn.truth, strict=True):
-            inside.append((low <= truth) & (truth <= high))
+        inside = [each.held(each.posterior) for each in drawn.releases]
         held = float(np.mean(np.concatenate(inside)))
         # Cells of a table depend on each other: as if no more than four of a table were free.
         least = 0.95 - 3.1 * math.sqrt(0.95 * 0.05 / 8)
@@ -334,23 +437,31 @@ def run() -> list[dict[str, Any]]:
     return rows
 
 
-TABLES: dict[str, Callable[[int], Iterator[tuple[object, ...]]]] = {
-    "sizes": size_rows,
-    "circle": partial(structure_rows, circle),
+TABLES: dict[str, Callable[[int, Results], Iterator[tuple[object, ...]]]] = {
+    "sizes": partial(size_rows, False),
+    "cells": cell_rows,
+    "sizes-from-prior": partial(size_rows, True),
     "nested": partial(structure_rows, nested),
+    "circle": partial(structure_rows, circle),
     "product": partial(structure_rows, product),
     "combined": partial(structure_rows, combined),
     "zeros": partial(structure_rows, zeros),
 }
 
 
-def main(runs: int, names: list[str]) -> None:
+def main() -> None:
     """Print tables of docs/inference_checks.md."""
-    for name in names or list(TABLES):
-        print(f"\n{name}, {runs} runs")
-        for row in TABLES[name](runs):
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", type=int, nargs="?", default=20, help="releases a line")
+    parser.add_argument("names", nargs="*", help=f"some of: {', '.join(TABLES)} (default: all)")
+    parser.add_argument("--results", type=Path, help="file of the releases that are done")
+    options = parser.parse_args()
+    results = Results(options.results)
+    for name in options.names or list(TABLES):
+        print(f"\n{name}, {options.runs} runs")
+        for row in TABLES[name](options.runs, results):
             print("| " + " | ".join(map(str, row)) + " |", flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20, sys.argv[2:])
+    main()

@@ -173,19 +173,27 @@ def test_gains_of_moves_are_differences_of_likelihoods() -> None:
     source = np.random.default_rng(1)
     tables = source.integers(0, 9, (50, 6))
     sums = _FollowedSums(likelihood, tables)
+    every = np.arange(50)
     compared = 0
     for _ in range(40):
         cells = np.stack([source.permutation(6)[:4] for _ in range(50)])
-        change = source.integers(-2, 3, (50, 4))
-        gain = sums.gain(cells, change)
-        after = tables.copy()
-        np.put_along_axis(after, cells, np.take_along_axis(tables, cells, 1) + change, 1)
-        exact = [likelihood.of(likelihood.errors(each)) for each in (after, tables)]
-        np.testing.assert_allclose(gain, exact[0] - exact[1], atol=1e-9)
-        sums.move(cells, change)
+        signs = source.integers(-2, 3, 4)
+        amounts = source.integers(-3, 4, (2, 50))
+        sums.begin(cells, signs)
+        gain = sums.gain(amounts, every)
+        # Some of the lines, at other places than their own numbers.
+        np.testing.assert_array_equal(sums.gain(amounts[:, 20:30], every[20:30]), gain[:, 20:30])
+        before = likelihood.of(likelihood.errors(tables))
+        for tried, gains in zip(amounts, gain, strict=True):
+            after = tables.copy()
+            held = np.take_along_axis(tables, cells, 1)
+            np.put_along_axis(after, cells, held + tried[:, None] * signs, 1)
+            exact = likelihood.of(likelihood.errors(after)) - before
+            np.testing.assert_allclose(gains, exact, atol=1e-9)
+            compared += len(gains)
+        sums.move(amounts[1])
         tables = after
-        compared += len(gain)
-    assert compared == 2000
+    assert compared == 4000
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ without any are kept.
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -18,12 +18,20 @@ from numpy.typing import NDArray
 
 from semidp.core.margins import Chain, View, named, within
 from semidp.errors import Refused
+from semidp.questions.parallel_moves import (
+    ParallelMoves,
+    Places,
+    Siblings,
+    drawn_lines,
+    followed,
+    level_offsets,
+    rounds_of,
+)
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 _FAR = 12.0  # standard deviations up to which the law of a number is listed
-_WINDOW = 6.0  # typical distances in which a step is looked for
 _ANYWHERE = 2**40  # further than any window
 _LARGEST_NOISE = 10**6  # standard deviation up to which laws are listed
 _LEAST = 1e-300  # a probability whose logarithm is exact
@@ -66,58 +74,6 @@ def open_differences(depths: View, margins: Sequence[View]) -> list[View]:
         if not coarser:
             least.append(view)
     return least
-
-
-def slice_steps(
-    gain: Callable[[Counts], Floats],
-    room: tuple[Counts, Counts],
-    reach: float,
-    source: np.random.Generator,
-) -> Counts:
-    """How far each chain moves along its line, by slice sampling on whole numbers (Neal, 2003).
-
-    A window of a fixed length is laid over 0 at random. Numbers of it are tried at random until one
-    gains more than the logarithm of a uniform number; what is not taken cuts the window on its
-    side. The numbers that are taken have the law of the likelihood on the line.
-
-    Parameters
-    ----------
-    gain
-        By how much the log-likelihood exceeds the present one when each chain moves so far.
-    room
-        How far down and up each chain can go.
-    reach
-        A typical distance; the window is a few times as long.
-    source
-        Random numbers.
-
-    Examples
-    --------
-    >>> source, place = np.random.default_rng(1), np.zeros(4000, dtype=np.int64)
-    >>> for _ in range(20):
-    ...     room = (-place, 9 - place)  # from 0 to 9, each half as likely as the one before
-    ...     place += slice_steps(lambda k: -k * np.log(2), room, 3.0, source)
-    >>> round(float((place == 0).mean()), 1), int(place.max())
-    (0.5, 9)
-    """
-    count = len(room[0])
-    length = math.ceil(_WINDOW * max(reach, 1.0))
-    start = -source.integers(0, length + 1, count)
-    low = np.maximum(room[0], start)
-    high = np.minimum(room[1], start + length)
-    level = np.log(source.random(count))
-    taken = np.zeros(count, dtype=np.int64)
-    open_chains = high > low
-    while open_chains.any():
-        tried = low + (source.random(count) * (high - low + 1)).astype(np.int64)
-        tried = np.where(open_chains, tried, taken)
-        # The present place always gains enough, so that the window cannot become empty.
-        enough = (tried == 0) | (gain(tried) >= level)
-        taken = np.where(open_chains & enough, tried, taken)
-        open_chains &= ~enough
-        low = np.where(open_chains & (tried < 0), tried + 1, low)
-        high = np.where(open_chains & (tried > 0), tried - 1, high)
-    return taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,23 +126,55 @@ class EntryLikelihood:
             logs[number, reach:] = near[-1] + slope * np.arange(1, len(sizes) - reach + 1)
         return logs
 
+    @cached_property
+    def slopes(self) -> Floats:
+        """How much each law falls with every number beyond the list."""
+        return np.asarray(self.listed[:, -1] - self.listed[:, -2])
+
+    @cached_property
+    def cell_by_cell(self) -> bool:
+        """Whether every number is measured of one cell: then the cells of a table are
+        independent.
+        """
+        return bool(((self.matrix != 0).sum(axis=1) <= 1).all())
+
+    @cached_property
+    def numbers_of(self) -> tuple[Places, Counts]:
+        """For each cell the numbers that have a weight on it, and their weights, (cells, most
+        numbers of a cell).
+
+        Cells with fewer numbers than others have some with weight 0.
+        """
+        concerned = self.columns != 0
+        most = int(concerned.sum(axis=1).max(initial=0))
+        numbers = np.argsort(~concerned, axis=1, kind="stable")[:, :most]
+        return numbers, np.take_along_axis(self.columns, numbers, axis=1)
+
     def errors(self, tables: Counts) -> Counts:
         """What the noise was if these were the tables, one row a table."""
         return np.asarray(self.noisy - tables @ self.columns)
 
     def of(self, errors: Counts) -> Floats:
         """Log-likelihoods of such noise, up to a constant."""
-        return np.asarray(self.logs(errors, np.arange(len(self.noisy))).sum(axis=1))
+        return np.asarray(self.logs(errors, np.arange(len(self.noisy))).sum(axis=-1))
 
-    def logs(self, errors: Counts, numbers: NDArray[np.intp]) -> Floats:
+    def of_cells(self, counts: Counts, cells: Places) -> Floats:
+        """Log-likelihoods of counts in cells, each by itself, up to a constant; see
+        `cell_by_cell`.
+        """
+        numbers, weights = self.numbers_of
+        numbers, weights = numbers[cells], weights[cells]
+        errors = self.noisy[numbers] - weights * counts[..., None]
+        return np.asarray((self.logs(errors, numbers) * (weights != 0)).sum(axis=-1))
+
+    def logs(self, errors: Counts, numbers: Places) -> Floats:
         """Log-likelihoods of the noise of some of the measured numbers, each by itself."""
         law = self.which[numbers]
         last = self.listed.shape[1] - 1
         sizes = np.abs(errors)
         near = self.listed[law, np.minimum(sizes, last)]
         beyond = np.maximum(sizes - last, 0)
-        slope = self.listed[law, last] - self.listed[law, last - 1]
-        return np.asarray(near + slope * beyond)
+        return np.asarray(near + self.slopes[law] * beyond)
 
 
 @dataclass(eq=False)
@@ -241,7 +229,24 @@ class LatticeChains:
     @property
     def fixed(self) -> bool:
         """Whether only one table has the totals."""
-        return not self.differences
+        return not self.moves
+
+    @cached_property
+    def moves(self) -> tuple[ParallelMoves, ...]:
+        """Lines of every difference that two levels have."""
+        every = [self._moves(view) for view in self.differences]
+        return tuple(moves for moves in every if moves.count)
+
+    def _moves(self, view: View) -> ParallelMoves:
+        """Lines of a difference: two levels of each feature that it compares, which agree one depth
+        above.
+        """
+        compared = []
+        for axis in named(view):
+            family = self.chains[axis].above(view[axis] - 1)
+            compared.append(Siblings(level_offsets(self.shape, [axis]), np.asarray(family)))
+        others = [axis for axis in range(len(self.shape)) if not view[axis]]
+        return ParallelMoves(tuple(compared), level_offsets(self.shape, others))
 
     @cached_property
     def price(self) -> float:
@@ -262,18 +267,25 @@ class LatticeChains:
         """Move every table; return where they end, and `keep` possible tables of each chain on the
         way.
 
-        None in place of those where some chain has held too few. With `flat` there is no
-        likelihood.
+        Lines that share no cell are followed at the same time where cells were measured one by one:
+        each of them is a step. None in place of the tables where some chain has held too few. With
+        `flat` there is no likelihood.
         """
         state = self._start(tables, flat)
         count, cells = tables.shape
+        at_once = self.likelihood.cell_by_cell or flat
+        rounds = rounds_of(self.moves, steps) if at_once else steps
         kept = np.zeros((keep, count, cells), dtype=np.int64)
         held = np.zeros(count, dtype=np.int64)
-        every = max(1, steps // keep) if keep else 0
-        for _ in range(steps * (_MOST_WAIT if keep else 1)):
-            self._step(state, source, flat)
+        every = max(1, rounds // keep) if keep else 0
+        most = rounds * (_MOST_WAIT if keep else 1)
+        for places, signs in drawn_lines(self.moves, most, count, source, at_once=at_once):
+            if at_once:
+                self._all_lines(state, places, signs, source, flat)
+            else:
+                self._one_line(state, places[:, 0], signs, source)
             if keep:
-                # Only steps at possible tables count: watched there, the chains are Markov chains
+                # Only rounds at possible tables count: watched there, the chains are Markov chains
                 # too.
                 at = state.excess == 0
                 held += at
@@ -292,72 +304,73 @@ class LatticeChains:
         excess = self._excess(tables, every_cell).sum(axis=1)
         return _ChainState(tables.copy(), errors, logs, excess)
 
-    def _step(self, state: "_ChainState", source: np.random.Generator, flat: bool) -> None:
-        """Move every chain along a difference, as far as its slice says."""
+    def _all_lines(
+        self,
+        state: "_ChainState",
+        places: Places,
+        signs: Counts,
+        source: np.random.Generator,
+        flat: bool,
+    ) -> None:
+        """Follow lines that share no cell, each as far as its slice says.
+
+        The law of a table is a product over its cells, so that no line changes what another one
+        gains. Errors and log-likelihoods of the state are not kept up.
+        """
         count = len(state.tables)
-        view = self.differences[int(source.integers(len(self.differences)))]
-        cells, signs = self._cells(view, count, source)
+        cells = places.reshape(-1, places.shape[2])
+        before = np.take_along_axis(state.tables, places.reshape(count, -1), axis=1)
+        before = before.reshape(cells.shape)
+
+        def worth(counts: Counts, lines: Places) -> Floats:
+            price = -self.price * self._excess(counts, cells[lines])
+            if flat:
+                return np.asarray(price.sum(axis=-1))
+            return np.asarray((price + self.likelihood.of_cells(counts, cells[lines])).sum(axis=-1))
+
+        present = worth(before, np.arange(len(cells)))
+
+        def gain(amounts: Counts, lines: Places) -> Floats:
+            after = before[lines] + amounts[..., None] * signs
+            return worth(after, lines) - present[lines]
+
+        far = np.full(len(cells), _ANYWHERE)
+        amounts = followed(gain, (-far, far), self.reach, source)
+        after = before + amounts[:, None] * signs
+        paid = (self._excess(after, cells) - self._excess(before, cells)).sum(axis=1)
+        state.excess = state.excess + paid.reshape(count, -1).sum(axis=1)
+        np.put_along_axis(state.tables, places.reshape(count, -1), after.reshape(count, -1), axis=1)
+
+    def _one_line(
+        self, state: "_ChainState", cells: Places, signs: Counts, source: np.random.Generator
+    ) -> None:
+        """Follow one line of each chain, as far as its slice says."""
+        count = len(state.tables)
         before = np.take_along_axis(state.tables, cells, axis=1)
         held = self._excess(before, cells).sum(axis=1)
         # What one step along the line adds to each measured number.
-        line = np.einsum("nc,ncm->nm", signs, self.likelihood.columns[cells])
+        along = np.einsum("c,ncm->nm", signs, self.likelihood.columns[cells])
 
-        def paid(amounts: Counts) -> Counts:
-            after = before + amounts[:, None] * signs
-            return np.asarray(self._excess(after, cells).sum(axis=1) - held)
+        def paid(amounts: Counts, lines: Places) -> Counts:
+            after = before[lines] + amounts[..., None] * signs
+            return np.asarray(self._excess(after, cells[lines]).sum(axis=-1) - held[lines])
 
-        def likelihoods(amounts: Counts) -> Floats:
-            if flat:
-                return state.logs
-            return self.likelihood.of(state.errors - amounts[:, None] * line)
+        def likelihoods(amounts: Counts, lines: Places) -> Floats:
+            return self.likelihood.of(state.errors[lines] - amounts[..., None] * along[lines])
 
-        def gain(amounts: Counts) -> Floats:
-            return likelihoods(amounts) - state.logs - self.price * paid(amounts)
+        def gain(amounts: Counts, lines: Places) -> Floats:
+            more = likelihoods(amounts, lines) - state.logs[lines]
+            return more - self.price * paid(amounts, lines)
 
-        far = np.where(signs[:, 0] != 0, _ANYWHERE, 0)
-        amounts = slice_steps(gain, (-far, far), self.reach, source)
-        state.excess = state.excess + paid(amounts)
-        state.logs = likelihoods(amounts)
-        state.errors = state.errors - amounts[:, None] * line
+        far = np.full(count, _ANYWHERE)
+        amounts = followed(gain, (-far, far), self.reach, source)
+        every = np.arange(count)
+        state.excess = state.excess + paid(amounts, every)
+        state.logs = likelihoods(amounts, every)
+        state.errors = state.errors - amounts[:, None] * along
         after = before + amounts[:, None] * signs
         np.put_along_axis(state.tables, cells, after, axis=1)
 
     def _excess(self, counts: Counts, cells: Counts) -> Counts:
         """What is negative, or stands in an impossible cell."""
         return np.where(self.possible[cells], np.maximum(-counts, 0), np.abs(counts))
-
-    def _cells(self, view: View, count: int, source: np.random.Generator) -> tuple[Counts, Counts]:
-        """Flat cells of a difference and their signs, one row a chain; signs of 0 where it
-        vanishes.
-        """
-        firsts = [source.integers(0, size, count) for size in self.shape]
-        seconds = {}
-        real = np.ones(count, dtype=np.int64)
-        for axis in named(view):
-            start, size = self._families[axis, view[axis] - 1]
-            place = (source.random(count) * size[firsts[axis]]).astype(np.int64)
-            seconds[axis] = start[firsts[axis]] + place
-            real &= seconds[axis] != firsts[axis]
-        corners, signs = [], []
-        for choice in itertools.product((0, 1), repeat=len(seconds)):
-            corner = list(firsts)
-            for axis, second in zip(seconds, choice, strict=True):
-                if second:
-                    corner[axis] = seconds[axis]
-            corners.append(np.ravel_multi_index(tuple(corner), self.shape))
-            signs.append((-1) ** sum(choice))
-        return np.stack(corners, axis=1), np.array(signs) * real[:, None]
-
-    @cached_property
-    def _families(self) -> dict[tuple[int, int], tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """For each feature and depth, where the leaves below the ancestor of each leaf begin, and
-        how many they are.
-        """
-        families = {}
-        for axis, chain in enumerate(self.chains):
-            for depth in range(chain.depth):
-                ancestor = chain.above(depth)
-                start = np.asarray(chain.starts[depth - 1] if depth else (0,))[ancestor]
-                size = np.bincount(ancestor)[ancestor]
-                families[axis, depth] = (start, size)
-        return families

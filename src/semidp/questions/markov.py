@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,14 +25,18 @@ from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.output.published_table import PublishedTable
 from semidp.questions.answers import cell_rows
-from semidp.questions.lattice_chains import (
-    EntryLikelihood,
-    LatticeChains,
-    open_differences,
-    slice_steps,
-)
+from semidp.questions.lattice_chains import EntryLikelihood, LatticeChains, open_differences
 from semidp.questions.likelihoods import LogLaw, noisy_counts, possible_cells, together, unlike
 from semidp.questions.measured import fitted_counts, measured_table
+from semidp.questions.parallel_moves import (
+    ParallelMoves,
+    Places,
+    Siblings,
+    drawn_lines,
+    followed,
+    level_offsets,
+    rounds_of,
+)
 from semidp.statistics.odds_ratio.umpu import check_level
 
 if TYPE_CHECKING:
@@ -52,7 +57,6 @@ _UNUSED = (
     "What {name!r} measured with {noise} noise is not used: the posterior is computed for Gaussian,"
     " lattice and Laplace noise in cells and for noise on residuals."
 )
-_BEYOND = 2**40  # more than any cell holds
 _LARGEST_R = 1.01  # of the potential scale reduction
 _LEAST_SIZE = 1000  # effective draws of every mean
 _LEAST_HALF = 2  # draws in half a chain, without which it has no variance
@@ -149,7 +153,29 @@ class Chains:
     @property
     def fixed(self) -> bool:
         """Whether only one table has the totals."""
-        return not self.swaps and not self.free
+        return not self.moves
+
+    @cached_property
+    def moves(self) -> tuple[ParallelMoves, ...]:
+        """Lines of every swap and of every free axis; features of one level leave none."""
+        every = []
+        for swap in self.swaps:
+            fixed = {*swap.exchanged, *swap.shared}
+            others = [axis for axis in range(len(self.shape)) if axis not in fixed]
+            # Two records that agree on what they exchange, or on all else, would only trade places:
+            # they differ in both.
+            compared = (self._siblings(swap.exchanged), self._siblings(others))
+            every.append(ParallelMoves(compared, level_offsets(self.shape, swap.shared)))
+        for free in self.free:
+            others = [axis for axis in range(len(self.shape)) if axis != free]
+            offsets = level_offsets(self.shape, others)
+            every.append(ParallelMoves((self._siblings([free]),), offsets))
+        return tuple(moves for moves in every if moves.count)
+
+    def _siblings(self, axes: Sequence[int]) -> Siblings:
+        """All combinations of levels of some axes, in one family."""
+        offsets = level_offsets(self.shape, axes)
+        return Siblings(offsets, np.zeros(len(offsets), dtype=np.intp))
 
     def run(
         self,
@@ -162,104 +188,65 @@ class Chains:
     ) -> tuple[Counts, Counts]:
         """Move every table `steps` times; return where they end, and `keep` tables on the way.
 
-        With `flat`, every table is as likely as any other: for starts that are far apart.
+        Lines that share no cell are followed at the same time, unless sums of cells were measured:
+        each of them is a step. With `flat`, every table is as likely as any other: for starts that
+        are far apart.
         """
         current = tables.copy()
-        chains = len(current)
-        kinds: list[RecordSwap | int] = [*self.swaps, *self.free]
-        every = max(1, steps // keep) if keep else steps + 1
-        kept = []
         sums = [] if flat else [_FollowedSums(law, current) for law in self.sums]
-        for step in range(steps):
-            kind = kinds[int(source.integers(len(kinds)))]
-            cells, signs = self._cells(kind, chains, source)
+        rounds = steps if sums else rounds_of(self.moves, steps)
+        every = max(1, rounds // keep) if keep else rounds + 1
+        kept = []
+        drawn = drawn_lines(self.moves, rounds, len(current), source, at_once=not sums)
+        for number, (cells, signs) in enumerate(drawn, 1):
             self._move(current, cells, signs, sums, source, flat)
-            if (step + 1) % every == 0:
+            if number % every == 0:
                 kept.append(current.copy())
         return current, np.stack(kept) if kept else np.empty((0, *current.shape), dtype=np.int64)
 
     def _move(
         self,
         current: Counts,
-        cells: Counts,
+        places: Places,
         signs: Counts,
         sums: "list[_FollowedSums]",
         source: np.random.Generator,
         flat: bool,
     ) -> None:
-        """Change some cells of every table by k times their signs."""
-        before = np.take_along_axis(current, cells, axis=1)
+        """Change the cells of lines by k times their signs; with sums there is one line a table.
+
+        The law of a table is a product over its cells, so that no line changes what another one
+        gains.
+        """
+        chains = len(current)
+        cells = places.reshape(-1, len(signs))
+        before = np.take_along_axis(current, places.reshape(chains, -1), axis=1)
+        before = before.reshape(cells.shape)
         # So many records can leave the cells that lose some, one way and the other.
-        most = np.where(signs < 0, before, _BEYOND).min(axis=1)
-        least = -np.where(signs > 0, before, _BEYOND).min(axis=1)
-        moving = (signs != 0).any(axis=1)
-        room = (np.where(moving, least, 0), np.where(moving, most, 0))
-
-        def gain(amounts: Counts) -> Floats:
-            change = amounts[:, None] * signs
-            more = np.zeros(len(amounts))
-            if not flat:
-                more += (self.log_law(before + change, cells) - present).sum(axis=1)
-            for law in sums:
-                more += law.gain(cells, change)
-            return more
-
-        present = np.zeros(0) if flat else self.log_law(before, cells)
-        amounts = slice_steps(gain, room, self.reach, source)
-        change = amounts[:, None] * signs
+        room = (-before[:, signs > 0].min(axis=1), before[:, signs < 0].min(axis=1))
         for law in sums:
-            law.move(cells, change)
-        np.put_along_axis(current, cells, before + change, axis=1)
+            law.begin(cells, signs)
+        present = np.zeros(0) if flat else self.log_law(before, cells).sum(axis=-1)
 
-    def _cells(
-        self, kind: RecordSwap | int, chains: int, source: np.random.Generator
-    ) -> tuple[Counts, Counts]:
-        """Flat cells that change, a row for each chain, with their signs. Records leave the first
-        cells and enter the last.
+        def gain(amounts: Counts, lines: Places) -> Floats:
+            if flat:
+                return np.zeros(amounts.shape)
+            after = before[lines] + amounts[..., None] * signs
+            more = self.log_law(after, cells[lines]).sum(axis=-1) - present[lines]
+            for law in sums:
+                more += law.gain(amounts, lines)
+            return np.asarray(more)
 
-        Two records that agree on what they exchange, or on all else, would only trade places: they
-        are drawn to differ in both. Where a feature of one level leaves no choice, signs are 0.
-        """
-        one = np.stack([source.integers(0, size, chains) for size in self.shape])
-        if isinstance(kind, int):
-            moved, apart = self._other_levels(one, [kind], source)
-            places = [one, moved]
-            signs = np.array([-1, 1])
-        else:
-            exchanged = list(kind.exchanged)
-            fixed = {*exchanged, *kind.shared}
-            left = [axis for axis in range(len(self.shape)) if axis not in fixed]
-            # The second record has other levels of both; the exchange puts one in each.
-            first, apart = self._other_levels(one, exchanged, source)
-            second, differs = self._other_levels(one, left, source)
-            other = second.copy()
-            other[exchanged] = first[exchanged]
-            apart = apart and differs
-            places = [one, other, first, second]
-            signs = np.array([-1, -1, 1, 1])
-        flat = [np.ravel_multi_index(tuple(place), self.shape) for place in places]
-        cells = np.stack(flat, axis=1)
-        return cells, np.broadcast_to(signs * int(apart), cells.shape)
-
-    def _other_levels(
-        self, cells: Counts, axes: list[int], source: np.random.Generator
-    ) -> tuple[Counts, bool]:
-        """Cells with other levels on some axes, each other combination as likely; whether there are
-        any.
-        """
-        sizes = tuple(self.shape[axis] for axis in axes)
-        every = math.prod(sizes)
-        if every == 1:
-            return cells, False
-        codes = np.ravel_multi_index(tuple(cells[axes]), sizes)
-        codes = (codes + source.integers(1, every, len(codes))) % every
-        moved = cells.copy()
-        moved[axes] = np.stack(np.unravel_index(codes, sizes))
-        return moved, True
+        amounts = followed(gain, room, self.reach, source)
+        for law in sums:
+            law.move(amounts)
+        after = before + amounts[:, None] * signs
+        np.put_along_axis(current, places.reshape(chains, -1), after.reshape(chains, -1), axis=1)
 
 
 class _FollowedSums:
-    """Measured sums of cells while chains move: what their noise would be in each table.
+    """Measured sums of cells while chains move, one line each: what their noise would be in each
+    table.
 
     Parameters
     ----------
@@ -279,25 +266,28 @@ class _FollowedSums:
         self._sum_of = np.where(inside, likelihood.matrix.argmax(axis=0), self._outside)
         self._rows = np.arange(len(tables))[:, None]
 
-    def gain(self, cells: Counts, change: Counts) -> Floats:
-        """How much more likely each table becomes when cells change."""
-        numbers = self._sum_of[cells]
-        same = numbers[:, :, None] == numbers[:, None, :]
-        total = (same * change[:, None, :]).sum(axis=2)
+    def begin(self, cells: Places, signs: Counts) -> None:
+        """Take up a line of each table: its cells and the signs by which they change."""
+        self._numbers = self._sum_of[cells]
+        same = self._numbers[:, :, None] == self._numbers[:, None, :]
         # A sum in which several of the cells are counts once, by the first of them.
         counted = same.argmax(axis=2) == np.arange(cells.shape[1])
-        counted &= numbers < self._outside
-        before = self._errors[self._rows, numbers]
-        after = before - total
-        measured = np.minimum(numbers, self._outside - 1)
-        new = self._likelihood.logs(after, measured)
-        old = self._likelihood.logs(before, measured)
-        return np.asarray(np.where(counted, new - old, 0.0).sum(axis=1))
+        self._along = (same * signs).sum(axis=2) * (counted & (self._numbers < self._outside))
+        self._measured = np.minimum(self._numbers, self._outside - 1)
+        self._before = self._errors[self._rows, self._numbers]
+        self._present = self._likelihood.logs(self._before, self._measured)
 
-    def move(self, cells: Counts, change: Counts) -> None:
-        """Change the cells."""
-        chains = np.broadcast_to(self._rows, cells.shape)
-        np.add.at(self._errors, (chains, self._sum_of[cells]), -change)
+    def gain(self, amounts: Counts, lines: Places) -> Floats:
+        """How much more likely some tables become when their lines are followed so far."""
+        along = self._along[lines]
+        after = self._before[lines] - amounts[..., None] * along
+        more = self._likelihood.logs(after, self._measured[lines]) - self._present[lines]
+        return np.asarray((more * (along != 0)).sum(axis=-1))
+
+    def move(self, amounts: Counts) -> None:
+        """Follow the line of each table so far."""
+        rows = np.broadcast_to(self._rows, self._numbers.shape)
+        np.add.at(self._errors, (rows, self._numbers), -amounts[:, None] * self._along)
 
 
 @dataclass(frozen=True)
