@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ Counts = NDArray[np.int64]
 People = dict[str, list[str]]
 
 _WALK = 20_000  # steps without a likelihood, to a table from the prior
+_TABLES = 64  # that are drawn from a prior together
 
 
 def records(name: str, features: list[str], kept: dict[str, set[str]] | None = None) -> People:
@@ -97,18 +98,25 @@ class Structure:
         np.add.at(counts, tuple(map(np.array, axes)), 1)
         return counts
 
-    def from_prior(self, release: Release, seed: int) -> People:
-        """Other records with the same exact totals: their table is any as likely as any other."""
+    @cached_property
+    def tables_from_prior(self) -> Counts:
+        """Tables with the same exact totals, any as likely as any other: `_TABLES` of them."""
+        release = self.make(self.people, 0)
         table = self.table(release)
         chains, _, _ = chains_of(release, table)
-        start = self.counted(self.people, table.schema).astype(np.int64).ravel()[None]
-        source = np.random.default_rng(seed)
-        _, kept = chains.run(start, _WALK, source, flat=True, keep=1)
+        start = self.counted(self.people, table.schema).astype(np.int64).ravel()
+        tables = np.broadcast_to(start, (_TABLES, start.size))
+        _, kept = chains.run(tables, _WALK, np.random.default_rng(1), flat=True, keep=1)
         assert kept is not None
-        cells = np.stack(np.unravel_index(np.arange(start.size), table.schema.shape))
-        chosen = np.repeat(cells, kept[-1, 0], axis=1)
+        return np.asarray(kept[-1])
+
+    def from_prior(self, seed: int) -> People:
+        """Other records with the same exact totals, from the prior."""
+        schema = self.table(self.make(self.people, 0)).schema
+        cells = np.stack(np.unravel_index(np.arange(schema.size), schema.shape))
+        chosen = np.repeat(cells, self.tables_from_prior[seed], axis=1)
         people: People = {}
-        for feature, places in zip(table.schema.features, chosen, strict=True):
+        for feature, places in zip(schema.features, chosen, strict=True):
             for depth, name in enumerate(feature.names):
                 paths = feature.paths()
                 people[name] = [paths[place][depth] for place in places.tolist()]
@@ -283,7 +291,7 @@ def intervals_of(structure: Structure, prior: bool, seed: int) -> Intervals | No
     """
     people = structure.people
     if prior:
-        people = structure.from_prior(structure.make(people, seed), seed)
+        people = structure.from_prior(seed)
     release = structure.make(people, 1000 + seed)
     table = structure.table(release)
     try:

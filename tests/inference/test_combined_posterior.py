@@ -179,18 +179,18 @@ def test_gains_of_moves_are_differences_of_likelihoods() -> None:
         cells = np.stack([source.permutation(6)[:4] for _ in range(50)])
         signs = source.integers(-2, 3, 4)
         amounts = source.integers(-3, 4, (2, 50))
-        sums.begin(cells, signs)
-        gain = sums.gain(amounts, every)
+        gains = sums.gain(cells, signs)
+        gain = gains(amounts, every)
         # Some of the lines, at other places than their own numbers.
-        np.testing.assert_array_equal(sums.gain(amounts[:, 20:30], every[20:30]), gain[:, 20:30])
+        np.testing.assert_array_equal(gains(amounts[:, 20:30], every[20:30]), gain[:, 20:30])
         before = likelihood.of(likelihood.errors(tables))
-        for tried, gains in zip(amounts, gain, strict=True):
+        for tried, more in zip(amounts, gain, strict=True):
             after = tables.copy()
             held = np.take_along_axis(tables, cells, 1)
             np.put_along_axis(after, cells, held + tried[:, None] * signs, 1)
             exact = likelihood.of(likelihood.errors(after)) - before
-            np.testing.assert_allclose(gains, exact, atol=1e-9)
-            compared += len(gains)
+            np.testing.assert_allclose(more, exact, atol=1e-9)
+            compared += len(more)
         sums.move(amounts[1])
         tables = after
     assert compared == 4000

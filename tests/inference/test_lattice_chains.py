@@ -208,3 +208,30 @@ def test_what_is_too_large_or_unlike_is_refused() -> None:
     )
     with pytest.raises(Refused, match="at most 512 cells"):
         posterior(release, "a-b")
+
+
+def around_the_diagonal(records: int, mu: str) -> Release:
+    """Nobody on the diagonal of a 3 × 3 table, so many records in each row: tables differ by cycles
+    of six cells.
+    """
+    data = {"a": [*"xxyyzz"] * (records // 2), "b": [*"qrprpq"] * (records // 2)}
+    features = [Feature("a", ["x", "y", "z"]), Feature("b", ["p", "q", "r"])]
+    diagonal = [
+        StructuralZero.of({"a": one, "b": other}) for one, other in zip("xyz", "pqr", strict=True)
+    ]
+    plan = Plan(
+        [TableRequest(["a", "b"], Budget.gdp(mu))], ["a", "b"], features, structural_zeros=diagonal
+    )
+    return run(plan, data, SeededRandomness(4))
+
+
+@pytest.mark.long
+def test_a_release_whose_chains_go_around_too_slowly_is_refused() -> None:
+    """Every step around the diagonal has its price: hundreds of them take longer than the chains
+    have.
+    """
+    with pytest.raises(Refused, match="do not agree after 3,000 steps"):
+        posterior(around_the_diagonal(2000, "0.005"), steps=3000, randomness=SeededRandomness(1))
+    # The twin: as many steps are enough for few records.
+    answer = posterior(around_the_diagonal(2, "0.5"), steps=3000, randomness=SeededRandomness(1))
+    assert answer.mixing.mixed

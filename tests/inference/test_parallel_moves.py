@@ -12,7 +12,13 @@ from semidp.core.margins import Chain
 from semidp.noise.distributions import DiscreteGaussian
 from semidp.questions.lattice_chains import EntryLikelihood, LatticeChains, open_differences
 from semidp.questions.markov import Chains, swaps
-from semidp.questions.parallel_moves import ParallelMoves, drawn_lines, followed, rounds_of
+from semidp.questions.parallel_moves import (
+    ListedCells,
+    ParallelMoves,
+    drawn_lines,
+    followed,
+    rounds_of,
+)
 
 FALSE_ALARM = 1e-6
 """How often a right sampler fails a test of its law."""
@@ -132,6 +138,33 @@ def test_a_window_that_is_cut_where_nothing_was_tried_is_caught() -> None:
     after = places + tried[best, np.arange(50_000)]
     counts = np.bincount(after, minlength=len(weights))
     assert scipy.stats.chisquare(counts, chances * counts.sum()).pvalue < FALSE_ALARM
+
+
+def test_what_is_listed_is_what_is_computed() -> None:
+    """Also from counts that the list lacks, where the list would be too long, and not with the
+    counts of another cell.
+    """
+
+    def law(counts: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        return -((counts - 3.0 * cells) ** 2) / 7
+
+    def exact(start: np.ndarray, change: np.ndarray) -> np.ndarray:
+        after = start + change
+        return (law(after, cells) - law(start, cells)).sum(axis=-1)
+
+    source = np.random.default_rng(1)
+    signs = np.array([1, -1, -1, 1])
+    cells = np.stack([source.permutation(9)[:4] for _ in range(30)])
+    before = source.integers(0, 40, cells.shape)
+    amounts = source.integers(-15, 16, (3, 30))
+    lines = np.arange(30)
+    for counts, span in ((before, (0, 40)), (before - 30, (0, 40)), (before, (0, 2**22))):
+        gain = ListedCells(law, 9, span, 15).gain(cells, counts, signs)
+        more = exact(counts, amounts[..., None] * signs)
+        np.testing.assert_allclose(gain(amounts, lines), more, atol=1e-9)
+        some = gain(amounts[:, 7:9], lines[7:9])
+        np.testing.assert_allclose(some, more[:, 7:9], atol=1e-9)
+        assert np.abs(gain(amounts, lines[::-1].copy()) - more).max() > 0.1
 
 
 def test_cells_measured_one_by_one_are_told_from_sums() -> None:

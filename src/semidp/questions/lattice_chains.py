@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from semidp.core.margins import Chain, View, named, within
 from semidp.errors import Refused
 from semidp.questions.parallel_moves import (
+    ListedCells,
     ParallelMoves,
     Places,
     Siblings,
@@ -26,6 +27,7 @@ from semidp.questions.parallel_moves import (
     followed,
     level_offsets,
     rounds_of,
+    window_length,
 )
 
 Floats = NDArray[np.float64]
@@ -33,6 +35,7 @@ Counts = NDArray[np.int64]
 
 _FAR = 12.0  # standard deviations up to which the law of a number is listed
 _ANYWHERE = 2**40  # further than any window
+_OVER = 32  # counts below 0, or above the number of records, that chains often hold
 _LARGEST_NOISE = 10**6  # standard deviation up to which laws are listed
 _LEAST = 1e-300  # a probability whose logarithm is exact
 _MOST_WAIT = 6  # times the steps asked for, until chains have held enough tables
@@ -275,13 +278,14 @@ class LatticeChains:
         count, cells = tables.shape
         at_once = self.likelihood.cell_by_cell or flat
         rounds = rounds_of(self.moves, steps) if at_once else steps
+        law = self._listed(tables, flat)
         kept = np.zeros((keep, count, cells), dtype=np.int64)
         held = np.zeros(count, dtype=np.int64)
         every = max(1, rounds // keep) if keep else 0
         most = rounds * (_MOST_WAIT if keep else 1)
         for places, signs in drawn_lines(self.moves, most, count, source, at_once=at_once):
             if at_once:
-                self._all_lines(state, places, signs, source, flat)
+                self._all_lines(state, places, signs, law, source)
             else:
                 self._one_line(state, places[:, 0], signs, source)
             if keep:
@@ -309,8 +313,8 @@ class LatticeChains:
         state: "_ChainState",
         places: Places,
         signs: Counts,
+        law: ListedCells,
         source: np.random.Generator,
-        flat: bool,
     ) -> None:
         """Follow lines that share no cell, each as far as its slice says.
 
@@ -318,28 +322,27 @@ class LatticeChains:
         gains. Errors and log-likelihoods of the state are not kept up.
         """
         count = len(state.tables)
-        cells = places.reshape(-1, places.shape[2])
+        cells = places.reshape(-1, len(signs))
         before = np.take_along_axis(state.tables, places.reshape(count, -1), axis=1)
         before = before.reshape(cells.shape)
-
-        def worth(counts: Counts, lines: Places) -> Floats:
-            price = -self.price * self._excess(counts, cells[lines])
-            if flat:
-                return np.asarray(price.sum(axis=-1))
-            return np.asarray((price + self.likelihood.of_cells(counts, cells[lines])).sum(axis=-1))
-
-        present = worth(before, np.arange(len(cells)))
-
-        def gain(amounts: Counts, lines: Places) -> Floats:
-            after = before[lines] + amounts[..., None] * signs
-            return worth(after, lines) - present[lines]
-
         far = np.full(len(cells), _ANYWHERE)
+        gain = law.gain(cells, before, signs)
         amounts = followed(gain, (-far, far), self.reach, source)
         after = before + amounts[:, None] * signs
-        paid = (self._excess(after, cells) - self._excess(before, cells)).sum(axis=1)
+        paid = self._excess(after, cells) - self._excess(before, cells)
         state.excess = state.excess + paid.reshape(count, -1).sum(axis=1)
         np.put_along_axis(state.tables, places.reshape(count, -1), after.reshape(count, -1), axis=1)
+
+    def _listed(self, tables: Counts, flat: bool) -> ListedCells:
+        """What counts are worth where cells were measured one by one: likelihood and price."""
+
+        def law(counts: Counts, cells: Counts) -> Floats:
+            price: Floats = np.asarray(-self.price * self._excess(counts, cells))
+            return price if flat else price + self.likelihood.of_cells(counts, cells)
+
+        # Hardly any count is much below 0 or above the number of records.
+        span = (-_OVER, int(tables.sum(axis=1).max()) + _OVER)
+        return ListedCells(law, tables.shape[1], span, window_length(self.reach))
 
     def _one_line(
         self, state: "_ChainState", cells: Places, signs: Counts, source: np.random.Generator

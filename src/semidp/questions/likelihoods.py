@@ -6,7 +6,7 @@ possible, and how chains move through them, is the business of `markov`.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from semidp.noise.distributions import DiscreteGaussian
 from semidp.publishing.combined.table_evidence import refuse_other_noise
 from semidp.questions.lattice_chains import EntryLikelihood, NoiseLaw
 from semidp.questions.measured import level_codes
+from semidp.questions.parallel_moves import CellLaw
 
 if TYPE_CHECKING:
     from semidp.publishing.release import Release
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-LogLaw = Callable[[Counts, Counts], Floats]
-"""The log of the likelihood of counts in cells (by their flat numbers), up to a constant."""
 
 _FAR = 12.0  # standard deviations up to which a law is summed up
 _LISTED = 10**5  # standard deviations up to which a law is looked up in a list
@@ -159,7 +158,7 @@ class NoisyCounts:
         table_codes, _ = level_codes(table, names)
         return placed[table_codes]
 
-    def log_law(self, table: Schema) -> LogLaw:
+    def log_law(self, table: Schema) -> CellLaw:
         """The log-likelihood cell by cell, exact for each kind of noise; see `covers`."""
         noisy = self.in_cells(table)
         mechanism = self.mechanism

@@ -26,9 +26,12 @@ from semidp.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.output.published_table import PublishedTable
 from semidp.questions.answers import cell_rows
 from semidp.questions.lattice_chains import EntryLikelihood, LatticeChains, open_differences
-from semidp.questions.likelihoods import LogLaw, noisy_counts, possible_cells, together, unlike
+from semidp.questions.likelihoods import noisy_counts, possible_cells, together, unlike
 from semidp.questions.measured import fitted_counts, measured_table
 from semidp.questions.parallel_moves import (
+    CellLaw,
+    Gain,
+    ListedCells,
     ParallelMoves,
     Places,
     Siblings,
@@ -146,7 +149,7 @@ class Chains:
     shape: tuple[int, ...]
     swaps: tuple[RecordSwap, ...]
     free: tuple[int, ...]
-    log_law: LogLaw = field(repr=False)
+    log_law: CellLaw = field(repr=False)
     reach: float
     sums: tuple[EntryLikelihood, ...] = field(default=(), repr=False)
 
@@ -197,9 +200,14 @@ class Chains:
         rounds = steps if sums else rounds_of(self.moves, steps)
         every = max(1, rounds // keep) if keep else rounds + 1
         kept = []
+        law = ListedCells(
+            _no_law if flat else self.log_law,
+            current.shape[1],
+            (0, int(current.sum(axis=1).max())),
+        )
         drawn = drawn_lines(self.moves, rounds, len(current), source, at_once=not sums)
         for number, (cells, signs) in enumerate(drawn, 1):
-            self._move(current, cells, signs, sums, source, flat)
+            self._move(current, cells, signs, law, sums, source)
             if number % every == 0:
                 kept.append(current.copy())
         return current, np.stack(kept) if kept else np.empty((0, *current.shape), dtype=np.int64)
@@ -209,9 +217,9 @@ class Chains:
         current: Counts,
         places: Places,
         signs: Counts,
+        law: ListedCells,
         sums: "list[_FollowedSums]",
         source: np.random.Generator,
-        flat: bool,
     ) -> None:
         """Change the cells of lines by k times their signs; with sums there is one line a table.
 
@@ -224,24 +232,24 @@ class Chains:
         before = before.reshape(cells.shape)
         # So many records can leave the cells that lose some, one way and the other.
         room = (-before[:, signs > 0].min(axis=1), before[:, signs < 0].min(axis=1))
-        for law in sums:
-            law.begin(cells, signs)
-        present = np.zeros(0) if flat else self.log_law(before, cells).sum(axis=-1)
-
-        def gain(amounts: Counts, lines: Places) -> Floats:
-            if flat:
-                return np.zeros(amounts.shape)
-            after = before[lines] + amounts[..., None] * signs
-            more = self.log_law(after, cells[lines]).sum(axis=-1) - present[lines]
-            for law in sums:
-                more += law.gain(amounts, lines)
-            return np.asarray(more)
-
-        amounts = followed(gain, room, self.reach, source)
-        for law in sums:
-            law.move(amounts)
+        gains = [law.gain(cells, before, signs), *(each.gain(cells, signs) for each in sums)]
+        amounts = followed(_added(gains), room, self.reach, source)
+        for each in sums:
+            each.move(amounts)
         after = before + amounts[:, None] * signs
         np.put_along_axis(current, places.reshape(chains, -1), after.reshape(chains, -1), axis=1)
+
+
+def _added(gains: list[Gain]) -> Gain:
+    """What independent measurements gain together."""
+    if len(gains) == 1:
+        return gains[0]
+    return lambda amounts, lines: np.sum([gain(amounts, lines) for gain in gains], axis=0)
+
+
+def _no_law(counts: Counts, cells: Counts) -> Floats:
+    """The law under which every table is as likely as any other."""
+    return np.zeros(counts.shape)
 
 
 class _FollowedSums:
@@ -266,26 +274,29 @@ class _FollowedSums:
         self._sum_of = np.where(inside, likelihood.matrix.argmax(axis=0), self._outside)
         self._rows = np.arange(len(tables))[:, None]
 
-    def begin(self, cells: Places, signs: Counts) -> None:
-        """Take up a line of each table: its cells and the signs by which they change."""
+    def gain(self, cells: Places, signs: Counts) -> Gain:
+        """How much more likely each table becomes when a line is followed: its cells and the signs
+        by which they change.
+        """
         self._numbers = self._sum_of[cells]
         same = self._numbers[:, :, None] == self._numbers[:, None, :]
         # A sum in which several of the cells are counts once, by the first of them.
         counted = same.argmax(axis=2) == np.arange(cells.shape[1])
-        self._along = (same * signs).sum(axis=2) * (counted & (self._numbers < self._outside))
-        self._measured = np.minimum(self._numbers, self._outside - 1)
-        self._before = self._errors[self._rows, self._numbers]
-        self._present = self._likelihood.logs(self._before, self._measured)
+        along = (same * signs).sum(axis=2) * (counted & (self._numbers < self._outside))
+        self._along = along
+        measured = np.minimum(self._numbers, self._outside - 1)
+        before = self._errors[self._rows, self._numbers]
+        present = self._likelihood.logs(before, measured)
 
-    def gain(self, amounts: Counts, lines: Places) -> Floats:
-        """How much more likely some tables become when their lines are followed so far."""
-        along = self._along[lines]
-        after = self._before[lines] - amounts[..., None] * along
-        more = self._likelihood.logs(after, self._measured[lines]) - self._present[lines]
-        return np.asarray((more * (along != 0)).sum(axis=-1))
+        def gain(amounts: Counts, lines: Places) -> Floats:
+            after = before[lines] - amounts[..., None] * along[lines]
+            more = self._likelihood.logs(after, measured[lines]) - present[lines]
+            return np.asarray((more * (along[lines] != 0)).sum(axis=-1))
+
+        return gain
 
     def move(self, amounts: Counts) -> None:
-        """Follow the line of each table so far."""
+        """Follow the lines that were asked for last so far."""
         rows = np.broadcast_to(self._rows, self._numbers.shape)
         np.add.at(self._errors, (rows, self._numbers), -amounts[:, None] * self._along)
 
@@ -560,7 +571,7 @@ def chains_of(
     return LatticeChains(grid.chains, differences, possible, likelihood, reach), noise, tuple(notes)
 
 
-def _product(laws: Sequence[LogLaw]) -> LogLaw:
+def _product(laws: Sequence[CellLaw]) -> CellLaw:
     """The law of several measurements of the same cells: logarithms add up."""
 
     def product(counts: Counts, cells: Counts) -> Floats:
