@@ -26,7 +26,7 @@ from semidp.publishing.rechecking.release_check import disagreements
 from semidp.sources.linked_records import LinkedData
 from semidp.statistics.tables.by_parts import linked_parts_steps
 from tests.partitions.conftest import no_report, run_partitioned, unfinished  # noqa: F401
-from tests.partitions.ended_early import Recorded, ended_and_resumed
+from tests.partitions.ended_early import ended_and_resumed, sources_in_order
 
 # state C has one tract, and nobody can be in D
 PATHS = [
@@ -318,22 +318,10 @@ def test_a_fit_that_was_stored_is_not_searched_again(tmp_path, monkeypatch):
 
 def test_every_source_of_noise_is_used_once_in_one_run(tmp_path):
     plan, data = case("three depths with tenure")
-    keys: list[tuple[str, ...]] = []
-
-    class Listed(Recorded):
-        def words(self, count):
-            keys.append(self.path)
-            return super().words(count)
-
-        def part(self, *key):
-            return Listed(self.asked_by, (*self.path, *key))
-
-    run_partitioned(plan, data, tmp_path / "parts", "state", randomness=Listed(set()))
-    sources = {path[1:3] for path in keys}
-    assert {("above", "member"), ("above", "unit"), ("member", "A"), ("unit", "B")} <= sources
-    # a sampler may ask its own source several times, but comes back to none
-    runs = [path for place, path in enumerate(keys) if place == 0 or keys[place - 1] != path]
-    assert len(runs) == len(set(runs)) > 20
+    sources = sources_in_order(plan, data, tmp_path)
+    places = {path[1:3] for path in sources}
+    assert {("above", "member"), ("above", "unit"), ("member", "A"), ("unit", "B")} <= places
+    assert len(sources) == len(set(sources)) > 20
 
 
 def write(folder, data):

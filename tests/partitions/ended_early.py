@@ -32,6 +32,32 @@ class Recorded(SystemRandomness):
         return Recorded(self.asked_by, (*self.path, *key))
 
 
+class Listed(Recorded):
+    """The same, with a list of who asked, in the order in which they did."""
+
+    def __init__(self, asked: list[tuple[str, ...]], path: tuple[str, ...] = ()) -> None:
+        super().__init__(set(), path)
+        object.__setattr__(self, "asked", asked)
+
+    def words(self, count: int) -> Words:
+        self.asked.append(self.path)
+        return super().words(count)
+
+    def part(self, *key: str) -> "Listed":
+        return Listed(self.asked, (*self.path, *key))
+
+
+def sources_in_order(plan: Plan, data: Any, folder: Path) -> list[tuple[str, ...]]:
+    """Return the sources of noise of a release by parts, each as often as it was turned to.
+
+    A sampler may ask its own source several times in a row. Whoever comes back to a source that
+    another has used since would draw with the noise of another part.
+    """
+    asked: list[tuple[str, ...]] = []
+    run_partitioned(plan, data, folder / "parts", "state", randomness=Listed(asked))
+    return [path for place, path in enumerate(asked) if place == 0 or asked[place - 1] != path]
+
+
 def ended_and_resumed(
     plan: Plan, data: Any, folder: Path, after: int, budget: Budget
 ) -> set[tuple[str, ...]]:

@@ -287,8 +287,9 @@ def demo(
     enrolment is exact.
     """
     data = str(files("semidp") / "data" / "california_schools.csv")
-    # One exact total: a = 2 records change together, and Δ2² = 2a² = 8 where both are of one
-    # district. So mu = 1 needs the scale √8 = 2.83; the projection leaves 2.83/√2 = 2 a cell.
+    # One exact table, of districts: a = 2 records change together, and Δ2² = 2a² = 8 where both
+    # are of one district. So mu = 1 needs the scale √8 = 2.83; the projection leaves 2.83/√2 = 2
+    # a cell.
     words = [
         *("--nest", "county,district", "--table", "district,meals", "--exact", "district"),
         *(

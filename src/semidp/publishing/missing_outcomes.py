@@ -5,7 +5,10 @@ it. The groups (group, yes) hold those who answered, with exact sizes; they alon
 published. A record of a group (group, no) is read as the lower bound, which nobody sees.
 
 *Private.* The number who answered and the sum of their values are measured together
-(`statistics.answered`); a(t) is that of the group sizes.
+(`statistics.answered`, which proves the norms); a(t) is that of the group sizes.
+
+Brute force: `tests/grouped/test_answered.py` (private), `tests/grouped/test_missing_outcomes.py`
+(exact).
 """
 
 from collections.abc import Mapping

@@ -21,7 +21,7 @@ from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.mechanisms.size_agreement import Agreement, in_quarters
 from semidp.output.published_table import FitKind, Fitted
 from semidp.queries.linked_products import LinkedSpace
-from semidp.statistics.tables.fitting import fit_product, totals_of
+from semidp.statistics.tables.fitting import NOT_ALL, fit_product, totals_of
 
 Fit = tuple[NDArray[Any], Fitted]
 
@@ -195,7 +195,13 @@ def _fitted_alone(
 ) -> Totals:
     """Whole numbers of a single table."""
     fit_kinds = [FitKind.integer]
-    ((counts, _),) = fit_product(grid, [view], totals, [estimate], fit_kinds, progress)
+    ((counts, how),) = fit_product(grid, [view], totals, [estimate], fit_kinds, progress)
+    # Later tables take these counts for totals, so counts that miss some would spread the error.
+    if how.note.startswith(NOT_ALL):
+        raise Refused(
+            "no whole numbers of units with all of their exact totals were found: publish fewer"
+            " exact totals of units"
+        )
     return Totals(view, np.asarray(counts, dtype=np.int64))
 
 
