@@ -99,6 +99,7 @@ def test_a_folder_is_read_back_and_everything_in_it_follows(tmp_path):
     assert found.disagreements == ()
     assert again.otherwise is not None
     page = (tmp_path / "release" / "report.html").read_text()
+    assert page.count("Published counts: units by state by zone by size by type") == 1
     assert "How members and units agree" in page
     assert "does not protect" in page
 

@@ -5,6 +5,7 @@ called.
 from collections.abc import Sequence
 from urllib.parse import quote
 
+from semidp.core.spaces.linked import UNIT
 from semidp.output.cells import Form
 from semidp.output.grids import FOLDED_CELLS, branches, faint_cells, grid
 from semidp.output.published_table import PublishedTable
@@ -20,6 +21,12 @@ def table_title(table: PublishedTable) -> str:
     return " by ".join(table.as_asked().schema.names)
 
 
+def _counted_title(table: PublishedTable) -> str:
+    """Name a table by its features; one that counts units of linked files says so."""
+    title = table_title(table)
+    return f"units by {title}" if table.counted == UNIT else title
+
+
 def page_cells(table: PublishedTable, absent: bool, form: Form | None) -> PageCells:
     """Return the counts of a table as a page shows them; `absent` says that there is no noise in
     them.
@@ -31,7 +38,7 @@ def page_cells(table: PublishedTable, absent: bool, form: Form | None) -> PageCe
     nested = [feature for feature in table.schema.features if feature.above]
     file = f"{table.name}.{table.columns().form(form)}"
     return PageCells(
-        heading=f"Published counts: {table_title(table)}",
+        heading=f"Published counts: {_counted_title(table)}",
         grid=cells,
         branches=parts,
         # Where numbers are too many, shades must do.
