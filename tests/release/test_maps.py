@@ -16,6 +16,7 @@ from semidp.noise.randomness import SeededRandomness
 from semidp.output.place_maps import MAP, Outline, PlaceMap
 from semidp.output.plots.figures import estimates_plot, heatmap
 from semidp.output.plots.maps import PlaceValues, place_map
+from semidp.output.presentation import Presentation
 from semidp.publishing.release import Release
 from semidp.report.place_sections import place_sections, unmatched
 
@@ -89,11 +90,23 @@ def test_the_report_has_maps_and_lists_what_the_map_lacks(map_file: Path, tmp_pa
     assert [hatch == "////" for hatch in hatched] == [*faint.tolist(), False]
     assert faint.any()
     assert unmatched(release) == ["The map has no outline for west (table)."]
+    # A notebook draws the same.
+    shown = release._repr_html_()
+    assert shown.count("<svg") == 1
+    assert "Map of the counts by region and ill" in shown
+    assert "<svg" not in released(None)._repr_html_()
     release.save(tmp_path / "out")
     assert (tmp_path / "out" / MAP).exists()
     again = Release.load(tmp_path / "out")
     assert again.presentation == release.presentation
     assert command(["show", str(tmp_path / "out"), "--quiet"]) == 0
+
+
+def test_a_mapping_may_name_the_file_of_a_map(map_file: Path) -> None:
+    for name in (map_file, str(map_file)):
+        assert Presentation.of({"places": name}).places == PlaceMap.read(map_file)
+    with pytest.raises(InputError, match="cannot read the map"):
+        Presentation.of({"places": "nowhere.geojson"})
 
 
 def test_places_are_named_where_their_names_have_room() -> None:

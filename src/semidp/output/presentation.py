@@ -4,6 +4,7 @@ exact files.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from semidp.errors import InputError, did_you_mean
@@ -34,7 +35,7 @@ class Presentation:
     workbook
         Whether a workbook of all tables is written beside the other files.
     places
-        The outlines of places, for maps.
+        The outlines of places, for maps; a mapping may name their file.
 
     Examples
     --------
@@ -134,7 +135,10 @@ class Presentation:
             raise InputError(
                 f"a presentation has no {unknown[0]!r}{meant}; it has {', '.join(sorted(names))}"
             )
-        return cls(**{**value, "notes": tuple(value.get("notes", ()))})
+        places = value.get("places")
+        if isinstance(places, (str, Path)):
+            places = PlaceMap.read(Path(places))
+        return cls(**{**value, "notes": tuple(value.get("notes", ())), "places": places})
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any], places: PlaceMap | None = None) -> "Presentation":

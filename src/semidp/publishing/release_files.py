@@ -218,7 +218,8 @@ class ReleaseFiles(ReleaseValue):
             if line:
                 # A word on what the line is about stands in its first eleven characters.
                 rows.append((line[:11].strip(" :"), line[11:].lstrip(" :")))
-        return facts("Release", rows)
+        title = self.presentation.title or "Release"
+        return facts(title, rows) + str(_report().place_pictures(self))
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -487,12 +488,17 @@ def release_title(release: ReleaseValue) -> str:
 
 def _report() -> Any:
     # A room above, allowed by name in tests/test_layers.py: a release draws its own report.
+    from semidp.report.place_sections import place_pictures
     from semidp.report.release_workbook import save_workbook, workbook_differs
     from semidp.report.report_page import html
     from semidp.report.sentences import summary
 
     return SimpleNamespace(
-        html=html, summary=summary, save_workbook=save_workbook, workbook_differs=workbook_differs
+        html=html,
+        summary=summary,
+        place_pictures=place_pictures,
+        save_workbook=save_workbook,
+        workbook_differs=workbook_differs,
     )
 
 

@@ -4,12 +4,14 @@ sorted bars.
 
 import itertools
 from collections.abc import Iterator
+from html import escape
 
 import numpy as np
 
 from semidp.output.cells import Columns
 from semidp.output.place_maps import PlaceMap
 from semidp.output.plots.maps import PlaceValues, place_map, sorted_bars
+from semidp.output.plots.style import svg
 from semidp.output.sections import Section
 from semidp.publishing.release import Release
 from semidp.statistics.protocol.results import Published
@@ -32,6 +34,22 @@ def place_sections(release: Release) -> Iterator[Section]:
                 section = _bars_section(title, columns)
             if section is not None:
                 yield section
+
+
+def place_pictures(release: Release) -> str:
+    """Return the maps of a release as HTML, for a notebook; nothing where no outlines were
+    given.
+    """
+    if release.presentation.places is None:
+        return ""
+    pictures = []
+    for section in place_sections(release):
+        if section.figure is not None:
+            said = f"<strong>{escape(section.heading)}.</strong> {escape(section.caption)}"
+            pictures.append(
+                f"<figure>{svg(section.figure)}<figcaption>{said}</figcaption></figure>"
+            )
+    return "".join(pictures)
 
 
 def _title(result: Published, name: str, columns: Columns) -> str:

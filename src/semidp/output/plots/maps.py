@@ -15,7 +15,7 @@ _MOST_BARS = 60
 _NO_VALUE = "#EDEDED"
 _MAP_POINTS = np.array([185.0, 190.0])  # how wide and high a map is drawn, about
 # of names: their size, how wide a letter is beside it, and how far one may reach beyond its place
-_NAME_SIZE, _LETTER, _OVERHANG = 6.5, 0.55, 1.15
+_NAME_SIZE, _LETTER, _OVERHANG = 7.0, 0.55, 1.15
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _write_names(axes: Any, places: PlaceMap, label_of: Mapping[int, str]) -> No
         if _LETTER * _NAME_SIZE * len(name) > _OVERHANG * width:
             continue
         middle = (outline.min(axis=0) + outline.max(axis=0)) / 2
-        halo = [withStroke(linewidth=1.6, foreground="white")]
+        halo = [withStroke(linewidth=2.2, foreground="white")]
         where = {"ha": "center", "va": "center"}
         axes.text(*middle, name, fontsize=_NAME_SIZE, path_effects=halo, **where)
 
