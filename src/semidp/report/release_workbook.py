@@ -25,6 +25,7 @@ _LEGEND = (
     ),
 )
 _SMALLEST = 1e-6  # of standard errors that decide how many decimals are shown
+_MOST_DECIMALS = 3  # of numbers without an error
 
 
 def save_workbook(release: Release, path: Path) -> None:
@@ -112,10 +113,12 @@ def _of_columns(name: str, columns: Columns, shown: Presentation) -> WorkbookShe
         texts[heading] = labels.column(columns.rows).tolist()
     numbers = dict(columns.numbers)
     errors = numbers.get("standard_error")
-    decimals = _decimals(errors)
+    decimals = 0 if errors is None else _decimals(errors)
     formats = {}
     for heading, values in numbers.items():
-        formats[heading] = decimals_format(0 if values.dtype.kind == "i" else decimals)
+        # Without an error, as of quantiles, a column has the decimals that its values have.
+        digits = _decimals_of(values) if errors is None else decimals
+        formats[heading] = decimals_format(0 if values.dtype.kind == "i" else digits)
     if errors is not None:
         # An error of 0.04 is not to be shown as 0.
         formats["standard_error"] = decimals_format(max(decimals, 1))
@@ -142,16 +145,27 @@ def _of_total(total: Table, shown: Presentation) -> WorkbookSheet:
     )
 
 
-def _decimals(errors: NDArray[np.float64] | None) -> int:
+def _decimals(errors: NDArray[np.float64]) -> int:
     """Return how many decimals a column deserves: those that leave two digits of its median
     standard error.
     """
-    if errors is None:
-        return 3
     noisy = errors[np.isfinite(errors) & (errors > _SMALLEST)]
     if not noisy.size:
         return 0
     return min(max(1 - math.floor(math.log10(float(np.median(noisy)))), 0), 6)
+
+
+def _decimals_of(values: NDArray[np.float64]) -> int:
+    """Return how many decimals the values of a column have, at most three.
+
+    >>> [_decimals_of(np.array(values)) for values in ([1344.0, 8.0], [0.5, math.nan], [1 / 3])]
+    [0, 1, 3]
+    """
+    finite = values[np.isfinite(values)]
+    for digits in range(_MOST_DECIMALS):
+        if np.allclose(np.round(finite, digits), finite, rtol=0, atol=1e-9):
+            return digits
+    return _MOST_DECIMALS
 
 
 def _count_styles(numbers: Mapping[str, NDArray[Any]]) -> list[str]:
