@@ -609,6 +609,38 @@ class BoundedTotals:
         return rejected
 
 
+# Records of two groups, their common rate, the noise of cases and that of records.
+SMALL = [
+    (30, 300, 0.05, 3, 0),
+    (3, 500, 0.5, 3, 0),
+    (20, 20, 0.02, 100, 0),
+    (3, 500, 0.01, 3, 0),
+    (30, 300, 0.05, 3, 4),
+    (20, 20, 0.1, 30, 40),
+    (400, 10, 0.02, 1, 6),
+]
+
+
+def small_rows(runs: int) -> Iterator[tuple[object, ...]]:
+    """Yield groups, noise, and how often equal population rates are rejected; groups that noise
+    left without records are not.
+    """
+    source = np.random.default_rng(3)
+    for one, other, rate, cases, records in SMALL:
+        sizes = np.array([one, other])
+        counts = source.binomial(sizes, rate, (runs, 2))
+        noisy = counts + np.rint(source.normal(0, cases, (runs, 2)))
+        totals = sizes + np.rint(source.normal(0, records, (runs, 2)))
+        # Rounding adds a twelfth to the variance.
+        variances = [cases**2 + 1 / 12, records**2 + 1 / 12 if records else 0.0]
+        asked = (totals > 0).all(axis=1)
+        rates = NoisyRates(noisy[asked], totals[asked], np.diag(variances * 2))
+        rejected = np.zeros(runs, dtype=bool)
+        rejected[asked] = rates.p_value(RateMeasure.RISK_RATIO) <= ALPHA
+        groups = f"{one} and {other} at {rate:g}"
+        yield groups, f"{cases}", f"{records or 'exact'}", share_of(rejected)
+
+
 BOUNDED = [(2, 2, 20, 50, 0.5), (2, 2, 50, 30, 0.5), (6, 4, 1, 240, 0.15), (3, 2, 1, 120, 0.5)]
 
 
@@ -738,6 +770,7 @@ TABLES: dict[str, Callable[[int], Iterator[tuple[object, ...]]]] = {
     "comparison": comparison_rows,
     "totals": totals_rows,
     "bounded": bounded_rows,
+    "small": small_rows,
 }
 
 

@@ -162,6 +162,24 @@ def people(n: int = 600, seed: int = 1) -> dict[str, list[str]]:
 GROUPS = {"among": {"sex": "m"}, "minus": {"sex": "f"}}
 
 
+def test_what_is_kept_far_from_the_estimate_is_in_the_interval_too() -> None:
+    """With much noise the kept values may be two pieces: the search saw the nearest alone."""
+    source, pieces = np.random.default_rng(5), 0
+    places = np.linspace(0.004, 0.996, 125)
+    for _ in range(60):
+        cases = source.binomial(20, [0.1, 0.3]) + source.normal(0, 30, 2)
+        rates = NoisyRates(cases, np.array([20.0, 20.0]), np.diag([900.0, 0.0, 900.0, 0.0]))
+        for measure in (RateMeasure.RISK_RATIO, RateMeasure.ODDS_RATIO):
+            values = places / (1 - places)
+            kept = np.flatnonzero(rates.score(measure, values) <= BOUND)
+            low, high = rates.interval(measure, 0.95)
+            assert (values[kept] >= low - 1e-6).all()
+            assert (values[kept] <= high + 1e-6).all()
+            # The twin: kept values do not always follow each other.
+            pieces += bool(len(kept)) and kept[-1] - kept[0] + 1 > len(kept)
+    assert pieces > 0
+
+
 def test_every_ratio_that_is_kept_is_in_the_interval_whatever_the_noise() -> None:
     """Rates below 0 happen where noise is large: the search used to start beside what is kept."""
     source = np.random.default_rng(8)

@@ -22,6 +22,7 @@ from semidp.questions.independence import simulated_bound
 
 Floats = NDArray[np.float64]
 
+_GRID = 129  # places from 0 to 1 at which values are tried first
 _STEPS = 44  # halvings of an interval: below the last digit of what is printed
 _EDGE = 1e-12  # how near to 0 and 1 a rate may come
 
@@ -180,8 +181,11 @@ class NoisyRates:
         def kept(places: Floats) -> Any:
             return self.score(measure, _from_unit(measure, places)) <= bound
 
-        low = _last_kept(kept, centre, 0.0, 64)
-        high = _last_kept(kept, centre, 1.0, 64)
+        # Where noise is larger than counts, values far from the estimate may be kept again.
+        grid = np.append(np.linspace(1e-9, 1 - 1e-9, _GRID), centre)
+        places = grid[np.append(np.asarray(kept(grid[:-1])), True)]
+        low = _last_kept(kept, float(places.min()), 0.0, 64)
+        high = _last_kept(kept, float(places.max()), 1.0, 64)
         return float(_from_unit(measure, low)), float(_from_unit(measure, high))
 
     def p_value(self, measure: RateMeasure) -> Floats:
