@@ -412,6 +412,27 @@ def test_half_an_old_release_is_never_recovered(
     assert not (tmp_path / "release").exists()
 
 
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("stale", ["00000000", "ffffffff"])
+def test_the_newest_of_several_old_releases_is_recovered(
+    stale: str, whole: bool, tmp_path: Path
+) -> None:
+    """A run killed after both renames leaves an old release, which a later kill must not bring
+    back, whatever random name it has.
+    """
+    for number, (name, written) in enumerate(
+        ((f"{stale}.old", 100.0), ("88888888.old", 200.0), ("88888888", 300.0))
+    ):
+        folder = tmp_path / f".semidp-release.{name}"
+        folder.mkdir()
+        (folder / "number").write_text(str(number))
+        os.utime(folder, (written, written))
+    if not whole:
+        shutil.rmtree(tmp_path / ".semidp-release.88888888")
+    recover(tmp_path / "release")
+    assert (tmp_path / "release" / "number").read_text() == ("2" if whole else "1")
+
+
 def test_a_reader_waits_for_a_run_between_its_renames(tmp_path: Path) -> None:
     path, old = tmp_path / "release", tmp_path / ".semidp-release.0123abcd.old"
     old.mkdir()

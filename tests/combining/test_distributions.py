@@ -214,7 +214,7 @@ def test_the_folder_is_a_release_like_any_other(tmp_path, capsys) -> None:
     listed = result.sets[0].listed[2]
     assert np.array_equal(listed.values, median.values)
     assert "from 2 releases" in capsys.readouterr().out
-    assert "2 releases measured" in (both / "report.html").read_text()
+    assert "2 releases cut the range of values" in (both / "report.html").read_text()
     file = both / "distribution-days-by-ward-quantiles.csv"
     text = file.read_text().splitlines()
     text[1] = ",".join([*text[1].split(",")[:-1], "9.5"])

@@ -155,7 +155,13 @@ def started(people_file: Path, site: dict[str, str], *more: str | Path) -> subpr
     """Start a release by parts and wait until every worker is in the middle of a part."""
     words = [sys.executable, "-m", "semidp", "release", people_file, *WORDS, *more]
     process = subprocess.Popen(
-        words, env=site, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        words,
+        env=site,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        # A shell that runs the tests in the background has them ignore SIGINT, and so would this.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     number = 2 if "--jobs" in words else 1
     while len(list(Path(site["STUCK"]).iterdir())) < number:

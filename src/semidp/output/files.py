@@ -358,14 +358,26 @@ def move_file(scrap: Path, path: Path) -> None:
 
 def _recover(path: Path) -> None:
     """See `recover`; the lock is held."""
-    for old in _scraps(path, _OLD):
-        if os.path.lexists(path):
-            return
-        new = old.with_name(old.name.removesuffix(_OLD))
-        # version 0.2 gave an unfinished folder that name
-        whole = new.is_dir() and not new.name.endswith(UNFINISHED)
-        os.rename(new if whole else old, path)
-        discard_scrap(old)
+    olds = list(_scraps(path, _OLD))
+    if os.path.lexists(path) or not olds:
+        return
+    # A run that was killed after the second rename leaves its old folder too, and nothing new: that
+    # one was replaced long ago. So a run with both folders comes first, and the newest of several.
+    old = max(olds, key=lambda scrap: (_new_of(scrap) is not None, _written_at(scrap)))
+    os.rename(_new_of(old) or old, path)
+    discard_scrap(old)
+
+
+def _new_of(old: Path) -> Path | None:
+    """The whole folder that was to replace `old`, if the run was killed before it did."""
+    new = old.with_name(old.name.removesuffix(_OLD))
+    # version 0.2 gave an unfinished folder that name
+    return new if new.is_dir() and not new.name.endswith(UNFINISHED) else None
+
+
+def _written_at(folder: Path) -> int:
+    """When files were last put into a folder; a rename does not change it."""
+    return folder.lstat().st_mtime_ns
 
 
 def _sweep(path: Path) -> None:
