@@ -3,32 +3,23 @@
 import math
 from typing import TYPE_CHECKING
 
-from semidp.core.exact import plain
 from semidp.core.spaces.dataspace import Margin
-from semidp.output.sections import LISTED_ROWS, Details, Section
-from semidp.output.texts import (
-    FAINT_MARK,
-    end_texts,
-    estimate_text,
-    more,
-    scale_text,
-)
+from semidp.output.sections import Details, Section
+from semidp.output.texts import FAINT_MARK, end_texts, estimate_text, scale_text
 from semidp.statistics.answered.answered_space import fineness_of, unit_of
 from semidp.statistics.outcomes.published import columns_of
 from semidp.statistics.outcomes.words import (
-    ESTIMATES_CAPTION,
     NOTHING_MEASURED,
-    ZEROS_AND_ONES,
-    clipped_text,
-    column_heading,
-    estimate_lines,
-    faint_cautions,
+    added_up_text,
+    estimates_section,
     faint_text,
-    first_few,
+    grid_details,
     interval_paragraphs,
     is_faint,
     set_text,
+    statistic_summary,
     statistic_text,
+    statistic_title,
 )
 
 if TYPE_CHECKING:
@@ -37,8 +28,7 @@ if TYPE_CHECKING:
 
 def title(result: "PublishedAnswers") -> str:
     """Name a statistic of those who answered."""
-    sets = ", ".join(set_text(by) for by in result.request.by)
-    return f"{statistic_text(result.request)} by {sets}, of those who answered"
+    return f"{statistic_title(result.request, result.request.by)}, of those who answered"
 
 
 def noisy_lines(result: "PublishedAnswers") -> list[str]:
@@ -49,11 +39,8 @@ def noisy_lines(result: "PublishedAnswers") -> list[str]:
 
 def summary_lines(result: "PublishedAnswers") -> list[tuple[str, str]]:
     """Return the noise in the sums and the first estimates, for a terminal."""
-    scale = _scale(result)
-    lines = [("mechanism", f"{result.noise.mechanism}, scale {scale} in each sum")]
-    lines += estimate_lines(_lines(result))
-    lines += [("", text) for text in faint_text(result.request, *faint_groups(result))]
-    return lines
+    noise = f"{result.noise.mechanism}, scale {_scale(result)}"
+    return statistic_summary(result.request, noise, _lines(result), *faint_groups(result))
 
 
 def _scale(result: "PublishedAnswers") -> str:
@@ -63,7 +50,7 @@ def _scale(result: "PublishedAnswers") -> str:
 
 
 def _lines(result: "PublishedAnswers") -> list[str]:
-    """Return the estimates, a line each, the first few."""
+    """Return the estimates, a line each."""
     lines = []
     for part in result.estimates:
         for levels, count, answered, answered_error, value, error in part.rows():
@@ -78,7 +65,7 @@ def _lines(result: "PublishedAnswers") -> list[str]:
                 continue
             mark = FAINT_MARK if _is_faint(result, value, error) else ""
             lines.append(f"{name}: {mark}{estimate_text(value, error)} ({of_records})")
-    return first_few(lines)
+    return lines
 
 
 def _is_faint(result: "PublishedAnswers", value: float, error: float) -> bool:
@@ -95,11 +82,6 @@ def faint_groups(result: "PublishedAnswers") -> tuple[int, int]:
                 groups += 1
                 faint += _is_faint(result, value, error)
     return faint, groups
-
-
-def cautions(result: "PublishedAnswers") -> list[str]:
-    """Warn of a statistic that noise dominates in more than a quarter of the groups."""
-    return faint_cautions(title(result), *faint_groups(result))
 
 
 def sections(result: "PublishedAnswers") -> list[Section]:
@@ -124,27 +106,19 @@ def _section(result: "PublishedAnswers", number: int, by: Margin) -> Section:
         # The ends of an interval deserve the digits of the estimate.
         ends_shown = end_texts(dict(zip(ends, limits, strict=True)), error)
         rows.append((label, f"{count:,}", who, f"{mark}{shown}", standard_error, *ends_shown))
-    listed = rows[:LISTED_ROWS]
     # What is said of the first set holds for all.
     paragraphs = _paragraphs(result) if number == 0 else []
-    paragraphs += more("groups are shown", len(listed), len(rows))
-    columns = [
-        " · ".join(by.names),
-        "count (exact)",
-        "answered",
-        str(result.request.statistic),
-        "standard error",
-    ]
-    columns += map(column_heading, ends)
     what = f"{statistic_text(result.request)} by {set_text(by)}"
-    return Section(
-        heading=f"Published {what}, of those who answered",
+    return estimates_section(
+        f"Published {what}, of those who answered",
+        by,
+        count="count (exact)",
+        columns=["answered", str(result.request.statistic)],
+        ends=ends,
+        rows=rows,
+        empty=empty,
         paragraphs=paragraphs,
         figure=result.plot(by=number),
-        caption=ESTIMATES_CAPTION,
-        columns=columns,
-        rows=listed,
-        empty=empty,
     )
 
 
@@ -152,9 +126,6 @@ def _paragraphs(result: "PublishedAnswers") -> list[str]:
     """Say how the statistic was made, what its intervals are about, and where noise dominates."""
     if result.noise.absent:
         return [NOTHING_MEASURED]
-    read = f"{clipped_text(result.outcome)} before it was added up."
-    if result.request.binary:
-        read = ZEROS_AND_ONES
     divided = " The sum was divided by the number who answered."
     if result.request.statistic == "sum":
         divided = ""
@@ -164,9 +135,9 @@ def _paragraphs(result: "PublishedAnswers") -> list[str]:
             " protected like their values: both were measured together, and both are estimates."
         ),
         (
-            f"{read} The sums were measured with the {result.noise.mechanism} mechanism (scale"
-            f" {_scale(result)}).{divided} The standard errors are those of the noise alone; two of"
-            " them to each side are drawn."
+            f"{added_up_text(result.request)} The sums were measured with the"
+            f" {result.noise.mechanism} mechanism (scale {_scale(result)}).{divided} The standard"
+            " errors are those of the noise alone; two of them to each side are drawn."
         ),
     ]
     paragraphs += interval_paragraphs(result.intervals[:1])
@@ -187,9 +158,8 @@ def _source(result: "PublishedAnswers") -> str:
 
 def details(result: "PublishedAnswers") -> Details:
     """Say how a statistic of those who answered was measured, and on which grid."""
-    steps, width = result.outcome.steps, plain(result.outcome.width)
-    grid = ("Grid", f"{steps:,} step{'s' if steps > 1 else ''} of {width}")
-    return Details(title(result), f"scale {_scale(result)} in each sum", (grid,))
+    scale = f"scale {_scale(result)} in each sum"
+    return grid_details(title(result), scale, result.outcome)
 
 
 def file_words(result: "PublishedAnswers") -> list[tuple[str, str]]:

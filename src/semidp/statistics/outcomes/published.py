@@ -19,7 +19,7 @@ from semidp.output.sections import Details, Section
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.confidence import About, Intervals
 from semidp.statistics.outcomes.request import StatisticRequest
-from semidp.statistics.outcomes.words import statistic_text
+from semidp.statistics.outcomes.words import faint_cautions, statistic_text
 from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.protocol.requests import Request
 from semidp.statistics.protocol.results import Published
@@ -126,8 +126,8 @@ class GroupWords(Protocol):
 class StatisticWords(GroupWords, Protocol):
     """What the `words` of sums, means and proportions says besides."""
 
-    def cautions(self, result: Any, /) -> list[str]:
-        """Say that noise dominates many of its groups."""
+    def faint_groups(self, result: Any, /) -> tuple[int, int]:
+        """Return in how many groups noise dominates, and how many groups have records."""
 
 
 class PublishedBySets(Published):
@@ -203,7 +203,7 @@ class PublishedStatistic(PublishedBySets):
 
     def cautions(self) -> list[str]:
         """Say that noise dominates many of its groups."""
-        return self.wording.cautions(self)
+        return faint_cautions(self.title(), *self.wording.faint_groups(self))
 
     def plot(self, axes: Any = None, by: int = 0) -> Any:
         """Draw the estimates of one set of groups with two standard errors to each side; return the

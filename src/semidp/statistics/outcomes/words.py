@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from typing import Any
 
 from semidp.core.exact import plain
 from semidp.core.spaces.dataspace import Margin
-from semidp.output.texts import FAINT_MARK, TOO_MANY, share_text
+from semidp.output.sections import LISTED_ROWS, Details, Section
+from semidp.output.texts import FAINT_MARK, TOO_MANY, more, share_text
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.confidence import About, Intervals
 from semidp.statistics.outcomes.request import GroupedRequest, StatisticRequest
@@ -16,11 +18,10 @@ NOTHING_MEASURED = "There is no record, so there is nothing to measure and no no
 """What is said of an outcome without records."""
 ZEROS_AND_ONES = "Each record counted as 0 or 1."
 """What is said of an outcome that is a yes or no."""
-ESTIMATES_CAPTION = (
+_ESTIMATES_CAPTION = (
     "Estimates with two standard errors of the noise to each side. A declared bound that lies in"
     " the picture is a dotted line."
 )
-"""What is said below a picture of sums, means or proportions."""
 
 
 def clipped_text(outcome: Outcome) -> str:
@@ -33,6 +34,20 @@ def clipped_text(outcome: Outcome) -> str:
         f"Each record's {outcome.column} was clipped to the declared bounds {plain(outcome.lower)}"
         f" and {plain(outcome.upper)} and rounded to steps of {plain(outcome.width)}"
     )
+
+
+def added_up_text(request: StatisticRequest) -> str:
+    """Say what each record added to a sum: zeros and ones are neither clipped nor rounded."""
+    if request.binary:
+        return ZEROS_AND_ONES
+    return f"{clipped_text(request.outcome)} before it was added up."
+
+
+def grid_details(title: str, scale: str, outcome: Outcome) -> Details:
+    """Say how a statistic was measured, and on which grid."""
+    plural = "s" if outcome.steps > 1 else ""
+    grid = ("Grid", f"{outcome.steps:,} step{plural} of {plain(outcome.width)}")
+    return Details(title, scale, (grid,))
 
 
 def interval_paragraphs(intervals: Sequence[Intervals]) -> list[str]:
@@ -100,6 +115,61 @@ def quantile_heading(column: str) -> str:
     quantile, _, end = column.partition("_")
     called = "median" if quantile == "q0.5" else f"quantile {quantile[1:]}"
     return f"{called}, {end}" if end else called
+
+
+def statistic_title(request: StatisticRequest, sets: Iterable[Margin]) -> str:
+    """Name a statistic and its sets of groups: mean of score by school."""
+    return f"{statistic_text(request)} by {', '.join(map(set_text, sets))}"
+
+
+def statistic_summary(
+    request: StatisticRequest, noise: str, estimates: Iterable[str], faint: int, groups: int
+) -> list[tuple[str, str]]:
+    """Return the noise in the sums, the first estimates, and where noise dominates, for a
+    terminal.
+    """
+    lines = [("mechanism", f"{noise} in each sum"), *estimate_lines(first_few(estimates))]
+    return lines + [("", text) for text in faint_text(request, faint, groups)]
+
+
+def estimates_section(
+    heading: str,
+    by: Margin,
+    *,
+    count: str,
+    columns: Sequence[str],
+    ends: Iterable[str],
+    rows: Sequence[Sequence[str]],
+    empty: Sequence[str],
+    paragraphs: Sequence[str],
+    figure: Any,
+) -> Section:
+    """The section of one set of groups: a picture of its estimates, and a list of the first.
+
+    Parameters
+    ----------
+    heading, paragraphs, figure
+        What is said, and the picture.
+    by, count
+        The features of the groups, and what their sizes are called.
+    columns, ends
+        What is listed between the exact count and the standard error, and the columns of
+        intervals.
+    rows, empty
+        The groups with records, and the names of those without.
+    """
+    listed = rows[:LISTED_ROWS]
+    headings = [" · ".join(by.names), count, *columns, "standard error"]
+    headings += map(column_heading, ends)
+    return Section(
+        heading=heading,
+        paragraphs=[*paragraphs, *more("groups are shown", len(listed), len(rows))],
+        figure=figure,
+        caption=_ESTIMATES_CAPTION,
+        columns=headings,
+        rows=listed,
+        empty=empty,
+    )
 
 
 def statistic_text(request: StatisticRequest) -> str:

@@ -20,22 +20,21 @@ from semidp.statistics.outcomes.comparison import Comparison
 from semidp.statistics.outcomes.confidence import About, Intervals
 from semidp.statistics.outcomes.published import columns_of
 from semidp.statistics.outcomes.words import (
-    ESTIMATES_CAPTION,
     NOTHING_MEASURED,
-    ZEROS_AND_ONES,
+    added_up_text,
     answered_text,
-    clipped_text,
     column_heading,
     count_heading,
     counted_text,
-    estimate_lines,
-    faint_cautions,
+    estimates_section,
     faint_text,
-    first_few,
+    grid_details,
     interval_paragraphs,
     is_faint,
     set_text,
+    statistic_summary,
     statistic_text,
+    statistic_title,
     whose,
 )
 
@@ -45,8 +44,7 @@ if TYPE_CHECKING:
 
 def title(group: "PublishedGroups") -> str:
     """Name a statistic of groups: the mean of score by school."""
-    sets = ", ".join(set_text(by) for by in group.request.shown_sets)
-    return f"{statistic_text(group.request)} by {sets}{whose(group.request)}"
+    return f"{statistic_title(group.request, group.request.shown_sets)}{whose(group.request)}"
 
 
 def noisy_lines(group: "PublishedGroups") -> list[str]:
@@ -57,12 +55,9 @@ def noisy_lines(group: "PublishedGroups") -> list[str]:
 
 def summary_lines(group: "PublishedGroups") -> list[tuple[str, str]]:
     """Return the noise in the sums and the first estimates, for a terminal."""
-    scale = _scale(group)
-    lines = [("mechanism", f"{group.noise.mechanism}, scale {scale} in each sum")]
-    lines += estimate_lines(group_lines(group))
-    lines += [("", text) for text in faint_text(group.request, *faint_groups(group))]
-    lines += [("warning", text) for text in grid_warning(group)]
-    return lines
+    noise = f"{group.noise.mechanism}, scale {_scale(group)}"
+    lines = statistic_summary(group.request, noise, _group_lines(group), *faint_groups(group))
+    return lines + [("warning", text) for text in grid_warning(group)]
 
 
 def _scale(group: "PublishedGroups") -> str:
@@ -70,8 +65,8 @@ def _scale(group: "PublishedGroups") -> str:
     return scale_text(group.noise.scale * float(group.outcome.width))
 
 
-def group_lines(group: "PublishedGroups") -> list[str]:
-    """Return the estimates of a statistic, a line each, the first few."""
+def _group_lines(group: "PublishedGroups") -> list[str]:
+    """Return the estimates of a statistic, a line each."""
     lines = []
     for part in group.estimates:
         for levels, count, value, error in part.rows():
@@ -82,7 +77,7 @@ def group_lines(group: "PublishedGroups") -> list[str]:
                 continue
             estimate = f"{_mark(group, value, error)}{estimate_text(value, error)}"
             lines.append(f"{name}: {estimate} ({counted_text(group.request, count)})")
-    return first_few(lines)
+    return lines
 
 
 def _mark(group: "PublishedGroups", value: float, error: float) -> str:
@@ -98,11 +93,6 @@ def faint_groups(group: "PublishedGroups") -> tuple[int, int]:
                 groups += 1
                 faint += is_faint(group.request, value, error)
     return faint, groups
-
-
-def cautions(group: "PublishedGroups") -> list[str]:
-    """Warn of a statistic that noise dominates in more than a quarter of the groups."""
-    return faint_cautions(title(group), *faint_groups(group))
 
 
 def sections(group: "PublishedGroups") -> list[Section]:
@@ -132,29 +122,19 @@ def _estimates_section(group: "PublishedGroups", number: int, by: Margin) -> Sec
         numbers = [f"{mark}{estimate}", standard_error]
         numbers += end_texts(dict(zip(ends, limits, strict=True)), error)
         rows.append((label, f"{count:,}", *numbers))
-    shown = rows[:LISTED_ROWS]
     # What is said of the first set holds for all.
     paragraphs = group_paragraphs(group) if number == 0 else []
-    paragraphs += [
-        f"{text}." for text in faint_text(group.request, *faint_groups(group)) if number == 0
-    ]
-    paragraphs += more("groups are shown", len(shown), len(rows))
-    columns = [
-        " · ".join(by.names),
-        count_heading(group.request),
-        str(group.request.statistic),
-        "standard error",
-    ]
-    columns += map(column_heading, ends)
     what = f"{statistic_text(group.request)} by {set_text(by)}{whose(group.request)}"
-    return Section(
-        heading=f"Published {what}",
+    return estimates_section(
+        f"Published {what}",
+        by,
+        count=count_heading(group.request),
+        columns=[str(group.request.statistic)],
+        ends=ends,
+        rows=rows,
+        empty=empty,
         paragraphs=paragraphs,
         figure=group.plot(by=number),
-        caption=ESTIMATES_CAPTION,
-        columns=columns,
-        rows=shown,
-        empty=empty,
     )
 
 
@@ -183,11 +163,12 @@ def _differences_section(what: str, intervals: Sequence[Intervals]) -> Section:
 
 
 def group_paragraphs(group: "PublishedGroups") -> list[str]:
-    """Say how a statistic of groups was made, how far it may be off, and whether the groups
-    differ.
+    """Say how a statistic of groups was made, how far it may be off, whether the groups differ,
+    and where noise dominates.
     """
+    faint = [f"{text}." for text in faint_text(group.request, *faint_groups(group))]
     if group.noise.absent:
-        return [NOTHING_MEASURED]
+        return [NOTHING_MEASURED, *faint]
     paragraphs = [*answered_text(group.request), _measured_text(group)]
     naive, expected = group.noise.naive_l2, group.noise.expected_l2
     if naive and expected:
@@ -204,13 +185,11 @@ def group_paragraphs(group: "PublishedGroups") -> list[str]:
     paragraphs += _spread_paragraphs(group)
     if group.intervals:
         paragraphs += interval_paragraphs(group.intervals[0])
-    return paragraphs
+    return paragraphs + faint
 
 
 def _measured_text(group: "PublishedGroups") -> str:
-    counted = f"{clipped_text(group.outcome)} before it was added up."
-    if group.request.binary:
-        counted = ZEROS_AND_ONES
+    counted = added_up_text(group.request)
     divided = " Noisy sums were divided by the exact counts."
     if group.request.statistic == "sum":
         divided = ""
@@ -266,9 +245,8 @@ def _difference_text(by: str, comparison: Comparison) -> str:
 
 def details(group: "PublishedGroups") -> Details:
     """Say how a statistic of groups was measured, and on which grid."""
-    steps, width = group.outcome.steps, plain(group.outcome.width)
-    grid = ("Grid", f"{steps:,} step{'s' if steps > 1 else ''} of {width}")
-    return Details(title(group), f"scale {scale_text(group.noise.scale)} steps", (grid,))
+    scale = f"scale {scale_text(group.noise.scale)} steps"
+    return grid_details(title(group), scale, group.outcome)
 
 
 def file_words(group: "PublishedGroups") -> list[tuple[str, str]]:
