@@ -263,7 +263,7 @@ class Account:
         """
         time = datetime.now(UTC).isoformat(timespec="seconds")
         charge = _charge(guarantee, label, time, measured)
-        account = self._rebased(charge)
+        account = self._rebased(charge, guarantee)
         if not fits(account.semi_first(), self.budget):
             raise BudgetExceeded(
                 f"charging {label!r} would exceed the ledger's budget of {self.budget}: nothing was"
@@ -282,36 +282,35 @@ class Account:
         charges = [charge.corrected(dataspace, adjacency) for charge in self.charges]
         return replace(self, charges=tuple(charges))
 
-    def _rebased(self, charge: Charge) -> "Account":
-        """Return the account with one more charge, everything under the union of what is exact."""
-        assert charge.dataspace is not None
-        assert charge.adjacency is not None
+    def _rebased(self, charge: Charge, guarantee: Guarantee) -> "Account":
+        """Return the account with one more charge, that of a guarantee, everything under the union
+        of what is exact.
+        """
+        dataspace, adjacency = guarantee.dataspace, guarantee.adjacency
         if self.dataspace is None or self.adjacency is None:
-            return replace(
-                self, dataspace=charge.dataspace, adjacency=charge.adjacency, charges=(charge,)
-            )
-        _refuse_other_persons(self.adjacency, charge.adjacency)
-        kinds = {self.adjacency.kind, charge.adjacency.kind}
+            return replace(self, dataspace=dataspace, adjacency=adjacency, charges=(charge,))
+        _refuse_other_persons(self.adjacency, adjacency)
+        kinds = {self.adjacency.kind, adjacency.kind}
         # One record beside nothing exact joins either kind of ledger, by group privacy.
-        ordinary = isinstance(charge.dataspace, Dataspace) and not charge.dataspace.margins
-        one_record = charge.adjacency.a == 1 and ordinary
+        ordinary = isinstance(dataspace, Dataspace) and not dataspace.margins
+        one_record = adjacency.a == 1 and ordinary
         if len(kinds) > 1 and not one_record:
             raise Refused(
                 f"this ledger adds up guarantees for {self.adjacency}, and the new one is for"
-                f" {charge.adjacency}: ball and exchange are two promises and are not added up; ask"
+                f" {adjacency}: ball and exchange are two promises and are not added up; ask"
                 " for the ledger's adjacency, or use another ledger"
             )
-        union = self.dataspace.union(charge.dataspace)
+        union = self.dataspace.union(dataspace)
         if union is None:
-            ours, theirs = self.dataspace.summary(), charge.dataspace.summary()
+            ours, theirs = self.dataspace.summary(), dataspace.summary()
             raise Refused(
                 f"this ledger adds up releases under {ours}, and the new"
                 f" guarantee is about {theirs} of other records, levels or"
                 " values: use another ledger"
             )
-        adjacency = _together(union, charge, self)
         before = Guarantee(self.dataspace, self.adjacency, charge.tradeoff)
-        moved = (union, adjacency) != (self.dataspace, self.adjacency)
+        together = _together(union, guarantee, before, self)
+        moved = (union, together) != (self.dataspace, self.adjacency)
         counted = []
         for number, one in enumerate((*self.charges, charge), start=1):
             new = one is charge
@@ -319,16 +318,16 @@ class Account:
                 counted.append(one)
                 continue
             try:
-                counted.append(one.under(union, adjacency, None if new else before))
+                counted.append(one.under(union, together, None if new else before))
             except Refused as refusal:
                 what = "the new guarantee" if new else f"charge {number} ({one.label!r})"
                 exact = union.summary()
                 raise Refused(
                     f"{what} does not add up with the others under {exact} and"
-                    f" {adjacency}: {refusal}; use another ledger, or calibrate under all"
+                    f" {together}: {refusal}; use another ledger, or calibrate under all"
                     " invariants together"
                 ) from None
-        return replace(self, dataspace=union, adjacency=adjacency, charges=tuple(counted))
+        return replace(self, dataspace=union, adjacency=together, charges=tuple(counted))
 
     def disagreement(self, entry: Mapping[str, Any] | None) -> str | None:
         """Return a sentence on how the entry that a release keeps of its charge disagrees with this
@@ -379,7 +378,7 @@ def fits(total: Tradeoff, budget: Budget) -> bool:
         if square is not None:
             return square <= budget.mu**2
         return total >= budget.tradeoff()
-    assert budget.epsilon is not None
+    assert budget.epsilon is not None, "a budget has rho, mu or epsilon"
     if not budget.delta:
         return _within(total.implied_epsilon(), budget.epsilon, "pure")
     # Composed curves are rounded. Exact sums of the parts let a budget be spent to the end.
@@ -442,17 +441,16 @@ def _refuse_other_persons(ours: Adjacency, theirs: Adjacency) -> None:
     both together.
     """
     one, other = ours.protection, theirs.protection
-    if one is None and other is None:
-        return
-    if one is None or other is None:
-        several = one or other
-        assert several is not None
-        what = "the new guarantee is" if one is None else "the ledger's charges are"
-        without = "its charges have" if one is None else "the new one has"
-        raise Refused(
-            f"{what} for {several.who}, and {without} no recorded id column, so that what they say"
-            " of several records of a person is not known: use another ledger"
-        )
+    unknown = (
+        "no recorded id column, so that what they say of several records of a person is not known:"
+        " use another ledger"
+    )
+    if one is None:
+        if other is None:
+            return
+        raise Refused(f"the new guarantee is for {other.who}, and its charges have {unknown}")
+    if other is None:
+        raise Refused(f"the ledger's charges are for {one.who}, and the new one has {unknown}")
     if one.id != other.id:
         raise Refused(
             f"this ledger adds up guarantees for the persons of column {one.id!r}, and the new one"
@@ -475,7 +473,7 @@ def _widest(ours: Adjacency, theirs: Adjacency) -> Protection | None:
     return replace(one, most=max(one.most, other.most))
 
 
-def _together(union: Datasets, new: Charge, account: Account) -> Adjacency:
+def _together(union: Datasets, new: Guarantee, before: Guarantee, account: Account) -> Adjacency:
     """Adjacency of the union of all charges. It does not depend on their order.
 
     A ledger is opened for exchanges or for any a records, and stays so:
@@ -489,23 +487,30 @@ def _together(union: Datasets, new: Charge, account: Account) -> Adjacency:
 
     In the last two cases a is never below the a of the opening, nor below the smallest a of all
     charges. Persons with several records: the most that any charge names.
+
+    Parameters
+    ----------
+    union
+        What is exact in all charges together.
+    new, before
+        What is charged, and what was promised before.
+    account
+        The charges before.
     """
-    assert account.dataspace is not None
-    assert account.adjacency is not None
-    assert new.adjacency is not None
+    ours = before.adjacency
     margins = {*union.margins}
-    protection = _widest(account.adjacency, new.adjacency)
+    protection = _widest(ours, new.adjacency)
     if not isinstance(union, Dataspace):
-        if protection != account.adjacency.protection:
+        if protection != ours.protection:
             raise Refused(
                 "what is exact in this ledger is known by its name alone, so that charges cannot be"
                 " computed anew for more records of a person: use another ledger"
             )
-        return account.adjacency
+        return ours
     if isinstance(union, LinkedDataspace):
         # Others take places in units besides, so that blocks of members alone say too few.
-        return linked_adjacency(union, isinstance(account.adjacency, Exchange))
-    if isinstance(account.adjacency, Exchange):
+        return linked_adjacency(union, isinstance(ours, Exchange))
+    if isinstance(ours, Exchange):
         # Also where the margins are the same: a table of one level, which nobody can change, may
         # have come first.
         exchange = Exchange.of(union, protection)
@@ -516,11 +521,12 @@ def _together(union: Datasets, new: Charge, account: Account) -> Adjacency:
         is_unchanged = margins == {*opened_space.margins}
         if is_unchanged and opened_adjacency.protection == protection:
             return opened_adjacency
-    numbers, spaces = [], []
-    for charge in (*account.charges, new):
-        adjacency = account.adjacency if charge.adjacency is None else charge.adjacency
+    numbers, spaces = [new.adjacency.a], [new.dataspace]
+    for charge in account.charges:
+        # Early ledgers did not record what each charge is about: it is what all are.
+        adjacency = ours if charge.adjacency is None else charge.adjacency
         numbers.append(adjacency.a)
-        spaces.append(charge.dataspace or account.dataspace)
+        spaces.append(charge.dataspace or before.dataspace)
     least = min(numbers)
     if opened_adjacency is not None:
         least = max(least, opened_adjacency.a)
@@ -568,9 +574,9 @@ def guarantee_together(
     account = Account(Budget.zcdp(1))
     for guarantee, label, measured in charges:
         charge = _charge(guarantee, label, "", measured)
-        account = account._rebased(charge)
+        account = account._rebased(charge, guarantee)
     together = guarantee_of(account, account.semi_first())
-    assert together is not None
+    assert together is not None, "there is a charge"
     return together
 
 

@@ -597,7 +597,7 @@ def _repeated(losses: Losses, count: int) -> Losses:
             allowed *= 2
             grown = twice.infinite - 2 * losses.infinite
             losses = twice.trimmed(max(allowed, grown))
-    assert total is not None
+    assert total is not None, "there is at least one repetition"
     return total
 
 

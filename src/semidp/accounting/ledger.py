@@ -169,8 +169,8 @@ class Ledger:
                     )
                 return _kept(document, number)
             account = before.charged(guarantee, label, measured)
-            assert account.dataspace is not None
-            assert account.adjacency is not None
+            assert account.dataspace is not None, "there is a charge"
+            assert account.adjacency is not None, "there is a charge"
             _under(document, guarantee.dataspace, guarantee.adjacency, self.path)
             under = _under(document, account.dataspace, account.adjacency, self.path)
             entry = {**account.charges[-1].to_json(), "under": under}

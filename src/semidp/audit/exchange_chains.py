@@ -91,11 +91,11 @@ def _exchanged(
     changed = _changed(blocks, x, y)
     axes = len(blocks.structure.schema.features)
     for servers, count in servings(len(changed)):
-        if None in servers:
+        chosen = [server for server in servers if server is not None]
+        if len(chosen) < len(servers):
             continue
         served: list[list[Any]] = [[] for _ in range(count)]
-        for part, server in zip(changed, servers, strict=True):
-            assert server is not None
+        for part, server in zip(changed, chosen, strict=True):
             served[server].append(part)
         for dataset in _carried_on(blocks, served, +start, x, axes, carriers):
             dataset[y] += 1
@@ -192,11 +192,11 @@ def _carried(
     bystanders = Counter(before)
     bystanders[x] -= 1
     for servers, carriers in servings(len(differ)):
-        if None in servers:
+        chosen = [server for server in servers if server is not None]
+        if len(chosen) < len(servers):
             continue
         served: list[list[Any]] = [[] for _ in range(carriers)]
-        for part, server in zip(differ, servers, strict=True):
-            assert server is not None
+        for part, server in zip(differ, chosen, strict=True):
             served[server].append(part)
         if _served(blocks, served, bystanders, x, unexplained, axes):
             return True

@@ -323,7 +323,7 @@ def _added(
     task: CensusTask, partial: Mapping[str, Mapping[str, Any]], nation: Nation | None
 ) -> CensusEstimates:
     """Estimates of areas from what each state, by its two digits, says of them."""
-    assert task.areas is not None
+    assert task.areas is not None, "only a task with areas adds them up"
     if nation is None:
         values = np.sum([part["values"] for part in partial.values()], axis=0)
         variances = np.sum([part["variances"] for part in partial.values()], axis=0)

@@ -92,7 +92,7 @@ class Swapping:
     ) -> None:
         """Print what swapping guarantees, from public totals or from confidential records."""
         match, over, hold = self.features
-        assert self.swap is not None
+        assert self.swap is not None, "asked for where --swap was given"
         swap = Swap(self.swap, self.swap_by or SwapRule.shuffle)
         # Exactly one of the two: records and totals beside each other might disagree.
         if (self.data is None) == (not totals):
@@ -149,7 +149,6 @@ def _space(
             "--count, --from, --where and --id are about records: give them with --data"
         )
     space = totals_of(totals, declared)
-    assert space.schema is not None
     for margin in margins:
         for name in margin.names:
             if name not in space.schema.names:

@@ -129,20 +129,19 @@ def audit(
         raise InputError(f"--out names a PNG picture such as audit.png, not {out.name}")
     randomness = o.randomness_of(seed)
     with progress_bar(printing.quiet) as progress:
-        foreign = _foreign(what, outputs or (), pair, stated, samples, randomness, progress)
-    if foreign is not None:
+        audited = _foreign(what, outputs or (), pair, stated, samples, randomness, progress)
+    if isinstance(audited, Audit):
         if most is not None:
             raise InputError("--most is about plans and releases: leave it out here")
         if data is not None or out is not None or units is not None or units_from is not None:
             raise InputError(
                 "--data, --units and --out are about plans and releases: leave them out here"
             )
-        _report_foreign(foreign, printing)
+        _report_foreign(audited, printing)
         return
-    assert what is not None
     linking = Linking(units=units, units_from=units_from)
     subject = _subject(
-        Path(what), data, linking, opening, _Pairs(adjacency, most), quiet=printing.quiet
+        audited, data, linking, opening, _Pairs(adjacency, most), quiet=printing.quiet
     )
     claims = subject.claims
     pairs = [None] * len(claims) if pair is None else subject.given(_datasets(pair))
@@ -188,8 +187,8 @@ def _foreign(
     samples: int | None,
     randomness: Randomness,
     progress: Progress,
-) -> Audit | None:
-    """Return the audit of what is foreign; None where a plan or a release is to be audited."""
+) -> Audit | Path:
+    """Return the audit of what is foreign; else the plan or the release that is to be audited."""
     if outputs:
         if what is not None or pair is not None or len(outputs) != 2:
             raise InputError(
@@ -223,9 +222,10 @@ def _foreign(
         raise InputError(
             "a plan, a release or a test states its own claim: leave --epsilon, --rho and --mu out"
         )
-    result = _printed(Path(what))
+    path = Path(what)
+    result = _printed(path)
     if result is None:
-        return None
+        return path
     if pair is not None:
         raise InputError(
             "a test is attacked on two values that its margins allow: leave --pair out"

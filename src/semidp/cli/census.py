@@ -242,8 +242,7 @@ def estimate(
         raise InputError(
             "--each, --resume, --discard and --force need a folder to write to: --out DIR"
         )
-    if discard:
-        assert out is not None
+    if discard and out is not None:
         discard_unfinished(out)
         return
     task = CensusTask(

@@ -51,11 +51,10 @@ def combine(
 def _print(combination: Release, out: Path) -> None:
     from rich.console import Console
 
-    assert combination.combination is not None
     table = grid(("table",), ("before", "together"))
     for one in combination.tables:
         errors = []
-        for release in combination.combination.releases:
+        for release in combination.sources:
             for published in release.tables:
                 same_records = (published.counted == UNIT) == (one.counted == UNIT)
                 if same_records and set(published.schema.names) == set(one.schema.names):

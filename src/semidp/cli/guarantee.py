@@ -69,18 +69,18 @@ class Stated:
     @property
     def given(self) -> bool:
         """Whether some number was given that is not only a delta."""
-        return self._claims > 0
+        return bool(self._claims)
 
     @property
-    def _claims(self) -> int:
-        """How many numbers are stated."""
-        numbers = (self.rho, self.mu, self.epsilon)
-        return sum(number is not None for number in numbers)
+    def _claims(self) -> list[str]:
+        """The numbers that are stated."""
+        return [number for number in (self.rho, self.mu, self.epsilon) if number is not None]
 
     def curve(self) -> Tradeoff:
         """Return the curve of what is stated by one of the options."""
         # Two numbers would be two claims, and only one curve is grouped.
-        if self._claims != 1:
+        claims = self._claims
+        if len(claims) != 1:
             raise InputError(
                 "give what the release states: exactly one of --rho, --mu and --epsilon"
             )
@@ -88,8 +88,7 @@ class Stated:
             return zcdp(exact(self.rho, "--rho"))
         if self.mu is not None:
             return gaussian(exact(self.mu, "--mu"))
-        assert self.epsilon is not None
-        epsilon = exact(self.epsilon, "--epsilon")
+        epsilon = exact(claims[0], "--epsilon")
         if self.delta is None:
             return approximate(epsilon, 0)
         return approximate(epsilon, exact(self.delta, "--delta"))
@@ -118,8 +117,7 @@ class Training:
     def statement(self) -> "_Statement":
         """Return what an event file, or the settings of DP-SGD, state."""
         settings = (self.noise_multiplier, self.sampling, self.steps)
-        if settings == (None, None, None):
-            assert self.event is not None
+        if self.event is not None and settings == (None, None, None):
             return self._of_file(self.event)
         multiplier, sampling, steps = settings
         if self.event is not None or multiplier is None or sampling is None or steps is None:

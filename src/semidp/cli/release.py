@@ -104,8 +104,8 @@ def release(
     plan = plan.with_values_read()
     declaring.check_used(plan)
     running.check(out)
-    if running.discard:
-        assert out is not None
+    # without --out, `check` has refused
+    if running.discard and out is not None:
         _discard(out, printing)
         return
     paths = (*local_paths(data, opening.from_table), *linking.paths(plan))

@@ -255,7 +255,7 @@ class Estimate:
                 continue
             entries = _on_basis(areas, basis)
             state = gathered_at_roots(self.depths, self.places, table_class, entries, count)
-            assert state.carried is not None
+            assert state.carried is not None, "weights reach the roots where a class has some"
             on_root[table_class] = state.carried.owners, state.carried.weights @ basis.T
             variances += weighted_variances(state.total, coefficients)
         return RootedSums(values, variances, on_root)

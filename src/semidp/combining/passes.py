@@ -464,7 +464,7 @@ def _weigh(
     times them.
     """
     carried = state.carried
-    assert carried is not None
+    assert carried is not None, "asked while weights are carried"
     _add(state.seen, carried.owners, np.square(carried.weights).sum(axis=(1, 2)))
     spread, unknown, sizes = _weighed(level, table_class, carried)
     _add(state.total, carried.owners, transposed(carried.weights) @ spread)
@@ -564,7 +564,7 @@ def _passed(
     passed = np.zeros_like(joined.weights)
     for number, entries in above.located(joined.nodes):
         group, family = above.groups[number], above.families[table_class][number]
-        assert family is not None
+        assert family is not None, "a group with children has a family"
         at = np.ix_(entries, group.cells)
         places = above.place_of[joined.nodes[entries]]
         owners = joined.owners[entries]

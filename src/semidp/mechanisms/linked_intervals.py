@@ -21,7 +21,7 @@ from semidp.core.spaces.top_code import TopCode
 from semidp.mechanisms.conditioning import sum_terms
 from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.mechanisms.size_agreement import AgreeingResidual, Agreement, along_size
+from semidp.mechanisms.size_agreement import Agreement, LevelResidual, along_size
 from semidp.noise.sums import LEVEL, half_width
 from semidp.queries.linked_products import KindSpace, LinkedSpace
 
@@ -209,8 +209,8 @@ class LinkedIntervals:
         for term in equation.terms:
             residuals = self.mechanism.parts[term.kind].space.residuals
             steps = 1 / residuals.scale(term.view)
-            weights = _leading(term, steps) * np.abs(term.coefficients)
-            if term.axis is not None:
+            weights = term.by_entry(steps) * np.abs(term.coefficients)
+            if isinstance(term, LevelResidual):
                 weights = weights.max(axis=-1)
             largest = np.maximum(largest, weights)
         return np.asarray(largest)
@@ -222,9 +222,9 @@ class LinkedIntervals:
         moved = np.zeros(())
         for term in equation.terms:
             part = self.mechanism.parts[term.kind]
-            of_term = _leading(term, _moved(part, term.view))
+            of_term = term.by_entry(_moved(part, term.view))
             weighted = _times(of_term, np.abs(term.coefficients))
-            if term.axis is not None:
+            if isinstance(term, LevelResidual):
                 weighted = weighted.sum(axis=-1)
             moved = moved + weighted
         return np.asarray(moved)
@@ -294,13 +294,6 @@ def alike_nodes(
             families = np.minimum(families, code.place)
     _, firsts, sorts = np.unique(families, axis=1, return_index=True, return_inverse=True)
     return firsts, sorts.ravel()
-
-
-def _leading(term: AgreeingResidual, values: Floats) -> Floats:
-    """Values of a residual, with the axis that an equation sums over moved to the end."""
-    if term.axis is None:
-        return values
-    return np.moveaxis(values, term.place, -1)
 
 
 def _times(values: Floats, shares: "Floats | float") -> Floats:

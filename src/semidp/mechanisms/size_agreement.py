@@ -24,7 +24,7 @@ from semidp.queries.linked_products import KindSpace
 
 @dataclass(frozen=True, eq=False)
 class AgreeingResidual:
-    """One residual as a term of an equation.
+    """One residual in an equation, with the features of the equation.
 
     Parameters
     ----------
@@ -33,44 +33,79 @@ class AgreeingResidual:
     view
         Which residual it is.
     coefficients
-        One number for every entry of the equation, or one for each level along `axis`; these sum to
-        zero, as residuals do.
+        One number for every entry of the equation.
     variance
         The variance of an entry of the residual before centring; 0 where it is exact.
-    axis
-        The feature that the residual has and the equation sums over; None where there is none.
     """
 
     kind: int
     view: View
     coefficients: Floats
     variance: float
-    axis: int | None = None
 
     @property
     def leverage(self) -> float:
         """Variance that the residual adds to the equation, ``σ² |c|²``."""
         return self.variance * float((self.coefficients**2).sum())
 
+    def summed(self, residual: Floats) -> Floats:
+        """Return ``c · r`` for every entry of the equation."""
+        return np.asarray(residual * self.coefficients)
+
+    def spread(self, entries: Floats) -> Floats:
+        """Return the transpose of `summed`: each entry times its coefficients."""
+        return np.asarray(entries * self.coefficients)
+
+    def by_entry(self, values: Floats) -> Floats:
+        """Return an array of the residual with the entries of the equation first, levels last."""
+        return values
+
+    def at_one_level(self, values: Floats) -> Floats:
+        """Return the part of an array of the residual that each entry of the equation has at its
+        first level.
+        """
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class LevelResidual(AgreeingResidual):
+    """One residual in an equation that has a further feature, over which the equation sums.
+
+    Parameters
+    ----------
+    kind, view, variance
+        As for `AgreeingResidual`.
+    coefficients
+        One number for each level of the feature; these sum to zero, as residuals do.
+    axis
+        The feature.
+    """
+
+    axis: int
+
     @property
     def place(self) -> int:
-        """Position of `axis` in the array of the residual."""
-        assert self.axis is not None
+        """Position of the feature in the array of the residual."""
         return named(self.view).index(self.axis)
 
     def summed(self, residual: Floats) -> Floats:
         """Return ``c · r`` for every entry of the equation."""
-        if self.axis is None:
-            return np.asarray(residual * self.coefficients)
-        last = np.moveaxis(residual, self.place, -1)
-        return np.asarray(last @ self.coefficients)
+        return np.asarray(self.by_entry(residual) @ self.coefficients)
 
     def spread(self, entries: Floats) -> Floats:
         """Return the transpose of `summed`: each entry times its coefficients."""
-        if self.axis is None:
-            return np.asarray(entries * self.coefficients)
         products = entries[..., None] * self.coefficients
         return np.moveaxis(products, -1, self.place)
+
+    def by_entry(self, values: Floats) -> Floats:
+        """Return an array of the residual with the entries of the equation first, levels last."""
+        return np.moveaxis(values, self.place, -1)
+
+    def at_one_level(self, values: Floats) -> Floats:
+        """Return the part of an array of the residual that each entry of the equation has at its
+        first level.
+        """
+        return np.asarray(self.by_entry(values)[..., 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +120,8 @@ class Agreement:
         The residual of units by the same features.
     sizes
         The residual of units by these features and the size.
+    size_axis
+        The feature of units that is their size.
     terms
         The residuals of the equation, with their coefficients.
     """
@@ -92,7 +129,13 @@ class Agreement:
     members: View
     units: View
     sizes: View
+    size_axis: int
     terms: tuple[AgreeingResidual, ...]
+
+    @property
+    def place_of_size(self) -> int:
+        """The axis of the size in a table of units by these features and the size."""
+        return named(self.sizes).index(self.size_axis)
 
     @property
     def total(self) -> float:
@@ -103,17 +146,17 @@ class Agreement:
         """The features of the equation, among those of members (0) or of units (1)."""
         return self.units if kind else self.members
 
-    def seen(self, kind: int, view: View) -> tuple[list[AgreeingResidual], AgreeingResidual | None]:
-        """Return the residuals of one kind that a table sees: those without an axis of their own,
-        and the one with.
+    def seen(self, kind: int, view: View) -> tuple[list[AgreeingResidual], LevelResidual | None]:
+        """Return the residuals of one kind that a table sees: those without a further feature, and
+        the one with.
         """
         even, by_level = [], None
         for term in self.terms:
             if term.kind == kind and within(term.view, view):
-                if term.axis is None:
-                    even.append(term)
-                else:
+                if isinstance(term, LevelResidual):
                     by_level = term
+                else:
+                    even.append(term)
         return even, by_level
 
 
@@ -140,11 +183,12 @@ class SizeAgreement:
         space = members.space
         assert isinstance(space, KindSpace)
         public, equations = space.public, []
-        if public.size_axis is not None:
-            for triple in agreeing_views(public):
-                terms = _terms(public, (members, units), triple)
+        size = public.size_axis
+        if size is not None:
+            for triple in agreeing_views(public, size):
+                terms = _terms(public, (members, units), triple, size)
                 if terms is not None:
-                    equations.append(Agreement(*triple, terms))
+                    equations.append(Agreement(*triple, size, terms))
         return cls(members, units, tuple(equations))
 
     @property
@@ -248,7 +292,7 @@ class SizeAgreement:
 
     def shares(
         self, equation: Agreement, kind: int, view: View, code: TopCode | None = None
-    ) -> tuple[Floats, AgreeingResidual | None]:
+    ) -> tuple[Floats, LevelResidual | None]:
         """Return the share of a gap that corrects the cells of a table: one number, or one for each
         level of a term.
 
@@ -296,10 +340,8 @@ class SizeAgreement:
         equation alone.
         """
         part = self._parts[term.kind]
-        variances = _entries(part, term.view)
-        if term.axis is not None:
-            # the scale of an entry does not depend on the level, and coefficients add up to zero
-            variances = np.moveaxis(variances, term.place, -1)[..., 0]
+        # the scale of an entry does not depend on the level, and coefficients add up to zero
+        variances = term.at_one_level(_entries(part, term.view))
         return part.space.residuals.centred_variance(equation.entries(term.kind), variances)
 
     @property
@@ -338,11 +380,11 @@ class SizeAgreement:
         return _measured_ones(of_members, self.members), _measured_ones(of_units, self.units)
 
 
-def agreeing_views(public: LinkedDataspace) -> Iterator[tuple[View, View, View]]:
+def agreeing_views(public: LinkedDataspace, size: int) -> Iterator[tuple[View, View, View]]:
     """Yield the view of members, of units, and of units with the size, for every choice of depths
     of the features that both kinds have.
 
-    The first triple is that of the total.
+    The first triple is that of the total; `size` is the feature of units that is their size.
     """
     member_names = [feature.name for feature in public.schema.features]
     unit_names = [feature.name for feature in public.units.schema.features]
@@ -351,8 +393,6 @@ def agreeing_views(public: LinkedDataspace) -> Iterator[tuple[View, View, View]]
     for name in shared:
         deepest = public.units.schema.grid.full[unit_names.index(name)]
         depths.append(range(deepest + 1))
-    size = public.size_axis
-    assert size is not None
     for chosen in itertools.product(*depths):
         by_name = dict(zip(shared, chosen, strict=True))
         members = tuple(by_name.get(name, 0) for name in member_names)
@@ -365,18 +405,14 @@ def agreeing_views(public: LinkedDataspace) -> Iterator[tuple[View, View, View]]
 
 def along_size(public: LinkedDataspace, view: View, values: Floats) -> Floats:
     """Return one number for each size, shaped to be multiplied with a table of units at a view."""
-    axis = public.size_axis
-    assert axis is not None
     axes = named(view)
-    return values.reshape([-1 if other == axis else 1 for other in axes])
+    return values.reshape([-1 if axis == public.size_axis else 1 for axis in axes])
 
 
-def in_quarters(public: LinkedDataspace, members: View) -> View:
+def in_quarters(quarters: int, members: View) -> View:
     """Return a view of members with the feature of quarters."""
-    assert public.home is not None
-    axis, _ = public.home
     with_quarters = list(members)
-    with_quarters[axis] = 1
+    with_quarters[quarters] = 1
     return tuple(with_quarters)
 
 
@@ -384,6 +420,7 @@ def _terms(
     public: LinkedDataspace,
     mechanisms: tuple[ResidualMechanism, ResidualMechanism],
     triple: tuple[View, View, View],
+    size: int,
 ) -> tuple[AgreeingResidual, ...] | None:
     """The terms of ``p = s̄ r^U + Σ (s - s̄) r_s``; None where one is neither measured nor exact.
 
@@ -395,33 +432,36 @@ def _terms(
     # The plain mean, since residuals by size are centred over the sizes without weights.
     mean = levels.mean()
     parts: list[tuple[int, View, Floats, int | None]] = []
-    home = _home_level(public, mechanisms[0])
-    if home is None or home.size == 1:
-        parts.append((0, members, np.array(1.0), None))
-    else:
-        assert public.home is not None
+    share = 1.0
+    if public.home is not None:
+        quarters, level = public.home
+        home = _home_level(public, quarters, level, mechanisms[0])
         share = 1 / home.size
-        parts.append((0, members, np.array(share), None))
-        parts.append((0, in_quarters(public, members), home - share, public.home[0]))
+        if home.size > 1:
+            parts.append((0, in_quarters(quarters, members), home - share, quarters))
+    parts.insert(0, (0, members, np.array(share), None))
     parts.append((1, units, np.array(-mean), None))
-    parts.append((1, sizes, mean - levels, public.size_axis))
-    terms = []
+    parts.append((1, sizes, mean - levels, size))
+    terms: list[AgreeingResidual] = []
     for kind, view, coefficients, axis in parts:
         mechanism = mechanisms[kind]
         if view not in mechanism.space.needed:
             return None
-        terms.append(AgreeingResidual(kind, view, coefficients, _variance(mechanism, view), axis))
+        variance = _variance(mechanism, view)
+        if axis is None:
+            terms.append(AgreeingResidual(kind, view, coefficients, variance))
+        else:
+            terms.append(LevelResidual(kind, view, coefficients, variance, axis))
     return tuple(terms)
 
 
-def _home_level(public: LinkedDataspace, mechanism: ResidualMechanism) -> Floats | None:
-    """One for the level of counted units, zero for each kind of quarters that can hold a member;
-    None where there are no quarters.
+def _home_level(
+    public: LinkedDataspace, quarters: int, level: int, mechanism: ResidualMechanism
+) -> Floats:
+    """One for the level of counted units, zero for the kinds of quarters that can hold a
+    member.
     """
-    if public.home is None:
-        return None
-    _, level = public.home
-    view = in_quarters(public, public.schema.grid.nothing)
+    view = in_quarters(quarters, public.schema.grid.nothing)
     marked = np.zeros(public.schema.grid.shape_of(view))
     marked[level] = 1.0
     return np.asarray(mechanism.space.trim(marked, view), dtype=np.float64)

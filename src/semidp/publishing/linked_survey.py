@@ -185,11 +185,18 @@ def _bare(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.removeprefix(COMMAND_PREFIX) for name in names)
 
 
-def linked_records(plan: Plan, data: Any) -> LinkedSource:
-    """Open the two sources of a plan about linked records, joined."""
-    assert plan.units is not None
-    if not isinstance(data, LinkedData) and plan.units.source is not None:
-        data = LinkedData(data, plan.units.source)
+def linked_records(plan: Plan, units: LinkedUnits, data: Any) -> LinkedSource:
+    """Open the two sources of a plan about linked records, joined.
+
+    Parameters
+    ----------
+    plan, units
+        What to publish, and what it says of units.
+    data
+        Both sources, or that of members where the plan names the source of units.
+    """
+    if not isinstance(data, LinkedData) and units.source is not None:
+        data = LinkedData(data, units.source)
     if not isinstance(data, LinkedData):
         raise InputError("the plan has units, so that it needs two sources: give the units too")
     depths = {name: part.names for part in plan.chains for name in part.names}
@@ -197,27 +204,36 @@ def linked_records(plan: Plan, data: Any) -> LinkedSource:
     for name in plan.names:
         chain = depths.get(name, (name,))
         columns |= dict.fromkeys(chain[: chain.index(name) + 1])
-    link = plan.units.bounds
+    link = units.bounds
     _ = _linked(plan).coding(link)
-    computed = {part.name: part.aggregate for part in plan.units.features}
+    computed = {part.name: part.aggregate for part in units.features}
     quarters = None
     if link.quarters is not None:
-        _check_quarters(plan, link.quarters)
+        _check_quarters(plan, units, link.quarters)
         quarters = link.quarters.feature, link.quarters.kinds
     joining = Joining(link.column, link.least, link.most, link.derived, computed, quarters)
     return open_linked(data, joining, [*columns])
 
 
 def linked_survey(
-    plan: Plan, source: LinkedSource, memory: int | None = None
+    plan: Plan, linked: LinkedUnits, source: LinkedSource, memory: int | None = None
 ) -> tuple[Scope, LinkedReader]:
     """Read what a plan publishes exactly of both kinds, and return the public scope with readers of
     the rest.
+
+    Parameters
+    ----------
+    plan, linked
+        What to publish, and what it says of units.
+    source
+        Both sources, joined.
+    memory
+        The bytes that may be used.
     """
-    assert plan.units is not None
-    link = plan.units.bounds
+    link = linked.bounds
     request = _linked(plan)
-    of_members, of_units = _names_of_members(plan), _names_of_units(plan)
+    of_members, of_units = _names_of_members(plan), _names_of_units(plan, linked)
+    declared = (*plan.features, *(part.feature for part in linked.features))
     for name in of_members:
         if name in link.derived:
             raise Refused(
@@ -235,10 +251,10 @@ def linked_survey(
     # an exact total of members by features of units alone publishes their levels, too
     placed = [margin for margin in plan.invariants if {*margin.names} <= {*own_names}]
     units, told = _features(
-        plan, source.units, [*own_names, *derived], (*plan.units.exact, *placed)
+        plan, declared, source.units, [*own_names, *derived], (*linked.exact, *placed)
     )
     member_names = [name for name in of_members if name not in inherited]
-    members, disclosed = _features(plan, source.members, member_names, plan.invariants)
+    members, disclosed = _features(plan, declared, source.members, member_names, plan.invariants)
     if SIZE in of_units:
         units.append(Feature(SIZE, link.sizes))
     mentioned = list(of_units)
@@ -246,13 +262,12 @@ def linked_survey(
     shared = [feature for feature in units if {*feature.names} & {*inherited}]
     member_schema, unit_schema = Schema((*shared, *members)), Schema(tuple(units))
     _refuse_memory(request, member_schema, unit_schema, memory)
-    declared = _declared(plan)
     readers = LinkedReader(
         Reader(member_schema, source.members, declared), Reader(unit_schema, source.units, declared)
     )
     public = LinkedDataspace.joining(
         _exact(member_schema, readers.members, plan.invariants),
-        _exact(unit_schema, readers.units, plan.units.exact),
+        _exact(unit_schema, readers.units, linked.exact),
         link,
     )
     disclosures = tuple(dict.fromkeys((*told, *disclosed)))
@@ -267,10 +282,10 @@ def stated_totals_differ(plan: Plan, public: Dataspace) -> bool:
     return members or normalised(public.units.schema, plan.units.exact) != public.units.margins
 
 
-def _check_quarters(plan: Plan, quarters: Quarters) -> None:
+def _check_quarters(plan: Plan, units: LinkedUnits, quarters: Quarters) -> None:
     """Refuse quarters in a table of units, or in no table of members, before anything is read."""
     name = quarters.feature
-    if name in _names_of_units(plan) or name not in _names_of_members(plan):
+    if name in _names_of_units(plan, units) or name not in _names_of_members(plan):
         raise Refused(
             "group quarters are counted in no table of units, and some table of members has to say"
             f" who lives in them: ask for {name!r} in tables of members alone"
@@ -292,11 +307,10 @@ def _names_of_members(plan: Plan) -> dict[str, None]:
     return _names((*tables, *(margin.names for margin in plan.invariants)))
 
 
-def _names_of_units(plan: Plan) -> dict[str, None]:
+def _names_of_units(plan: Plan, units: LinkedUnits) -> dict[str, None]:
     """The features of tables and of exact totals of units."""
-    assert plan.units is not None
     tables = [table.features for table in _linked(plan).units]
-    return _names((*tables, *(margin.names for margin in plan.units.exact)))
+    return _names((*tables, *(margin.names for margin in units.exact)))
 
 
 def _first_mention(feature: Feature, names: Sequence[str]) -> int:
@@ -310,22 +324,30 @@ def _names(several: Iterable[Sequence[str]]) -> dict[str, None]:
     return dict.fromkeys(name for names in several for name in names)
 
 
-def _declared(plan: Plan) -> tuple[Feature, ...]:
-    """Every feature of a plan whose levels are declared, computed ones of units among them."""
-    assert plan.units is not None
-    return (*plan.features, *(part.feature for part in plan.units.features))
-
-
 def _features(
-    plan: Plan, source: Source, names: Sequence[str], exact: Sequence[Margin]
+    plan: Plan,
+    declared: tuple[Feature, ...],
+    source: Source,
+    names: Sequence[str],
+    exact: Sequence[Margin],
 ) -> tuple[list[Feature], tuple[str, ...]]:
-    """The features of one kind, and what reading their levels discloses."""
+    """The features of one kind, and what reading their levels discloses.
+
+    Parameters
+    ----------
+    plan, declared
+        What to publish, and every feature whose levels are declared: computed ones of units too.
+    source
+        The records of this kind.
+    names, exact
+        The features that are looked for, and the exact totals that publish levels.
+    """
     if not names:
         return [], ()
-    declared = {depth for chain in _declared(plan) for depth in chain.names}
+    depths = {depth for chain in declared for depth in chain.names}
     for name in names:
         # a coarser depth of a declared feature needs no column of its own
-        if name not in source.columns() and name not in declared:
+        if name not in source.columns() and name not in depths:
             raise no_column(name, source.columns())
     # levels are read as for a plan about records of this kind alone
     table = TableRequest(tuple(names))
@@ -334,9 +356,7 @@ def _features(
     for margin in public:
         in_use = [name for name in margin.names if name in names]
         kept.append(Margin(*in_use))
-    part = Plan(
-        [table], kept, _declared(plan), levels_from_data=plan.levels_from_data, nests=plan.nests
-    )
+    part = Plan([table], kept, declared, levels_from_data=plan.levels_from_data, nests=plan.nests)
     schema, disclosures = schema_of(part, source)
     return list(schema.features), disclosures
 

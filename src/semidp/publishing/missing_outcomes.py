@@ -127,7 +127,7 @@ def _exact(request: Request, column: str, source: str, readings: dict[str, str])
     if column != source:
         readings[column] = EQUAL_OR_MISSING
     else:
-        assert request.missing_as is not None
+        assert request.missing_as is not None, "what can be split by answers has bounds"
         stands_in = f"{MISSING_AS}{plain(request.missing_as)}"
         reading = readings.get(column, "")
         if MISSING_AS in reading and not reading.endswith(stands_in):

@@ -251,7 +251,7 @@ def records_of(plan: Plan, data: Any) -> Iterator[Any]:
     closed at the end.
     """
     if plan.units is not None:
-        with linked_records(plan, data) as both:
+        with linked_records(plan, plan.units, data) as both:
             yield both
         return
     if not isinstance(data, Source):
@@ -302,7 +302,7 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
         if plan.units is None:
             scope, reader = survey(plan, source, memory)
         else:
-            scope, reader = linked_survey(plan, source, memory)
+            scope, reader = linked_survey(plan, plan.units, source, memory)
         # Budgets and noise follow from public values alone: confidential values are asked for after
         # both are settled, so that they decide neither.
         plan, scope = one_by_one(with_targets_met(plan, scope), scope)

@@ -477,9 +477,9 @@ class Plan:
                 "two tables of the plan have the same name, or their files would: give each its own"
             )
         if self.units is not None:
-            self._refuse_beside_units()
+            self._refuse_beside(self.units)
 
-    def _refuse_beside_units(self) -> None:
+    def _refuse_beside(self, units: LinkedUnits) -> None:
         """Refuse what is not built for linked records."""
         for request in self.requests:
             request.refuse_units()
@@ -487,9 +487,8 @@ class Plan:
             raise InputError(
                 "count, where and id are not built beside linked units: keep such records in a file"
             )
-        assert self.units is not None
         declared = [feature.levels for feature in self.features if feature.name == SIZE]
-        if declared and declared != [self.units.bounds.sizes]:
+        if declared and declared != [units.bounds.sizes]:
             raise InputError(
                 "every number from the least to the most members is a size of units: leave the"
                 " levels of size out, and publish 5 and more as one with the top code size=5"

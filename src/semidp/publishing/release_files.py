@@ -38,7 +38,7 @@ from semidp.publishing.plan import Plan
 from semidp.publishing.release_value import SOURCES, ReleaseValue
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import semi_of
-from semidp.statistics.parts import PARTS, Part, Partition
+from semidp.statistics.parts import PARTS, Part, Partition, StoredPartition
 from semidp.statistics.protocol.results import Published
 from semidp.statistics.registry import always_listed, parts_readers, result_keys, result_readers
 
@@ -99,29 +99,27 @@ class ReleaseFiles(ReleaseValue):
         ['csv-metadata.json', 'measurements.csv', 'release.json', 'report.html', 'table.csv']
         """
         written = self._written_as(form)
-        if self.partition is not None and (
-            self.partition.place is None or written.form != self.form
-        ):
+        partition = self.partition
+        stored = partition if isinstance(partition, StoredPartition) else None
+        if partition is not None and (stored is None or written.form != self.form):
             raise InputError(
                 "the parts of a release are copied as they are, from its folder: leave the form out"
             )
         with new_folder(folder, force=force, ours=release_files) as new:
             written.write_files(new, progress)
-            if self.partition is not None:
-                self.partition.copy(new)
+            if stored is not None:
+                stored.copy(new)
 
     def _write_sources(self, folder: Path, progress: Progress) -> list[dict[str, str]]:
         """Write the releases of a combination into folders of their own; return these with
         digests.
         """
         entries = []
-        for count, source in enumerate(
-            () if self.combination is None else self.combination.releases, 1
-        ):
+        for count, source in enumerate(self.sources, 1):
             place = folder / SOURCES / str(count)
             place.mkdir(parents=True)
             source.write_files(place, progress)
-            if source.partition is not None:
+            if isinstance(source.partition, StoredPartition):
                 source.partition.copy(place)
             written = digest(place / "release.json")
             entries.append({"folder": f"{SOURCES}/{count}", "digest": written})
@@ -415,12 +413,12 @@ def _check_texts(document: Mapping[str, Any], scope: Scope) -> None:
         raise ValueError("a charge has keys and values")
 
 
-def _partition(document: Mapping[str, Any], files: StoredFiles) -> Partition | None:
+def _partition(document: Mapping[str, Any], files: StoredFiles) -> StoredPartition | None:
     """Read the parts of a release; None where it was carried out in one piece."""
     if "partition" not in document:
         return None
     parts = tuple(map(Part.from_json, from_json(files[PARTS])))
-    return Partition(document["partition"]["depth"], parts, files.folder)
+    return StoredPartition(document["partition"]["depth"], parts, files.folder)
 
 
 def _combined_results(

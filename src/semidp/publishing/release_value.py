@@ -18,17 +18,18 @@ from semidp.core.notebook import shortened_text
 from semidp.core.scope import Scope
 from semidp.errors import InputError, Refused, did_you_mean
 from semidp.mechanisms.mechanism import Mechanism
-from semidp.output.cells import Form, PublishedColumns, StoredFiles
+from semidp.output.cells import Form, PublishedColumns
 from semidp.output.plots.figures import tradeoff_plot
 from semidp.output.presentation import AS_USUAL, Presentation
 from semidp.output.published_table import PublishedTable
 from semidp.publishing.combined.combined_tables import CombinedTables
 from semidp.publishing.combined.several_releases import SeveralReleases
 from semidp.publishing.plan import Plan
-from semidp.statistics.parts import Partition, refuse_changed
+from semidp.statistics.parts import Partition, StoredPartition, refuse_changed
 from semidp.statistics.protocol.results import Published
 
 if TYPE_CHECKING:
+    from semidp.publishing.release import Release
     from semidp.statistics.answered.published import PublishedAnswers
     from semidp.statistics.distribution.published import PublishedDistribution
     from semidp.statistics.quantiles.published import PublishedQuantiles
@@ -83,6 +84,11 @@ class ReleaseValue:
         return next((result for result in self.results if isinstance(result, CombinedTables)), None)
 
     @property
+    def sources(self) -> "tuple[Release, ...]":
+        """The releases that a combination is of; none where this one was measured itself."""
+        return () if self.combination is None else self.combination.releases
+
+    @property
     def tables(self) -> tuple[PublishedTable, ...]:
         """Every published table, with a budget of its own or a shared one.
 
@@ -105,7 +111,7 @@ class ReleaseValue:
         """Return the release when it stands in a folder, where those of its parts are."""
         if self.partition is None:
             return self
-        partition = replace(self.partition, place=folder)
+        partition = self.partition.at(folder)
         results = tuple(result.placed(partition) for result in self.results)
         return replace(self, results=results, partition=partition)
 
@@ -118,14 +124,15 @@ class ReleaseValue:
             The labels of the part, from the coarsest depth down; the last is enough where no other
             part has it.
         """
-        if self.partition is None or self.partition.place is None:
+        partition = self.partition
+        if not isinstance(partition, StoredPartition):
             raise InputError(
                 "this release was not carried out part by part, or not read from its folder"
             )
-        part = self.partition.part(path)
-        refuse_changed(self.partition.place, part.digests, "the release was written")
-        files = StoredFiles(self.partition.place / part.folder, tuple(part.files))
-        node = self.partition.parts.index(part)
+        part = partition.part(path)
+        refuse_changed(partition.place, part.digests, "the release was written")
+        files = partition.files(part)
+        node = partition.parts.index(part)
         tables: dict[str, PublishedTable] = {}
         for result in self.results:
             tables |= {table.name: table for table in result.tables_of_part(files, node, part)}

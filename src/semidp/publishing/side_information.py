@@ -106,7 +106,6 @@ def _exact_pairs(
     Norms are computed from the first dataspace; the claim's is the same where all values are known.
     """
     schema, n = known.schema, known.n
-    assert n is not None
     kept = normalised(schema, margins)
     unknown = [str(margin) for margin in kept if not known.publishes(margin)]
     if not unknown or not n:

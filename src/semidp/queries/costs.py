@@ -86,6 +86,22 @@ def _single_options(slot: Tree) -> list[tuple[Fraction, Fraction, Fraction]]:
 
 
 @dataclass(frozen=True, eq=False)
+class MoveList:
+    """All moves of a small dataspace.
+
+    Parameters
+    ----------
+    tables
+        The moves, one axis for them and one for each feature.
+    released
+        The view of the tables.
+    """
+
+    tables: NDArray[np.int64]
+    released: View
+
+
+@dataclass(frozen=True, eq=False)
 class BallCosts:
     """Costs under A_a: at most a records differ, and every published margin stays.
 
@@ -98,10 +114,7 @@ class BallCosts:
     a
         How many records may differ.
     moves
-        All moves, as tables at `released` with one axis for the moves, where the dataspace is small
-        enough to list.
-    released
-        The view of the listed moves.
+        All moves, where the dataspace is small enough to list.
     times
         How many moves of a records a person makes one after the other; listed moves are so many at
         once.
@@ -118,8 +131,7 @@ class BallCosts:
     residuals: Residuals
     margins: tuple[View, ...]
     a: int
-    moves: NDArray[np.int64] | None = field(default=None, repr=False)
-    released: View | None = None
+    moves: MoveList | None = field(default=None, repr=False)
     times: int = 1
     _costs: dict[object, Fraction] = field(default_factory=dict, init=False, repr=False)
     _listed_squares: dict[View, Floats] = field(default_factory=dict, init=False, repr=False)
@@ -132,7 +144,7 @@ class BallCosts:
         datasets never differ.
         """
         if self.moves is not None:
-            listed = float(self._squares(view).max(initial=0.0))
+            listed = float(self._squares(self.moves, view).max(initial=0.0))
             if listed > 0:
                 return self._upwards(listed, view)
         alike = self._class(view)
@@ -235,7 +247,7 @@ class BallCosts:
         """Bounds by all residuals together, and by each division of them into groups."""
         everything = tuple(range(len(views)))
         if self.moves is not None:
-            squares = np.stack([self._squares(view) for view in views], axis=1)
+            squares = np.stack([self._squares(self.moves, view) for view in views], axis=1)
             listed = ListedMoves(squares, 2 * self.a * self.times)
             return [JointBound((ResidualGroup(everything, (listed,)),))]
         together = self._group(views, everything, MOST_WORK)
@@ -358,42 +370,38 @@ class BallCosts:
         """How many records of a move these residuals can see change: all of them."""
         return self.a
 
-    def _squares(self, view: View) -> Floats:
+    def _squares(self, moves: MoveList, view: View) -> Floats:
         """|H_d M_d m|² of every listed move."""
         if view not in self._listed_squares:
-            assert self.moves is not None
-            assert self.released is not None
-            cells = math.prod(self.residuals.shape(self.released))
-            if cells <= len(self.moves):
+            cells = math.prod(self.residuals.shape(moves.released))
+            if cells <= len(moves.tables):
                 # Fewer cells than moves: take the residual of each cell alone, and moves as sums of
                 # them.
-                squares = self._squares_by_cells(view, cells)
+                self._listed_squares[view] = self._squares_by_cells(moves, view, cells)
             else:
-                squares = (self._residuals_of(self.moves, view) ** 2).sum(axis=1)
-            self._listed_squares[view] = squares
+                residuals = self._residuals_of(moves.tables, moves.released, view)
+                self._listed_squares[view] = (residuals**2).sum(axis=1)
         return self._listed_squares[view]
 
-    def _squares_by_cells(self, view: View, cells: int) -> Floats:
+    def _squares_by_cells(self, moves: MoveList, view: View, cells: int) -> Floats:
         """|H_d M_d m|² of every listed move from the residuals of single cells, some moves at a
         time.
         """
-        assert self.moves is not None
-        units = self._residuals_of(np.eye(cells, dtype=np.int64), view)
+        units = self._residuals_of(np.eye(cells, dtype=np.int64), moves.released, view)
         ones = np.ones(units.shape[1])
-        flat = self.moves.reshape(len(self.moves), -1)
+        flat = moves.tables.reshape(len(moves.tables), -1)
         squares = []
         for start in range(0, len(flat), 1024):
             rows = flat[start : start + 1024]
             squares.append((rows @ units) ** 2 @ ones)
         return np.concatenate(squares)
 
-    def _residuals_of(self, tables: NDArray[np.int64], view: View) -> Floats:
+    def _residuals_of(self, tables: NDArray[np.int64], released: View, view: View) -> Floats:
         """The residual of each table at the released view, one row each."""
-        assert self.released is not None
-        shape = self.residuals.shape(self.released)
+        shape = self.residuals.shape(released)
         rows = []
         for table in tables:
-            summed = self.residuals.table(table.reshape(shape), self.released, view)
+            summed = self.residuals.table(table.reshape(shape), released, view)
             rows.append(self.residuals.centred(view, summed).ravel())
         return np.stack(rows)
 

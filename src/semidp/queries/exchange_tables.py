@@ -276,7 +276,7 @@ class ExchangeTable:
         """Combinations of levels of some features that a record can have."""
         structure = self.blocks.structure
         inhabited = structure.grid.inhabited(structure.schema.possible, structure.margins)
-        assert inhabited is not None
+        assert inhabited is not None, "asked beside structural zeros"
         depths = enumerate(self.table.released)
         view = tuple(depth if axis in axes else 0 for axis, depth in depths)
         levels: list[list[int]] = np.argwhere(structure.grid.sum(inhabited, view)).tolist()
@@ -401,11 +401,11 @@ class ExchangeTable:
     def _free_move(self) -> Counts | None:
         q, free = len(self.seen), self._levels(2)
         largest_cells = [_rich(block, q, 1) for block in self.seen]
-        if len(free) < 2 or not all(largest_cells):
+        pairs = [pair for pair in largest_cells if pair is not None]
+        if len(free) < 2 or len(pairs) < q:
             return None
         parts: list[Values] = []
-        for number, (block, pair) in enumerate(zip(self.seen, largest_cells, strict=True)):
-            assert pair is not None
+        for number, (block, pair) in enumerate(zip(self.seen, pairs, strict=True)):
             y_cell, x_cell = pair
             y, x = block.first_value(y_cell), block.first_value(x_cell)
             taken = block.handed_over(x_cell, y_cell, x, y)
@@ -420,12 +420,12 @@ class ExchangeTable:
     def _blocks_move(self) -> Counts | None:
         q = len(self.seen)
         largest_cells = [_rich(block, q, 2) for block in self.seen]
-        if q < 3 or not all(largest_cells):
+        pairs = [pair for pair in largest_cells if pair is not None]
+        if q < 3 or len(pairs) < q:
             return None
         parts: list[Values] = []
         last = q - 1
-        for number, (block, pair) in enumerate(zip(self.seen, largest_cells, strict=True)):
-            assert pair is not None
+        for number, (block, pair) in enumerate(zip(self.seen, pairs, strict=True)):
             # `_rich` put the cell with more records first.
             common, rare = block.first_value(pair[0]), block.first_value(pair[1])
             x, y = rare, common

@@ -24,7 +24,7 @@ from semidp.core.spaces.structure import Structure
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, Refused
-from semidp.queries.costs import BallCosts, ExchangeCosts
+from semidp.queries.costs import BallCosts, ExchangeCosts, MoveList
 from semidp.queries.moves import ListedTables
 from semidp.queries.patterns import Norms
 from semidp.queries.probes import SelfCheckError, largest_residual
@@ -161,13 +161,12 @@ class ProductSpace(QuerySpace):
         a = min(self.adjacency.a, self.dataspace.n)
         margins = tuple(margin.view for margin in self.dataspace.published)
         released = join(*self.views)
-        listed = self._listed(a, released)
+        tables = self._listed(a, released)
+        listed = None if tables is None else MoveList(tables, released)
         if isinstance(self.adjacency, Exchange):
             once = min(self.adjacency.once, self.dataspace.n)
-            return ExchangeCosts(
-                self.residuals, margins, once, listed, released, self.adjacency.times
-            )
-        return BallCosts(self.residuals, margins, a, listed, released)
+            return ExchangeCosts(self.residuals, margins, once, listed, self.adjacency.times)
+        return BallCosts(self.residuals, margins, a, listed)
 
     @cached_property
     def cost(self) -> Mapping[View, Fraction]:
@@ -521,7 +520,7 @@ class ProductSpace(QuerySpace):
         """
         if self.is_zero:
             return None
-        moves = self.costs.moves if self.costs.moves is not None else self._drawn()
+        moves = self._drawn() if self.costs.moves is None else self.costs.moves.tables
         squares = self.cost if sigma2 is None else sigma2
         best, longest = None, 0.0
         for move in moves:

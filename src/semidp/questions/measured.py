@@ -50,6 +50,7 @@ from semidp.questions.ratios import (
 from semidp.statistics.odds_ratio.umpu import check_level
 
 if TYPE_CHECKING:
+    from semidp.publishing.combined.several_releases import SeveralReleases
     from semidp.publishing.release import Release
 
 Floats = NDArray[np.float64]
@@ -312,7 +313,7 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
     release.refuse_large_parts("intervals and tests")
     table = None if table is None else release.table_name(table)
     if release.combination is not None:
-        return combined_table(release, set(names), table)
+        return combined_table(release, release.combination, set(names), table)
     features = set(names)
     every = [
         (request, result, part, number)
@@ -351,11 +352,12 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
     return MeasuredTable(part.name, part.schema, part.estimate, mechanism, noisy=result.noisy)
 
 
-def combined_table(release: "Release", names: set[str], called: str | None) -> Measured:
+def combined_table(
+    release: "Release", combination: "SeveralReleases", names: set[str], called: str | None
+) -> Measured:
     """Return the smallest table of a combination that has some features, or the one of a given
     name.
     """
-    assert release.combination is not None
     fitting = []
     for number, table in enumerate(release.tables):
         if called in (None, table.name) and names <= {*table.schema.names}:
@@ -372,7 +374,6 @@ def combined_table(release: "Release", names: set[str], called: str | None) -> M
     *_, number = min(fitting)
     smallest = release.tables[number]
     said = smallest.name, smallest.schema, smallest.estimate
-    combination = release.combination
     if isinstance(combination, LinkedCombination | ResidualCombination):
         return MeasuredTable(*said, combination.noise, number, counted=smallest.counted)
     assert isinstance(combination, Combination)

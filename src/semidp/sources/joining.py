@@ -37,18 +37,17 @@ class Joining:
     aggregates: Mapping[str, str] = field(default_factory=dict)
     quarters: tuple[str, Sequence[str]] | None = None
 
-    def check_kinds(self, values: Sequence[Any]) -> None:
-        """Refuse a column of quarters with too many values, or with missing ones."""
-        assert self.quarters is not None
-        name, _ = self.quarters
-        if len(values) > MOST_KINDS:
-            raise InputError(
-                f"the column {name!r} of quarters has more than {MOST_KINDS:,} different values"
-            )
-        if any(value_text(value) is None for value in values):
-            raise DataError(
-                f"the column {name!r} of quarters has missing values: every unit is of one kind"
-            )
+
+def check_kinds(name: str, values: Sequence[Any]) -> None:
+    """Refuse a column of quarters with too many values, or with missing ones."""
+    if len(values) > MOST_KINDS:
+        raise InputError(
+            f"the column {name!r} of quarters has more than {MOST_KINDS:,} different values"
+        )
+    if any(value_text(value) is None for value in values):
+        raise DataError(
+            f"the column {name!r} of quarters has missing values: every unit is of one kind"
+        )
 
 
 @dataclass(frozen=True)

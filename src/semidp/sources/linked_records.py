@@ -18,7 +18,7 @@ from semidp.core.tables.features import SIZE, Feature, value_text
 from semidp.errors import DataError, InputError, Refused
 from semidp.sources.aggregates import aggregated_columns, typed_aggregates
 from semidp.sources.duck import DuckRecords, Step, quoted_name
-from semidp.sources.joining import MOST_KINDS, Contradictions, Joining
+from semidp.sources.joining import MOST_KINDS, Contradictions, Joining, check_kinds
 from semidp.sources.opening import Source, open_source
 from semidp.sources.reader import Reader
 
@@ -384,7 +384,7 @@ def _in_quarters(connection: Any, joining: Joining) -> str:
     values = f"SELECT DISTINCT {column} AS value FROM units LIMIT {MOST_KINDS + 1}"
     connection.execute(f"CREATE TABLE quarters AS {values}")
     rows = connection.execute("SELECT rowid, value FROM quarters").fetchall()
-    joining.check_kinds([value for _, value in rows])
+    check_kinds(name, [value for _, value in rows])
     # values are compared as levels are written, whatever their type
     kept = ", ".join(str(row) for row, value in rows if value_text(value) in kinds)
     connection.execute(f"DELETE FROM quarters WHERE rowid NOT IN ({kept or -1})")

@@ -11,7 +11,7 @@ from typing import Any
 from semidp.core.tables.features import SIZE, value_text
 from semidp.errors import DataError
 from semidp.sources.ibis import IbisRecords
-from semidp.sources.joining import MOST_KINDS, Contradictions, Joining
+from semidp.sources.joining import MOST_KINDS, Contradictions, Joining, check_kinds
 
 LINK = "semidp_link"
 """The link as text, in the joined tables."""
@@ -77,7 +77,7 @@ def _outside(records: IbisRecords, units: Any, joining: Joining) -> Any:
         return units
     name, kinds = joining.quarters
     values = records.distinct(name, MOST_KINDS + 1)
-    joining.check_kinds(values)
+    check_kinds(name, values)
     # values are compared as levels are written, whatever their type
     chosen = [value for value in values if value_text(value) in kinds]
     return units.filter(~units[name].isin(chosen)) if chosen else units

@@ -5,7 +5,7 @@ statistics that are cut: `PartWork`. How works are carried out is in `publishing
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -17,7 +17,7 @@ from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
 from semidp.noise.randomness import Randomness
-from semidp.output.cells import Form
+from semidp.output.cells import Form, StoredFiles
 from semidp.output.grids import edge_cells, faint_cells
 from semidp.output.plain_reading import digest, regular_file
 from semidp.output.published_table import Fitted, PublishedTable
@@ -175,13 +175,10 @@ class Partition:
         The name of the depth at which it was cut.
     parts
         A part for each node there.
-    place
-        The folder of the release, where it is known.
     """
 
     depth: str
     parts: tuple[Part, ...] = field(repr=False)
-    place: Path | None = field(default=None, compare=False)
 
     def part(self, path: Sequence[str]) -> Part:
         """Return a part by its labels, or by the last of them where that is enough."""
@@ -199,22 +196,43 @@ class Partition:
         """Return all but the parts, which have a file of their own, as plain values."""
         return {"depth": self.depth, "parts": len(self.parts), "file": PARTS}
 
+    def at(self, place: Path) -> "StoredPartition":
+        """Return the parts as they stand in the folder of a release."""
+        return StoredPartition(self.depth, self.parts, place)
+
+
+@dataclass(frozen=True)
+class StoredPartition(Partition):
+    """The parts of a release whose folder is known.
+
+    Parameters
+    ----------
+    depth, parts
+        As for `Partition`.
+    place
+        The folder of the release.
+    """
+
+    place: Path = field(compare=False)
+
+    def files(self, part: Part) -> StoredFiles:
+        """Return the files of one part."""
+        return StoredFiles(self.place / part.folder, tuple(part.files))
+
     def copy(self, folder: Path) -> None:
         """Copy the files of every part to another folder; refuse one that is not what it was."""
-        assert self.place is not None
         for part in self.parts:
             (folder / part.folder).mkdir(parents=True)
             for name in part.files:
                 with open(regular_file(self.place / part.folder / name, self.place), "rb") as old:
                     (folder / part.folder / name).write_bytes(old.read())
         # The copy is compared, not the original: a file may change while it is copied.
-        changed = replace(self, place=folder).changed()
+        changed = self.at(folder).changed()
         if changed is not None:
             raise InputError(f"{self.place / changed} was changed after the release was written")
 
     def changed(self) -> str | None:
         """Return the first file that is not what it was when the release was made, or None."""
-        assert self.place is not None
         for part in self.parts:
             for name, expected in part.digests.items():
                 try:

@@ -702,7 +702,7 @@ def _closed_form(structure: Structure) -> SemiAdjacency:
         a = int(free_witness(structure) is not None)
         method = "no published margin leaves a choice"
         return SemiAdjacency(a, a, a, method, partial(free_witness, structure))
-    assert structure.common is not None
+    assert structure.common is not None, "margins that are disjoint apart from it"
     slices = Slices(structure.grid, structure.common, structure.essential)
     least, most, best = 1, 1, None
     for z, rarest, other_records, away in slices.candidates():

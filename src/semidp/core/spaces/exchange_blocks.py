@@ -119,8 +119,7 @@ class Blocks:
         inhabited = grid.inhabited(None, self.structure.margins)
         if inhabited is None:
             inhabited = np.ones(grid.shape, dtype=bool)
-        assert schema.possible is not None
-        possible = inhabited & schema.possible
+        possible = inhabited & schema.possible_cells
         # No tie: what can occur is the product of the cells of the blocks and of what zeros leave
         # outside them.
         outside = possible.any(axis=tuple(self.axes), keepdims=True)

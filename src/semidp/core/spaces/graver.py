@@ -42,14 +42,13 @@ def graver_basis(matrix: Matrix) -> Matrix | None:
     bound = [cell for cell in range(matrix.shape[1]) if cell not in free]
     order = [*free, *bound]
     lifted = lattice[:, order]
-    basis: Matrix | None = np.concatenate([lifted, -lifted])
+    basis = np.concatenate([lifted, -lifted])
     budget = _MOST_WORK
     for cell in range(len(free), matrix.shape[1]):
-        assert basis is not None
-        basis, budget = _complete(basis, cell, budget)
-        if basis is None:
+        completed, budget = _complete(basis, cell, budget)
+        if completed is None:
             return None
-    assert basis is not None
+        basis = completed
     back = np.empty_like(basis)
     back[:, order] = basis
     sorted_rows = np.lexsort(back.T[::-1])

@@ -155,8 +155,7 @@ class Structure:
             return False
         if not self.grid.holds(LARGEST_MASK):
             return True
-        possible = self.schema.possible
-        assert possible is not None
+        possible = self.schema.possible_cells
         # Published cells that some possible record completes, or that a margin leaves empty anyway.
         completable = self.grid.sum(possible.astype(np.int64), self.published) > 0
         for margin in self.margins:

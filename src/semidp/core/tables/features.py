@@ -350,8 +350,11 @@ class Feature:
         missing = missing_values(column)
         codes = np.full(column.shape, -1, dtype=np.intp)
         present = column[~missing]
-        find = self._matched if self.bins is None else self._binned
-        codes[~missing] = find(present)
+        if self.bins is None:
+            codes[~missing] = self._matched(present)
+        else:
+            edges = np.array([float(edge) for edge in self.bins])
+            codes[~missing] = self._binned(present, edges)
         if missing.any():
             codes[missing] = self.levels.index(self.missing_level())
         return self.declared(codes)
@@ -377,8 +380,7 @@ class Feature:
             )
         return codes
 
-    def _binned(self, values: NDArray[Any]) -> NDArray[np.intp]:
-        assert self.bins is not None
+    def _binned(self, values: NDArray[Any], edges: NDArray[np.float64]) -> NDArray[np.intp]:
         numbers = None
         # not raised from here: what is suppressed quotes a value
         with contextlib.suppress(TypeError, ValueError):
@@ -387,7 +389,6 @@ class Feature:
             raise DataError(
                 f"feature {self.name!r} has bins but its values are not all numbers: {HOW_NUMBERS}"
             )
-        edges = np.array([float(edge) for edge in self.bins])
         return np.searchsorted(edges, numbers, side="right") - 1
 
     def _matched(self, values: NDArray[Any]) -> NDArray[np.intp]:

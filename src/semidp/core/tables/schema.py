@@ -229,6 +229,11 @@ class Schema:
         mask.setflags(write=False)
         return mask
 
+    @property
+    def possible_cells(self) -> NDArray[np.bool_]:
+        """Which cells can occur, also where all can."""
+        return np.ones(self.shape, dtype=bool) if self.possible is None else self.possible
+
     def _not_among(
         self, names: tuple[str, ...], zeros: Sequence[tuple[tuple[str, ...], ...]]
     ) -> NDArray[np.bool_]:

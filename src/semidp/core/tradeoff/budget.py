@@ -125,7 +125,7 @@ class Budget:
             return ZCDP(self.rho)
         if self.mu is not None:
             return Gaussian(self.mu**2)
-        assert self.epsilon is not None
+        assert self.epsilon is not None, "a budget has rho, mu or epsilon"
         return Approximate(self.epsilon, self.delta or Fraction(0))
 
     def shared(self, parts: int) -> "Budget":

@@ -247,7 +247,7 @@ class Combination(SeveralReleases):
         sums = len(influences[0][1]) if influences else 0
         total = np.zeros((count, sums))
         for one, part in influences:
-            assert one.noise is not None
+            assert one.noise is not None, "`influences` leaves exact totals out"
             total += one.noise.drawn(part, count, randomness)
         return total
 

@@ -5,7 +5,7 @@ checked one by one.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,12 @@ _BELIEVED = {"created", "versions", "combination"}
 
 
 def check_sources(
-    release: Release, folder: Path | None, check: Callable[..., Any], findings: Findings
+    sources: Sequence[Release], folder: Path | None, check: Callable[..., Any], findings: Findings
 ) -> None:
     """Check every release of a combination by itself, and note what is wrong with it and what is
     believed of it.
     """
-    assert release.combination is not None
-    for number, source in enumerate(release.combination.releases, 1):
+    for number, source in enumerate(sources, 1):
         place = f"{SOURCES}/{number}"
         checked = check(source, None if folder is None else folder / place)
         findings.wrong += [f"{place}: {said}" for said in checked.disagreements]
@@ -39,8 +38,7 @@ def check_sources(
 
 def check_combination(release: Release, document: Mapping[str, Any], findings: Findings) -> None:
     """Compare a combination with what follows from its releases."""
-    assert release.combination is not None
-    sources = release.combination.releases
+    sources = release.sources
     try:
         combination = combination_of(sources)
         tables = () if release.combined is None else release.combined.tables

@@ -5,7 +5,7 @@ agree once (`linked_pool`). Exact totals of any release bind all.
 """
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -182,20 +182,15 @@ def linked_dataspace(releases: "Sequence[Release]") -> LinkedDataspace:
     """Dataspace of all exact totals of members and of units; refuse releases that cannot be of the
     same records, or make several promises.
     """
-    members: Dataspace | None = None
-    units: Dataspace | None = None
-    link: Link | None = None
-    for release in releases:
-        public = release.scope.dataspace
-        of_members = public
-        if isinstance(public, LinkedDataspace):
-            of_members = public.members
-            units = public.units if units is None else same_records(units, public.units)
-            link = public.link if link is None else _one_promise(link, public.link)
-        members = of_members if members is None else same_records(members, of_members)
-    assert members is not None
-    assert units is not None
-    assert link is not None
+    every = [release.scope.dataspace for release in releases]
+    linked = [public for public in every if isinstance(public, LinkedDataspace)]
+    of_members = []
+    for public in every:
+        # A release of members alone says nothing of their units.
+        of_members.append(public.members if isinstance(public, LinkedDataspace) else public)
+    units = reduce(same_records, [public.units for public in linked])
+    link = reduce(_one_promise, [public.link for public in linked])
+    members = reduce(same_records, of_members)
     together = LinkedDataspace.joining(members, units, link)
     # Exact totals under which the promise is not known are refused here.
     _ = together.reach

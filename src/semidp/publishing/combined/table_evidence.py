@@ -203,7 +203,7 @@ def _table(
     variance = mechanism.variance
     if isinstance(mechanism, KNormMechanism):
         # Rounding differs by direction, so that it is no weight: it is added to the errors.
-        assert mechanism.unrounded_variance is not None
+        assert mechanism.unrounded_variance is not None, "others were refused"
         variance = mechanism.unrounded_variance
     observed = Observed(layout.query(view), layout.depth(view), arranged, variance)
     if isinstance(mechanism, CellByCell):

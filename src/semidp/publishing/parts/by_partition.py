@@ -51,7 +51,15 @@ from semidp.publishing.resources import refuse_files, refuse_map
 from semidp.publishing.survey import survey
 from semidp.queries.branches import Cut
 from semidp.sources.reader import at_hand
-from semidp.statistics.parts import STATE, Part, Partition, PartTask, part_folder, part_path
+from semidp.statistics.parts import (
+    STATE,
+    Part,
+    Partition,
+    PartTask,
+    StoredPartition,
+    part_folder,
+    part_path,
+)
 from semidp.statistics.protocol.request_defaults import budget_of
 from semidp.statistics.protocol.requests import StepsByParts
 
@@ -278,7 +286,7 @@ def prepare_parts(
     if plan.units is None:
         scope, reader = survey(plan, source, memory, partition, jobs)
     else:
-        scope, reader = linked_survey(plan, source, memory)
+        scope, reader = linked_survey(plan, plan.units, source, memory)
     schema = scope.dataspace.schema
     cut = Cut.at(schema, partition)
     # Linked tables, which are none of the plan's alone, see for themselves what is below the cut.
@@ -449,7 +457,9 @@ def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) 
     """Carry out what is left to do, and return every part, in order."""
     all_tasks = list(tasks)
     done = {task.path: part for task in all_tasks if (part := done_before(task)) is not None}
-    changed = Partition("", tuple(done.values()), all_tasks[0].work).changed() if done else None
+    changed = None
+    if done:
+        changed = StoredPartition("", tuple(done.values()), all_tasks[0].work).changed()
     if changed is not None:
         raise InputError(
             f"{changed} of the unfinished release was changed since it was written: discard it"

@@ -61,5 +61,5 @@ class InOnePiece:
 
     def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> Published:
         """Return what is published, as in a release without parts."""
-        assert self._measured is not None
+        assert self._measured is not None, "published after it was measured"
         return self.request.publish(self.mechanism, self._measured, self.scope, progress)

@@ -169,7 +169,7 @@ def _end_with(parent: int) -> None:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(kill_with_parent, int(signal.SIGKILL), 0, 0, 0)
     started_by = multiprocessing.parent_process()
-    assert started_by is not None
+    assert started_by is not None, "this runs in a worker process"
 
     def watch() -> None:
         started_by.join()

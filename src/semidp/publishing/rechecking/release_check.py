@@ -125,8 +125,7 @@ def recheck(
     """
     findings = _findings(release, deep or _cells(release) <= MOST_CELLS)
     check = _Check(release, document, findings)
-    if release.combination is not None:
-        check_sources(release, folder, _Again(deep), findings)
+    check_sources(release.sources, folder, _Again(deep), findings)
     check.run()
     if folder is not None:
         check.files(folder)
@@ -160,8 +159,7 @@ def load_consistent(folder: Path | str, *, fits: bool = False) -> Release:
     if release.partition is not None:  # questions to parts are refused, or need no numbers of them
         return release
     findings = _findings(release, fits and _cells(release) <= MOST_CELLS)
-    if release.combination is not None:
-        check_sources(release, None, _Again(False), findings)
+    check_sources(release.sources, None, _Again(False), findings)
     _Check(release, document_at(Path(folder) / "release.json"), findings).run()
     if findings.wrong:
         raise InputError(

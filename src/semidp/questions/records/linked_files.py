@@ -102,7 +102,7 @@ def linked_records(
     members = _matched(public.members, of_members, randomness)
     units = _matched(public.units, of_units, randomness)
     draw = generator(randomness)
-    sizes = units.places[_axis(public)].astype(np.int64) + public.link.least
+    sizes = units.places[equation.size_axis].astype(np.int64) + public.link.least
     homes = _homes(_keys(members, equation.members), _keys(units, equation.units), sizes, draw)
     return _numbered(members, public.link.column, homes), _numbered(
         units, public.link.column, np.arange(len(units))
@@ -120,12 +120,6 @@ def _linked_tables(
     (result,) = release.results
     assert isinstance(result, PublishedLinked)
     return result.mechanism, result.members, result.units_by_size
-
-
-def _axis(public: LinkedDataspace) -> int:
-    axis = public.size_axis
-    assert axis is not None  # an equation has the size
-    return axis
 
 
 def _matched(dataspace: Any, tables: Any, randomness: Randomness) -> SyntheticRecords:

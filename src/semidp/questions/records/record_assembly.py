@@ -177,8 +177,8 @@ def matched_records(numbers: PublishedNumbers, randomness: Randomness) -> Synthe
     """Return records that have every published table and exact total to the person; `numbers.order`
     says they exist.
     """
-    assert numbers.order is not None
-    assert numbers.joint is not None
+    assert numbers.order is not None, "whoever asks has seen that they exist"
+    assert numbers.joint is not None, "what has an order agrees"
     grid, count = numbers.dataspace.schema.grid, numbers.dataspace.n
     codes = matched(grid, count, numbers.joint, numbers.order, generator(randomness))
     return _records(numbers, numbers.targets, codes, Ending.MATCHED)

@@ -56,9 +56,7 @@ def forbidden_cells(schema: Schema, used: View) -> Forbidden:
         names = [name for name, _ in zero.levels]
         view = schema.view(names)
         if view not in masks and within(view, used):
-            possible = schema.restrict(names).possible
-            assert possible is not None
-            masks[view] = ~possible
+            masks[view] = ~schema.restrict(names).possible_cells
     return tuple(masks.items())
 
 
@@ -120,7 +118,7 @@ class Beginning:
                 added = self._one_way(axis, depth, totals)
                 every[added.view] = added
         order = junction_order(maximal(every))
-        assert order is not None  # what is added lies below one total, or shares nothing with any
+        assert order is not None, "what is added lies below one total, or shares nothing"
         return matched(self.grid, self.dataspace.n, every, order, self.draw)
 
     def _one_way(self, axis: int, depth: int, totals: list[Totals]) -> Totals:
@@ -135,7 +133,7 @@ class Beginning:
             finer = next(total for total in totals if total.view[axis] == depth)
             sums = finer.down(self.grid, coarse).counts
         fit = fit_totals(self.one_way[axis], self.grid.coarsened(view), [Totals((depth,), sums)])
-        assert fit.counts is not None  # one total is met by thresholds
+        assert fit.counts is not None, "one total is met by thresholds"
         return Totals(view, fit.counts)
 
     def _without_circles(self, exact: list[Totals]) -> list[Totals]:

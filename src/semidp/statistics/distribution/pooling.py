@@ -72,7 +72,7 @@ class MeasuredDifferences:
     def law(self) -> CountNoise:
         """The law of the noise in one difference."""
         law = sampler_of(self.mechanism)
-        assert law is not None
+        assert law is not None, "distributions are measured number by number"
         return law
 
     def tables(self) -> list[tuple[Margin, NDArray[np.int64]]]:

@@ -8,7 +8,7 @@ import numpy as np
 from semidp.core.scope import Scope
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.output.cells import Form
-from semidp.statistics.parts import Partition
+from semidp.statistics.parts import Partition, StoredPartition
 from semidp.statistics.protocol.requests import Request
 from semidp.statistics.protocol.results import Published
 from semidp.statistics.recheck_findings import CLOSE, Findings, different_columns
@@ -54,13 +54,13 @@ class ResultCheck:
         """Note a statement of this result that does not follow from its noisy values."""
         self.findings.wrong.append(f"{self.name!r} states {said}")
 
-    def sound_partition(self, nodes: int) -> Partition | None:
+    def sound_partition(self, nodes: int) -> StoredPartition | None:
         """Return the parts if there is one for each node and none was changed.
 
         None otherwise; then it is noted why.
         """
         partition = self.partition
-        if partition is None or partition.place is None:
+        if not isinstance(partition, StoredPartition):
             self.wrong("parts that are not there")
             return None
         changed = partition.changed()

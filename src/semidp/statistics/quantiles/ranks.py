@@ -197,25 +197,24 @@ class RankSpace(SpaceByGroups):
             # A group without records has no first value: rank 0 makes its choice a constant.
             columns.append(np.minimum(middle, self.sizes))
             if self.level is not None:
-                low, high = self._between(q, middle)
-                apart = self.apart(rate)
+                low, high = self._between(q, middle, self.level)
+                apart = self.apart(rate, self.level)
                 # Beyond all values there is nothing to choose: rank 0 or n + 1 makes the end a
                 # declared bound.
                 columns.append(np.maximum(low - apart, 0))
                 columns.append(np.minimum(high + apart, self.sizes + 1))
         return np.stack(columns, axis=1)
 
-    def apart(self, rate: Fraction) -> int:
+    def apart(self, rate: Fraction, level: Fraction) -> int:
         """Return how many ranks below and above a quantile the ends of its interval are chosen
         for.
         """
-        assert self.level is not None
         # Both ends share α. With sampling, half of it is left for the order statistics.
-        missed = float(1 - self.level) / (4 if self.sampling else 2)
+        missed = float(1 - level) / (4 if self.sampling else 2)
         reach = math.log(self.outcome.steps / missed) / float(rate)
         return max(math.ceil(reach) - 1, 0)
 
-    def _between(self, q: Fraction, middle: Counts) -> tuple[Counts, Counts]:
+    def _between(self, q: Fraction, middle: Counts, level: Fraction) -> tuple[Counts, Counts]:
         """Return the ranks between which the quantile of the records lies, or that of their
         population.
         """
@@ -223,8 +222,7 @@ class RankSpace(SpaceByGroups):
             return middle, middle
         from scipy.stats import binom
 
-        assert self.level is not None
-        missed = float(1 - self.level) / 4
+        missed = float(1 - level) / 4
         n = np.maximum(self.sizes, 1)
         low = np.asarray(binom.ppf(missed, n, float(q)))  # P(Bin >= low) >= 1 - missed
         # P(Bin <= high - 1) >= 1 - missed

@@ -214,7 +214,7 @@ class QuantileRequest(GroupedRequest):
         """
         if self.level is None or not isinstance(mechanism, ExponentialMechanism):
             return None
-        return float(mechanism.ranked.apart(mechanism.rate))
+        return float(mechanism.ranked.apart(mechanism.rate, self.level))
 
     def steps_off(self, mechanism: Mechanism) -> float | None:
         """Return ``Σ P(v) |v - q|``, the mean over all quantiles q, with P the exponential

@@ -301,7 +301,7 @@ def _fit_in_order(
     settled = Settled(grid, tables.totals)
 
     def keep(number: int, fit: Fit, early: bool = False) -> None:
-        assert fit.counts is not None
+        assert fit.counts is not None, "whole numbers were asked for, and found"
         how = Fitted("integer", fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
         if early:
             note = (

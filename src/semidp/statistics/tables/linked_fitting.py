@@ -102,7 +102,7 @@ def _unit_tables(
             # children by size, with the sizes of their parent and their own units: always feasible
             joint = _deeper(view, beside)
             fitted = _fitted(mechanism.space, joint, residuals[1], settled, progress)
-            balanced = _balanced(mechanism, fitted, parent, view, residuals)
+            balanced = _balanced(mechanism, equation, fitted, parent, view, residuals)
             settled.append(balanced)
             by_size[joint] = balanced.counts
             by_size[view] = balanced.down(space.schema.grid, view).counts
@@ -119,7 +119,7 @@ def _beside_sizes(mechanism: LinkedMechanism, equation: Agreement) -> View:
     the counties' sizes by tenure.
     """
     views = mechanism.space.units.views
-    size = _size_axis(mechanism.space)
+    size = equation.size_axis
     nothing = tuple(0 for _ in equation.units)
     with_more = []
     for view in views:
@@ -207,6 +207,7 @@ def _fitted_alone(
 
 def _balanced(
     mechanism: LinkedMechanism,
+    equation: Agreement,
     fitted: Totals,
     parent: View,
     view: View,
@@ -219,8 +220,8 @@ def _balanced(
     space, grid = mechanism.space, mechanism.space.units.schema.grid
     places = _without_size(space, view)
     estimate = _whole(space, 1, residuals[1], fitted.view)
-    counts, order = _by_place(space, fitted.counts, fitted.view, places)
-    expected, _ = _by_place(space, estimate, fitted.view, places)
+    counts, order = _by_place(space, equation.size_axis, fitted.counts, fitted.view, places)
+    expected, _ = _by_place(space, equation.size_axis, estimate, fitted.view, places)
     members = _living_in_units(space, residuals[0], _as_members(space, places)).ravel()
     families = grid.labels(_without_size(space, parent), places)
     rows = counts.copy()
@@ -239,23 +240,16 @@ def _balanced(
 
 
 def _by_place(
-    space: LinkedSpace, values: NDArray[Any], view: View, places: View
+    space: LinkedSpace, size: int, values: NDArray[Any], view: View, places: View
 ) -> tuple[NDArray[Any], list[int]]:
     """A table of units as places × further features × sizes, and the order of its axes there."""
     axes = named(view)
-    size = _size_axis(space)
     further = [axis for axis in axes if not places[axis] and axis != size]
     in_turn = (*named(places), *further, size)
     order = [axes.index(axis) for axis in in_turn]
     turned = np.transpose(values, order)
     number = space.units.schema.grid.size_of(places)
     return turned.reshape(number, -1, turned.shape[-1]), order
-
-
-def _size_axis(space: LinkedSpace) -> int:
-    axis = space.dataspace.size_axis
-    assert axis is not None
-    return axis
 
 
 def _without_size(space: LinkedSpace, view: View) -> View:
@@ -303,8 +297,7 @@ def _at_exact_depth(
     """Units by size at the deepest place where members are exact, with both totals."""
     space = mechanism.space
     depths = _exact_depths(space, equation)
-    size = space.dataspace.size_axis
-    assert size is not None
+    size = equation.size_axis
     view = _with_depth(depths, size, 1)
     place_of_size = named(view).index(size)
     # Sizes go last, so that every place has a row of them.
@@ -330,9 +323,9 @@ def _exact_members(
     members = _exact_counts(public.members, view)
     if public.home is None:
         return members
-    by_kind = in_quarters(public, view)
+    by_kind = in_quarters(public.home[0], view)
     if any(within(by_kind, margin.view) for margin in public.published):
-        return _at_home(space, _exact_counts(public.members, by_kind), by_kind)
+        return _at_home(public.home, _exact_counts(public.members, by_kind), by_kind)
     # everybody else lives in quarters, which hold as many as there are
     most = np.minimum(public.link.most * units, members)
     estimate = np.rint(_living_in_units(space, residuals, view)).astype(np.int64)
@@ -340,20 +333,22 @@ def _exact_members(
     return np.clip(estimate, public.link.least * units, most)
 
 
-def _at_home(space: LinkedSpace, values: NDArray[Any], view: View) -> NDArray[Any]:
-    """What a table of members by quarters says of those who live in counted units."""
-    assert space.dataspace.home is not None
-    axis, level = space.dataspace.home
+def _at_home(home: tuple[int, int], values: NDArray[Any], view: View) -> NDArray[Any]:
+    """What a table of members by quarters says of those who live in counted units: at their level
+    of the feature of quarters.
+    """
+    axis, level = home
     place = named(view).index(axis)
     return np.asarray(np.take(values, level, axis=place))
 
 
 def _living_in_units(space: LinkedSpace, residuals: dict[View, Floats], view: View) -> Floats:
     """The estimated members of counted units at a view of places."""
-    if space.dataspace.home is None:
+    home = space.dataspace.home
+    if home is None:
         return _whole(space, 0, residuals, view)
-    by_kind = in_quarters(space.dataspace, view)
-    return _at_home(space, _whole(space, 0, residuals, by_kind), by_kind)
+    by_kind = in_quarters(home[0], view)
+    return _at_home(home, _whole(space, 0, residuals, by_kind), by_kind)
 
 
 def _as_members(space: LinkedSpace, view: View) -> View:
@@ -404,16 +399,17 @@ def _members_of(
     space = mechanism.space
     levels = space.dataspace.link.sizes
     sizes = np.array([int(level) for level in levels], dtype=np.int64)
-    place = named(equation.sizes).index(_size_axis(space))
-    living = np.moveaxis(by_size, place, -1) @ sizes
-    if space.dataspace.home is None:
+    living = np.moveaxis(by_size, equation.place_of_size, -1) @ sizes
+    home = space.dataspace.home
+    if home is None:
         return Totals(equation.members, living)
-    return _with_quarters(mechanism, equation, living, residuals, progress)
+    return _with_quarters(mechanism, equation, home, living, residuals, progress)
 
 
 def _with_quarters(
     mechanism: LinkedMechanism,
     equation: Agreement,
+    home: tuple[int, int],
     living: NDArray[np.int64],
     residuals: dict[View, Floats],
     progress: Progress,
@@ -422,9 +418,8 @@ def _with_quarters(
     what is left.
     """
     space, public = mechanism.space, mechanism.space.dataspace
-    assert public.home is not None
-    axis, level = public.home
-    view = in_quarters(public, equation.members)
+    axis, level = home
+    view = in_quarters(axis, equation.members)
     at = named(view).index(axis)
     # a table of the quarters alone, whose totals are the exact ones less the members of counted
     # units
@@ -436,7 +431,7 @@ def _with_quarters(
     depths = _as_members(space, _exact_depths(space, equation))
     settled = public.schema.grid.sum(living, depths, equation.members)
     left = _exact_counts(public.members, depths) - settled
-    by_kind = in_quarters(public, depths)
+    by_kind = in_quarters(axis, depths)
     totals = [Totals(depths, left)]
     if any(within(by_kind, margin.view) for margin in public.published):
         exact = _exact_counts(public.members, by_kind)

@@ -106,7 +106,7 @@ class PublishedLinked(Published):
             again = published_linked(self.request, self.mechanism, measured, silent)
             _compare_counts(self.units, again.units)
             fits = again.fitted_units
-            assert fits is not None
+            assert fits is not None, "tables were fitted, so that they hold their fits"
         space, agreement = self.mechanism.space, self.mechanism.agreement
         estimates = self.mechanism.estimates(measured.projected)[len(self.members) :]
         tables = []
@@ -409,11 +409,8 @@ def agreeing_places(
             continue
         if members.dtype.kind != "i" or units.dtype.kind != "i":
             continue
-        axis = space.dataspace.size_axis
-        assert axis is not None
         sizes = agreement.sizes.astype(np.int64)
-        place_of_size = named(equation.sizes).index(axis)
-        counted = np.moveaxis(units, place_of_size, -1) @ sizes
+        counted = np.moveaxis(units, equation.place_of_size, -1) @ sizes
         agreeing += int((counted == members).sum())
         places += int(np.asarray(members).size)
     return agreeing, places
@@ -427,7 +424,7 @@ def _living_in_units(
     if home is None:
         return _rolled(space.members, tables, view)
     axis, level = home
-    by_kind = in_quarters(space.dataspace, view)
+    by_kind = in_quarters(axis, view)
     members = _rolled(space.members, tables, by_kind)
     if members is None:
         return None

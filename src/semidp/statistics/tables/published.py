@@ -123,7 +123,7 @@ class PublishedTables(Published):
     @property
     def noise_of_residuals(self) -> ResidualMechanism:
         """The noise of every residual of tables that are measured on residuals."""
-        assert self.residuals is not None
+        assert self.residuals is not None, "asked of tables that are measured on residuals"
         return self.residuals
 
     @property
@@ -496,7 +496,7 @@ def _fitted(
         measure, public, kind="real" if kind is FitKind.real else "integer", progress=progress
     )
     counts = fit.values if fit.counts is None else fit.counts
-    assert counts is not None
+    assert counts is not None, "a fit holds whole numbers or real ones"
     how = Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
     return counts, how
 

@@ -79,7 +79,7 @@ def fit_again(measure: NDArray[Any], features: Sequence[str], kind: FitKind, sco
         progress=silent,
     )
     counts = fit.values if fit.counts is None else fit.counts
-    assert counts is not None
+    assert counts is not None, "a fit holds whole numbers or real ones"
     return counts, Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
 
 

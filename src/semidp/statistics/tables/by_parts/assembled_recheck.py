@@ -5,10 +5,10 @@ part.
 from collections.abc import Sequence
 
 from semidp.mechanisms.mechanism import Mechanism
-from semidp.output.cells import Columns, StoredFiles
+from semidp.output.cells import Columns
 from semidp.output.file_differences import file_differences
 from semidp.output.published_table import PublishedTable
-from semidp.statistics.parts import Part, Partition, part_folder, part_path
+from semidp.statistics.parts import Part, StoredPartition, part_folder, part_path
 from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.recheck_findings import close
 from semidp.statistics.tables.by_parts.assembled_published import AssembledTables
@@ -46,7 +46,7 @@ def recheck_assembled(result: Whole, check: ResultCheck, mechanism: Mechanism) -
 def _compare_part(
     result: AssembledTables | LinkedPartsTables,
     check: ResultCheck,
-    partition: Partition,
+    partition: StoredPartition,
     node: int,
     part: Part,
 ) -> None:
@@ -55,8 +55,7 @@ def _compare_part(
     if (part.path, part.folder) != (part_path(result.schema, result.cut, node), place):
         check.wrong(f"another place than {place} in {part.folder}")
         return
-    assert partition.place is not None
-    stored = StoredFiles(partition.place / part.folder, tuple(part.files))
+    stored = partition.files(part)
     rows = result.rows(node)
     expected: dict[str, Columns] = {f"{table.name}.{check.form}": table.columns() for table in rows}
     measured = result.measured_in(node)

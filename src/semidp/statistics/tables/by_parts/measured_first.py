@@ -92,7 +92,7 @@ class MeasuredFirstWork(ABC):
 
     def write(self, task: PartTask, attempt: Path) -> list[PartTable]:
         """Write the rows of the part and its measurement; return how its tables came out."""
-        assert self.rows is not None
+        assert self.rows is not None, "rows are written after they were fitted"
         for table in self.rows:
             table.columns().write(attempt / f"{table.name}.{task.form}")
         if self.measured is not None:
@@ -167,5 +167,5 @@ class MeasuredFirstSteps(ABC, Generic[Whole]):
 
     def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> Whole:
         """Return what is published, when all parts are written."""
-        assert self._done is not None
+        assert self._done is not None, "published after it was fitted"
         return replace(self._done, parts=tuple(parts))

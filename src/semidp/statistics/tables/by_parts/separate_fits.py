@@ -133,7 +133,7 @@ def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
             fewest = faults
         if faults == 0:
             break
-    assert best is not None
+    assert best is not None, "the first order has fewer faults than infinity"
     return best
 
 

@@ -27,7 +27,7 @@ from semidp.output.cells import Columns, Form, PublishedColumns, StoredFiles, na
 from semidp.output.published_table import FitKind, Fitted, PublishedTable
 from semidp.output.sections import Details, Section
 from semidp.queries.branches import Cut
-from semidp.statistics.parts import Part, Partition, PartTable, refuse_changed
+from semidp.statistics.parts import Part, Partition, PartTable, StoredPartition, refuse_changed
 from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.protocol.requests import Request
 from semidp.statistics.protocol.results import Published, read_back
@@ -244,7 +244,7 @@ class SeparateTables(PublishedTables):
         """Read the measurement of every part, and put it together with the measurement above."""
         from semidp.statistics.tables.by_parts.assembled_measurement import vector_of_parts
 
-        if partition is None or partition.place is None:
+        if not isinstance(partition, StoredPartition):
             raise InputError(
                 f"what was measured of {self.name!r} is in the folders of its parts, which are not"
                 " known"

@@ -17,12 +17,20 @@ from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.cells import Columns, Form, StoredFiles
 from semidp.output.file_differences import file_differences
 from semidp.output.published_table import FitKind, Fitted, PublishedTable
-from semidp.statistics.parts import PARTS, Part, Partition, PartTable, part_folder, part_path
+from semidp.statistics.parts import (
+    PARTS,
+    Part,
+    Partition,
+    PartTable,
+    StoredPartition,
+    part_folder,
+    part_path,
+)
 from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.protocol.results import measured_by
 from semidp.statistics.recheck_findings import Findings, close
 from semidp.statistics.tables.by_parts.part_measurement import split_residuals
-from semidp.statistics.tables.by_parts.separate_fits import CutFit
+from semidp.statistics.tables.by_parts.separate_fits import CutFit, Fits
 from semidp.statistics.tables.by_parts.separate_published import SeparateTables, TotalsAtCut
 from semidp.statistics.tables.by_parts.separate_work import fitted_part
 from semidp.statistics.tables.fitting import NOT_ALL
@@ -84,7 +92,7 @@ def _cut_fit(result: SeparateTables, partition: Partition | None) -> CutFit | No
     """
     if not result.together:
         return result.settled(silent)
-    if partition is None or partition.place is None:
+    if not isinstance(partition, StoredPartition):
         return None
     try:
         return refitted_whole(result, partition, SECONDS)
@@ -108,9 +116,9 @@ def _compare_cut(result: SeparateTables, check: ResultCheck) -> None:
 
 def _compare_cut_fits(result: SeparateTables, check: ResultCheck, fit: CutFit | None) -> None:
     """Compare the whole numbers at the cut with those that follow from the fits."""
-    partition: Partition | None = check.partition
+    partition = check.partition
     fits = None
-    if fit is not None and partition is not None and partition.place is not None:
+    if fit is not None and isinstance(partition, StoredPartition):
         fits = result.overview_fits(fit, partition.parts, partition.place, silent)
     tables = []
     for table in result.overview:
@@ -133,11 +141,11 @@ def _compare_parts(
     sound = True
     farther: list[str] = []
     if fit is not None and fit.together is not None:
-        same, farther = published_whole(check.findings, result, partition, fit)
+        same, farther = published_whole(check.findings, result, partition, fit.together)
         # Where the whole came out otherwise, single parts need not have the rows found now.
         fit = fit if same else None
     for node, part in enumerate(partition.parts):
-        files = _files(partition, node)
+        files = partition.files(part)
         before = len(check.findings.wrong)
         try:
             again = PartCheck(check.findings, result, check.form, node, part, files, fit)
@@ -151,7 +159,7 @@ def _compare_parts(
     return tables if sound and not farther else None
 
 
-def refitted_whole(result: SeparateTables, partition: Partition, seconds: float) -> CutFit:
+def refitted_whole(result: SeparateTables, partition: StoredPartition, seconds: float) -> CutFit:
     """Fit the tables of all parts in one piece again, from the measurements in the folders of the
     parts.
 
@@ -164,7 +172,9 @@ def refitted_whole(result: SeparateTables, partition: Partition, seconds: float)
     """
 
     def measured(node: int, noise: BranchNoise) -> dict[View, NDArray[np.int64]]:
-        numbers = _files(partition, node).numbers(measurements_stem(result.request), 1)
+        numbers = partition.files(partition.parts[node]).numbers(
+            measurements_stem(result.request), 1
+        )
         return split_residuals(noise.space, numbers["noisy"])
 
     estimates = result.estimates_below(measured)
@@ -173,7 +183,10 @@ def refitted_whole(result: SeparateTables, partition: Partition, seconds: float)
 
 
 def published_whole(
-    findings: Findings, result: SeparateTables, partition: Partition, fit: CutFit
+    findings: Findings,
+    result: SeparateTables,
+    partition: StoredPartition,
+    together: Fits,
 ) -> tuple[bool, list[str]]:
     """Whether the parts, put together, hold the whole numbers of a new fit; and a sentence on each
     table that is farther from its estimate than it may be.
@@ -188,21 +201,20 @@ def published_whole(
         What is known of the software that made the release.
     result, partition
         The tables, and the parts with the folder of the release.
-    fit
+    together
         The tables as they are fitted now, in one piece.
     """
-    assert fit.together is not None
     schema, cut = result.noise_of_residuals.space.schema, result.cut
     different = []
     for asked in result.below:
         view = schema.view(asked.features)
-        expected, how = fit.together[view]
+        expected, how = together[view]
         loss = 0.0
         whole = np.zeros(schema.grid.shape_of(view), dtype=expected.dtype)
         try:
             for node, part in enumerate(partition.parts):
                 branch = cut.branch(schema, node)
-                files = _files(partition, node)
+                files = partition.files(part)
                 rows = branch.restrict(asked.features)
                 fitted = part.fitted(asked.name)
                 table = PublishedTable.read(files, asked.name, rows, fitted)
@@ -227,13 +239,6 @@ def published_whole(
         if said is not None and findings.current:
             farther.append(f"{result.name!r} states {said}")
     return not different, farther
-
-
-def _files(partition: Partition, node: int) -> StoredFiles:
-    """Return the files of one part, in a release with a folder."""
-    assert partition.place is not None
-    part = partition.parts[node]
-    return StoredFiles(partition.place / part.folder, tuple(part.files))
 
 
 @dataclass(eq=False)

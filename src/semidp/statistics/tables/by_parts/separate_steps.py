@@ -90,7 +90,7 @@ class SeparateSteps:
     @property
     def result(self) -> SeparateTables:
         """Result as far as it is known."""
-        assert self._result is not None
+        assert self._result is not None, "asked for after the cut was measured"
         return self._result
 
     @property
@@ -187,7 +187,7 @@ class SeparateSteps:
 
     def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> SeparateTables:
         """Return what is published, when all parts are done."""
-        assert self._fit is not None
+        assert self._fit is not None, "published after the cut was fitted"
         result = self.result
         fits = result.overview_fits(self._fit, parts, work, progress)
         overview = []

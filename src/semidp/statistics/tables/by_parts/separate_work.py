@@ -106,7 +106,7 @@ def _tables(task: PartTask, request: SeparateWork, attempt: Path) -> list[Publis
             counts = zero.astype(np.int64)
             empty.append(PublishedTable(row.asked.name, schema, counts, zero, zero, how, zero))
         return empty
-    assert request.fit is not None
+    assert request.fit is not None, "a part that is measured is fitted"
     noisy = _measured(task, request, request.noise, attempt)
     above = [(table.estimate, table.variance) for table in request.tables]
     estimated = request.noise.tables(noisy, above)

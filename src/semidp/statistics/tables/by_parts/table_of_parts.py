@@ -22,6 +22,7 @@ from semidp.output.published_table import FitKind, Fitted, PublishedTable
 from semidp.queries.branches import Cut
 from semidp.statistics.parts import (
     Partition,
+    StoredPartition,
     refuse_changed,
 )
 from semidp.statistics.tables.request import TableRequest
@@ -75,7 +76,7 @@ class TableOfParts(PublishedTable):
         cut: Cut = self.__dict__["_cut"]
         asked: TableRequest = self.__dict__["_asked"]
         partition: Partition = self.__dict__["_partition"]
-        if partition.place is None:
+        if not isinstance(partition, StoredPartition):
             raise InputError(
                 f"the cells of {asked.name!r} are in the folder of the release, which is not known"
             )
@@ -84,7 +85,7 @@ class TableOfParts(PublishedTable):
         for node, part in enumerate(partition.parts):
             # The folder may have changed since the release was opened.
             refuse_changed(partition.place, part.digests, "the release was written")
-            files = StoredFiles(partition.place / part.folder, tuple(part.files))
+            files = partition.files(part)
             schema = cut.branch(whole, node).restrict(asked.features)
             table = PublishedTable.read(files, asked.name, schema, part.fitted(asked.name))
             columns = {
