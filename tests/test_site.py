@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,27 @@ def test_every_public_name_has_an_entry(package: str) -> None:
     page = (DOCS / "api" / f"{package.rpartition('.')[2]}.md").read_text(encoding="utf-8")
     entries = re.findall(rf"^::: {re.escape(package)}\.(\w+)$", page, flags=re.MULTILINE)
     assert sorted(entries) == sorted(name for name in PUBLIC[package] if name != "__version__")
+
+
+def unexplained(names: Iterable[str], text: str) -> list[str]:
+    """Return the names that no sentence or example of a text mentions: an entry that only draws a
+    docstring says nothing of when to use it.
+    """
+    written = re.sub(r"(?m)^:::.*$", "", text)
+    return [name for name in names if not re.search(rf"\b{name}\b", written)]
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_every_public_name_is_explained_on_some_page(package: str) -> None:
+    own = DOCS / "api" / f"{package.rpartition('.')[2]}.md"
+    pages = [own, *DOCS.glob("*.md"), ROOT / "README.md"]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    assert unexplained(PUBLIC[package], text) == []
+
+
+def test_an_entry_alone_explains_nothing() -> None:
+    text = "::: semidp.noise.Tulap\n\nUse `Recursive` for any curve.\n"
+    assert unexplained(["Tulap", "Recursive"], text) == ["Tulap"]
 
 
 def test_every_page_is_in_the_navigation() -> None:

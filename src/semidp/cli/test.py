@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, flag, option
 from semidp.cli._output import echo, print_json, print_rows
-from semidp.core.exact import exact, plain
+from semidp.core.exact import check_level, exact, plain
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import SeededRandomness
@@ -31,7 +31,7 @@ from semidp.questions.paired_tests import every_pair as every_pair_of
 from semidp.questions.paired_tests import pairs_section
 from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.statistics.odds_ratio.request import OddsRatioRequest
-from semidp.statistics.odds_ratio.umpu import Alternative, Interval, check_level
+from semidp.statistics.odds_ratio.umpu import Alternative, Interval
 from semidp.statistics.odds_ratio.words import test_rows
 
 _NO_LEDGER = (

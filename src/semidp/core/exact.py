@@ -300,3 +300,15 @@ def shown(value: object) -> str:
     """
     written = repr(value)
     return written if len(written) <= 60 else f"{written[:57]}…"
+
+
+def check_level(value: float, name: str) -> None:
+    """Refuse a probability that is not strictly between 0 and 1.
+
+    >>> check_level(95, "the confidence level")
+    Traceback (most recent call last):
+    semidp.errors.InputError: the confidence level must lie between 0 and 1, such as 0.05 or 0.95,
+    not 95
+    """
+    if not 0 < value < 1:
+        raise InputError(f"{name} must lie between 0 and 1, such as 0.05 or 0.95, not {value}")

@@ -15,6 +15,7 @@ import numpy as np
 from attrs import evolve, frozen
 from numpy.typing import NDArray
 
+from semidp.core.exact import check_level
 from semidp.core.spaces.cell_bounds import CellBounds
 from semidp.errors import InputError
 from semidp.noise.randomness import Randomness
@@ -22,7 +23,6 @@ from semidp.questions.answers import Covers, IntervalEstimate, linear_interval
 from semidp.questions.independence import simulated_bound
 from semidp.questions.measured import Cells, Measured, measured_table, public_about
 from semidp.questions.several_tables import errors_together, simulated_together
-from semidp.statistics.odds_ratio.umpu import check_level
 
 if TYPE_CHECKING:
     from semidp.publishing.release import Release

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.exact import bisection
+from semidp.core.exact import bisection, check_level
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.questions.answers import Covers, IntervalEstimate
@@ -26,7 +26,6 @@ from semidp.questions.noisy_odds import NoisyOdds
 from semidp.questions.noisy_totals import exact_sides
 from semidp.questions.unknown_totals import MISS, asked_questions, cut_scores, unknown_totals
 from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
-from semidp.statistics.odds_ratio.umpu import check_level
 
 if TYPE_CHECKING:
     from semidp.publishing.release import Release

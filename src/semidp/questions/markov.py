@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.exact import check_level
 from semidp.core.margins import View, maximal, meet, named, trimmed_view
 from semidp.core.spaces.dataspace import RECORD, Dataspace
 from semidp.core.tables.schema import Schema
@@ -40,7 +41,6 @@ from semidp.questions.parallel_moves import (
     level_offsets,
     rounds_of,
 )
-from semidp.statistics.odds_ratio.umpu import check_level
 
 if TYPE_CHECKING:
     from semidp.publishing.release import Release

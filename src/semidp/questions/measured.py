@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.exact import check_level
 from semidp.core.margins import View
 from semidp.core.spaces.cell_bounds import CellBounds, whole_interval
 from semidp.core.spaces.dataspace import RECORD, Dataspace
@@ -47,7 +48,6 @@ from semidp.questions.ratios import (
     from_two_rates,
     sampled_comparison,
 )
-from semidp.statistics.odds_ratio.umpu import check_level
 
 if TYPE_CHECKING:
     from semidp.publishing.combined.several_releases import SeveralReleases

@@ -17,9 +17,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from semidp.core.exact import check_level
 from semidp.errors import InputError, Refused
 from semidp.questions.measured import Measured, level_codes, measured_table
-from semidp.statistics.odds_ratio.umpu import check_level
 
 if TYPE_CHECKING:
     from semidp.publishing.release import Release

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.exact import check_level
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import Randomness
 from semidp.output.plots.style import Figure, drawing
@@ -20,7 +21,6 @@ from semidp.output.sections import Section
 from semidp.questions.association import Association, Scores, association_of
 from semidp.questions.independence import Independence
 from semidp.questions.measured import table_features
-from semidp.statistics.odds_ratio.umpu import check_level
 
 if TYPE_CHECKING:
     from semidp.publishing.release import Release

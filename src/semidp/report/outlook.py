@@ -158,9 +158,10 @@ def stated_text(plan: Mapping[str, Any], key: str) -> str:
     restated = "none" if epsilon is None else f"({rounded_up(epsilon)}, {delta})-DP"
     written = plan["adjacency"]
     adjacency = Adjacency.from_json({**written, "a": written["used"]})
-    is_exchange = key == "guarantee" and not adjacency.protects_groups
+    # What the noise is announced to give is about any one record, whatever the promise.
+    needs_pairs = key == "guarantee" and not adjacency.protects_groups
     name = f"{stated['name']}, " if stated["name"] else ""
-    pairs = f", for {adjacency.words.pairs}" if is_exchange else ""
+    pairs = f", for {adjacency.words.pairs}" if needs_pairs else ""
     return f"{name}{restated}{pairs}"
 
 

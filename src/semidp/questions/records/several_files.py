@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from semidp.core.exact import check_level
 from semidp.errors import InputError
-from semidp.statistics.odds_ratio.umpu import check_level
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.exact import check_level
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Adjacency, Ball, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
@@ -28,7 +29,7 @@ from semidp.noise.randomness import Randomness
 from semidp.queries.worst_pairs import Pair
 from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace, ordered
 from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
-from semidp.statistics.odds_ratio.umpu import Alternative, Interval, UmpuTest, check_level
+from semidp.statistics.odds_ratio.umpu import Alternative, Interval, UmpuTest
 from semidp.statistics.protocol.requests import Chargeable
 
 

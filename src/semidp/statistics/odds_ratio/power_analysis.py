@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from semidp.core.exact import whole_bisection
+from semidp.core.exact import check_level, whole_bisection
 from semidp.core.spaces.adjacency import Adjacency, Ball
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.function import Tradeoff
@@ -26,7 +26,7 @@ from semidp.noise.canonical import Recursive
 from semidp.noise.noise_for_tradeoff import canonical_noise, curve_of
 from semidp.noise.randomness import Randomness, SeededRandomness, generator
 from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
-from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest, check_level
+from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
 
 _LARGEST = 10**8
 _LONGEST = 100

@@ -8,7 +8,7 @@ import numpy as np
 from attrs import Factory, field, frozen
 from numpy.typing import NDArray
 
-from semidp.core.exact import Number, exact, text, texts
+from semidp.core.exact import Number, check_level, exact, text, texts
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
@@ -22,7 +22,7 @@ from semidp.sources.reader import Reader
 from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
 from semidp.statistics.odds_ratio.forecast import PowerForecast
 from semidp.statistics.odds_ratio.published import PublishedOddsRatio, published_odds_ratio
-from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest, check_level
+from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
 from semidp.statistics.protocol.request_defaults import (
     OwnBudget,
     budget_of,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from semidp.core.exact import check_level
 from semidp.errors import InputError, Refused
 from semidp.noise.canonical import CanonicalNoise, Normal, Tulap
 from semidp.statistics.odds_ratio.hypergeometric import IntegerLaw, Strata, TwoByTwo
@@ -564,18 +565,6 @@ class TwoSidedTest:
         """Return the probability that the test rejects when ω is `odds_ratio`."""
         law = self.margins.law(odds_ratio)
         return min(1.0, float(law.pmf @ self.rejection(law.values)))
-
-
-def check_level(value: float, name: str) -> None:
-    """Refuse a probability that is not strictly between 0 and 1.
-
-    >>> check_level(95, "the confidence level")
-    Traceback (most recent call last):
-    semidp.errors.InputError: the confidence level must lie between 0 and 1, such as 0.05 or 0.95,
-    not 95
-    """
-    if not 0 < value < 1:
-        raise InputError(f"{name} must lie between 0 and 1, such as 0.05 or 0.95, not {value}")
 
 
 def _exceedance(
