@@ -89,7 +89,8 @@ def _read_several(
 _FOR_TABLES = "is for tables: leave it out where only statistics by group are asked for"
 WEIGHT = Field(
     "weight",
-    "How much the variance of a table counts beside the others (default 1); 4 about halves it.",
+    "How much the variance of a table counts beside the others (default 1); 4 about halves it. It"
+    " is no survey weight: those are refused.",
     Shape.texts,
     "A,B=NUMBER",
     example="county,age=4",
