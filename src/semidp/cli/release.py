@@ -73,35 +73,9 @@ def release(
     --force replaces a folder that holds a release (or nothing) and no other file. Once the folder
     is in place the exit code is 0, even if stdout takes no more.
     """
-    # With units --most limits the members of a unit, not the records of a person.
-    reading = evolve(opening, most=None) if linking.given else opening
-    described = o.described(declaring, reading, comparing)
-    measuring.check_beside(spending)
-    if measuring.plan is None:
-        asked = asking.asked(described).with_values_read()
-        base = with_missing(asked, o.assignments("--missing", measuring.missing))
-        # shares of linked tables are those of the two kinds
-        shares = None if linking.given else asking.share
-        plan = _asked(base, invariant or (), asking, spending, measuring, shares)
-        plan = linking.planned(plan, opening.most, asking.share)
-    # A plan is published as it stands: options beside it would make it say something else.
-    elif any(
-        (
-            invariant,
-            comparing != o.Comparing(),
-            asking.given,
-            described != Plan(),
-            measuring.says_how,
-        )
-    ):
-        raise InputError(
-            "--plan already says what to release and how: beside it, give only a budget, --out,"
-            " --ledger and --seed"
-        )
-    else:
-        plan = _read(measuring.plan, spending, measuring.target_error)
-        linking.beside(plan)
-    plan = plan.with_values_read()
+    plan = _planned(
+        invariant or (), asking, spending, measuring, comparing, declaring, opening, linking
+    )
     declaring.check_used(plan)
     running.check(out)
     # without --out, `check` has refused
@@ -137,6 +111,48 @@ def release(
             return
         print_rows(() if printing.json else found_budget(plan, done.plan))
         _print(done, printing, str(Path(out or "") / REPORT), told)
+
+
+def _planned(
+    invariants: Sequence[str],
+    asking: o.Asking,
+    spending: o.Spending,
+    measuring: Measuring,
+    comparing: o.Comparing,
+    declaring: o.Declaring,
+    opening: o.Opening,
+    linking: Linking,
+) -> Plan:
+    """Return the plan of the file that --plan names, or else the one that the options ask for."""
+    # With units --most limits the members of a unit, not the records of a person.
+    reading = evolve(opening, most=None) if linking.given else opening
+    described = o.described(declaring, reading, comparing)
+    measuring.check_beside(spending)
+    if measuring.plan is None:
+        asked = asking.asked(described).with_values_read()
+        base = with_missing(asked, o.assignments("--missing", measuring.missing))
+        # shares of linked tables are those of the two kinds
+        shares = None if linking.given else asking.share
+        plan = _asked(base, invariants, asking, spending, measuring, shares)
+        plan = linking.planned(plan, opening.most, asking.share)
+    # A plan is published as it stands: options beside it would make it say something else.
+    elif any(
+        (
+            invariants,
+            comparing != o.Comparing(),
+            asking.given,
+            described != Plan(),
+            measuring.says_how,
+        )
+    ):
+        raise InputError(
+            "--plan already says what to release and how: beside it, give only a budget, --out,"
+            " --ledger and --seed"
+        )
+    else:
+        plan = _read(measuring.plan, spending, measuring.target_error)
+        linking.beside(plan)
+    return plan.with_values_read()
 
 
 def _asked(
