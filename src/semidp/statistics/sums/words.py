@@ -233,14 +233,21 @@ def _difference_text(by: str, comparison: Comparison) -> str:
     if comparison.degrees > 1:
         degrees = f"{comparison.degrees} degrees of freedom"
     against = "" if comparison.reference == "χ²" else f" by {comparison.reference}"
-    p_value = f"p = {comparison.p_value:.3g}{against}"
-    numbers = f"Q = {comparison.statistic:.4g} with {degrees}, {p_value}"
+    # The meaning of p first: Q and its degrees of freedom are for those who ask for them.
+    meaning = (
+        f"p = {comparison.p_value:.3g}: with equal true means they would differ this much in a"
+        " share p of all cases"
+    )
+    numbers = f"For specialists: Q = {comparison.statistic:.4g} with {degrees}{against}."
     if comparison.about is About.noise:
         return (
-            f"Do the means by {by} differ by more than the noise? {numbers}. Sampling is not"
-            " allowed for."
+            f"Do the means by {by} differ by more than the noise? {meaning}. Sampling is not"
+            f" allowed for. {numbers}"
         )
-    return f"Do the means by {by} differ by more than sampling and the noise explain? {numbers}."
+    return (
+        f"Do the means by {by} differ by more than sampling and the noise explain? {meaning}."
+        f" {numbers}"
+    )
 
 
 def details(group: "PublishedGroups") -> Details:
