@@ -288,8 +288,10 @@ def test_costs_of_many_levels_bound_every_move_on_two_of_them(sizes):
 def test_costs_without_a_listing_bound_the_listed_ones(name):
     space = built(name)
     unlisted = BallCosts(space.costs.residuals, space.costs.margins, space.costs.a)
+    moves = space.costs.moves
+    assert moves is not None
     for view in space.measured:
-        listed = space.costs._squares(view).max()
+        listed = space.costs._squares(moves, view).max()
         assert listed <= float(unlisted.cost(view)) + 1e-9
         slots = tuple(unlisted.slot(view, axis) for axis in named(view))
         assert listed <= float(unlisted._closed(slots, unlisted._held(view))) + 1e-9
