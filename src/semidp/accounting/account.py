@@ -23,6 +23,7 @@ from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.polygons import Approximate
 from semidp.errors import AdjacencyUnknown, BudgetExceeded, Refused
+from semidp.sources.readings import answered_column
 from semidp.statistics.registry import recorded
 
 CORRECTED = frozenset({"quantiles", "table"})
@@ -163,14 +164,25 @@ class Charge:
         return replace(self, group=1, counted=proven)
 
     def _hands_over_outcomes(self, dataspace: Datasets) -> bool:
-        """Whether an outcome that was measured is also a feature of an exact total."""
+        """Whether an outcome that was measured is also a feature of an exact total, or who has a
+        value of it while all records were measured.
+        """
         if not isinstance(dataspace, Dataspace):
             return False
         published = {name for margin in dataspace.margins for name in margin.names}
-        queries = [part.get("query") for part in self.measured]
-        columns = [query.get("column") for query in queries if isinstance(query, Mapping)]
-        # the proportion of ok=Y is about ok
-        return any(str(column).partition("=")[0] in published for column in columns if column)
+        for part in self.measured:
+            query = part.get("query")
+            if not isinstance(query, Mapping) or not query.get("column"):
+                continue
+            column = str(query["column"])
+            # the proportion of ok=Y is about ok
+            if column.partition("=")[0] in published:
+                return True
+            # a query of those who answered names the column that says who they are
+            answers = answered_column(column)
+            if answers in published and answers not in query.values():
+                return True
+        return False
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as plain values; the dataspace by its digest."""

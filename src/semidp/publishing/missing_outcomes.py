@@ -8,7 +8,7 @@ published. A record of a group (group, no) is read as the lower bound, which nob
 (`statistics.answered`, which proves the norms); a(t) is that of the group sizes.
 
 Brute force: `tests/grouped/test_answered.py` (private), `tests/grouped/test_missing_outcomes.py`
-(exact).
+(exact, balls), `tests/grouped/test_exact_answers.py` (exact, exchanges).
 """
 
 from collections.abc import Mapping

@@ -22,6 +22,8 @@ from semidp.errors import InputError, Refused
 
 Record = tuple[int, ...]  # a leaf of every feature
 Records = tuple[Record, ...]
+ANSWERED_SUFFIX = " answered"
+"""What the column is called that says who has a value of another: its name, and this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +57,8 @@ class Blocks:
 
     @classmethod
     def of(cls, dataspace: Datasets) -> "Blocks":
-        """Return the blocks; refuse margins that overlap, and structural zeros that tie a block to
-        another feature.
+        """Return the blocks; refuse margins that overlap, and structural zeros or answers that tie
+        a block to another feature.
         """
         if not isinstance(dataspace, Dataspace):
             raise InputError(
@@ -64,6 +66,7 @@ class Blocks:
                 " margins"
             )
         blocks = cls(dataspace, Structure.of(dataspace))
+        blocks._refuse_answers()
         views = [margin.view for margin in blocks.margins]
         for position, one in enumerate(views):
             for other in views[:position]:
@@ -82,6 +85,21 @@ class Blocks:
                 " protect a number of records instead"
             )
         return blocks
+
+    def _refuse_answers(self) -> None:
+        """Refuse a feature beside exact counts of who has a value of it.
+
+        Whoever takes over that a person answered has a level from then on: more of a table changes
+        than what the person does.
+        """
+        published = {name for margin in self.dataspace.margins for name in margin.names}
+        for name in self.dataspace.schema.names:
+            if f"{name}{ANSWERED_SUFFIX}" in published:
+                raise Refused(
+                    f"an exchange would give or take the {name!r} of others, too, since the number"
+                    " who have one is exact: leave it out of tables, or protect a number of records"
+                    " instead"
+                )
 
     @property
     def margins(self) -> tuple[Totals, ...]:

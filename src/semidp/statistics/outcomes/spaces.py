@@ -24,7 +24,7 @@ from semidp.queries.patterns import Norms
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.worst_pairs import Pair, counted
 from semidp.sources.contract import Outcome
-from semidp.sources.readings import ANSWERS
+from semidp.sources.readings import ANSWERS, answered_column
 
 LARGEST_FACTOR = 10**300  # still a floating-point number
 
@@ -43,6 +43,8 @@ class OutcomeSpace(QuerySpace):
 
     def __attrs_post_init__(self) -> None:
         _refuse_published_outcome(self.dataspace, self.adjacency, self.outcome)
+        answered = getattr(self, "answered", None)
+        _refuse_published_answers(self.dataspace, self.adjacency, self.outcome, answered)
 
     @property
     def unit(self) -> Fraction:
@@ -105,8 +107,10 @@ class SumSpace(OutcomeSpace):
     *Those who answered.* With `answered` the query has only the cells of records that have a value,
     and the n_c are theirs. The bounds of balls are about each cell by itself, so they hold for any
     of the cells. An exchange may now lead out of these cells: the person leaves cell x with v, and
-    the carrier, who had no value, enters it with w. That changes one cell of each block by
-    ``w - v``, p + p' cells in all, which is no more than above.
+    the carrier, who had no value, enters it with any value w. Or it leads into them: the carrier
+    leaves cell y, loses its w, and the person enters with any v'. Either changes one cell of each
+    block by ``w - v`` or ``v' - w``, p + p' cells in all, which is no more than above. No second
+    carrier gains or loses a value, because answers lie in one published margin.
 
     Examples
     --------
@@ -442,6 +446,27 @@ def _refuse_published_outcome(dataspace: Dataspace, adjacency: Adjacency, outcom
         raise Refused(
             f"an exchange would change the outcome {both[0]!r} of others, too, since its counts are"
             " exact: protect a number of records instead, or leave these counts out"
+        )
+
+
+def _refuse_published_answers(
+    dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, answered: str | None
+) -> None:
+    """Refuse, under exchange, to measure all records where an exact total says who has a value.
+
+    Whoever takes over that a person answered has a value from then on, in whatever group: a third
+    value is replaced. Groups of those who answered have none (`SumSpace`).
+    """
+    if adjacency.kind is not AdjacencyKind.exchange:
+        return
+    answers = answered_column(outcome.column)
+    if answered == answers:
+        return
+    if any(answers in margin.names for margin in dataspace.margins):
+        raise Refused(
+            f"an exchange would give or take values of {outcome.column!r} of others, too, since"
+            " the number who have one is exact: publish groups of those who answered, or protect a"
+            " number of records instead"
         )
 
 
