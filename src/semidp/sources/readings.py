@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
 
+from semidp.core.tables.features import ANSWERED_SUFFIX
 from semidp.errors import InputError
 
 DATES = {"day": "%Y-%m-%d", "month": "%Y-%m", "year": "%Y"}
@@ -168,7 +169,7 @@ def answered_column(column: str) -> str:
     >>> answered_column("pay"), answered_column("ok=Y")
     ('pay answered', 'ok answered')
     """
-    return f"{column.partition('=')[0]} {ANSWERED}"
+    return f"{column.partition('=')[0]}{ANSWERED_SUFFIX}"
 
 
 def both_readings(column: str, first: str | None, second: str) -> str:

@@ -18,12 +18,11 @@ from semidp.core.margins import LARGEST_MASK, Totals, View, meet, named, within
 from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.enumeration import cells, labelled
 from semidp.core.spaces.structure import Structure
+from semidp.core.tables.features import ANSWERED_SUFFIX
 from semidp.errors import InputError, Refused
 
 Record = tuple[int, ...]  # a leaf of every feature
 Records = tuple[Record, ...]
-ANSWERED_SUFFIX = " answered"
-"""What the column is called that says who has a value of another: its name, and this."""
 
 
 @dataclass(frozen=True, eq=False)

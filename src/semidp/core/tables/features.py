@@ -30,6 +30,8 @@ from semidp.errors import DataError, SchemaError, did_you_mean
 
 SIZE = "size"
 """The feature of a unit that counts its members."""
+ANSWERED_SUFFIX = " answered"
+"""What the feature is called that says who has a value of a column: its name, and this."""
 TRUTH = ("false", "true")
 """The levels of truth values; beside exactly these, their words match in capitals or not."""
 _LARGEST_EDGE = 10**300  # still a floating-point number, as are twice this and differences
