@@ -21,7 +21,7 @@ from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.noise.randomness import Randomness
 from semidp.publishing.pipeline import RunOptions, measure
-from semidp.publishing.plan import AdjacencyChoice, Plan
+from semidp.publishing.plan import AdjacencyChoice, Plan, chosen_adjacency
 from semidp.sources.contract import Outcome
 from semidp.statistics.distribution.distribution_estimates import GroupDistributions
 from semidp.statistics.distribution.request import DistributionsOfSets
@@ -310,8 +310,7 @@ def _reading(adjacency: Adjacency | None) -> AdjacencyChoice | int:
     """Return how a plan says which datasets are compared."""
     if adjacency is None:
         return AdjacencyChoice.worst_case
-    # A plan names exchanges by their kind: how many records they change follows from the totals.
-    return adjacency.a if adjacency.protects_groups else AdjacencyChoice.exchange
+    return chosen_adjacency(adjacency)
 
 
 def _one(by: By) -> Margin:

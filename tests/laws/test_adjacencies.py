@@ -14,6 +14,7 @@ from semidp import Adjacency, Ball, Dataspace, Exchange, Feature, InputError, Ma
 from semidp.core.exact import bisection, whole_bisection
 from semidp.core.spaces.dataspace import Datasets, DescribedDatasets
 from semidp.core.spaces.enumeration import datasets
+from semidp.core.spaces.protection import Protection
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("ill", "yn")])
 TABLES = [[[1, 0], [0, 1]], [[1, 1], [0, 1]]]
@@ -122,6 +123,32 @@ def test_steps_of_exchanges_join_any_records() -> None:
     assert joined > 100
     assert Ball(2).steps(Ball(4)) is None
     assert Exchange(2).steps(Exchange(3)) is None
+
+
+def test_swaps_are_the_largest_change_of_a_cell_between_exact_margins() -> None:
+    both = [Margin("sex"), Margin("ill")]
+    attained = 0
+    for counts in ([[1, 1], [1, 1]], [[2, 0], [0, 2]], [[2, 1], [0, 1]]):
+        space = Dataspace.of(Table(SCHEMA, counts), both)
+        for relation in (Ball(2), Ball(3), Ball(4), Exchange.of(space)):
+            largest = 0
+            for one, other in pairs(relation, space):
+                change = list(other).count(("f", "y")) - list(one).count(("f", "y"))
+                largest = max(largest, abs(change))
+            # fewer where a row or a column holds fewer records
+            row, column, n = sum(counts[0]), counts[0][0] + counts[1][0], space.n
+            room = min(row, column) - max(0, row + column - n)
+            assert largest == min(relation.swaps, room), (counts, relation)
+            attained += largest == relation.swaps
+    assert attained >= 10
+
+
+def test_each_relation_returns_its_own_answer() -> None:
+    for relation, answer in ((Ball(2), 1), (Exchange(2), 2)):
+        assert relation.by_kind(ball=1, exchange=2) == answer
+    patient = Protection("patient", 3)
+    assert (Ball(6, patient).repeated, Ball(6, patient).once) == (1, 6)
+    assert (Exchange(6, patient).repeated, Exchange(6, patient).once) == (3, 2)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -143,7 +143,8 @@ class Charge:
         too, which an earlier version took under exchange. A charge that holds one beside K-norm
         noise stays as it is: its curve cannot be taken apart.
         """
-        if not isinstance(adjacency, Exchange):
+        # Any a records were counted rightly by every version.
+        if adjacency.protects_groups:
             return self
         queries = [part.get("query") for part in self.measured]
         kinds = {query.get("kind") for query in queries if isinstance(query, Mapping)}
@@ -521,8 +522,8 @@ def _together(union: Datasets, new: Guarantee, before: Guarantee, account: Accou
         return ours
     if isinstance(union, LinkedDataspace):
         # Others take places in units besides, so that blocks of members alone say too few.
-        return linked_adjacency(union, isinstance(ours, Exchange))
-    if isinstance(ours, Exchange):
+        return linked_adjacency(union, ours.kind)
+    if not ours.protects_groups:
         # Also where the margins are the same: a table of one level, which nobody can change, may
         # have come first.
         exchange = Exchange.of(union, protection)

@@ -17,7 +17,7 @@ import numpy as np
 from semidp.audit.claims import Claim
 from semidp.audit.exchange_chains import Record, joined
 from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Adjacency, Exchange
+from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.tables.features import Feature
 from semidp.errors import DataError, InputError, Refused
@@ -176,19 +176,31 @@ def _number(value: Any, column: str, name: str) -> float:
 
 def _check_adjacent(first: _Dataset, second: _Dataset, adjacency: Adjacency, scope: Scope) -> None:
     one, other = Counter(first.records), Counter(second.records)
+    check = adjacency.by_kind(ball=_check_records, exchange=_check_exchanges)
+    check(one, other, adjacency, scope)
+
+
+def _check_records(
+    one: Counter[Record], other: Counter[Record], adjacency: Adjacency, scope: Scope
+) -> None:
+    """Refuse two datasets that differ in more records than are protected together."""
     apart = sum((one - other).values())
-    if isinstance(adjacency, Exchange):
-        blocks = Blocks.of(scope.dataspace)
-        if not joined(blocks, one, other, adjacency.times):
-            raise Refused(_not_exchanges(adjacency))
-    elif apart > adjacency.a:
+    if apart > adjacency.a:
         raise Refused(
             f"the two datasets of the pair differ in {apart:,} records, and the release is about"
             f" {adjacency}: give two that are no farther apart"
         )
 
 
-def _not_exchanges(adjacency: Exchange) -> str:
+def _check_exchanges(
+    one: Counter[Record], other: Counter[Record], adjacency: Adjacency, scope: Scope
+) -> None:
+    """Refuse two datasets that the exchanges of one person do not join."""
+    if not joined(Blocks.of(scope.dataspace), one, other, adjacency.repeated):
+        raise Refused(_not_exchanges(adjacency))
+
+
+def _not_exchanges(adjacency: Adjacency) -> str:
     """Say that two datasets are not as close as exchanges are."""
     if adjacency.times == 1:
         return (

@@ -167,7 +167,7 @@ def _sensitivity(space: TableSpace) -> dict[str, Any]:
 
 def _ball(space: TableSpace, scope: Scope) -> TableSpace:
     """The space of any a(t) records, where exchanges were asked for."""
-    if isinstance(scope.adjacency, Ball):
+    if scope.adjacency.protects_groups:
         return space
     a = scope.adjacency.a if scope.semi_adjacency is None else scope.semi_adjacency.bound
     return sensitivity_space(space.dataspace, Ball(a, scope.protection), space.schema.names)

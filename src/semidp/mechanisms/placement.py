@@ -19,7 +19,6 @@ import numpy as np
 from semidp.core.margins import Floats, View, join, junction_order, named
 from semidp.errors import InputError
 from semidp.mechanisms.allocation import allocate, allocate_largest, solve
-from semidp.queries.costs import ExchangeCosts
 from semidp.queries.joint_costs import JointBound
 from semidp.queries.products import ProductSpace
 
@@ -232,9 +231,7 @@ def _all_levels_alike(space: ProductSpace) -> bool:
     if space.costs.times > 1:
         return False
     # where fewer records have some published value, not every move of so many exists
-    records = space.costs.a
-    if isinstance(space.costs, ExchangeCosts):
-        records = len(views) + 1
+    records = space.adjacency.by_kind(ball=space.costs.a, exchange=len(views) + 1)
     for margin in dataspace.published:
         counts = space.trim(margin.counts, margin.view).astype(np.int64)
         if (counts < records).any():

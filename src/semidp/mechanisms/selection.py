@@ -7,7 +7,6 @@ query and the same noise have another guarantee under other exact statistics. Ho
 lives in the other modules of this package.
 """
 
-from semidp.core.spaces.adjacency import Exchange
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.gaussian import (
@@ -190,7 +189,7 @@ def residual_plan(space: QuerySpace, budget: Budget, best: Mechanism) -> Residua
         or budget.kind not in ResidualMechanism.budget_kinds
     ):
         return None
-    largest = _MOST_EXCHANGED if isinstance(space.adjacency, Exchange) else _MOST_CELLS
+    largest = space.adjacency.by_kind(ball=_MOST_CELLS, exchange=_MOST_EXCHANGED)
     if space.schema.size > largest or len(space.schema.features) > _MOST_FEATURES:
         return None
     # Pricing residuals takes long, and is left out where it is known to gain little.

@@ -15,6 +15,7 @@ from attrs import evolve, field, frozen
 from semidp.core.documents import from_toml, toml_text
 from semidp.core.exact import Number, exact, flag, only_keys, plain, text, texts
 from semidp.core.notebook import facts
+from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Margin
 from semidp.core.spaces.linked import Link, Quarters
 from semidp.core.spaces.protection import MOST_RECORDS, Protect, Protection
@@ -44,6 +45,14 @@ class AdjacencyChoice(StrEnum):
 
 
 _ADD_OR_REMOVE = ("add-remove", "add-or-remove", "add/remove", "unbounded", "add", "remove")
+
+
+def chosen_adjacency(adjacency: Adjacency) -> AdjacencyChoice | int:
+    """Return how a plan asks for an adjacency: a number of records, or exchanges by their name.
+
+    How many records an exchange changes follows from what is exact.
+    """
+    return adjacency.a if adjacency.protects_groups else AdjacencyChoice.exchange
 
 
 def adjacency_from(choice: AdjacencyChoice | int | str) -> AdjacencyChoice | int:

@@ -148,7 +148,8 @@ def _guarantee(mechanism: Mechanism, dataspace: Dataspace, adjacency: Adjacency)
     try:
         return recorded(mechanism.record(), dataspace, adjacency).guarantee
     except Refused:
-        fewer = isinstance(ours, Ball) and isinstance(adjacency, Ball) and adjacency.a <= ours.a
+        same_pairs = ours.protects_groups and adjacency.protects_groups
+        fewer = same_pairs and adjacency.a <= ours.a
         if not more or not fewer:
             raise
         # fewer datasets, and no more records apart: these pairs are among those of the release

@@ -13,6 +13,7 @@ from attrs import evolve
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import (
     Adjacency,
+    AdjacencyKind,
     Ball,
     Exchange,
     SemiAdjacency,
@@ -96,7 +97,9 @@ def announced(plan: Plan, dataspace: Dataspace) -> Scope:
     """Return the scope of a plan from published totals alone: no data are needed."""
     said = (*formulas(dataspace.schema), *lookalikes(dataspace.schema))
     if isinstance(dataspace, LinkedDataspace):
-        pairs = linked_adjacency(dataspace, exchange=plan.adjacency is AdjacencyChoice.exchange)
+        exchanges = plan.adjacency is AdjacencyChoice.exchange
+        kind = AdjacencyKind.exchange if exchanges else AdjacencyKind.ball
+        pairs = linked_adjacency(dataspace, kind)
         units = dataspace.units.schema
         said_of_both = dict.fromkeys((*said, *formulas(units), *lookalikes(units)))
         semi = linked_semi_adjacency(dataspace)
@@ -188,7 +191,7 @@ def exchange_of(
 ) -> Adjacency:
     """Return the exchanges of records that may carry an unpublished outcome."""
     if isinstance(dataspace, LinkedDataspace):
-        return linked_adjacency(dataspace, exchange=True)
+        return linked_adjacency(dataspace, AdjacencyKind.exchange)
     if outcomes:
         return outcome_exchange(dataspace, protection)
     return Exchange.of(dataspace, protection)

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -82,6 +83,9 @@ class BallMove:
 
     a: int
 
+    records_alike: ClassVar[bool] = True
+    """Records with the same sign may change places."""
+
     @property
     def records(self) -> int:
         """How many records are placed: those that appear and those that vanish."""
@@ -136,6 +140,9 @@ class ExchangeMove:
     carriers: int
     server: int | None
     joint: bool = False
+
+    records_alike: ClassVar[bool] = False
+    """The person and the carriers have different parts: none change places."""
 
     @property
     def records(self) -> int:
@@ -248,8 +255,7 @@ def _note_patterns(
         children: dict[Path, int] = {}
         for numbers, _ in chosen:
             children.update(numbers)
-        # records of an exchange have different parts in it: none change places
-        kind = _occupied(places, children) if isinstance(move, BallMove) else key
+        kind = _occupied(places, children) if move.records_alike else key
         by_key[key] = Pattern(kind, kernels, same)
 
 

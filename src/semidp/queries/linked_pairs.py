@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from semidp.core.margins import View, named
-from semidp.core.spaces.adjacency import Exchange
+from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.protection import Protect
 from semidp.errors import Refused
 from semidp.queries.linked_moves import (
@@ -421,14 +421,16 @@ class WithinUnits(Moves):
         return self.change_of(draft, of_units, of_units, members)
 
 
-def moves_of(layout: LinkedLayout, adjacency: object) -> list[Moves]:
+def moves_of(layout: LinkedLayout, adjacency: Adjacency) -> list[Moves]:
     """Return the kinds of change that a promise compares."""
-    exchange = isinstance(adjacency, Exchange)
     if layout.public.link.protect is Protect.member:
-        return (
-            [MemberExchange(layout)] if exchange else [MemberExchange(layout), MemberBall(layout)]
-        )
-    return [UnitExchange(layout)] if exchange else [UnitExchange(layout), WithinUnits(layout)]
+        exchanges: list[Moves] = [MemberExchange(layout)]
+        others: list[Moves] = [MemberBall(layout)]
+    else:
+        exchanges = [UnitExchange(layout)]
+        others = [WithinUnits(layout)]
+    # An exchange is also one of the changes within the numbers of the promise.
+    return adjacency.by_kind(ball=[*exchanges, *others], exchange=exchanges)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.margins import Floats, View
-from semidp.core.spaces.adjacency import Adjacency, Exchange
+from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.linked import MEMBER, UNIT, LinkedDataspace
 from semidp.core.spaces.structure import Structure
 from semidp.core.tables.counts import Table
@@ -51,7 +51,8 @@ class KindSpace(ProductSpace):
     def costs(self) -> BallCosts:
         """What residuals cost under the promise about linked records."""
         kind = MemberCosts if self.counted == MEMBER else UnitCosts
-        costs: Any = kind(self.public, self.residuals, isinstance(self.adjacency, Exchange))
+        exchange = not self.adjacency.protects_groups
+        costs: Any = kind(self.public, self.residuals, exchange)
         return costs  # type: ignore[no-any-return]
 
     @property
@@ -286,6 +287,7 @@ def linked_space(
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Exchange
     >>> from semidp.core.spaces.linked import Link
     >>> from semidp.core.spaces.dataspace import Dataspace, Margin
     >>> from semidp.core.tables.features import Feature

@@ -17,7 +17,7 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.margins import LARGEST_MASK, Counts, Floats, Totals, View, join, named, within
-from semidp.core.spaces.adjacency import Adjacency, Exchange
+from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.spaces.structure import Structure
@@ -158,15 +158,13 @@ class ProductSpace(QuerySpace):
     @cached_property
     def costs(self) -> BallCosts:
         """What residuals cost under the adjacency."""
-        a = min(self.adjacency.a, self.dataspace.n)
         margins = tuple(margin.view for margin in self.dataspace.published)
         released = join(*self.views)
-        tables = self._listed(a, released)
+        tables = self._listed(released)
         listed = None if tables is None else MoveList(tables, released)
-        if isinstance(self.adjacency, Exchange):
-            once = min(self.adjacency.once, self.dataspace.n)
-            return ExchangeCosts(self.residuals, margins, once, listed, self.adjacency.times)
-        return BallCosts(self.residuals, margins, a, listed)
+        kind = self.adjacency.by_kind(ball=BallCosts, exchange=ExchangeCosts)
+        once = min(self.adjacency.once, self.dataspace.n)
+        return kind(self.residuals, margins, once, listed, self.adjacency.repeated)
 
     @cached_property
     def cost(self) -> Mapping[View, Fraction]:
@@ -192,7 +190,7 @@ class ProductSpace(QuerySpace):
             blocks = Blocks.of(self.dataspace)
         except Refused:
             return {}
-        records = blocks.reach if isinstance(self.adjacency, Exchange) else self.costs.a
+        records = self.adjacency.by_kind(ball=self.costs.a, exchange=blocks.reach)
         # A norm of so many moves is at most so many times that of one; costs are squares of norms.
         squared_times = self.costs.times**2
         attained = {}
@@ -578,7 +576,7 @@ class ProductSpace(QuerySpace):
         largest = math.ceil(math.sqrt(max(squares.values())))
         return Norms(math.ceil(sum(lengths)), total, largest)
 
-    def _listed(self, a: int, released: View) -> NDArray[np.int64] | None:
+    def _listed(self, released: View) -> NDArray[np.int64] | None:
         """Every move of a small dataspace, as tables at the finest view; None where there are too
         many.
         """
@@ -586,7 +584,7 @@ class ProductSpace(QuerySpace):
             return None
         listed: list[NDArray[np.int64]] = []
         try:
-            for move in self._moves_one_by_one(a, released):
+            for move in self._moves_one_by_one(released):
                 listed.append(self.trim(move, released).astype(np.int64))
                 if len(listed) > _MOST_LISTED:
                     return None
@@ -594,13 +592,21 @@ class ProductSpace(QuerySpace):
             return None
         return np.stack(listed) if listed else None
 
-    def _moves_one_by_one(self, a: int, released: View) -> Iterable[Counts]:
+    def _moves_one_by_one(self, released: View) -> Iterable[Counts]:
         """Moves of the whole dataspace; none where its tables are too many to list."""
-        if isinstance(self.adjacency, Exchange):
-            features = self.schema.named(released)
-            return sensitivity_space(self.dataspace, self.adjacency, features).moves()
+        find = self.adjacency.by_kind(ball=self._ball_moves, exchange=self._exchange_moves)
+        return find(released)
+
+    def _ball_moves(self, released: View) -> Iterable[Counts]:
+        """Differences of two listed tables that at most a records make."""
         tables = ListedTables.of(self.dataspace, released)
+        a = min(self.adjacency.a, self.dataspace.n)
         return () if tables is None else tables.moves(a)
+
+    def _exchange_moves(self, released: View) -> Iterable[Counts]:
+        """Changes of one table by the exchanges of one person."""
+        features = self.schema.named(released)
+        return sensitivity_space(self.dataspace, self.adjacency, features).moves()
 
     def _drawn(self) -> Iterable[NDArray[np.int64]]:
         """Yield random moves that keep every published margin: a records in the ball, or one
@@ -619,7 +625,7 @@ class ProductSpace(QuerySpace):
         tries = _TRIES if math.prod(shape) <= 2**22 else 0
         for _ in range(tries):
             two = generator.integers(sizes, size=(2, len(sizes)))
-            draw = self._exchange if isinstance(self.adjacency, Exchange) else self._ball
+            draw = self.adjacency.by_kind(ball=self._ball, exchange=self._exchange)
             before, after = draw(two, blocks, generator)
             move = np.zeros(shape, dtype=np.int64)
             for sign, records in ((1, after), (-1, before)):

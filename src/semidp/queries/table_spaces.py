@@ -7,6 +7,7 @@ stays.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import islice
@@ -17,7 +18,7 @@ from attrs import frozen
 from numpy.typing import ArrayLike
 
 from semidp.core.margins import LARGEST_MASK, Counts, Floats, Mask, Totals, View, named, within
-from semidp.core.spaces.adjacency import Adjacency, Exchange
+from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.tables.counts import Table
@@ -202,7 +203,7 @@ class TableSpace(QuerySpace):
     def _worst_first(self) -> Iterator[Counts]:
         """Yield the worst move, then some other moves, the longest first."""
         worst = self.worst_move()
-        times = 1 if self._exchange is None else self.adjacency.times
+        times = self.adjacency.repeated
         if worst is not None:
             # where the totals do not hold so many of it, fewer
             for repeated in range(times, 0, -1):
@@ -256,23 +257,7 @@ class TableSpace(QuerySpace):
         Exchanges of a person with several records: each single exchange so many times, whose hull
         contains all.
         """
-        if self._exchange is not None:
-            return (move * self.adjacency.times for move in self._exchange.moves())
-        table = self._released_table
-        structure = table.structure
-        # under structural zeros what is left out ties the cells of the table: then only a listing
-        # knows the moves
-        whole = table.released == structure.grid.full or not structure.schema.structural_zeros
-        if table.lifts and structure.decomposable and whole:
-            a = min(self.adjacency.a, structure.n)
-            return moves(table.grid, table.visible, self._domain, a)
-        listing = self.listing()
-        if listing is None:
-            raise Refused(
-                "the moves of this table are too many to list: release fewer features, or publish"
-                " other margins"
-            )
-        return listing.moves(self.adjacency.a)
+        return self._relation.moves(self._domain)
 
     def matrix(self) -> MatrixForm | None:
         """Return the table as a matrix where at most two disjoint margins are published, else None.
@@ -337,23 +322,21 @@ class TableSpace(QuerySpace):
         return ReleasedTable.of(self.dataspace, self.released)
 
     @cached_property
-    def _exchange(self) -> ExchangeTable | None:
-        if not isinstance(self.adjacency, Exchange):
-            return None
-        return ExchangeTable(Blocks.of(self.dataspace), self._released_table)
+    def _relation(self) -> "_TableMoves":
+        """The table under the one of the two adjacencies that it is measured under."""
+        ball = _BallMoves(self._released_table, self.adjacency)
+        exchanges = _Exchanges(self._released_table, self.adjacency)
+        relation: _TableMoves = self.adjacency.by_kind(ball=ball, exchange=exchanges)
+        return relation
 
     @property
     def reach(self) -> int:
         """The most records that the table can see change between adjacent datasets."""
-        if self._exchange is None:
-            return super().reach
-        return min(self.adjacency.times * self._exchange.reach, self.dataspace.n)
+        return min(self._relation.reach, self.dataspace.n)
 
     @cached_property
     def _table_norms(self) -> TableNorms:
-        if self._exchange is None:
-            return find_norms(self._released_table, self.adjacency.a)
-        return self._exchange.result.repeated(self.adjacency.times)
+        return self._relation.norms
 
     @cached_property
     def _domain(self) -> Mask | None:
@@ -368,6 +351,75 @@ class TableSpace(QuerySpace):
             return FixedTable(self._table_norms.only)
         margins = [margin.view for margin in self._released_table.visible]
         return projector(self._released_table.grid, margins, self._domain)
+
+
+@frozen(slots=False, eq=False)
+class _TableMoves(ABC):
+    """How a released table can change under one kind of adjacency."""
+
+    table: ReleasedTable
+    adjacency: Adjacency
+
+    @property
+    @abstractmethod
+    def reach(self) -> int:
+        """The most records that the table can see change, if there are so many."""
+
+    @property
+    @abstractmethod
+    def norms(self) -> TableNorms:
+        """The norms, and how they were found."""
+
+    @abstractmethod
+    def moves(self, domain: Mask | None) -> Iterator[Counts]:
+        """Iterate over the moves; `domain` masks the cells that can be positive."""
+
+
+class _BallMoves(_TableMoves):
+    """Any a records change."""
+
+    @property
+    def reach(self) -> int:
+        return self.adjacency.a
+
+    @property
+    def norms(self) -> TableNorms:
+        return find_norms(self.table, self.adjacency.a)
+
+    def moves(self, domain: Mask | None) -> Iterator[Counts]:
+        structure = self.table.structure
+        # under structural zeros what is left out ties the cells of the table: then only a listing
+        # knows the moves
+        whole = self.table.released == structure.grid.full or not structure.schema.structural_zeros
+        if self.table.lifts and structure.decomposable and whole:
+            a = min(self.adjacency.a, structure.n)
+            return moves(self.table.grid, self.table.visible, domain, a)
+        listing = ListedTables.of(self.table.dataspace, self.table.released)
+        if listing is None:
+            raise Refused(
+                "the moves of this table are too many to list: release fewer features, or publish"
+                " other margins"
+            )
+        return listing.moves(self.adjacency.a)
+
+
+class _Exchanges(_TableMoves):
+    """One person is exchanged, once for each record."""
+
+    @cached_property
+    def _once(self) -> ExchangeTable:
+        return ExchangeTable(Blocks.of(self.table.dataspace), self.table)
+
+    @property
+    def reach(self) -> int:
+        return self.adjacency.times * self._once.reach
+
+    @property
+    def norms(self) -> TableNorms:
+        return self._once.result.repeated(self.adjacency.times)
+
+    def moves(self, domain: Mask | None) -> Iterator[Counts]:
+        return (move * self.adjacency.times for move in self._once.moves())
 
 
 def domain_of(dataspace: Dataspace, released: View) -> Mask | None:

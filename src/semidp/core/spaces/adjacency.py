@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ from semidp.core.spaces.widest_spaces import even_space
 from semidp.core.spaces.witness import Witness, free_witness, slice_witness
 from semidp.core.tables.schema import Schema
 from semidp.errors import AdjacencyUnknown, InputError
+
+Answer = TypeVar("Answer")
 
 
 class AdjacencyKind(StrEnum):
@@ -97,6 +99,32 @@ class Adjacency(ABC):
         person.
         """
         return 1 if self.protection is None else self.protection.times
+
+    @property
+    @abstractmethod
+    def repeated(self) -> int:
+        """How many moves lead one after the other from a dataset to an adjacent one, at most."""
+
+    @property
+    def once(self) -> int:
+        """The most records that one of these moves changes."""
+        return self.a // self.repeated
+
+    @abstractmethod
+    def by_kind(self, *, ball: Answer, exchange: Answer) -> Answer:
+        """Return the answer that is about this relation.
+
+        For what is computed above, where each relation has a proof of its own: a caller names
+        both, so that none is forgotten.
+
+        >>> Exchange(2).by_kind(ball="any records", exchange="one person")
+        'one person'
+        """
+
+    @property
+    @abstractmethod
+    def swaps(self) -> int:
+        """By how many records a cell of a 2 x 2 table can change where both margins are exact."""
 
     @abstractmethod
     def adjacent(
@@ -208,6 +236,20 @@ class Ball(Adjacency):
     def words(self) -> AdjacencyWords:
         """What the relation is called in messages and reports."""
         return BallWords(self.a, self.protection)
+
+    def by_kind(self, *, ball: Answer, exchange: Answer) -> Answer:
+        """Return the answer about any a records."""
+        return ball
+
+    @property
+    def repeated(self) -> int:
+        """1: all records of a person change at once."""
+        return 1
+
+    @property
+    def swaps(self) -> int:
+        """Half of a: two records swap for each."""
+        return self.a // 2
 
     def adjacent(
         self,
@@ -334,14 +376,23 @@ class Exchange(Adjacency):
         return cls(times * Blocks.of(dataspace).reach, protection)
 
     @property
-    def once(self) -> int:
-        """The most records that one exchange changes."""
-        return self.a // self.times
+    def repeated(self) -> int:
+        """One exchange for each record of a person."""
+        return self.times
 
     @property
     def words(self) -> AdjacencyWords:
         """What the relation is called in messages and reports."""
         return ExchangeWords(self.a, self.protection)
+
+    def by_kind(self, *, ball: Answer, exchange: Answer) -> Answer:
+        """Return the answer about exchanges."""
+        return exchange
+
+    @property
+    def swaps(self) -> int:
+        """One for each exchange: what a person leaves, a carrier fills, and nobody else moves."""
+        return self.times
 
     def adjacent(
         self,
@@ -407,9 +458,8 @@ class Exchange(Adjacency):
         >>> Exchange(2).steps(Ball(4)), Exchange(6, Protection("patient", 3)).steps(Ball(4))
         (4, 2)
         """
-        if isinstance(other, Ball):
-            return -(-other.a // self.times)
-        return None
+        records = -(-other.a // self.times)
+        return other.by_kind(ball=records, exchange=None)
 
     def changed_sums(self, counts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
         """Return a swap between two groups in each set that has several groups. Where most sets

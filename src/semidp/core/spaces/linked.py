@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 from attrs import field, frozen
 
 from semidp.core.margins import View, meet, named
-from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, SemiAdjacency
+from semidp.core.spaces.adjacency import Adjacency, AdjacencyKind, SemiAdjacency
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.spaces.protection import Protect, Protection
 from semidp.core.tables.features import SIZE
@@ -493,7 +493,7 @@ class Reach:
         return cls(members, by_own, size, derived, 0)
 
 
-def linked_adjacency(public: LinkedDataspace, exchange: bool) -> Adjacency:
+def linked_adjacency(public: LinkedDataspace, kind: AdjacencyKind) -> Adjacency:
     """Return which pairs of linked datasets are compared: exchanges, or any members within the
     promise.
     """
@@ -501,7 +501,7 @@ def linked_adjacency(public: LinkedDataspace, exchange: bool) -> Adjacency:
     protection = None
     if link.protect is Protect.unit:
         protection = Protection(link.column, link.most, "members", Protect.unit, link.least)
-    return Exchange(members, protection) if exchange else Ball(members, protection)
+    return Adjacency.named(kind, members, protection)
 
 
 def linked_semi_adjacency(public: LinkedDataspace) -> SemiAdjacency:

@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.spaces.adjacency import Exchange
 from semidp.errors import Refused
 from semidp.mechanisms.knorm.closed import PairBall, RowsBall
 from semidp.mechanisms.knorm.explicit import ExplicitBall
 from semidp.mechanisms.knorm.norm_ball import Floats, NormBall
 from semidp.mechanisms.knorm.table import MOST_FREE_CELLS, ExchangeBall, TableBall
-from semidp.queries.query_space import QuerySpace
+from semidp.queries.query_space import MatrixForm, QuerySpace, RowsForm
 
 Integers = NDArray[np.int64]
 
@@ -196,48 +195,61 @@ def place_ball(space: QuerySpace) -> PlacedBall:
     >>> place_ball(sensitivity_space(public, Ball(3))).ball
     PairBall(columns=2, reach=1)
     """
-    a, form, rows = space.reach, space.matrix(), space.rows()
+    form, rows = space.matrix(), space.rows()
     if form is not None and form.columns_published:
-        return _two_sided(space, form.cells, a)
-    stretch = space.adjacency.times
+        return _two_sided(space, form.cells)
     if rows is None:
         return _listed(space)
-    if isinstance(space.adjacency, Exchange):
-        sides = None if form is None else form.cells.shape
-        if sides is None:
-            a = space.norms.l1 // 2  # of the rows together, so that the ball contains the exchanges
-            giving = a
-        else:
-            giving = sides[0]
-            has_two = giving > 1 and min(sides) == 2
-            is_quick = sides[1] == 2 or space.dimension <= MOST_FREE_CELLS
-            if has_two and is_quick:
-                ball = ExchangeBall(*sides)
-                cells = rows.cells.reshape(sides)
-                return PlacedRows(ball, cells, space.shape, rows.lengths, stretch=stretch)
-        if giving > 1 and space.dimension <= MOST_DIMENSIONS:
-            return _listed(space)
-    rows_ball = RowsBall(rows.totals, rows.lengths, a)
-    return PlacedRows(rows_ball, rows.cells, space.shape, rows.lengths)
+    place_rows = space.adjacency.by_kind(ball=_rows_of_records, exchange=_rows_of_exchanges)
+    return place_rows(space, rows, form)
 
 
-def _two_sided(space: QuerySpace, cells: NDArray[np.intp], a: int) -> PlacedBall:
+def _rows_of_records(space: QuerySpace, rows: RowsForm, form: MatrixForm | None) -> PlacedBall:
+    """The rows under the ball: any a records change, each within its row."""
+    ball = RowsBall(rows.totals, rows.lengths, space.reach)
+    return PlacedRows(ball, rows.cells, space.shape, rows.lengths)
+
+
+def _rows_of_exchanges(space: QuerySpace, rows: RowsForm, form: MatrixForm | None) -> PlacedBall:
+    """The rows under exchange: a person may change its row, and a carrier does so in return."""
+    if form is None:
+        # of the rows together, so that the ball contains the exchanges
+        a = space.norms.l1 // 2
+        giving = a
+    else:
+        sides = form.cells.shape
+        a, giving = space.reach, sides[0]
+        has_two = giving > 1 and min(sides) == 2
+        is_quick = sides[1] == 2 or space.dimension <= MOST_FREE_CELLS
+        if has_two and is_quick:
+            cells = rows.cells.reshape(sides)
+            stretch = space.adjacency.repeated
+            return PlacedRows(
+                ExchangeBall(*sides), cells, space.shape, rows.lengths, stretch=stretch
+            )
+    if giving > 1 and space.dimension <= MOST_DIMENSIONS:
+        return _listed(space)
+    ball = RowsBall(rows.totals, rows.lengths, a)
+    return PlacedRows(ball, rows.cells, space.shape, rows.lengths)
+
+
+def _two_sided(space: QuerySpace, cells: NDArray[np.intp]) -> PlacedBall:
+    """A matrix of which the sums of rows and of columns are published."""
     if cells.shape[0] > cells.shape[1]:
         cells = cells.T
-    times = space.adjacency.times
-    several = isinstance(space.adjacency, Exchange) and times > 1
+    a, adjacency = space.reach, space.adjacency
     if len(cells) == 2:
         # No row can give more records than it holds, so that the ball may be smaller.
         records = space.fixed_part().ravel()[cells]
         smallest = int(np.rint(records.sum(axis=1)).min())
-        # an exchange swaps two records of such a table
-        swaps = times if several else a // 2
-        pair = PairBall(cells.shape[1], min(swaps, smallest))
+        pair = PairBall(cells.shape[1], min(adjacency.swaps, smallest))
         return PlacedMatrix(pair, cells, space.shape)
     rows, columns = cells.shape
     table = TableBall(rows, columns, min(a, 3))
-    stretch = a // 2 if a > 3 else 1
-    return PlacedMatrix(table, cells, space.shape, stretch=times if several else stretch)
+    # What more records do lies in the ball of three, stretched.
+    several = a // 2 if a > 3 else 1
+    stretch = adjacency.by_kind(ball=several, exchange=adjacency.repeated)
+    return PlacedMatrix(table, cells, space.shape, stretch=stretch)
 
 
 def _listed(space: QuerySpace) -> PlacedBall:

@@ -16,7 +16,7 @@ from semidp.accounting.account import composed_anew
 from semidp.core.guarantee import Guarantee
 from semidp.core.margins import View, named
 from semidp.core.progress import Progress, silent
-from semidp.core.spaces.adjacency import Ball, Exchange
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.spaces.linked import MEMBER, UNIT, Link, LinkedDataspace, linked_adjacency
 from semidp.errors import Refused
@@ -153,10 +153,10 @@ class LinkedCombination(AveragedReleases):
                 "a release of members alone makes another promise than one of linked members and"
                 " units"
             )
-        exchanges = {isinstance(release.guarantee.adjacency, Exchange) for release in self.releases}
-        if len(exchanges) > 1:
+        kinds = {release.guarantee.adjacency.kind for release in self.releases}
+        if len(kinds) > 1:
             raise Refused("ball and exchange are two promises and are not added up")
-        adjacency = linked_adjacency(self.dataspace, exchanges.pop())
+        adjacency = linked_adjacency(self.dataspace, kinds.pop())
         records = []
         for release in self.releases:
             records += [mechanism.record() for mechanism in release.mechanisms]

@@ -15,7 +15,7 @@ from semidp.accounting.account import guarantee_together
 from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Ball, Exchange
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.spaces.linked import LinkedDataspace
 from semidp.core.tables.features import SIZE
@@ -29,7 +29,7 @@ from semidp.publishing.combined.linked_combination import (
 )
 from semidp.publishing.combined.several_releases import SeveralReleases
 from semidp.publishing.pipeline import versions
-from semidp.publishing.plan import AdjacencyChoice, LinkedUnits, Plan
+from semidp.publishing.plan import AdjacencyChoice, LinkedUnits, Plan, chosen_adjacency
 from semidp.publishing.release import Release
 from semidp.publishing.survey import semi_of
 from semidp.statistics.protocol.results import Published
@@ -203,9 +203,10 @@ def _plan(releases: Sequence[Release], dataspace: Dataspace, guarantee: Guarante
     adjacency: Any = AdjacencyChoice.worst_case
     linked = isinstance(dataspace, LinkedDataspace)
     if guarantee is not None:
-        exchange = isinstance(guarantee.adjacency, Exchange)
-        number = adjacency if linked else guarantee.adjacency.a
-        adjacency = AdjacencyChoice.exchange if exchange else number
+        adjacency = chosen_adjacency(guarantee.adjacency)
+        # Of linked records the numbers follow from the link and what is exact.
+        if linked and adjacency is not AdjacencyChoice.exchange:
+            adjacency = AdjacencyChoice.worst_case
     if isinstance(dataspace, LinkedDataspace):
         return _linked_plan(releases, dataspace, adjacency)
     protection = None if guarantee is None else guarantee.adjacency.protection

@@ -14,7 +14,7 @@ from attrs import frozen
 from numpy.typing import ArrayLike
 
 from semidp.core.margins import Counts, Floats
-from semidp.core.spaces.adjacency import Adjacency, Exchange
+from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Margin
 from semidp.errors import InputError
 from semidp.queries.patterns import Norms
@@ -97,15 +97,21 @@ class DistributionSpace(SpaceByGroups):
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ of the differences."""
         replaced = self.adjacency.replaced_values(self.counts)
-        squares = sum(k * k for k in replaced)
-        if isinstance(self.adjacency, Exchange):
-            if not squares:
-                return Norms(0, 0, 0)
-            once = Norms(self._placed(2).cost, self._placed(4).cost, 2)
-            return once.scaled(self.adjacency.times)
+        if not any(replaced):
+            return Norms(0, 0, 0)
+        find = self.adjacency.by_kind(ball=self._ball_norms, exchange=self._exchange_norms)
+        return find(replaced)
+
+    def _ball_norms(self, replaced: list[int]) -> Norms:
+        """Each group sees so many values go as far as two values can be apart."""
         longest = Placement(self.tree, _ONE_PAIR, 2).cost
-        most = max(replaced, default=0)
-        return Norms(longest * sum(replaced), self.tree.farthest * squares, 2 * most)
+        squares = sum(k * k for k in replaced)
+        return Norms(longest * sum(replaced), self.tree.farthest * squares, 2 * max(replaced))
+
+    def _exchange_norms(self, replaced: list[int]) -> Norms:
+        """Three values tie the groups: of the person before and after, and of the carrier."""
+        once = Norms(self._placed(2).cost, self._placed(4).cost, 2)
+        return once.scaled(self.adjacency.times)
 
     def _placed(self, parted: int) -> Placement:
         """Where the three values of an exchange are farthest apart."""
@@ -163,12 +169,19 @@ class DistributionSpace(SpaceByGroups):
     def _worst_histograms(self) -> Counts:
         """What is added to the histograms of all groups by the costliest move."""
         change = np.zeros((len(self.sizes), self.tree.values), dtype=np.int64)
-        if not isinstance(self.adjacency, Exchange):
-            moved = np.concatenate(self.adjacency.changed_sums(self.counts))
-            before, after = Placement(self.tree, _ONE_PAIR).places
-            change[:, before] = -moved
-            change[:, after] = moved
-            return change
+        move = self.adjacency.by_kind(ball=self._move_records, exchange=self._exchange_person)
+        move(change)
+        return change
+
+    def _move_records(self, change: Counts) -> None:
+        """Add the costliest move of any a records to the histograms of all groups."""
+        moved = np.concatenate(self.adjacency.changed_sums(self.counts))
+        before, after = Placement(self.tree, _ONE_PAIR).places
+        change[:, before] = -moved
+        change[:, after] = moved
+
+    def _exchange_person(self, change: Counts) -> None:
+        """Add the costliest exchange of one person to the histograms of all groups."""
         person, carrier, after = self._placed(4).places
         for part in self.sums.slices:
             by_size = np.argsort(-self.sizes[part], kind="stable")
@@ -183,7 +196,6 @@ class DistributionSpace(SpaceByGroups):
                 times = min(self.adjacency.times, int(self.sizes[group]))
                 change[group, old] -= times
                 change[group, new] += times
-        return change
 
     def difference(self, pair: Pair) -> str:
         """Say in how many differences of halves two datasets differ."""

@@ -150,13 +150,14 @@ def sample_size(
 
 
 def _moves(adjacency: Adjacency) -> int:
-    """By how much x11 can change: half of the records."""
-    if not isinstance(adjacency, Ball) or adjacency.a < 2:
+    """By how much x11 can change."""
+    # Which exchanges there are depends on what is exact, which the margins alone do not say.
+    if not adjacency.protects_groups or adjacency.a < 2:
         raise InputError(
             "the power before any data needs how many records move together, at least 2: see"
             " planned_test"
         )
-    return adjacency.a // 2
+    return adjacency.swaps
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.exact import exact, plain
 from semidp.core.margins import Counts, Floats
-from semidp.core.spaces.adjacency import Adjacency, AdjacencyKind
+from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused
@@ -436,7 +436,7 @@ def _refuse_published_outcome(dataspace: Dataspace, adjacency: Adjacency, outcom
     Norms of exchanges rest on carriers that keep their outcomes. Whoever hands over a published age
     has another age afterwards: a third value is replaced, in a group that the person never was in.
     """
-    if adjacency.kind is not AdjacencyKind.exchange:
+    if adjacency.protects_groups:
         return
     # the proportion of ok=Y is about ok
     columns = {outcome.column, outcome.column.partition("=")[0]}
@@ -457,7 +457,7 @@ def _refuse_published_answers(
     Whoever takes over that a person answered has a value from then on, in whatever group: a third
     value is replaced. Groups of those who answered have none (`SumSpace`).
     """
-    if adjacency.kind is not AdjacencyKind.exchange:
+    if adjacency.protects_groups:
         return
     answers = answered_column(outcome.column)
     if answered == answers:

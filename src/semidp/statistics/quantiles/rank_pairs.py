@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.margins import Counts
-from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.core.spaces.dataspace import Margin
 from semidp.errors import Refused, SemidpError
 from semidp.noise.choice import ExponentialChoice
@@ -104,9 +103,12 @@ class _Placed:
 
     def moves(self, sections: int) -> Iterator[list[_Move]]:
         """Iterate over the records that move, with values between 0 and `sections`."""
-        if isinstance(self.space.adjacency, Ball):
-            yield self._ball(sections)
-            return
+        relation = self.space.adjacency
+        moves = relation.by_kind(ball=self._ball_moves, exchange=self._exchanges)
+        return moves(sections)
+
+    def _exchanges(self, sections: int) -> Iterator[list[_Move]]:
+        """A person changes places with a carrier, with values of both as far apart as may be."""
         one, other = self._swapped()
         # a person with several records makes as many exchanges, where the cells hold them
         held = min(int(self.table[one]), int(self.table[other]))
@@ -123,7 +125,7 @@ class _Placed:
             back = _Move((other, one), (w, w))
             yield [outwards, back] * times
 
-    def _ball(self, sections: int) -> list[_Move]:
+    def _ball_moves(self, sections: int) -> Iterator[list[_Move]]:
         """As many records of the largest cells as may differ go from the lowest value to the
         highest.
         """
@@ -132,7 +134,7 @@ class _Placed:
             taken = min(left, int(self.table[cell]))
             moves += [_Move((cell, cell), (0, sections))] * taken
             left -= taken
-        return moves
+        yield moves
 
     def _swapped(self) -> tuple[int, int]:
         """Two cells that differ in as many sets of groups as may be, the largest of those; one cell
@@ -200,8 +202,9 @@ def _places(world: _Placed) -> Iterator[NDArray[np.intp]]:
     is_inside = (ranks >= 1) & (ranks <= space.sizes[largest])
     inside = len(np.unique(ranks[is_inside]))
     sections = max(1, min(steps, inside, _MOST_SECTIONS))
-    if steps >= 2 and isinstance(space.adjacency, Exchange):
-        sections = max(sections, 2)
+    # The values of an exchange are three: of the person before and after, and of the carrier.
+    fewest = space.adjacency.by_kind(ball=1, exchange=2)
+    sections = max(sections, min(steps, fewest))
     low = np.arange(sections + 1)
     low[-1] = steps
     yield low

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from semidp.core.exact import Number, exact, plain
 from semidp.core.margins import Counts
-from semidp.core.spaces.adjacency import Adjacency, Exchange
+from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.structure import Structure
 from semidp.errors import InputError, Refused
@@ -106,16 +106,23 @@ class MomentSpace(OutcomeSpace):
     @cached_property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ in steps of the grid, times the design's multiplier."""
-        if isinstance(self.adjacency, Exchange):
-            return self.naive.scaled(self.adjacency.times)
+        find = self.adjacency.by_kind(ball=self._ball_norms, exchange=self._exchange_norms)
+        return find()
+
+    def _ball_norms(self) -> Norms:
+        """So many outcomes of the longest row change."""
         return Norms.of(self._rows).scaled(self.movable * self.outcome.steps)
+
+    def _exchange_norms(self) -> Norms:
+        """The person's row and outcome change, as often as a person has records."""
+        return self.naive.scaled(self.adjacency.times)
 
     @property
     def exact(self) -> bool:
         """Whether the rows were compared, under exchange; else whether a longest rows exist is not
         looked into.
         """
-        alone = isinstance(self.adjacency, Exchange) and self.adjacency.times == 1
+        alone = self.adjacency.by_kind(ball=False, exchange=self.adjacency.times == 1)
         return alone and len(self._rows) <= _MOST_ROWS
 
     @property
@@ -127,21 +134,28 @@ class MomentSpace(OutcomeSpace):
         """Return as many of the longest rows as a cell can hold, and under exchange the longest
         difference of two.
         """
-        rows, steps = self._rows, self.outcome.steps
-        if not len(rows):
+        if not len(self._rows):
             return None
-        if isinstance(self.adjacency, Exchange):
-            if len(rows) > _MOST_ROWS:
-                return None
-            differences = [rows - row for row in rows]
-            moves = np.concatenate([rows, *differences]) * self.adjacency.times
-        else:
-            records = self._records
-            if records is None:
-                return None
-            moves = rows * records[:, None]
+        find = self.adjacency.by_kind(ball=self._ball_moves, exchange=self._exchanges)
+        moves = find()
+        if moves is None:
+            return None
+        steps = self.outcome.steps
         longest = moves[int((moves * moves).sum(axis=1).argmax())]
         return np.array([int(value) * steps for value in longest], dtype=np.int64)
+
+    def _ball_moves(self) -> NDArray[np.object_] | None:
+        """Each row as many times as records can share it; None where that is not known."""
+        records = self._records
+        return None if records is None else self._rows * records[:, None]
+
+    def _exchanges(self) -> NDArray[np.object_] | None:
+        """Rows and differences of two, as often as a person has records; None for many rows."""
+        rows = self._rows
+        if len(rows) > _MOST_ROWS:
+            return None
+        differences = [rows - row for row in rows]
+        return np.concatenate([rows, *differences]) * self.adjacency.times
 
     @property
     def _records(self) -> NDArray[np.object_] | None:
