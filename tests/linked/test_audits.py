@@ -11,7 +11,7 @@ import pytest
 
 from semidp.audit import audit_mechanism
 from semidp.cli import run
-from semidp.core.spaces.adjacency import Ball, Exchange
+from semidp.core.spaces.adjacency import AdjacencyKind, Ball, Exchange
 from semidp.core.spaces.dataspace import Margin
 from semidp.core.spaces.linked import linked_adjacency
 from semidp.core.tables.counts import Table
@@ -127,9 +127,9 @@ def differ(one, other):
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "ball"])
+@pytest.mark.parametrize("relation", [AdjacencyKind.exchange, AdjacencyKind.ball])
 @pytest.mark.parametrize("hospital", HOSPITALS)
-def test_the_pair_of_a_whole_unit_is_one_of_its_promise(hospital, exchange):
+def test_the_pair_of_a_whole_unit_is_one_of_its_promise(hospital, relation):
     by_totals = {}
     for patients in hospital.datasets():
         by_totals.setdefault(hospital.totals(patients), []).append(patients)
@@ -137,7 +137,7 @@ def test_the_pair_of_a_whole_unit_is_one_of_its_promise(hospital, exchange):
     for datasets in sorted(by_totals.values(), key=len, reverse=True)[:_ROOM]:
         public = hospital.public(datasets[0])
         reach = public.reach
-        adjacency = linked_adjacency(public, exchange)
+        adjacency = linked_adjacency(public, relation)
         space = linked_space(public, adjacency, [["region", "ward"]], [["region", "size"]])
         if space.is_zero:
             continue
@@ -160,7 +160,7 @@ def test_the_pair_of_a_whole_unit_is_one_of_its_promise(hospital, exchange):
         assert cost <= float(mechanism.precision) + 1e-9
         shares.append(cost / costs(mechanism, moves).max())
         compared += 1
-    print(hospital, exchange, compared, min(shares))
+    print(hospital, relation, compared, min(shares))
     assert compared
     assert min(shares) > 0.2
 
