@@ -18,6 +18,7 @@ from semidp import (
     Feature,
     GroupRequest,
     Guarantee,
+    InputError,
     Margin,
     Outcome,
     Plan,
@@ -37,6 +38,7 @@ from semidp.core.tradeoff.function import Tradeoff
 from semidp.mechanisms.accuracy import cell_errors
 from semidp.mechanisms.selection import available, residual_plan
 from semidp.output.texts import name_of
+from semidp.publishing import front
 from semidp.report.sentences import strength, summary
 
 pytestmark = pytest.mark.pictures
@@ -175,3 +177,21 @@ def test_a_table_is_found_by_its_name_before_its_features() -> None:
     assert release["age"].schema.names == ("sex", "region")
     assert release["region"].schema.names == ("age",)
     assert release.table(["region", "sex"]) is release["sex-region"] is release["age"]
+
+
+def test_a_table_is_found_by_its_features_in_any_order_and_by_the_finest_of_a_nested_one() -> None:
+    homes = {"state": [*"aabb"] * 9, "county": ["a1", "a2", "b1", "b1"] * 9, "sex": [*"fm"] * 18}
+    release = front.release(
+        homes,
+        front.table("county", "sex"),
+        exact=["county"],
+        nest=("state", "county"),
+        levels={"sex": ["f", "m"]},
+        mu=1,
+    )
+    (only,) = release.tables
+    names = ["county-sex", "sex-county", "state-county-sex", ["sex", "county"], only.name]
+    assert all(release.table(name) is only for name in names)
+    for wrong in ("state-sex", "county", "county-sex-sex", "sex-county-"):
+        with pytest.raises(InputError, match="nothing called"):
+            release.table(wrong)

@@ -218,6 +218,21 @@ class PublishedTable(PublishedColumns):
         return table.asked_as(names_in_file(files, name, schema))
 
 
+def tables_by_features(
+    tables: Iterable[PublishedTable],
+) -> dict[tuple[str, ...], PublishedColumns]:
+    """Return tables by their features; a nested feature by all its depths, and by its finest
+    alone.
+
+    Of two tables with the same features the later one is returned.
+    """
+    every = tuple(tables)
+    by_finest: dict[tuple[str, ...], PublishedColumns] = {}
+    for table in every:
+        by_finest[tuple(feature.name for feature in table.schema.features)] = table
+    return by_finest | {table.schema.names: table for table in every}
+
+
 def interval_ends(
     estimate: NDArray[np.float64], half_widths: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

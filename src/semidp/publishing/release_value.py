@@ -204,7 +204,7 @@ class ReleaseValue:
         ----------
         name
             What its file is called, without ``.csv``; a table may also be named by its features,
-            joined by ``-`` or in a list, in any order.
+            joined by ``-`` or in a list, in any order. Of a nested feature the finest name will do.
 
         Examples
         --------
@@ -225,6 +225,9 @@ class ReleaseValue:
         # A name that was given goes before one that follows from features.
         named = {"-".join(features): table for features, table in by_features.items()} | by_name
         if name not in named:
+            for features, table in by_features.items():
+                if _spelled(name, features):
+                    return table
             meant = did_you_mean(name, named)
             raise InputError(
                 f"there is nothing called {name!r} here{meant}; there are {', '.join(named)}"
@@ -266,3 +269,19 @@ class ReleaseValue:
             return f"Release({what}; exact: {exact}; no guarantee is stated{marked})"
         curve = shortened_text(self.guarantee.tradeoff)
         return f"Release({what}; exact: {exact}; {curve} for {self.guarantee.adjacency}{marked})"
+
+
+def _spelled(name: str, features: tuple[str, ...]) -> bool:
+    """Whether a name is that of features joined by ``-`` in any order.
+
+    >>> _spelled("age-sex", ("sex", "age")), _spelled("age-sex", ("sex", "age", "ward"))
+    (True, False)
+    """
+    if len(features) < 2:
+        return name in features
+    # The name of a feature may hold a dash itself, so that splitting at dashes would not do.
+    for position, feature in enumerate(features):
+        others = (*features[:position], *features[position + 1 :])
+        if name.startswith(f"{feature}-") and _spelled(name[len(feature) + 1 :], others):
+            return True
+    return False

@@ -17,7 +17,7 @@ from semidp.core.spaces.dataspace import RECORD
 from semidp.core.spaces.linked import UNIT
 from semidp.core.tradeoff.curves import approximate
 from semidp.output.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
-from semidp.output.published_table import Fitted, PublishedTable
+from semidp.output.published_table import Fitted, PublishedTable, tables_by_features
 from semidp.output.sections import LISTED_ROWS, Details, Section
 from semidp.output.table_pages import first_cells, table_title
 from semidp.output.texts import error_text, more
@@ -167,7 +167,7 @@ class CombinedTables(Published):
     def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
         """Return each table by its features."""
         # Tables of units may have the same features: those are found by name alone.
-        return {table.schema.names: table for table in self.tables if table.counted != UNIT}
+        return tables_by_features(table for table in self.tables if table.counted != UNIT)
 
     def warnings(self) -> list[str]:
         """Name the tables that have no whole numbers with all totals."""

@@ -24,7 +24,7 @@ from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.size_agreement import in_quarters, of_views
 from semidp.output.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
 from semidp.output.columns import Labels
-from semidp.output.published_table import Fitted, PublishedTable
+from semidp.output.published_table import Fitted, PublishedTable, tables_by_features
 from semidp.output.sections import Details, Section
 from semidp.queries.linked_products import KindSpace, LinkedSpace
 from semidp.queries.products import ProductSpace
@@ -178,7 +178,7 @@ class PublishedLinked(Published):
     def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
         """Return the tables of members by their features."""
         # Tables of units may have the same features: those are found by name alone.
-        return {table.schema.names: table for table in self.members}
+        return tables_by_features(self.members)
 
     @property
     def fixed(self) -> bool:

@@ -30,6 +30,7 @@ from semidp.output.published_table import (
     names_in_file,
     read_cells,
     read_half_widths,
+    tables_by_features,
 )
 from semidp.output.sections import Details, Section
 from semidp.output.table_pages import table_title
@@ -194,7 +195,7 @@ class PublishedTables(Published):
 
     def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
         """Return each table by its features."""
-        return {table.schema.names: table for table in self.tables}
+        return tables_by_features(self.tables)
 
     # --- what is said of it
 

@@ -24,7 +24,7 @@ from semidp.mechanisms.branch_noise import BranchNoise, mechanism_above
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
-from semidp.output.published_table import FitKind, Fitted, PublishedTable
+from semidp.output.published_table import FitKind, Fitted, PublishedTable, tables_by_features
 from semidp.output.sections import Details, Section
 from semidp.queries.branches import Cut
 from semidp.statistics.parts import Part, Partition, PartTable, StoredPartition, refuse_changed
@@ -178,11 +178,8 @@ class SeparateTables(PublishedTables):
 
     def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
         """Return every table by its features."""
-        every: dict[tuple[str, ...], PublishedColumns] = {}
         # A table that was asked for comes last, and takes the place of its overview.
-        for table in (*self.overview, *self.tables):
-            every[table.schema.names] = table
-        return every
+        return tables_by_features((*self.overview, *self.tables))
 
     def part_stems(self) -> tuple[list[str], str]:
         """Return the names of the tables in a part, and the name of the file with its
