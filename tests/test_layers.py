@@ -370,6 +370,22 @@ def test_a_module_that_compared_kinds_would_be_seen() -> None:
     assert not compared_kinds(ast.parse('kept = request.key == request.answered_by or a == "sex"'))
 
 
+def charges(tree: ast.AST) -> int:
+    """Return how often a module calls `charge` of something."""
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return sum(isinstance(call, ast.Attribute) and call.attr == "charge" for call in calls)
+
+
+def test_the_pipeline_alone_charges_a_ledger() -> None:
+    charging = {
+        str(path.relative_to(PACKAGE)): charges(ast.parse(path.read_text())) for path in MODULES
+    }
+    assert {file: count for file, count in charging.items() if count} == {
+        "publishing/pipeline.py": 1
+    }
+    assert charges(ast.parse("def test():\n    ledger.charge(guarantee, label)\n")) == 1
+
+
 def test_studies_use_public_names_and_draw_with_the_plots() -> None:
     allowed = {"studies", "output.plots", "core.progress", "errors", "output.files", *PUBLIC}
     own = {"naive.py", "registry.py"}  # what studies compare with is defined here

@@ -64,13 +64,14 @@ from semidp.publishing.front import (
 from semidp.publishing.pipeline import Prepared, RunOptions, prepare, run
 from semidp.publishing.plan import AdjacencyChoice, Plan
 from semidp.publishing.release import Release
+from semidp.publishing.tested_table import odds_ratio_test
 from semidp.queries.query_space import ExplicitSpace, QuerySpace
 from semidp.queries.table_spaces import TableSpace, sensitivity_space
 from semidp.questions.records.several_files import combine_estimates
 from semidp.sources.contract import Outcome
 from semidp.sources.opening import Source, open_source
 from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
-from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult, odds_ratio_test
+from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.statistics.odds_ratio.power_analysis import power, power_curves, sample_size
 from semidp.statistics.odds_ratio.umpu import UmpuTest
 from semidp.statistics.outcomes.request import Statistic

@@ -23,8 +23,9 @@ from semidp.core.tradeoff.piecewise_linear import PiecewiseLinear
 from semidp.errors import BudgetExceeded, DataError, InputError, Refused, SchemaError
 from semidp.noise.noise_for_tradeoff import canonical_noise
 from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.tested_table import odds_ratio_test
 from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
-from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult, odds_ratio_test
+from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
 
 SCHEMA = Schema([Feature("gender", ["f", "m"]), Feature("admitted", ["yes", "no"])])

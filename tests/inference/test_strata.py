@@ -25,12 +25,9 @@ from semidp.errors import DataError, InputError, Refused, SchemaError
 from semidp.noise.canonical import Normal, Recursive, Tulap
 from semidp.noise.noise_for_tradeoff import canonical_noise
 from semidp.noise.randomness import SeededRandomness, generator
+from semidp.publishing.tested_table import odds_ratio_test
 from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
-from semidp.statistics.odds_ratio.measured_ratio import (
-    OddsRatioResult,
-    odds_ratio_test,
-    planned_test,
-)
+from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult, planned_test
 from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
 
 SCHEMA = Schema(

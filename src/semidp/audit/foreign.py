@@ -121,7 +121,7 @@ def draws_of_test(result: Attackable) -> tuple[Draws, Pair]:
     """Return how U of an odds-ratio test is drawn, and two values of x11 that adjacent datasets can
     have.
 
-    >>> from semidp.statistics.odds_ratio.measured_ratio import odds_ratio_test
+    >>> from semidp.publishing.tested_table import odds_ratio_test
     >>> from semidp.noise.randomness import SeededRandomness
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema

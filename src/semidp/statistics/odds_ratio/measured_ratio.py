@@ -1,8 +1,7 @@
-"""From a confidential 2×2 table, or one a stratum, to a published test of its (common) odds ratio.
+"""A published test of the (common) odds ratio of a 2×2 table, or of one a stratum.
 
-`odds_ratio_test` draws U, the only step that sees the table; an `OddsRatioResult` holds nothing but
-public numbers and can be rebuilt from them. The statistics behind it are in `umpu`, the noise in
-`canonical`.
+An `OddsRatioResult` holds nothing but public numbers and can be rebuilt from them. The statistics
+behind it are in `umpu`, the noise in `canonical`; the pipeline draws U.
 """
 
 import math
@@ -19,18 +18,16 @@ from semidp.core.exact import check_level
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Adjacency, Ball, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.function import Tradeoff
-from semidp.errors import DataError, InputError, Refused, SchemaError
+from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Measurement
 from semidp.noise.noise_for_tradeoff import canonical_noise, curve_of
 from semidp.noise.randomness import Randomness
 from semidp.queries.worst_pairs import Pair
-from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace, ordered
+from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
 from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.statistics.odds_ratio.umpu import Alternative, Interval, UmpuTest
-from semidp.statistics.protocol.requests import Chargeable
 
 
 @dataclass(frozen=True)
@@ -66,10 +63,12 @@ class OddsRatioResult:
 
     Examples
     --------
+    >>> import semidp
+    >>> from semidp.core.tables.counts import Table
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> schema = Schema([Feature("gender", ["f", "m"]), Feature("admitted", ["yes", "no"])])
-    >>> result = odds_ratio_test(Table(schema, [[89, 19], [512, 313]]), Budget.gdp(1))
+    >>> result = semidp.odds_ratio_test(Table(schema, [[89, 19], [512, 313]]), Budget.gdp(1))
     >>> interval = result.confidence_interval(0.9)
     >>> 0 < result.p_value < 1, interval.level
     (True, 0.9)
@@ -253,73 +252,6 @@ def _on_grid(u: float, bits: int) -> bool:
     return steps.denominator == 1
 
 
-def odds_ratio_test(
-    table: Table,
-    privacy: Tradeoff | Budget,
-    *,
-    strata: Iterable[str] = (),
-    alternative: Alternative = Alternative.TWO_SIDED,
-    dataspace: Dataspace | None = None,
-    adjacency: Adjacency | None = None,
-    randomness: Randomness | None = None,
-    ledger: Chargeable | None = None,
-) -> OddsRatioResult:
-    """Test the odds ratio of a 2×2 table whose margins are public, with a privacy guarantee for the
-    rest.
-
-    With strata both margins are public within each, and U is the sum of x11 over them plus noise:
-    x11 of the table summed over the strata, so that a records change it by at most floor(a/2) as in
-    a 2×2 table. One-sided tests are uniformly most powerful among all unbiased tests with the same
-    guarantee (Cho and Awan, theorem on the semi-private UMPU test; docs/inference_checks.md for
-    strata). U is drawn exactly, on a grid of 2^-32 or coarser for very large n or noise: no bit of
-    it depends on floating-point arithmetic with x11.
-
-    Parameters
-    ----------
-    table
-        The confidential counts: two features of two levels, and the strata. The first level of each
-        is level 1, so that a large count in the first cell speaks for ω > 1.
-    privacy
-        A budget, or any tradeoff function f.
-    strata
-        The features of the table, any number of levels each, whose combinations are the strata.
-    alternative
-        ``two-sided`` (ω other than 1), ``greater`` (ω > 1) or ``less``.
-    dataspace
-        What is public, where that is more than the two margins; both margins must be part of it.
-    adjacency
-        How many records move together; the worst case a(t) of the dataspace unless given.
-    randomness
-        Where random words come from; the operating system unless given. Any other marks the result
-        not private.
-    ledger
-        Charged before U is drawn.
-
-    Examples
-    --------
-    >>> from semidp.core.tables.features import Feature
-    >>> from semidp.core.tables.schema import Schema
-    >>> schema = Schema([Feature("gender", ["f", "m"]), Feature("admitted", ["yes", "no"])])
-    >>> result = odds_ratio_test(Table(schema, [[89, 19], [512, 313]]), Budget.pure(1))
-    >>> result.x11, result.reject(0.05), result.guarantee.adjacency.a
-    (('f', 'yes'), True, 3)
-    """
-    strata = tuple(strata)
-    rows, columns = _two_by_two(table, strata)
-    if dataspace is None:
-        margins = [Margin(rows, *strata), Margin(columns, *strata)]
-        dataspace = Dataspace.of(table, margins)
-    _check_space(table, dataspace, (rows, columns), strata)
-    mechanism = _mechanism(dataspace, adjacency, rows, columns, strata, privacy)
-    # Charged before the draw: no U may exist that was not paid for.
-    if ledger is not None:
-        label = f"odds ratio of {rows} and {columns}"
-        ledger.charge(mechanism.guarantee, label, [mechanism.record()])
-    # Given the margins, the sum over strata holds all that the table says of a common odds ratio.
-    x11 = table.margin((rows, columns)).counts[:1, 0]
-    return OddsRatioResult.measured(mechanism, mechanism.measure(x11, randomness), alternative)
-
-
 def planned_test(
     dataspace: Dataspace,
     rows: str,
@@ -337,6 +269,7 @@ def planned_test(
 
     Examples
     --------
+    >>> from semidp.core.tables.counts import Table
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> schema = Schema([Feature("sex", "fm"), Feature("vote", "yn"), Feature("ward", "ab")])
@@ -349,11 +282,11 @@ def planned_test(
     1 0.639
     2 0.498
     """
-    mechanism = _mechanism(dataspace, adjacency, rows, columns, tuple(strata), privacy)
+    mechanism = canonical_mechanism(dataspace, adjacency, rows, columns, tuple(strata), privacy)
     return UmpuTest(mechanism.cell.margins, mechanism.noise_law)
 
 
-def _mechanism(
+def canonical_mechanism(
     dataspace: Dataspace,
     adjacency: Adjacency | None,
     rows: str,
@@ -370,52 +303,3 @@ def _mechanism(
     space = CellSpace(dataspace, used, rows, columns, strata)
     space.refuse_idle()
     return CanonicalMechanism(space, curve_of(privacy), space.linf)
-
-
-def _two_by_two(table: Table, strata: tuple[str, ...]) -> tuple[str, str]:
-    for name in strata:
-        if name not in table.schema.names:
-            raise SchemaError(
-                f"the table has no feature {name!r} for strata; it has"
-                f" {', '.join(table.schema.names)}"
-            )
-    tested = [feature for feature in table.schema.features if feature.name not in strata]
-    if len(tested) != 2:
-        raise SchemaError(
-            f"an odds ratio needs a table of two features besides strata, not {len(tested)}: sum it"
-            " over the others first, with table.margin([rows, columns])"
-        )
-    for feature in tested:
-        if len(feature.levels) != 2:
-            raise SchemaError(
-                f"an odds ratio needs two levels of {feature.name!r}, not {len(feature.levels)}:"
-                " keep the records of two levels, merge numbers into two bins, or declare two"
-                " levels",
-                needs="two levels",
-            )
-    if table.schema.possible is not None:
-        raise Refused(
-            "a 2×2 table with an impossible cell (a structural zero) has no odds ratio to test"
-        )
-    return tested[0].name, tested[1].name
-
-
-def _check_space(
-    table: Table, dataspace: Dataspace, features: tuple[str, str], strata: tuple[str, ...]
-) -> None:
-    """Both margins must be public and the table itself must not; the messages name features
-    only.
-    """
-    # The test conditions on the published margins, so its p-value would be wrong for other totals.
-    for name in features:
-        names = (name, *strata)
-        published = ordered(dataspace.value(Margin(*names)), names)
-        counted = ordered(table.margin(names), names)
-        if not np.array_equal(published, counted):
-            raise DataError(f"the published values of {name} are not those of the table")
-    # A published margin over both features gives x11 itself: noise would protect nothing.
-    if any(set(features) <= set(margin.names) for margin in dataspace.margins):
-        raise Refused(
-            f"the table of {' and '.join(features)} is itself published exactly: test it without"
-            " noise, or leave that invariant out"
-        )

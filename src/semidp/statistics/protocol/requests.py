@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
@@ -26,15 +25,6 @@ from semidp.statistics.parts import Part, PartWork
 
 if TYPE_CHECKING:
     from semidp.statistics.protocol.results import Published
-
-
-class Chargeable(Protocol):
-    """A ledger: a guarantee is charged to it before noise is drawn."""
-
-    def charge(
-        self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = ()
-    ) -> Any:
-        """Record a guarantee with what is measured, or refuse it."""
 
 
 class Forecast(Protocol):
