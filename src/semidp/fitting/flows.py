@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.exact import whole_bisections
 from semidp.core.margins import Counts, Totals, View, join, junction_order, meet, trimmed_view
 from semidp.core.progress import Progress, silent
 from semidp.fitting.problem import WORD_BITS, Floats, Infeasible, Problem, pose
@@ -49,22 +50,21 @@ def thresholds(problem: Problem) -> Counts:
         records = -((-problem.units - grid.spread(threshold, view)) >> bits)
         return np.where(problem.allowed, np.maximum(0, records), 0)
 
+    def too_few(threshold: Counts) -> NDArray[np.bool_]:
+        return np.asarray(grid.sum(below(threshold), view) < total.counts)
+
     # The real-valued level is near the threshold, so that the search around it is short.
     level = np.ldexp(water_level(grid, problem.values, total), bits)
     guess = np.rint(level).astype(np.int64)
     low, high, width = guess - 1, guess + 1, 1
-    while (short := grid.sum(below(high), view) < total.counts).any():
+    while (short := too_few(high)).any():
         high = high + width * short
         width *= 2
     width = 1
     while (over := grid.sum(below(low), view) > total.counts).any():
         low = low - width * over
         width *= 2
-    while (high - low > 1).any():
-        middle = (low + high) // 2
-        enough = grid.sum(below(middle), view) >= total.counts
-        low = np.where(enough, low, middle)
-        high = np.where(enough, middle, high)
+    low, high = whole_bisections(too_few, low, high)
     # The two thresholds are one unit apart, so that all records between them cost the same: any of
     # them may fill what is left.
     sure = below(low)

@@ -8,9 +8,12 @@ cells until it has them exactly.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import count
 
 import numpy as np
 
+from semidp.core.exact import bisection
 from semidp.core.margins import Counts, Totals, View, common_part
 from semidp.core.progress import Progress, silent
 from semidp.fitting.problem import Block, Floats, Problem
@@ -139,22 +142,20 @@ def _shift(newton: Newton, levels: Sequence[Floats], progress: Progress) -> tupl
     levels of the real-valued fit may be far from any that give the right number of records.
     """
 
+    @cache  # a pass over the table: the ends are asked again for their values
     def lacking(shift: float) -> float:
         shifted = [levels[0] + shift, *levels[1:]]
         missing = newton.missing(shifted, whole=True)
         return float(missing[0].sum())
 
-    low, high = -0.5, 0.5
-    below, above = lacking(low), lacking(high)
-    for step in range(SHIFT_STEPS):
-        progress("shifting the table", step, SHIFT_STEPS)
-        middle = (low + high) / 2
-        here = lacking(middle)
-        if here > 0:
-            low, below = middle, here
-        else:
-            high, above = middle, here
-    records_a_unit = (below - above) / (high - low)
+    steps = count()
+
+    def too_low(shift: float) -> bool:
+        progress("shifting the table", next(steps), SHIFT_STEPS)
+        return lacking(shift) > 0
+
+    low, high = bisection(too_low, -0.5, 0.5, SHIFT_STEPS)
+    records_a_unit = (lacking(low) - lacking(high)) / (high - low)
     return levels[0] + (low + high) / 2, records_a_unit
 
 

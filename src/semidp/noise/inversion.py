@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.ball_arithmetic import RealBall, ball, precision
+from semidp.core.exact import whole_bisection
 from semidp.errors import Refused
 from semidp.noise.randomness import Stream
 
@@ -317,16 +318,9 @@ class Inversion:
         step = 1
         while not self._at(high) >= u.high:
             high, step = high + step, 2 * step
-        while high - low > 1:
-            middle = (low + high) // 2
-            boundary = self._at(middle)
-            if boundary <= u.low:
-                low = middle
-            elif boundary >= u.high:
-                high = middle
-            else:
-                return None
-        return high
+        _, high = whole_bisection(lambda k: self._at(k) <= u.low, low, high)
+        # Where F(k) lies within what U may still be, the search goes on below k and ends in doubt.
+        return high if self._at(high) >= u.high else None
 
     def _at(self, k: int) -> RealBall:
         return next(self.law.cdf(k, k))

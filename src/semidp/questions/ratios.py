@@ -16,6 +16,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from semidp.core.exact import bisections
 from semidp.errors import InputError
 from semidp.questions.answers import Covers, IntervalEstimate
 from semidp.questions.independence import simulated_bound
@@ -118,12 +119,12 @@ class NoisyRates:
         low, high = low + _EDGE, high - _EDGE
         shape = np.broadcast_shapes(self.cases.shape[:-1], np.shape(value))
         low, high = (np.broadcast_to(end, shape).copy() for end in (low, high))
-        for _ in range(_STEPS):
-            middle = (low + high) / 2
-            # The sign of the quasi-score says on which side of the middle the estimate lies.
-            above = self._parts(measure, value, middle)[1] > 0
-            low = np.where(above, middle, low)
-            high = np.where(above, high, middle)
+
+        def below(second: Floats) -> NDArray[np.bool_]:
+            # The sign of the quasi-score says on which side of the second rate the estimate lies.
+            return self._parts(measure, value, second)[1] > 0
+
+        low, high = bisections(below, low, high, _STEPS)
         return self._parts(measure, value, (low + high) / 2)[0]
 
     def _parts(self, measure: RateMeasure, value: Floats, second: Floats) -> tuple[Floats, Floats]:
