@@ -3,35 +3,18 @@
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import Margin
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Measurement, Mechanism
-from semidp.statistics.outcomes.spaces import answered_cells
+from semidp.statistics.outcomes.spaces import GroupedSpace, answered_cells
 from semidp.statistics.outcomes.spread import FromNoise, NoisyPart
 
 By = Sequence[Margin | str] | Margin | str
 """The groups: a feature or a margin, or several."""
-
-
-class GroupedSpace(Protocol):
-    """A query space of one value for each group of some sets of groups."""
-
-    @property
-    def dataspace(self) -> Dataspace:
-        """What is published exactly."""
-
-    @property
-    def blocks(self) -> tuple[Margin, ...]:
-        """The sets of groups."""
-
-    @property
-    def answered(self) -> str | None:
-        """The feature that says who has a value, where only groups of those are measured."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
@@ -38,13 +38,14 @@ class OutcomeSpace(QuerySpace):
     dataspace: Dataspace
     adjacency: Adjacency
     outcome: Outcome
+    # The feature that says who has a value, where only those who have are measured.
+    answered: str | None = field(default=None, kw_only=True)
 
     exact_claims_only: ClassVar[bool] = True
 
     def __attrs_post_init__(self) -> None:
         _refuse_published_outcome(self.dataspace, self.adjacency, self.outcome)
-        answered = getattr(self, "answered", None)
-        _refuse_published_answers(self.dataspace, self.adjacency, self.outcome, answered)
+        _refuse_published_answers(self.dataspace, self.adjacency, self.outcome, self.answered)
 
     @property
     def unit(self) -> Fraction:
@@ -80,7 +81,14 @@ class OutcomeSpace(QuerySpace):
 
 
 @frozen(slots=False)
-class SumSpace(OutcomeSpace):
+class GroupedSpace(OutcomeSpace):
+    """A query space of an outcome by the groups of several sets; their counts are published."""
+
+    blocks: tuple[Margin, ...]
+
+
+@frozen(slots=False)
+class SumSpace(GroupedSpace):
     """S_a of the sums of an outcome by the cells of published margins; build it with `sum_space`.
 
     The query is the vector of ``Σ y_i`` over the records of each cell of each block, block after
@@ -124,9 +132,6 @@ class SumSpace(OutcomeSpace):
     >>> space.l1, space.l2, space.linf, space.exact
     (200, 200.0, 200, True)
     """
-
-    blocks: tuple[Margin, ...]
-    answered: str | None = field(default=None, kw_only=True)
 
     method = "closed form for sums by published groups"
 
@@ -359,43 +364,24 @@ def answered_cells(schema: Schema, block: Margin, answered: str) -> NDArray[np.b
     return np.asarray(np.indices(cells.shape)[cells.axis(answered)].ravel() == place)
 
 
-class _Groups(Protocol):
-    """A query space by sets of groups."""
-
-    @property
-    def dataspace(self) -> Dataspace:
-        """What is published exactly."""
-
-    @property
-    def blocks(self) -> tuple[Margin, ...]:
-        """The sets of groups."""
-
-    @property
-    def answered(self) -> str | None:
-        """The feature that says who has a value, where only groups of those are measured."""
-
-
-def measured_rows(space: _Groups, block: Margin, rows: Counts) -> Counts:
+def measured_rows(space: GroupedSpace, block: Margin, rows: Counts) -> Counts:
     """Return the rows of the groups that are measured, from a row for each cell of a set."""
     if space.answered is None:
         return rows
     return np.asarray(rows[answered_cells(space.dataspace.schema, block, space.answered)])
 
 
-def groups_json(space: _Groups) -> dict[str, Any]:
+def groups_json(space: GroupedSpace) -> dict[str, Any]:
     """Return the groups of a query as plain values, and which of them are measured."""
     by = [list(block.names) for block in space.blocks]
     return {"by": by} if space.answered is None else {"by": by, "answered": space.answered}
 
 
 @frozen(slots=False)
-class SpaceByGroups(OutcomeSpace):
+class SpaceByGroups(GroupedSpace):
     """What the spaces of an outcome by several sets of groups share: the published sizes of the
     groups.
     """
-
-    blocks: tuple[Margin, ...]
-    answered: str | None = field(default=None, kw_only=True)
 
     @cached_property
     def sums(self) -> SumSpace:
