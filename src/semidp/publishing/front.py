@@ -155,10 +155,16 @@ def median(
     >>> median("income", by="region", bounds=(0, 200_000)).probabilities
     (Fraction(1, 2),)
     """
-    request = quantile(
-        column, "1/2", by=by, bounds=bounds, steps=steps, level=level, sampling=sampling
+    return quantile(
+        column,
+        "1/2",
+        by=by,
+        bounds=bounds,
+        steps=steps,
+        level=level,
+        sampling=sampling,
+        mechanism=mechanism,
     )
-    return evolve(request, mechanism=mechanism)
 
 
 def quantile(

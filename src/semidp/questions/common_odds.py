@@ -9,7 +9,7 @@ spends a budget is in `semidp.statistics.odds_ratio`.
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -295,7 +295,20 @@ def _answered(
     errors = draw_noise(draws, randomness)[:, 0]
     uniforms = generator(randomness).random((len(varying), draws))
     law = PooledSum(chosen, weights, uniforms, errors)
-    low, high = law.interval(seen, level)
+    ends = law.interval(seen, level)
+    return _common_ratio(asked, law.estimate(seen), ends, level, len(varying), draws)
+
+
+def _common_ratio(
+    asked: CrossedTable,
+    value: float,
+    ends: tuple[float, float],
+    level: float,
+    varying: int,
+    draws: int,
+) -> CommonOddsRatio:
+    """The answer with its features, its table and its notes; `ends` are those of the interval."""
+    low, high = ends
     notes = asked.notes
     if low == math.inf or high == 0.0:
         notes = (*notes, _ALL_REJECTED)
@@ -306,11 +319,11 @@ def _answered(
         _first_levels(asked),
         asked.measured.name,
         asked.measured.noise_name,
-        law.estimate(seen),
+        value,
         low,
         high,
         level,
-        len(varying),
+        varying,
         draws,
         notes,
     )
@@ -331,31 +344,15 @@ def _bounded(asked: CrossedTable, rows_exact: bool, level: float) -> CommonOddsR
     two_levels = cut_scores(2, None)
     questions = asked_questions(two_levels, two_levels, asked.shape[2], pooled=True)
     odds = NoisyOdds(unknown_totals(asked, rows_exact, questions))
-    low, high = odds.interval(level)
+    ends = odds.interval(level)
+    value = math.exp(odds.log_estimate)
+    answer = _common_ratio(asked, value, ends, level, len(odds.upper), draws=0)
     noisy = asked.columns if rows_exact else asked.rows
-    notes = (
+    note = (
         f"The totals of {noisy} are noisy: the interval holds for all plausible totals, at least as"
-        f" often as stated; the chance of {MISS:g} that these miss is part of it.",
-        *asked.notes,
+        f" often as stated; the chance of {MISS:g} that these miss is part of it."
     )
-    if low == math.inf or high == 0.0:
-        notes = (*notes, _ALL_REJECTED)
-    return CommonOddsRatio(
-        asked.rows,
-        asked.columns,
-        asked.strata,
-        _first_levels(asked),
-        asked.measured.name,
-        asked.measured.noise_name,
-        math.exp(odds.log_estimate),
-        low,
-        high,
-        level,
-        len(odds.upper),
-        0,
-        notes,
-        (noisy,),
-    )
+    return replace(answer, notes=(note, *answer.notes), noisy_totals=(noisy,))
 
 
 def stratified_odds_ratio(
