@@ -19,6 +19,9 @@ from semidp.output.grids import CellGrid, faint_cells, grid
 from semidp.output.plots.figures import estimates_plot
 from semidp.report.report_page import html
 from semidp.report.sentences import strength
+from semidp.statistics.distribution.request import DistributionRequest
+from semidp.statistics.odds_ratio.request import OddsRatioRequest
+from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.regression.request import RegressionRequest
 from semidp.statistics.sums.request import GroupRequest
 
@@ -157,8 +160,27 @@ def test_only_a_long_table_is_searched(three: Release) -> None:
 
 
 def test_machines_are_told_what_every_column_is(everything: Release, tmp_path: Path) -> None:
-    folder = tmp_path / "release"
-    everything.save(folder)
+    check_description(everything, tmp_path / "release")
+
+
+def test_every_kind_of_statistic_tells_machines_what_its_columns_are(tmp_path: Path) -> None:
+    pay = Outcome("pay", 0, 8, 8)
+    requests = [
+        QuantileRequest(
+            pay, [["sex"]], ["1/4", "1/2"], Budget.gdp(1), level="0.9", mechanism="selection"
+        ),
+        DistributionRequest(pay, [["sex"]], budget=Budget.gdp(1), lines=[3]),
+        OddsRatioRequest("sex", "vote", Budget.gdp(1)),
+    ]
+    people = {"sex": [*"ffmm"] * 9, "vote": [*"ynyn"] * 9, "pay": [1, 3, 5, 7] * 9}
+    release = run(Plan(requests, ["sex", "vote"]), people)
+    files = check_description(release, tmp_path / "release")
+    assert len(files) == 4
+
+
+def check_description(release: Release, folder: Path) -> list[str]:
+    """Check that csv-metadata.json is right about every file and column; return the files."""
+    release.save(folder)
     document = json.loads((folder / "csv-metadata.json").read_text())
     assert document["@context"][0] == "http://www.w3.org/ns/csvw"
     described = {unquote(table["url"]): table["tableSchema"] for table in document["tables"]}
@@ -183,6 +205,7 @@ def test_machines_are_told_what_every_column_is(everything: Release, tmp_path: P
         ]
         if keys:
             assert len({tuple(row[key] for key in keys) for row in rows}) == len(rows)
+    return list(described)
     assert {column["titles"]: column["datatype"] for column in described["alone.csv"]["columns"]}[
         "count"
     ] == "integer"

@@ -52,17 +52,7 @@ _MEANINGS = {
     "estimate_low": "the lower end of a 95% interval of the estimate, from the noise alone",
     "estimate_high": "the upper end of a 95% interval of the estimate, from the noise alone",
     "noisy_count": "the count with the noise that was drawn",
-    "mean": "the mean, from noisy sums",
-    "sum": "the noisy sum",
-    "proportion": "the share of ones, from noisy sums",
-    "answered": "the estimated number of records with a value",
-    "answered_error": "the standard error of that number, from the noise alone",
-    "noisy_answered": "the weighted number of records with a value, as drawn",
-    "noisy_about_middle": (
-        "the noisy sum as drawn, in parts of a step above the middle of the bounds"
-    ),
     "noisy_steps": "the noisy sum as drawn, in steps of the grid above the lower bound",
-    "coefficient": "the estimated coefficient",
     "entry": "the position in what was measured",
     "lower": "the lower end of an interval for the value of these records",
     "upper": "the upper end of an interval for the value of these records",
@@ -72,14 +62,9 @@ _MEANINGS = {
     "population_upper": (
         "the upper end of an interval for the population that the records were drawn from"
     ),
-    "difference": "the estimate of the first group less that of the second",
-    "scale": "what the entry was multiplied by before noise was added",
     "noisy": "the entry with the noise that was drawn",
 }
-_LEVELS = {
-    "term": "the column of the design",
-    "residual": "the features whose residual was measured",
-}
+"""What columns mean that several statistics have; a statistic says itself what its own mean."""
 
 
 class Form(StrEnum):
@@ -109,6 +94,17 @@ def form_named(value: str) -> Form:
 class Columns:
     """What a file holds: columns of labels, then columns of numbers.
 
+    Parameters
+    ----------
+    labels, numbers
+        The columns by their names.
+    meanings
+        What columns mean that only one statistic has, for the description of the file.
+    key
+        The columns that tell rows apart; the labels unless given.
+
+    Examples
+    --------
     >>> from semidp.core.tables.features import Feature
     >>> columns = Columns.of_cells(
     ...     Schema([Feature("sex", ["f", 'm"'])]), {"count": np.array([3, 4])}
@@ -121,6 +117,8 @@ class Columns:
 
     labels: Mapping[str, Labels] = field(repr=False)
     numbers: Mapping[str, NDArray[Any]] = field(repr=False)
+    meanings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    key: tuple[str, ...] | None = None
 
     @classmethod
     def of_cells(cls, schema: Schema, numbers: Mapping[str, NDArray[Any]]) -> "Columns":
@@ -143,11 +141,13 @@ class Columns:
         names: Sequence[str],
         rows: Sequence[Sequence[str]],
         numbers: Mapping[str, NDArray[Any]],
+        meanings: Mapping[str, str] | None = None,
+        key: tuple[str, ...] | None = None,
     ) -> "Columns":
         """Return numbers beside rows of labels."""
         columns = zip(*rows, strict=True) if rows else repeat((), len(names))
         labels = map(Labels, columns)
-        return cls(dict(zip(names, labels, strict=True)), numbers)
+        return cls(dict(zip(names, labels, strict=True)), numbers, meanings or {}, key)
 
     @property
     def header(self) -> list[str]:
@@ -365,15 +365,16 @@ def csvw(title: str, files: Mapping[str, Columns]) -> bytes | None:
 def _schema(content: Columns) -> dict[str, Any]:
     columns = []
     for name in content.labels:
-        meaning = _LEVELS.get(name, "a level of this feature")
+        meaning = content.meanings.get(name, "a level of this feature")
         columns.append(_described(name, "string", meaning))
     for name, numbers in content.numbers.items():
         kind = "integer" if numbers.dtype.kind == "i" else "number"
-        columns.append(_described(name, kind, _MEANINGS.get(name)))
+        meaning = content.meanings[name] if name in content.meanings else _MEANINGS.get(name)
+        columns.append(_described(name, kind, meaning))
     schema: dict[str, Any] = {"columns": columns}
-    # the rows of one residual share their label, which is then no key
-    if content.labels and "residual" not in content.labels:
-        schema["primaryKey"] = [quote(name, safe="") for name in content.labels]
+    key = tuple(content.labels) if content.key is None else content.key
+    if key:
+        schema["primaryKey"] = [quote(name, safe="") for name in key]
     return schema
 
 

@@ -36,7 +36,8 @@ class LevelTotal(Published):
         row = {"total": self.total, "standard_error": self.standard_error}
         numbers = {name: np.array([value]) for name, value in row.items()}
         (file,) = self.request.files
-        return {file: Columns({}, {**numbers, "noisy": self.noisy})}
+        meanings = {"total": "the sum of the places of all records' levels"}
+        return {file: Columns({}, {**numbers, "noisy": self.noisy}, meanings)}
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the numbers in the file."""

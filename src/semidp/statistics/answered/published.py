@@ -116,7 +116,7 @@ class PublishedAnswers(PublishedStatistic):
                 "noisy_answered": answered[start:end],
                 "noisy_about_middle": steps[start:end],
             }
-            sets.append(Columns.of_rows(names, part.groups, numbers))
+            sets.append(Columns.of_rows(names, part.groups, numbers, words.COLUMN_MEANINGS))
             start = end
         return dict(zip(self.request.files, sets, strict=True))
 

@@ -10,6 +10,7 @@ from semidp.statistics.answered.answered_space import fineness_of, unit_of
 from semidp.statistics.outcomes.published import columns_of
 from semidp.statistics.outcomes.words import (
     NOTHING_MEASURED,
+    STATISTIC_MEANINGS,
     added_up_text,
     estimates_section,
     faint_text,
@@ -24,6 +25,18 @@ from semidp.statistics.outcomes.words import (
 
 if TYPE_CHECKING:
     from semidp.statistics.answered.published import PublishedAnswers
+
+
+COLUMN_MEANINGS = {
+    **STATISTIC_MEANINGS,
+    "answered": "the estimated number of records with a value",
+    "answered_error": "the standard error of that number, from the noise alone",
+    "noisy_answered": "the weighted number of records with a value, as drawn",
+    "noisy_about_middle": (
+        "the noisy sum as drawn, in parts of a step above the middle of the bounds"
+    ),
+}
+"""What its columns mean, for the description of its files."""
 
 
 def title(result: "PublishedAnswers") -> str:

@@ -197,7 +197,10 @@ class PublishedDistribution(PublishedBySets):
         numbers = {"value": np.tile(values, len(part.groups))}
         for name in CURVES:
             numbers[name] = part.curves[name].ravel()
-        return Columns.of_rows(part.names, labels, {**numbers, "noisy": noisy.ravel()})
+        numbers["noisy"] = noisy.ravel()
+        # A group has a row for every value, so that its levels alone tell no two rows apart.
+        key = (*part.names, "value")
+        return Columns.of_rows(part.names, labels, numbers, words.CURVE_MEANINGS, key)
 
     def _listed(self, part: DistributionSet) -> Columns:
         """A row for each group: its exact count, quantiles and shares with their intervals."""
@@ -206,7 +209,8 @@ class PublishedDistribution(PublishedBySets):
             numbers[name] = interval.values
             numbers[f"{name}_lower"] = interval.lower
             numbers[f"{name}_upper"] = interval.upper
-        return Columns.of_rows(part.names, part.groups, numbers)
+        meanings = words.column_meanings(self.headings)
+        return Columns.of_rows(part.names, part.groups, numbers, meanings)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the numbers in the CSV files, as plain values."""

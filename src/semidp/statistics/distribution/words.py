@@ -1,5 +1,6 @@
 """What a release says of distributions by groups."""
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
     from semidp.statistics.distribution.published import DistributionSet, PublishedDistribution
 
 
+CURVE_MEANINGS = {
+    "value": "a value of the outcome",
+    "share": "the estimated share of the group with at most this value",
+    "lower": "the lower end of an interval for this share",
+    "upper": "the upper end of an interval for this share",
+    "band_lower": "the lower end of the band that holds all shares of the group at once",
+    "band_upper": "the upper end of the band that holds all shares of the group at once",
+}
+"""What the columns of curves mean, for the description of their files."""
 _REASONS = {
     "intervals": (
         "a distribution, whose intervals reach fewer ranks than those of chosen quantiles at the"
@@ -167,6 +177,21 @@ def _heading(name: str) -> str:
     if name.startswith("below_"):
         return name.replace("below_", "share below ")
     return quantile_heading(name)
+
+
+def column_meanings(headings: Sequence[str]) -> dict[str, str]:
+    """Say what the listed columns mean, for the description of their files.
+
+    >>> column_meanings(["q0.5"])["q0.5_lower"]
+    'the lower end of an interval for the median'
+    """
+    meanings = {}
+    for name in headings:
+        called = _heading(name)
+        meanings[name] = f"the estimated {called}"
+        meanings[f"{name}_lower"] = f"the lower end of an interval for the {called}"
+        meanings[f"{name}_upper"] = f"the upper end of an interval for the {called}"
+    return meanings
 
 
 def paragraphs_of(result: "PublishedDistribution") -> list[str]:

@@ -98,7 +98,7 @@ class PublishedOddsRatio(Published):
             "noisy": self.noisy,
         }
         (file,) = self.request.files
-        return {file: Columns({}, numbers)}
+        return {file: Columns({}, numbers, words.COLUMN_MEANINGS)}
 
     def to_json(self) -> dict[str, Any]:
         """Return the test as plain values, with U and the grid that it was published on."""

@@ -11,6 +11,14 @@ from semidp.statistics.odds_ratio.umpu import Alternative, Interval
 if TYPE_CHECKING:
     from semidp.statistics.odds_ratio.published import PublishedOddsRatio
 
+COLUMN_MEANINGS = {
+    "u": "the count of the first row and the first column with canonical noise",
+    "p_value": "the p-value of the test that the odds ratio is 1",
+    "lower": "the lower end of an interval for the odds ratio",
+    "upper": "the upper end of an interval for the odds ratio",
+    "noisy": "u as drawn, in steps of its grid",
+}
+"""What its columns mean, for the description of its file."""
 _SIDES = {
     Alternative.GREATER: "above 1",
     Alternative.LESS: "below 1",

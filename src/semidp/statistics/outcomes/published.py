@@ -250,10 +250,10 @@ def columns_of_groups(result: PublishedBySets) -> set[str]:
     return names
 
 
-def _twice(names: Sequence[str]) -> list[str]:
+def twice(names: Sequence[str]) -> list[str]:
     """Return the names of the levels of two groups, each a different one.
 
-    >>> _twice(["ward"]), _twice(["x", "other_x"])
+    >>> twice(["ward"]), twice(["x", "other_x"])
     (['ward', 'other_ward'], ['x', 'other_x', 'other_other_x', 'other_other_other_x'])
     """
     counted = list(names)

@@ -14,6 +14,12 @@ from semidp.statistics.outcomes.request import GroupedRequest, StatisticRequest
 
 _SHOWN_GROUPS = 12  # on a terminal
 
+STATISTIC_MEANINGS = {
+    "mean": "the mean, from noisy sums",
+    "sum": "the noisy sum",
+    "proportion": "the share of ones, from noisy sums",
+}
+"""What the column of a statistic by groups means, for the description of its file."""
 NOTHING_MEASURED = "There is no record, so there is nothing to measure and no noise."
 """What is said of an outcome without records."""
 ZEROS_AND_ONES = "Each record counted as 0 or 1."

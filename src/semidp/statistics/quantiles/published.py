@@ -149,7 +149,10 @@ class PublishedQuantiles(PublishedBySets):
             numbers = {"count": self.counts[place], **dict(quantiles)}
             for name, row in zip(self.headings, steps, strict=True):
                 numbers[f"steps_{name}"] = row[start:end]
-            files.append(Columns.of_rows(self.columns[place], self.groups[place], numbers))
+            meanings = words.column_meanings(self.headings)
+            files.append(
+                Columns.of_rows(self.columns[place], self.groups[place], numbers, meanings)
+            )
         return dict(zip(self.request.files, files, strict=True))
 
     def to_json(self) -> dict[str, Any]:

@@ -26,6 +26,19 @@ if TYPE_CHECKING:
     from semidp.statistics.quantiles.published import PublishedQuantiles
 
 
+def column_meanings(headings: Sequence[str]) -> dict[str, str]:
+    """Say what the columns of quantiles mean, for the description of their files.
+
+    >>> column_meanings(["q0.5"])
+    {'q0.5': 'the chosen median', 'steps_q0.5': 'the chosen median, in steps of the grid'}
+    """
+    meanings = {}
+    for name in headings:
+        meanings[name] = f"the chosen {quantile_heading(name)}"
+        meanings[f"steps_{name}"] = f"{meanings[name]}, in steps of the grid"
+    return meanings
+
+
 def title(quantiles: "PublishedQuantiles") -> str:
     """Name quantiles of groups: the median of score by school."""
     request = quantiles.request

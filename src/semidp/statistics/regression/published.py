@@ -149,7 +149,9 @@ class PublishedRegression(PublishedColumns, Published):
         """Return the columns of the coefficients, a row each."""
         ends = columns_of(self.intervals) if self.query is not None else {"noisy_steps": self.noisy}
         numbers = {"coefficient": self.coefficients, "standard_error": self.standard_errors, **ends}
-        return Columns.of_rows(["term"], [(term,) for term in self.terms], numbers)
+        return Columns.of_rows(
+            ["term"], [(term,) for term in self.terms], numbers, words.COLUMN_MEANINGS
+        )
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the coefficients with two standard errors to each side; return the figure."""

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from semidp.statistics.regression.published import PublishedRegression
 
 
+COLUMN_MEANINGS = {
+    "term": "the column of the design",
+    "coefficient": "the estimated coefficient",
+}
+"""What its columns mean, for the description of its files."""
 _MANY_NUMBERS = 20  # levels that are numbers, from which on a factor is taken for a measured one
 
 

@@ -24,15 +24,16 @@ if TYPE_CHECKING:
 from semidp.statistics.outcomes.published import (
     PublishedStatistic,
     StatisticWords,
-    _twice,
     as_written,
     columns_of,
     read_intervals,
     real_numbers,
     rows_of,
     stated,
+    twice,
     whole_numbers,
 )
+from semidp.statistics.outcomes.words import STATISTIC_MEANINGS
 from semidp.statistics.sums import words
 
 
@@ -121,11 +122,15 @@ class PublishedGroups(PublishedStatistic):
                 **columns_of(intervals),
                 "noisy_steps": self.noisy[start:end],
             }
-            files.append(Columns.of_rows(names, part.groups, numbers))
+            files.append(Columns.of_rows(names, part.groups, numbers, STATISTIC_MEANINGS))
         # Differences are there for every set, or for none where nobody asked.
         for names, intervals in zip(self.columns, self.differences, strict=False):
             numbers = {"difference": intervals[0].values, **columns_of(intervals)}
-            files.append(Columns.of_rows(_twice(names), intervals[0].names, numbers))
+            files.append(
+                Columns.of_rows(
+                    twice(names), intervals[0].names, numbers, words.DIFFERENCE_MEANINGS
+                )
+            )
         return dict(zip(self.request.files, files, strict=True))
 
     def to_json(self) -> dict[str, Any]:

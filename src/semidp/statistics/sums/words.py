@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from semidp.statistics.sums.published import PublishedGroups
 
 
+DIFFERENCE_MEANINGS = {"difference": "the estimate of the first group less that of the second"}
+"""What the column of differences means, for the description of its file."""
+
+
 def title(group: "PublishedGroups") -> str:
     """Name a statistic of groups: the mean of score by school."""
     return f"{statistic_title(group.request, group.request.shown_sets)}{whose(group.request)}"

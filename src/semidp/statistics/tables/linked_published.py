@@ -32,7 +32,7 @@ from semidp.statistics.protocol.results import Published, measured_by, read_back
 from semidp.statistics.tables import linked_words
 from semidp.statistics.tables.error_words import CellErrors, cautions
 from semidp.statistics.tables.linked_fitting import Fit, fitted_kinds
-from semidp.statistics.tables.residual_files import LAWS, residuals_json
+from semidp.statistics.tables.residual_files import LAWS, RESIDUAL_MEANINGS, residuals_json
 
 if TYPE_CHECKING:
     from semidp.statistics.protocol.requests import Request
@@ -464,7 +464,8 @@ def linked_columns(spaces: Sequence[ProductSpace | None], noisy: NDArray[np.int6
     kinds = Labels(counted or ["none"], codes=which)
     residuals = Labels(names or ["none"], codes=which)
     numbers = {"entry": entries, "scale": scales, "noisy": noisy}
-    return Columns({"kind": kinds, "residual": residuals}, numbers)
+    meanings = {**RESIDUAL_MEANINGS, "kind": "the kind of record whose residual was measured"}
+    return Columns({"kind": kinds, "residual": residuals}, numbers, meanings, key=())
 
 
 def linked_noise_from_json(entry: Mapping[str, Any], space: LinkedSpace) -> LinkedMechanism:

@@ -20,6 +20,12 @@ from semidp.statistics.protocol.results import is_size
 RESIDUAL_FIELDS = ("precision", "law", "residuals")
 """The fields of release.json that state the noise of residuals."""
 
+RESIDUAL_MEANINGS = {
+    "residual": "the features whose residual was measured",
+    "scale": "what the entry was multiplied by before noise was added",
+}
+"""What the columns of measured residuals mean, for the description of their file."""
+
 LAWS = ("discrete", "rounded")
 """The laws of noise on residuals, as release.json names them."""
 
@@ -84,6 +90,8 @@ def residual_columns(
     return Columns(
         {"residual": Labels(names, codes=np.repeat(np.arange(len(sizes), dtype=np.int32), sizes))},
         {"entry": entries, "scale": space.scales, "noisy": noisy},
+        RESIDUAL_MEANINGS,
+        key=(),  # the rows of one residual share their label
     )
 
 
