@@ -24,14 +24,7 @@ from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.polygons import Approximate
 from semidp.errors import AdjacencyUnknown, BudgetExceeded, Refused
 from semidp.sources.readings import answered_column
-from semidp.statistics.registry import recorded
-
-CORRECTED = frozenset({"quantiles", "table"})
-"""Kinds of queries whose norms under exchange an earlier version understated.
-
-Quantiles by several sets of groups move 2p + p' ranks (`RankSpace`). Tables that are finer than a
-joint total in one feature and coarser in another move more cells than were listed
-(`ExchangeTable`). What was charged for either is computed anew whenever the ledger is read. """
+from semidp.statistics.registry import recorded, understated_queries
 
 
 @dataclass(frozen=True)
@@ -139,9 +132,9 @@ class Charge:
         """Return the charge with the curve that its mechanisms have, where an earlier version
         counted a stronger one.
 
-        Only `CORRECTED` queries under exchange are looked at, and outcomes whose counts are exact,
-        too, which an earlier version took under exchange. A charge that holds one beside K-norm
-        noise stays as it is: its curve cannot be taken apart.
+        Only queries under exchange that their kind calls understated are looked at, and outcomes
+        whose counts are exact, too, which an earlier version took under exchange. A charge that
+        holds one beside K-norm noise stays as it is: its curve cannot be taken apart.
         """
         # Any a records were counted rightly by every version.
         if adjacency.protects_groups:
@@ -152,7 +145,7 @@ class Charge:
         if self._hands_over_outcomes(dataspace):
             # norms of exchanges do not hold here, but no exchange changes more than a records
             pairs = Ball(adjacency.a, adjacency.protection)
-        elif not kinds & CORRECTED:
+        elif not kinds & understated_queries():
             return self
         try:
             curves = [recorded(part, dataspace, pairs).tradeoff for part in self.measured]

@@ -275,6 +275,19 @@ def _kind_of(query: Mapping[str, Any]) -> Kind:
     raise Refused(f"this version of semidp knows no query {name!r}: it cannot be recomputed")
 
 
+def understated_queries() -> set[str]:
+    """Return the kinds of recorded queries whose norms under exchange an earlier version
+    understated.
+
+    >>> sorted(understated_queries())
+    ['quantiles', 'table']
+    """
+    names: set[str] = set()
+    for kind in kinds():
+        names |= kind.understated
+    return names
+
+
 def recorded(record: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> Mechanism:
     """Return the mechanism of a record under any exact statistics and adjacency.
 

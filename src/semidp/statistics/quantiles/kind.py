@@ -111,6 +111,8 @@ KIND = Kind(
     key="quantile",
     asked=(QuantileRequest,),
     queries={"quantiles": recorded_ranks},
+    # Quantiles by several sets of groups move 2p + p' ranks (`RankSpace`).
+    understated=frozenset({"quantiles"}),
     laws=tuple(EXPONENTIAL),
     results={PublishedQuantiles.key: PublishedQuantiles.from_json},
     fields=(MEDIAN, QUANTILE),
