@@ -364,13 +364,13 @@ def csvw(title: str, files: Mapping[str, Columns]) -> bytes | None:
 
 def _schema(content: Columns) -> dict[str, Any]:
     columns = []
+    meanings = {**_MEANINGS, **content.meanings}
     for name in content.labels:
         meaning = content.meanings.get(name, "a level of this feature")
         columns.append(_described(name, "string", meaning))
     for name, numbers in content.numbers.items():
         kind = "integer" if numbers.dtype.kind == "i" else "number"
-        meaning = content.meanings[name] if name in content.meanings else _MEANINGS.get(name)
-        columns.append(_described(name, kind, meaning))
+        columns.append(_described(name, kind, meanings.get(name)))
     schema: dict[str, Any] = {"columns": columns}
     key = tuple(content.labels) if content.key is None else content.key
     if key:
