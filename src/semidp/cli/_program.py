@@ -207,8 +207,6 @@ for command, (answer, examples) in COMMANDS.items():
         app.add_typer(_with_estimates(), name="census", short_help=answer, epilog=epilog)
     else:
         app.command(name, short_help=answer, epilog=epilog)(command)
-# A second name of the same command: hidden, so that the help lists it once.
-app.command("odds-ratio", hidden=True)(odds_ratio)
 
 
 def main() -> None:

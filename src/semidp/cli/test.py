@@ -1,5 +1,4 @@
-"""``semidp test`` (also ``semidp odds-ratio``): association, privately in data or at no cost in a
-release.
+"""``semidp test``: association, privately in data or at no cost in a release.
 
 Data: the semi-private test of the odds ratio of a 2×2 table, or common to strata. A release:
 independence in a table of any size, from what is published.
