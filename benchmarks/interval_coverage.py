@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
@@ -32,7 +33,7 @@ from semidp.statistics.outcomes.group_sums import GroupSums
 from semidp.statistics.outcomes.noise_law import noise_deviation, simulated, upper_tail
 from semidp.statistics.outcomes.population import SampledMeans, rate_ends
 from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.outcomes.spread import SquareSums, square_mechanism
+from semidp.statistics.outcomes.spread import SquareSums, square_space
 from semidp.statistics.quantiles.exponential import exponential_mechanism
 from semidp.statistics.quantiles.quantile_estimates import GroupQuantiles
 from semidp.statistics.quantiles.ranks import rank_space
@@ -236,8 +237,9 @@ def measured(setting: Setting, replicates: int) -> Iterator[GroupSums]:
     grid = Outcome("y", 0, 1, setting.steps)
     spread = None
     if setting.spread_budget is not None:
-        public, block = _one_factor(setting.counts), Margin("g")
-        spread = square_mechanism(public, Ball(2), grid, setting.spread_budget, [block])
+        scope = Scope(_one_factor(setting.counts), None, Ball(2))
+        squares = square_space(scope, grid, [Margin("g")])
+        spread = outcome_mechanism(squares, setting.spread_budget)
     for _ in range(replicates):
         values = [
             population.draw(n, setting.steps, source)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
@@ -33,7 +34,7 @@ from semidp.statistics.outcomes.group_sums import GroupSums
 from semidp.statistics.outcomes.noise_law import half_widths, noise_deviation, simulated, upper_tail
 from semidp.statistics.outcomes.population import SampledMeans, rate_ends
 from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.outcomes.spread import SquareSums, square_mechanism
+from semidp.statistics.outcomes.spread import SquareSums, square_space
 from semidp.statistics.regression.designs import Design
 from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.statistics.regression.logistic import LogisticFit
@@ -235,11 +236,10 @@ def drawn_means(
     """
     found, source = mechanism(budget, *counts, steps=100), np.random.default_rng(3)
     grid = Outcome("y", 0, 1, 100)
-    spread = (
-        None
-        if spread_budget is None
-        else square_mechanism(public(*counts), Ball(2), grid, spread_budget, [WARD])
-    )
+    spread = None
+    if spread_budget is not None:
+        space = square_space(Scope(public(*counts), None, Ball(2)), grid, [WARD])
+        spread = outcome_mechanism(space, spread_budget)
     for _ in range(repeats):
         values = [source.integers(0, 101, counts[0]), source.integers(45, 56, counts[1])]
         squares = None
@@ -303,7 +303,8 @@ def test_a_spread_from_few_records_goes_with_students_quantile():
     space_public = public(*counts)
     found, source = mechanism(clear, *counts, steps=100), np.random.default_rng(5)
     grid = Outcome("y", 0, 1, 100)
-    spread = square_mechanism(space_public, Ball(2), grid, clear, [WARD])
+    space = square_space(Scope(space_public, None, Ball(2)), grid, [WARD])
+    spread = outcome_mechanism(space, clear)
     design = Design.of(space_public.schema, ["ward"])
     hits, normal, widths = np.zeros(2), np.zeros(2), []
     for _ in range(250):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
@@ -27,7 +28,7 @@ from semidp.sources.contract import Outcome
 from semidp.sources.opening import open_source
 from semidp.statistics.outcomes.group_sums import GroupSums
 from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.outcomes.spread import SquareSums, square_mechanism
+from semidp.statistics.outcomes.spread import SquareSums, square_space
 from semidp.statistics.sums.request import GroupRequest
 
 FALSE_ALARM = 1e-6
@@ -251,7 +252,8 @@ def comparisons(
     public = Dataspace.of(Table(Schema((Feature("g", ("a", "b", "c")),)), counts), [Margin("g")])
     space = sum_space(public, Ball(2), SCORE, [Margin("g")])
     mechanism = outcome_mechanism(space, Budget.gdp(5))
-    spread = square_mechanism(public, Ball(2), SCORE, spread_budget, [Margin("g")])
+    squares = square_space(Scope(public, None, Ball(2)), SCORE, [Margin("g")])
+    spread = outcome_mechanism(squares, spread_budget)
     new, old = [], []
     for seed in range(repeats):
         y = [source.integers(0, 101, 20), source.integers(40, 61, 400), source.integers(40, 61, 80)]

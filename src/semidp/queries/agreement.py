@@ -46,11 +46,6 @@ class Tree:
     above: bool = False
 
     @property
-    def is_public(self) -> bool:
-        """Whether anything is published of the feature, however coarse."""
-        return self.above or self.published > 0
-
-    @property
     def free(self) -> "Tree":
         """The same feature where nothing of it is published."""
         return Tree(self.counts, 0)

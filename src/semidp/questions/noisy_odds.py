@@ -22,7 +22,6 @@ from semidp.questions.unknown_totals import MISS, ScoreQuestion, UnknownTotals
 from semidp.statistics.odds_ratio.hypergeometric import IntegerLaw, TwoByTwo
 
 Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 _FARTHEST = 40.0  # log odds ratio at which a table has no other choice left
 _FIRST_STEP = 0.25  # away from the estimate, in the search for an end; doubled each time

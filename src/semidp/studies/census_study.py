@@ -6,7 +6,6 @@ and the production settings behind them. `semidp census` prints it.
 """
 
 import csv
-import math
 from fractions import Fraction
 from functools import cache
 from importlib.resources import files
@@ -113,36 +112,6 @@ def _gaussian_epsilon(rho: Fraction) -> float:
     """Epsilon of continuous Gaussian noise with this rho: mu² = 2 rho."""
     document = {"kind": "gaussian", "mu_squared": str(2 * rho)}
     return tradeoff_from_json(document).epsilon(DELTA)
-
-
-def discrete_epsilon(interval: float = 1e-3) -> float:
-    """Return epsilon at δ = 1e-10 for one record of the persons tables, accounted noise by noise.
-
-    Each of the 65 queries has independent discrete Gaussian noise with the variance 1/rho of its
-    share, and one record changes two of its cells by one. Their privacy losses are rounded up to a
-    grid and added by dp-accounting. It holds if the production shares by query hold.
-
-    Parameters
-    ----------
-    interval
-        The spacing of the grid: the result exceeds the truth by about 65 times as much.
-
-    Examples
-    --------
-    >>> zcdp(PERSONS).epsilon(DELTA) > discrete_epsilon(1e-2) > _gaussian_epsilon(PERSONS)
-    True
-    """
-    from dp_accounting.pld import privacy_loss_distribution
-
-    total = privacy_loss_distribution.identity(value_discretization_interval=interval)
-    for _, share, _, part in budget():
-        # Two cells change by one: 2 / (2 σ²) is the rho of the query, so that σ² = 1/rho.
-        deviation = 1 / math.sqrt(PERSONS * share * part)
-        noise = privacy_loss_distribution.from_discrete_gaussian_mechanism(
-            deviation, value_discretization_interval=interval
-        )
-        total = total.compose(noise.self_compose(2))
-    return float(total.get_epsilon_for_delta(float(DELTA)))
 
 
 def _nominal() -> list[tuple[str, Fraction, str, str]]:

@@ -16,11 +16,8 @@ from numpy.typing import NDArray
 
 from semidp.core.guarantee import Guarantee
 from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tradeoff.budget import Budget
+from semidp.core.spaces.dataspace import Margin
 from semidp.mechanisms.mechanism import Measurement, Mechanism
-from semidp.mechanisms.selection import outcome_mechanism
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.reader import Reader
@@ -178,31 +175,6 @@ class SquareSums:
         capped = (bounded >= largest) | (counts <= 1)
         variances = np.where(capped, largest, bounded)
         return Spread(variances, np.where(capped, math.inf, counts - 1))
-
-
-def square_mechanism(
-    dataspace: Dataspace,
-    adjacency: Adjacency,
-    outcome: Outcome,
-    budget: Budget,
-    blocks: Sequence[Margin],
-) -> Mechanism:
-    """Return the mechanism that measures the sums of squares of an outcome by groups.
-
-    >>> from semidp.core.spaces.adjacency import Ball
-    >>> from semidp.core.tables.features import Feature
-    >>> from semidp.core.tables.schema import Schema
-    >>> from semidp.core.tables.counts import Table
-    >>> public = Dataspace.of(
-    ...     Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")]
-    ... )
-    >>> score = Outcome("score", 0, 1, steps=10)
-    >>> square_mechanism(public, Ball(2), score, Budget.gdp(1), [Margin("ward")]).scale
-    200.0
-    """
-    # Only the number of steps sets the sensitivity: `SquareSums.unit` knows what a step is worth.
-    squares = Outcome(outcome.column, Fraction(0), Fraction(1), outcome.steps**2)
-    return outcome_mechanism(sum_space(dataspace, adjacency, squares, blocks), budget)
 
 
 def squared_steps(steps: int) -> NDArray[np.int64]:

@@ -222,11 +222,6 @@ class LinkedTablesRequest(RequestDefaults):
         return "tables"
 
     @property
-    def budget_name(self) -> str:
-        """What they are called where a budget is divided."""
-        return f"{len(self.members)} tables of members and {len(self.units)} of units"
-
-    @property
     def mechanism(self) -> str:
         """The only mechanism there is: noise on residuals."""
         return AUTO
