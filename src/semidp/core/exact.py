@@ -28,6 +28,7 @@ Ends = TypeVar("Ends", NDArray[np.float64], NDArray[np.int64])
 _LONGEST_EXPONENT = 400  # "1e999999999" would otherwise allocate for ever
 # fractions of composed guarantees have hundreds; Python reads integers of at most 4,300
 _MOST_DIGITS = 4000
+_ROOT_BITS = 64  # of a square root that is no fraction
 
 
 def exact(value: Number, name: str = "the number") -> Fraction:
@@ -119,30 +120,30 @@ def down(x: Fraction) -> float:
     return nearest if nearest <= x else math.nextafter(nearest, -math.inf)
 
 
-def sqrt_down(x: Fraction, bits: int = 64) -> Fraction:
+def sqrt_down(x: Fraction) -> Fraction:
     """Return a fraction r with ``r² <= x``, exact where `x` is a perfect square, else short by at
-    most 2^-bits.
+    most 2^-64.
 
     >>> sqrt_down(Fraction(9, 4))
     Fraction(3, 2)
     """
-    # √(p/q) = √(pq)/q, and 2^bits more of both keep so many digits
-    scale = 1 << bits
+    # √(p/q) = √(pq)/q, and 2^64 more of both keep so many digits
+    scale = 1 << _ROOT_BITS
     square = x.numerator * x.denominator * scale * scale
     return Fraction(math.isqrt(square), x.denominator * scale)
 
 
-def sqrt_up(x: Fraction, bits: int = 64) -> Fraction:
+def sqrt_up(x: Fraction) -> Fraction:
     """Return a fraction r with ``r² >= x``, exact where `x` is a perfect square, else over by at
-    most 2^-bits.
+    most 2^-64.
 
     >>> sqrt_up(Fraction(2)) ** 2 > 2 > sqrt_down(Fraction(2)) ** 2
     True
     """
-    low = sqrt_down(x, bits)
+    low = sqrt_down(x)
     if low * low == x:
         return low
-    return low + Fraction(1, x.denominator << bits)
+    return low + Fraction(1, x.denominator << _ROOT_BITS)
 
 
 def bisection(

@@ -8,6 +8,8 @@ from itertools import islice
 from typing import Any
 
 SHOWN_ROWS = 20
+_MOST_ITEMS = 6
+_MOST_CHARACTERS = 90
 _CELL = "text-align:left;vertical-align:top;padding:.15em .8em .15em 0"
 
 
@@ -49,28 +51,28 @@ def _row(cells: Sequence[Any]) -> str:
     return f"<tr>{''.join(written)}</tr>"
 
 
-def shortened(items: Sequence[Any], most: int = 6) -> str:
-    """Write a tuple as Python does, or its first items and how many there are.
+def shortened(items: Sequence[Any]) -> str:
+    """Write a tuple as Python does, or its first six items and how many there are.
 
-    >>> shortened("ab"), shortened("abcdefgh", 3)
-    ("('a', 'b')", "('a', 'b', 'c', … 8 in all)")
+    >>> shortened("ab"), shortened("abcdefgh")
+    ("('a', 'b')", "('a', 'b', 'c', 'd', 'e', 'f', … 8 in all)")
     """
-    if len(items) <= most:
+    if len(items) <= _MOST_ITEMS:
         return repr(tuple(items))
-    first = ", ".join(map(repr, items[:most]))
+    first = ", ".join(map(repr, items[:_MOST_ITEMS]))
     return f"({first}, … {len(items):,} in all)"
 
 
-def shortened_text(value: Any, most: int = 90) -> str:
-    """Return the text of a value, cut where it is long.
+def shortened_text(value: Any) -> str:
+    """Return the text of a value, cut to 90 characters.
 
-    >>> shortened_text("x" * 100, 4)
-    'xxx…'
+    >>> len(shortened_text("x" * 90)), shortened_text("x" * 100)[-3:]
+    (90, 'xx…')
     """
     text = str(value)
-    if len(text) <= most:
+    if len(text) <= _MOST_CHARACTERS:
         return text
-    return f"{text[: most - 1]}…"
+    return f"{text[: _MOST_CHARACTERS - 1]}…"
 
 
 def _text(cell: Any) -> str:

@@ -220,7 +220,6 @@ def fit_alike(
     noisy: Sequence[NDArray[np.float64]],
     grid: Grid,
     totals: Sequence[Sequence[Totals]],
-    progress: Progress = silent,
 ) -> list[Fit]:
     """Return the fits of many tables of one grid at once. Each has totals of the same two margins;
     see `fit_totals`.
@@ -248,7 +247,7 @@ def fit_alike(
         stacked = np.stack([part.counts for part in parts])
         joint.append(Totals((1, *parts[0].view), stacked))
     problem = pose(tables, _numbers(np.stack(noisy), tables, joint), joint)
-    start, counts, method, proved = _closest(problem, progress)
+    start, counts, method, proved = _closest(problem, silent)
     bounds = lagrangians(problem, start.levels).tolist()
     fits = []
     for table, values, bound in zip(counts, problem.noisy, bounds, strict=True):

@@ -489,9 +489,8 @@ class NoNoise(Mechanism):
         return np.stack([self.measure(values).noisy] * count)
 
 
-def simulated_half_widths(mechanism: Mechanism, level: float = LEVEL) -> NDArray[np.float64]:
-    """Return half-widths of the intervals of the cells of a mechanism at `level`, from draws of its
-    noise.
+def simulated_half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
+    """Return half-widths of the 95% intervals of the cells of a mechanism, from draws of its noise.
 
     The randomness is public and always the same, so that everybody finds the same numbers. Cells of
     equal standard error are counted together. The rank among the draws is that of the level and two
@@ -529,8 +528,8 @@ def simulated_half_widths(mechanism: Mechanism, level: float = LEVEL) -> NDArray
     for number in range(len(quantiles)):
         sizes = np.sort(errors[:, which == number], axis=None)
         # Cells of one draw may move together, so that only draws count as independent.
-        expected_rank = (1 + sizes.size) * level
-        draws_above = _SAFE * math.sqrt(count * level * (1 - level))
+        expected_rank = (1 + sizes.size) * LEVEL
+        draws_above = _SAFE * math.sqrt(count * LEVEL * (1 - LEVEL))
         rank = math.ceil(expected_rank + draws_above * sizes.size / count)
         quantiles[number] = sizes[min(rank, sizes.size) - 1]
     return quantiles[which].reshape(shape)

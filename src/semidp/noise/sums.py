@@ -78,9 +78,7 @@ def half_widths(sums: Sequence[Sequence[Weighted]], level: float = LEVEL) -> lis
     return widths
 
 
-def normal_half_width(
-    terms: Sequence[Weighted], level: float = LEVEL, close: float = _CLOSE
-) -> float | None:
+def normal_half_width(terms: Sequence[Weighted], level: float = LEVEL) -> float | None:
     """Return the half-width of the normal law next to a sum, widened by its distance; None where
     that is not close.
     """
@@ -92,7 +90,7 @@ def normal_half_width(
         size = abs(float(term.weight))
         variance += term.count * size**2 * near[0]
         distance += term.count * size * near[1]
-    if not variance or not distance <= close * math.sqrt(variance):
+    if not variance or not distance <= _CLOSE * math.sqrt(variance):
         return None
     quantile = float(scipy.special.ndtri((1 + level) / 2))
     weights = [term.weight for term in terms]

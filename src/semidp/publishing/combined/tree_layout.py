@@ -192,10 +192,8 @@ class TreeLayout:
             return np.moveaxis(values, axes.index(self.tree), 0)
         return values[None]
 
-    def restored(self, values: Floats, view: View, empty: float = 0.0) -> Floats:
-        """Values as `arranged` gives them as a table again, with `empty` in levels that hold no
-        record.
-        """
+    def restored(self, values: Floats, view: View) -> Floats:
+        """Values as `arranged` gives them as a table again; 0 where no record can be."""
         axes = named(view)
         inner = [axis for axis in axes if axis != self.tree]
         order = [axis for axis in axes if axis == self.tree] + inner
@@ -208,7 +206,7 @@ class TreeLayout:
                 else self.schema.grid.chains[axis].size(view[axis])
             )
         cut = values.reshape(shape)
-        full = np.full([self.schema.grid.chains[axis].size(view[axis]) for axis in order], empty)
+        full = np.zeros([self.schema.grid.chains[axis].size(view[axis]) for axis in order])
         chosen = []
         for axis in order:
             whole = axis != self.tree and view[axis] == self.schema.features[axis].chain.depth

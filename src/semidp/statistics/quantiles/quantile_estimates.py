@@ -117,8 +117,8 @@ class GroupQuantiles(ByBlocks):
         return np.where(occupied[:, None, None], values, np.nan)
 
 
-def most_rank_error(mechanism: Mechanism, missed: float = 0.05) -> int | None:
-    """Return by how many ranks a chosen value is off at most, with probability 1 - `missed`; None
-    without noise.
+def most_rank_error(mechanism: Mechanism) -> int | None:
+    """Return by how many ranks a chosen value is off at most, with probability 0.95; None without
+    noise.
     """
-    return farthest_rank(mechanism, missed) if isinstance(mechanism, ExponentialMechanism) else None
+    return farthest_rank(mechanism, 0.05) if isinstance(mechanism, ExponentialMechanism) else None
