@@ -15,7 +15,7 @@ from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
+from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.core.tradeoff.function import Tradeoff
@@ -25,7 +25,7 @@ from semidp.noise.noise_for_tradeoff import canonical_noise
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.tested_table import odds_ratio_test
 from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
-from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult
+from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult, planned_test
 from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
 
 SCHEMA = Schema([Feature("gender", ["f", "m"]), Feature("admitted", ["yes", "no"])])
@@ -194,6 +194,28 @@ def test_public_values_must_fit_the_table() -> None:
         odds_ratio_test(counts, Budget.pure(1), dataspace=other)
     with pytest.raises(Refused, match="at least 2"):
         odds_ratio_test(counts, Budget.pure(1), adjacency=Ball(1))
+
+
+def test_a_planned_test_is_refused_where_the_test_itself_would_be() -> None:
+    """Three levels were a ValueError of numpy, and an exact table got a test with noise."""
+    wide = Table(Schema([SCHEMA.features[0], Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]])
+    public = Dataspace.of(wide, [Margin("gender"), Margin("region")])
+    with pytest.raises(SchemaError, match=r"two levels of 'region', not 3"):
+        planned_test(public, "gender", "region", Budget.pure(1))
+    counts = table(30, 10, 20, 40)
+    exact = Dataspace.of(counts, [Margin("gender", "admitted")])
+    with pytest.raises(Refused, match="gender and admitted is itself published exactly"):
+        planned_test(exact, "gender", "admitted", Budget.pure(1))
+    never = StructuralZero.of({"gender": "f", "admitted": "no"})
+    schema = Schema(SCHEMA.features, [never])
+    impossible = Dataspace.of(
+        Table(schema, [[30, 0], [20, 40]]), [Margin("gender"), Margin("admitted")]
+    )
+    with pytest.raises(Refused, match="impossible cell"):
+        planned_test(impossible, "gender", "admitted", Budget.pure(1))
+    # The same margins of an ordinary table are tested.
+    possible = Dataspace.of(counts, [Margin("gender"), Margin("admitted")])
+    assert planned_test(possible, "gender", "admitted", Budget.pure(1)).margins.n == 100
 
 
 def test_no_message_holds_a_count() -> None:

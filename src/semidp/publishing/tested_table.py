@@ -14,11 +14,11 @@ from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.function import Tradeoff
-from semidp.errors import DataError, Refused, SchemaError
+from semidp.errors import DataError, SchemaError
 from semidp.noise.randomness import Randomness
 from semidp.publishing.pipeline import Prepared, RunOptions, measured
 from semidp.publishing.plan import Plan
-from semidp.statistics.odds_ratio.cell import ordered
+from semidp.statistics.odds_ratio.cell import ordered, refuse_untestable
 from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult, canonical_mechanism
 from semidp.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.statistics.odds_ratio.umpu import Alternative
@@ -76,11 +76,12 @@ def odds_ratio_test(
     (('f', 'yes'), True, 3)
     """
     strata = tuple(strata)
-    rows, columns = _two_by_two(table, strata)
+    rows, columns = _two_features(table, strata)
     if dataspace is None:
         margins = [Margin(rows, *strata), Margin(columns, *strata)]
         dataspace = Dataspace.of(table, margins)
-    _check_space(table, dataspace, (rows, columns), strata)
+    _check_values(table, dataspace, (rows, columns), strata)
+    refuse_untestable(table.schema, dataspace, rows, columns)
     mechanism = canonical_mechanism(dataspace, adjacency, rows, columns, strata, privacy)
     request = OddsRatioRequest(rows, columns, strata=strata, alternative=alternative)
     # Given the margins, the sum over strata holds all that the table says of a common odds ratio.
@@ -98,7 +99,7 @@ def odds_ratio_test(
     return OddsRatioResult.measured(mechanism, measurement, request.alternative)
 
 
-def _two_by_two(table: Table, strata: tuple[str, ...]) -> tuple[str, str]:
+def _two_features(table: Table, strata: tuple[str, ...]) -> tuple[str, str]:
     for name in strata:
         if name not in table.schema.names:
             raise SchemaError(
@@ -111,25 +112,13 @@ def _two_by_two(table: Table, strata: tuple[str, ...]) -> tuple[str, str]:
             f"an odds ratio needs a table of two features besides strata, not {len(tested)}: sum it"
             " over the others first, with table.margin([rows, columns])"
         )
-    for feature in tested:
-        if len(feature.levels) != 2:
-            raise SchemaError(
-                f"an odds ratio needs two levels of {feature.name!r}, not {len(feature.levels)}:"
-                " keep the records of two levels, merge numbers into two bins, or declare two"
-                " levels",
-                needs="two levels",
-            )
-    if table.schema.possible is not None:
-        raise Refused(
-            "a 2×2 table with an impossible cell (a structural zero) has no odds ratio to test"
-        )
     return tested[0].name, tested[1].name
 
 
-def _check_space(
+def _check_values(
     table: Table, dataspace: Dataspace, features: tuple[str, str], strata: tuple[str, ...]
 ) -> None:
-    """Both margins must be public and the table itself must not; the messages name features
+    """Both margins must be public, with the values of the table; the message names features
     only.
     """
     # The test conditions on the published margins, so its p-value would be wrong for other totals.
@@ -139,9 +128,3 @@ def _check_space(
         counted = ordered(table.margin(names), names)
         if not np.array_equal(published, counted):
             raise DataError(f"the published values of {name} are not those of the table")
-    # A published margin over both features gives x11 itself: noise would protect nothing.
-    if any(set(features) <= set(margin.names) for margin in dataspace.margins):
-        raise Refused(
-            f"the table of {' and '.join(features)} is itself published exactly: test it without"
-            " noise, or leave that invariant out"
-        )

@@ -15,12 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.margins import Floats
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Datasets, Margin
+from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.core.tables.counts import Table
+from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.core.tradeoff.function import Tradeoff
-from semidp.errors import InputError, Refused
+from semidp.errors import InputError, Refused, SchemaError
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.noise.canonical import CanonicalNoise
 from semidp.noise.noise_for_tradeoff import canonical_noise, curve_of
@@ -33,6 +34,39 @@ from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 
 _FINEST = 32  # bits after the point: rounding then moves a probability by less than 1e-9
 _SIGNIFICANT = 51  # of the 53 bits of a float, so that u and u ± half a step are floats
+
+
+def refuse_untestable(schema: Schema, dataspace: Dataspace, rows: str, columns: str) -> None:
+    """Refuse features without two levels, impossible cells, and a table that is itself exact.
+
+    Parameters
+    ----------
+    schema
+        The features of the table that is tested.
+    dataspace
+        What is public.
+    rows, columns
+        The two features.
+    """
+    for name in (rows, columns):
+        (feature,) = schema.restrict([name]).features  # a depth of a nested feature counts as one
+        levels = len(feature.levels)
+        if levels != 2:
+            raise SchemaError(
+                f"an odds ratio needs two levels of {name!r}, not {levels}: keep the records of"
+                " two levels, merge numbers into two bins, or declare two levels",
+                needs="two levels",
+            )
+    if schema.possible is not None:
+        raise Refused(
+            "a 2×2 table with an impossible cell (a structural zero) has no odds ratio to test"
+        )
+    # An exact joint table gives x11 away: noise would protect nothing and only blur the test.
+    if dataspace.publishes(Margin(rows, columns)):
+        raise Refused(
+            f"the table of {rows} and {columns} is itself published exactly: test it without"
+            " noise, or leave that invariant out"
+        )
 
 
 @frozen(slots=False)

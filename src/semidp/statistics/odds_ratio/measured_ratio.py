@@ -25,7 +25,11 @@ from semidp.mechanisms.mechanism import Measurement
 from semidp.noise.noise_for_tradeoff import canonical_noise, curve_of
 from semidp.noise.randomness import Randomness
 from semidp.queries.worst_pairs import Pair
-from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
+from semidp.statistics.odds_ratio.cell import (
+    CanonicalMechanism,
+    CellSpace,
+    refuse_untestable,
+)
 from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.statistics.odds_ratio.umpu import Alternative, Interval, UmpuTest
 
@@ -282,6 +286,7 @@ def planned_test(
     1 0.639
     2 0.498
     """
+    refuse_untestable(dataspace.schema, dataspace, rows, columns)
     mechanism = canonical_mechanism(dataspace, adjacency, rows, columns, tuple(strata), privacy)
     return UmpuTest(mechanism.cell.margins, mechanism.noise_law)
 

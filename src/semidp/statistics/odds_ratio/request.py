@@ -12,14 +12,17 @@ from semidp.core.exact import Number, check_level, exact, text, texts
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
-from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.budget import Budget
-from semidp.errors import InputError, Refused, SchemaError
+from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import AUTO
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.reader import Reader
-from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
+from semidp.statistics.odds_ratio.cell import (
+    CanonicalMechanism,
+    CellSpace,
+    refuse_untestable,
+)
 from semidp.statistics.odds_ratio.forecast import PowerForecast
 from semidp.statistics.odds_ratio.published import PublishedOddsRatio, published_odds_ratio
 from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
@@ -132,19 +135,7 @@ class OddsRatioRequest(OwnBudget):
         """Return the space of x11; refuse features without two levels, and a table that is itself
         exact.
         """
-        schema = scope.dataspace.schema
-        for name in (self.rows, self.columns):
-            refuse_levels(schema, name)
-        if schema.possible is not None:
-            raise Refused(
-                "a 2×2 table with an impossible cell (a structural zero) has no odds ratio to test"
-            )
-        # An exact joint table gives x11 away: noise would protect nothing and only blur the test.
-        if scope.dataspace.publishes(Margin(self.rows, self.columns)):
-            raise Refused(
-                f"the table of {self.rows} and {self.columns} is itself published exactly: test it"
-                " without noise, or leave that invariant out"
-            )
+        refuse_untestable(scope.dataspace.schema, scope.dataspace, self.rows, self.columns)
         space = CellSpace(scope.dataspace, scope.adjacency, self.rows, self.columns, self.strata)
         space.refuse_idle()
         return space
@@ -175,15 +166,3 @@ class OddsRatioRequest(OwnBudget):
     def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
         fields = super()._fields(value)
         return {name: part for name, part in fields.items() if name in cls._written}
-
-
-def refuse_levels(schema: Schema, name: str) -> None:
-    """Refuse a feature that has not two levels."""
-    (feature,) = schema.restrict([name]).features  # a depth of a nested feature counts as one
-    levels = feature.levels
-    if len(levels) != 2:
-        raise SchemaError(
-            f"an odds ratio needs two levels of {name!r}, not {len(levels)}: keep the records of"
-            " two levels, merge numbers into two bins, or declare two levels",
-            needs="two levels",
-        )
