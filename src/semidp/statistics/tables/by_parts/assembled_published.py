@@ -36,8 +36,11 @@ from semidp.statistics.tables.by_parts.assembled_measurement import (
 from semidp.statistics.tables.by_parts.table_of_parts import (
     BY_PARTS,
     TableOfParts,
+    cut_up,
     files_of_parts,
     in_memory,
+    placed_tables,
+    read_rows,
     rows_of,
     tables_below,
     uncut,
@@ -102,17 +105,8 @@ class AssembledTables(PublishedTables):
 
     def placed(self, partition: Partition) -> "AssembledTables":
         """Return the result with tables that are read from the folders of the parts."""
-        below = {table.name: table for table in self.below}
-        tables: list[PublishedTable] = []
-        for table in self.tables:
-            cut_up = below.get(table.name)
-            if cut_up is None:
-                tables.append(table)
-                continue
-            # How a table was fitted is known of the whole, and a part states its own distance.
-            how = table.fitted
-            tables.append(TableOfParts(cut_up, self.schema, self.cut, partition, fitted=how))
-        return replace(self, tables=tuple(tables), parts=partition.parts)
+        tables = placed_tables(self.tables, self.below, partition)
+        return replace(self, tables=tables, parts=partition.parts)
 
     def part_stems(self) -> tuple[list[str], str]:
         """Return the names of the tables in a part, and the name of the file with its
@@ -122,24 +116,13 @@ class AssembledTables(PublishedTables):
 
     def tables_of_part(self, files: StoredFiles, node: int, part: Part) -> list[PublishedTable]:
         """Read the rows of one part."""
-        schema = self.cut.branch(self.schema, node)
-        tables = []
-        for asked in self.below:
-            rows = schema.restrict(asked.features)
-            fitted = part.fitted(asked.name)
-            tables.append(PublishedTable.read(files, asked.name, rows, fitted))
-        return tables
+        tables = cut_up(self.tables, self.below)
+        return read_rows(files, tables, self.depth, node, part)
 
     def rows(self, node: int) -> list[PublishedTable]:
         """Return the rows that one part has of every table that reaches below the cut."""
-        schema = self.cut.branch(self.schema, node)
-        tables = []
-        for asked in self.below:
-            view = self.schema.view(asked.features)
-            rows = schema.restrict(asked.features)
-            whole = self.table(asked.name)
-            tables.append(rows_of(whole, self.schema, self.cut, view, node, rows))
-        return tables
+        tables = cut_up(self.tables, self.below)
+        return [rows_of(table, self.depth, node) for table in tables]
 
     def measured_in(self, node: int) -> Columns | None:
         """Return the measurement of one part, as its file has it; None where the part can hold no
@@ -265,10 +248,10 @@ def read_assembled(
     tables: list[PublishedTable] = []
     for asked, fit in zip(request.tables, fits, strict=True):
         fitted = Fitted(**fit)
+        rows = schema.restrict(asked.features)
         if cut.reaches(schema.view(asked.features)):
-            table: PublishedTable = TableOfParts(asked, schema, cut, partition, fitted=fitted)
+            table: PublishedTable = TableOfParts(asked.name, rows, partition, fitted=fitted)
         else:
-            rows = schema.restrict(asked.features)
             table = PublishedTable.read(files, asked.name, rows, fitted)
         tables.append(table)
     stated = read_back(entry, scope)

@@ -5,7 +5,7 @@ What one piece publishes of the same measurement is what is published here, numb
 steps that make it are in `linked_parts_steps`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -34,8 +34,11 @@ from semidp.statistics.tables.by_parts.part_measurement import split_residuals
 from semidp.statistics.tables.by_parts.table_of_parts import (
     BY_PARTS,
     TableOfParts,
+    cut_up,
     files_of_parts,
     in_memory,
+    placed_tables,
+    read_rows,
     rows_of,
     tables_below,
     uncut,
@@ -233,17 +236,8 @@ class LinkedPartsTables(PublishedLinked):
 
     def placed(self, partition: Partition) -> "LinkedPartsTables":
         """Return the result with tables that are read from the folders of the parts."""
-        below = {table.name: table for table in self.below}
-        kinds = []
-        for tables in (self.members, self.units):
-            of_kind: list[PublishedTable] = []
-            for table in tables:
-                asked = below.get(table.name)
-                of_kind.append(
-                    table if asked is None else _of_parts(asked, table, self.depth, partition)
-                )
-            kinds.append(tuple(of_kind))
-        members, units = kinds
+        members = placed_tables(self.members, self.below, partition)
+        units = placed_tables(self.units, self.below, partition)
         agreeing = self.agreeing
         return replace(self, members=members, units=units, parts=partition.parts, stated=agreeing)
 
@@ -253,31 +247,15 @@ class LinkedPartsTables(PublishedLinked):
         """
         return [table.name for table in self.below], LINKED_MEASUREMENTS
 
-    def _cut_tables(self) -> Iterator[tuple[PublishedTable, Cut]]:
-        """Yield the tables whose rows are in the parts, each with the cut among its own
-        features.
-        """
-        below = {table.name for table in self.below}
-        for table in self.tables:
-            if table.name in below:
-                yield table, Cut.at(table.schema, self.depth)
-
     def tables_of_part(self, files: StoredFiles, node: int, part: Part) -> list[PublishedTable]:
         """Read the rows of one part."""
-        tables = []
-        for table, cut in self._cut_tables():
-            rows, fitted = cut.branch(table.schema, node), part.fitted(table.name)
-            tables.append(PublishedTable.read(files, table.name, rows, fitted, table.counted))
-        return tables
+        tables = cut_up(self.tables, self.below)
+        return read_rows(files, tables, self.depth, node, part)
 
     def rows(self, node: int) -> list[PublishedTable]:
         """Return the rows that one part has of every table that reaches below the cut."""
-        tables = []
-        for table, cut in self._cut_tables():
-            rows = cut.branch(table.schema, node)
-            full = table.schema.grid.full
-            tables.append(rows_of(table, table.schema, cut, full, node, rows))
-        return tables
+        tables = cut_up(self.tables, self.below)
+        return [rows_of(table, self.depth, node) for table in tables]
 
     def measured_in(self, node: int) -> Columns | None:
         """Return the measurement of one part, as its file has it; None where the part can hold no
@@ -373,17 +351,6 @@ class LinkedPartsTables(PublishedLinked):
         )
 
 
-def _of_parts(
-    asked: TableRequest, table: PublishedTable, depth: str, partition: Partition
-) -> TableOfParts:
-    """Return a table whose cells are read from the parts. How it was fitted is known for the
-    whole.
-    """
-    schema = table.schema
-    cut = Cut.at(schema, depth)
-    return TableOfParts(asked, schema, cut, partition, table.counted, table.fitted)
-
-
 # --- reading --------------------------------------------------------------------------------------
 
 
@@ -412,9 +379,8 @@ def read_linked_by_parts(
             schema = published_schema(request, space, asked)
             fitted = Fitted(**stated["fit"])
             if asked in kind.below:
-                cut = Cut.at(schema, partition.depth)
                 table: PublishedTable = TableOfParts(
-                    asked, schema, cut, partition, kind.counted, fitted
+                    asked.name, schema, partition, kind.counted, fitted
                 )
             else:
                 table = PublishedTable.read(files, asked.name, schema, fitted, kind.counted)

@@ -165,9 +165,10 @@ class SeparateTables(PublishedTables):
         """
         below = {table.name for table in self.below}
         overview = {table.name: table for table in self.overview}
+        schema = self.noise_of_residuals.space.schema
         for asked in self.request.tables:
             if asked.name in below:
-                yield TableOfParts(asked, self.noise_of_residuals.space.schema, self.cut, partition)
+                yield TableOfParts(asked.name, schema.restrict(asked.features), partition)
             else:
                 yield overview[asked.name]
 

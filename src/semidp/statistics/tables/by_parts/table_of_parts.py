@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.margins import View
 from semidp.core.spaces.dataspace import RECORD
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
@@ -21,6 +20,7 @@ from semidp.output.cells import StoredFiles
 from semidp.output.published_table import FitKind, Fitted, PublishedTable
 from semidp.queries.branches import Cut
 from semidp.statistics.parts import (
+    Part,
     Partition,
     StoredPartition,
     refuse_changed,
@@ -37,10 +37,8 @@ class TableOfParts(PublishedTable):
 
     Parameters
     ----------
-    asked
-        What was asked for.
-    schema, cut
-        The features of a record, and where tables were taken apart.
+    name, schema
+        Its name and its features.
     partition
         The parts, and where they are.
     counted
@@ -51,20 +49,16 @@ class TableOfParts(PublishedTable):
 
     def __init__(
         self,
-        asked: TableRequest,
+        name: str,
         schema: Schema,
-        cut: Cut,
         partition: Partition,
         counted: str = RECORD,
         fitted: Fitted | None = None,
     ) -> None:
         keep = object.__setattr__  # as in every frozen value
         keep(self, "counted", counted)
-        keep(self, "name", asked.name)
-        keep(self, "schema", schema.restrict(asked.features))
-        keep(self, "_whole", schema)
-        keep(self, "_cut", cut)
-        keep(self, "_asked", asked)
+        keep(self, "name", name)
+        keep(self, "schema", schema)
         keep(self, "_partition", partition)
         if fitted is not None:
             keep(self, "fitted", fitted)
@@ -72,22 +66,20 @@ class TableOfParts(PublishedTable):
     @cached_property
     def _cells(self) -> Mapping[str, NDArray[Any]]:
         """All columns of numbers, put together from the parts."""
-        whole: Schema = self.__dict__["_whole"]
-        cut: Cut = self.__dict__["_cut"]
-        asked: TableRequest = self.__dict__["_asked"]
         partition: Partition = self.__dict__["_partition"]
         if not isinstance(partition, StoredPartition):
             raise InputError(
-                f"the cells of {asked.name!r} are in the folder of the release, which is not known"
+                f"the cells of {self.name!r} are in the folder of the release, which is not known"
             )
-        view = whole.view(asked.features)
+        cut = Cut.at(self.schema, partition.depth)
+        grid = self.schema.grid
         cells: dict[str, NDArray[Any]] = {}
         for node, part in enumerate(partition.parts):
             # The folder may have changed since the release was opened.
             refuse_changed(partition.place, part.digests, "the release was written")
             files = partition.files(part)
-            schema = cut.branch(whole, node).restrict(asked.features)
-            table = PublishedTable.read(files, asked.name, schema, part.fitted(asked.name))
+            rows = cut.branch(self.schema, node)
+            table = PublishedTable.read(files, self.name, rows, part.fitted(self.name))
             columns = {
                 "counts": table.counts,
                 "estimate": table.estimate,
@@ -100,21 +92,19 @@ class TableOfParts(PublishedTable):
                 # Counts of a part without whole numbers are real ones, and so are those of the
                 # whole table then.
                 if name not in cells:
-                    cells[name] = np.zeros(whole.grid.shape_of(view), column.dtype)
+                    cells[name] = np.zeros(self.schema.shape, column.dtype)
                 kind = np.result_type(cells[name].dtype, column.dtype)
                 array = cells[name].astype(kind, copy=False)
-                row = cut.row(whole.grid, view, array, node)
+                row = cut.row(grid, grid.full, array, node)
                 row[...] = column.reshape(row.shape)
                 cells[name] = array
-        shape = self.schema.shape
-        return {name: array.reshape(shape) for name, array in cells.items()}
+        return cells
 
     @cached_property
     def fitted(self) -> Fitted:
         """How the counts were made from the measurement, in all parts."""
-        asked: TableRequest = self.__dict__["_asked"]
         partition: Partition = self.__dict__["_partition"]
-        return _fit_of_parts([part.fitted(asked.name) for part in partition.parts])
+        return _fit_of_parts([part.fitted(self.name) for part in partition.parts])
 
     @cached_property
     def counts(self) -> NDArray[Any]:
@@ -151,16 +141,23 @@ def _fit_of_parts(fits: Sequence[Fitted]) -> Fitted:
     return Fitted(kind, ", ".join(methods), loss, bound, optimal, " ".join(notes))
 
 
-def rows_of(
-    table: PublishedTable, schema: Schema, cut: Cut, view: View, node: int, rows: Schema
-) -> PublishedTable:
+def rows_of(table: PublishedTable, depth: str, node: int) -> PublishedTable:
     """Return the rows of a table that belong to one part, with the distance of these rows from what
     was fitted.
+
+    Parameters
+    ----------
+    table
+        The whole table, which reaches below the cut.
+    depth, node
+        The name of the depth of the cut, and which part.
     """
+    cut = Cut.at(table.schema, depth)
+    rows = cut.branch(table.schema, node)
+    grid = table.schema.grid
 
     def cells_of_part(values: NDArray[Any]) -> NDArray[Any]:
-        whole = values.reshape(schema.grid.shape_of(view))
-        part = cut.row(schema.grid, view, whole, node)
+        part = cut.row(grid, grid.full, values.reshape(table.schema.shape), node)
         return np.ascontiguousarray(part).reshape(rows.shape)
 
     counts = cells_of_part(table.counts)
@@ -202,11 +199,48 @@ def in_memory(table: PublishedTable) -> PublishedTable:
     return PublishedTable(table.name, table.schema, *cells, counted=table.counted)
 
 
+def read_rows(
+    files: StoredFiles, tables: Iterable[PublishedTable], depth: str, node: int, part: Part
+) -> list[PublishedTable]:
+    """Read the rows that one part has of tables that reach below the cut at `depth`."""
+    read = []
+    for table in tables:
+        rows = Cut.at(table.schema, depth).branch(table.schema, node)
+        fitted = part.fitted(table.name)
+        read.append(PublishedTable.read(files, table.name, rows, fitted, table.counted))
+    return read
+
+
+def cut_up(
+    tables: Iterable[PublishedTable], below: Iterable[TableRequest]
+) -> tuple[PublishedTable, ...]:
+    """Return the tables that reach below the cut. The parts hold their rows."""
+    names = {table.name for table in below}
+    return tuple(table for table in tables if table.name in names)
+
+
 def uncut(
     tables: Iterable[PublishedTable], below: Iterable[TableRequest]
 ) -> tuple[PublishedTable, ...]:
     """Return the tables that do not reach below the cut. The files of the release itself hold
     them.
     """
-    cut_up = {table.name for table in below}
-    return tuple(table for table in tables if table.name not in cut_up)
+    names = {table.name for table in below}
+    return tuple(table for table in tables if table.name not in names)
+
+
+def placed_tables(
+    tables: Iterable[PublishedTable], below: Iterable[TableRequest], partition: Partition
+) -> tuple[PublishedTable, ...]:
+    """Return tables that were fitted in one piece, those that reach below the cut as tables that
+    are read from the folders of the parts.
+    """
+    names = {table.name for table in below}
+    placed: list[PublishedTable] = []
+    for table in tables:
+        if table.name in names:
+            # How a table was fitted is known of the whole, and a part states its own distance.
+            fitted = table.fitted
+            table = TableOfParts(table.name, table.schema, partition, table.counted, fitted)
+        placed.append(table)
+    return tuple(placed)
