@@ -65,6 +65,10 @@ class Cut:
             needs="partition",
         )
 
+    def name(self, schema: Schema) -> str:
+        """Return the name of the depth: the inverse of `at`."""
+        return schema.features[self.axis].names[self.depth - 1]
+
     def above(self, view: View) -> View:
         """Return the view with the nested feature no finer than the cut."""
         above = list(view)

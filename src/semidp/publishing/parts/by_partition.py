@@ -232,7 +232,7 @@ class PreparedByParts(Prepared):
     @property
     def partition(self) -> str:
         """The name of the depth at which it is cut."""
-        return self.schema.features[self.cut.axis].names[self.cut.depth - 1]
+        return self.cut.name(self.schema)
 
     def refuse_place(self, work: Path, form: Form) -> None:
         """Refuse a place that cannot take the files and folders of a release, while nothing is

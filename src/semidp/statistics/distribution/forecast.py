@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +14,11 @@ from semidp.statistics.distribution.distribution_estimates import (
     pointwise_half_widths,
 )
 from semidp.statistics.distribution.distribution_space import DistributionSpace
+from semidp.statistics.protocol.request_defaults import StatisticForecast
 
 
 @dataclass(frozen=True)
-class DistributionForecast:
+class DistributionForecast(StatisticForecast):
     """How far counts up to a value would be off, and with them the ranks of quantiles.
 
     Parameters
@@ -46,11 +47,6 @@ class DistributionForecast:
     group of 400'
     """
 
-    listed: ClassVar[str] = "statistics"
-    by_cells: ClassVar[bool] = False
-
-    name: str
-    features: tuple[str, ...]
     half_width: float
     widest: float
     band: float
@@ -78,11 +74,6 @@ class DistributionForecast:
             level=level,
             typical=typical,
         )
-
-    @property
-    def label(self) -> str:
-        """What it is about, by which plans are compared: its name."""
-        return self.name
 
     def line(self) -> str:
         """Say how far off a share and a quantile would be."""

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
+from semidp.statistics.protocol.request_defaults import StatisticForecast
 
 ODDS_RATIOS = (1.5, 2.0, 3.0)
 """The odds ratios at which the power is foretold; for a test of smaller ones, one over them."""
@@ -12,7 +13,7 @@ _ALPHA = 0.05
 
 
 @dataclass(frozen=True)
-class PowerForecast:
+class PowerForecast(StatisticForecast):
     """The noise in x11, and the power at 5% for a few odds ratios.
 
     Parameters
@@ -30,11 +31,6 @@ class PowerForecast:
     'noise of standard deviation 1.36 in x11; finds an odds ratio of 2 with probability 0.64 at 5%'
     """
 
-    listed: ClassVar[str] = "statistics"
-    by_cells: ClassVar[bool] = False
-
-    name: str
-    features: tuple[str, ...]
     standard_deviation: float
     power: Mapping[float, float]
 
@@ -50,11 +46,6 @@ class PowerForecast:
             looked_for = 1 / ratio if alternative is Alternative.LESS else ratio
             power[looked_for] = test.power(looked_for, _ALPHA, alternative)
         return cls(name, features, float(test.noise.standard_deviation), power)
-
-    @property
-    def label(self) -> str:
-        """Its name, by which plans are compared."""
-        return self.name
 
     def line(self) -> str:
         """Say how large the noise is and what it lets the test find."""

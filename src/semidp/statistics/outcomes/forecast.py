@@ -5,7 +5,7 @@ size.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.output.texts import error_text, scale_text
 from semidp.statistics.outcomes.spaces import SumSpace
+from semidp.statistics.protocol.request_defaults import StatisticForecast
 
 Floats = NDArray[np.float64]
 
@@ -56,7 +57,7 @@ class ErrorRange:
 
 
 @dataclass(frozen=True)
-class OutcomeForecast:
+class OutcomeForecast(StatisticForecast):
     """How far a statistic of a private outcome by groups would be off, from the noise alone.
 
     Parameters
@@ -69,18 +70,8 @@ class OutcomeForecast:
         Its standard errors, over the groups with records; None where there is no record.
     """
 
-    listed: ClassVar[str] = "statistics"
-    by_cells: ClassVar[bool] = False
-
-    name: str
-    features: tuple[str, ...]
     statistic: str
     errors: ErrorRange | None
-
-    @property
-    def label(self) -> str:
-        """What it is about, by which plans are compared: its name."""
-        return self.name
 
     def line(self) -> str:
         """Say how far off a group would be."""

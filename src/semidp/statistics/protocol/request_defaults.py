@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, Self, TypeVar, cast
@@ -39,6 +40,28 @@ BUDGET_KEYS = ("epsilon", "delta", "rho", "mu")
 
 
 Choice = TypeVar("Choice", bound=StrEnum)
+
+
+@dataclass(frozen=True)
+class StatisticForecast:
+    """What forecasts of all statistics but tables share.
+
+    Parameters
+    ----------
+    name, features
+        What the statistic is called, and the features that it is by.
+    """
+
+    listed: ClassVar[str] = "statistics"
+    by_cells: ClassVar[bool] = False
+
+    name: str
+    features: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """What it is about, by which plans are compared: its name."""
+        return self.name
 
 
 class RequestDefaults:

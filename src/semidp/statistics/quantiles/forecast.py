@@ -1,13 +1,14 @@
 """How far off quantiles would be before anything is chosen."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
+from semidp.statistics.protocol.request_defaults import StatisticForecast
 from semidp.statistics.quantiles.words import ranks_text
 
 
 @dataclass(frozen=True)
-class RankForecast:
+class RankForecast(StatisticForecast):
     """By how many ranks chosen quantiles would be off.
 
     Parameters
@@ -24,17 +25,7 @@ class RankForecast:
     'at most 12 records from the true one, in 95% of choices'
     """
 
-    listed: ClassVar[str] = "statistics"
-    by_cells: ClassVar[bool] = False
-
-    name: str
-    features: tuple[str, ...]
     rank_error: int | None
-
-    @property
-    def label(self) -> str:
-        """What it is about, by which plans are compared: its name."""
-        return self.name
 
     def line(self) -> str:
         """Say how far off a choice would be."""

@@ -6,19 +6,20 @@ one depend on its private fit, and are foretold for even odds.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.statistics.outcomes.forecast import ErrorRange
+from semidp.statistics.protocol.request_defaults import StatisticForecast
 from semidp.statistics.regression.designs import Design
 from semidp.statistics.regression.linear import gram_of, noise_covariance
 
 
 @dataclass(frozen=True)
-class CoefficientsForecast:
+class CoefficientsForecast(StatisticForecast):
     """Standard errors of the coefficients of a regression, from the noise alone.
 
     Parameters
@@ -39,11 +40,6 @@ class CoefficientsForecast:
     'standard error of each coefficient 0.07 to 0.09, median 0.08'
     """
 
-    listed: ClassVar[str] = "statistics"
-    by_cells: ClassVar[bool] = False
-
-    name: str
-    features: tuple[str, ...]
     standard_errors: Mapping[str, float]
     at_even_odds: bool
 
@@ -63,11 +59,6 @@ class CoefficientsForecast:
         errors = np.sqrt(np.diag(covariance)) * (4 if at_even_odds else 1)
         by_name = dict(zip(design.names, errors.tolist(), strict=True))
         return cls(name, features, by_name, at_even_odds)
-
-    @property
-    def label(self) -> str:
-        """What it is about, by which plans are compared: its name."""
-        return self.name
 
     def line(self) -> str:
         """Say how far off the coefficients would be."""

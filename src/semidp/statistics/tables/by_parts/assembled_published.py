@@ -94,8 +94,7 @@ class AssembledTables(PublishedTables):
     @property
     def depth(self) -> str:
         """Name of the depth of the cut."""
-        feature = self.schema.features[self.cut.axis]
-        return feature.names[self.cut.depth - 1]
+        return self.cut.name(self.schema)
 
     def held_tables(self) -> tuple[PublishedTable, ...]:
         """Return the tables that do not reach below the cut. Their cells are in the files of the

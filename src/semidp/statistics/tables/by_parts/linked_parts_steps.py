@@ -305,8 +305,7 @@ def linked_parts_steps_of(
     reader
         Reads the records of both kinds.
     """
-    members = mechanism.space.members.schema
-    depth = members.features[cut.axis].names[cut.depth - 1]
+    depth = cut.name(mechanism.space.members.schema)
     kinds = cut_kinds(request, mechanism, depth)
     if not any(kind.below for kind in kinds):
         raise InputError(

@@ -105,9 +105,7 @@ class SeparateTables(PublishedTables):
     @property
     def depth(self) -> str:
         """Name of the depth of the cut."""
-        schema = self.noise_of_residuals.space.schema
-        feature = schema.features[self.cut.axis]
-        return feature.names[self.cut.depth - 1]
+        return self.cut.name(self.noise_of_residuals.space.schema)
 
     def title(self) -> str:
         """Name the first tables that reach below the cut."""
