@@ -25,7 +25,7 @@ from semidp.mechanisms.residual_laws import law_within
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.shared_noise import SharedNoise
 from semidp.mechanisms.size_agreement import SizeAgreement, of_views
-from semidp.noise.distributions import CountNoise
+from semidp.noise.distributions import CountNoise, joined_laws
 from semidp.noise.randomness import Randomness
 from semidp.queries.linked_products import LinkedSpace, precision_shares
 from semidp.queries.query_space import QuerySpace
@@ -180,13 +180,7 @@ class LinkedMechanism(SharedNoise):
         """Distinct laws of the noise of both kinds, and the number of the law of each entry of the
         vector.
         """
-        laws: list[CountNoise] = []
-        which = []
-        for part in self.parts:
-            of_part, entries = part.entry_laws
-            which.append(entries + len(laws))
-            laws += of_part
-        return laws, np.concatenate(which)
+        return joined_laws(part.entry_laws for part in self.parts)
 
     @property
     def entry_scales(self) -> NDArray[np.int64]:

@@ -8,10 +8,11 @@ mechanisms.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 import scipy
@@ -35,6 +36,7 @@ from semidp.noise.randomness import Randomness, Stream, is_whole
 from semidp.noise.rejection import LARGEST_VARIANCE, Floats, Integers, Target, attempt, widths
 
 Size = int | tuple[int, ...]
+Law = TypeVar("Law")
 
 # draws at a time: they stay in a processor's cache, and 10^8 cells need no more memory than 10^6
 _CHUNK = 1 << 15
@@ -444,6 +446,23 @@ def _collect(count: int, tries: Callable[[int], Integers]) -> Integers:
         parts.append(part)
         missing -= part.size
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
+def joined_laws(
+    parts: Iterable[tuple[Sequence[Law], NDArray[np.intp]]],
+) -> tuple[list[Law], NDArray[np.intp]]:
+    """Return the laws of several vectors in one list, and for each entry of the vectors, one after
+    the other, the number of its law.
+
+    >>> joined_laws([(["a", "b"], np.array([0, 1, 1])), (["c"], np.array([0, 0]))])
+    (['a', 'b', 'c'], array([0, 1, 1, 2, 2]))
+    """
+    laws: list[Law] = []
+    numbers = []
+    for of_part, entries in parts:
+        numbers.append(entries + len(laws))
+        laws += of_part
+    return laws, np.concatenate(numbers)
 
 
 def sample_each(

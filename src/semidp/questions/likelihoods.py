@@ -28,7 +28,7 @@ from semidp.mechanisms.gaussian import (
 from semidp.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.noise.distributions import DiscreteGaussian
+from semidp.noise.distributions import DiscreteGaussian, joined_laws
 from semidp.publishing.combined.table_evidence import refuse_other_noise
 from semidp.questions.lattice_chains import EntryLikelihood, NoiseLaw
 from semidp.questions.measured import level_codes
@@ -322,13 +322,8 @@ def possible_cells(public: Dataspace, schema: Schema) -> Flags:
 
 def together(parts: Iterable[EntryLikelihood]) -> EntryLikelihood:
     """The product of likelihoods of independent measurements."""
-    matrices, noisy, which = [], [], []
-    laws: list[NoiseLaw] = []
-    for one in parts:
-        matrices.append(one.matrix)
-        noisy.append(one.noisy)
-        which.append(one.which + len(laws))
-        laws += one.laws
-    return EntryLikelihood(
-        np.concatenate(matrices), np.concatenate(noisy), tuple(laws), np.concatenate(which)
-    )
+    every = list(parts)
+    matrix = np.concatenate([one.matrix for one in every])
+    noisy = np.concatenate([one.noisy for one in every])
+    laws, which = joined_laws((one.laws, one.which) for one in every)
+    return EntryLikelihood(matrix, noisy, tuple(laws), which)

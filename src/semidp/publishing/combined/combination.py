@@ -20,7 +20,7 @@ from semidp.combining import Estimate, Measurements, estimate
 from semidp.combining.classes import Classes
 from semidp.core.margins import Mask, Totals, View, named
 from semidp.core.progress import Progress, silent
-from semidp.core.spaces.dataspace import RECORD, Dataspace
+from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.accuracy import INTERVALS_BELOW
@@ -32,6 +32,7 @@ from semidp.publishing.combined.several_releases import (
     ListedTable,
     SeveralReleases,
     refuse_twice,
+    tables_of_views,
 )
 from semidp.publishing.combined.table_evidence import (
     Evidence,
@@ -141,10 +142,7 @@ class Combination(SeveralReleases):
     @property
     def listed(self) -> tuple[ListedTable, ...]:
         """Every table of any release once, with the name that it has first."""
-        tables = []
-        for view, name in self.views.items():
-            tables.append(ListedTable(name, self.schema.named(view), RECORD))
-        return tuple(tables)
+        return tables_of_views(self.views, self.schema)
 
     def table_estimates(self, number: int) -> tuple[Floats, Floats]:
         """Estimates and standard errors of the cells of a table, by its number in `listed`."""

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.core.margins import Floats, View, named
 from semidp.core.progress import Progress, silent
 from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import RECORD, Dataspace
+from semidp.core.spaces.dataspace import Dataspace
 from semidp.errors import Refused
 from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.mechanisms.conditioning import sum_terms
@@ -46,6 +46,7 @@ from semidp.publishing.combined.several_releases import (
     ListedTable,
     SeveralReleases,
     refuse_twice,
+    tables_of_views,
 )
 from semidp.publishing.combined.table_evidence import refuse_other_noise
 from semidp.publishing.combined.tree_layout import cells_of
@@ -124,10 +125,7 @@ class ResidualCombination(AveragedReleases):
     @property
     def listed(self) -> tuple[ListedTable, ...]:
         """Every table of any release once, with the name that it has first."""
-        tables = []
-        for view, name in self._views.items():
-            tables.append(ListedTable(name, self.dataspace.schema.named(view), RECORD))
-        return tuple(tables)
+        return tables_of_views(self._views, self.dataspace.schema)
 
     @cached_property
     def space(self) -> ProductSpace:

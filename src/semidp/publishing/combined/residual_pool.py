@@ -24,7 +24,7 @@ from semidp.errors import Refused
 from semidp.mechanisms.mechanism import CellByCell
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.shared_noise import SharedNoise
-from semidp.noise.distributions import CountNoise
+from semidp.noise.distributions import CountNoise, joined_laws
 from semidp.noise.randomness import Randomness
 from semidp.queries.products import ProductSpace
 from semidp.queries.query_space import QuerySpace
@@ -344,13 +344,7 @@ class ResidualPool(SharedNoise):
     @cached_property
     def entry_laws(self) -> tuple[list[CountNoise], NDArray[np.intp]]:
         """Distinct laws of the noise, and the number of the law of each number that was drawn."""
-        laws: list[CountNoise] = []
-        which = []
-        for one in self.measured:
-            of_one, entries = one.laws
-            which.append(entries + len(laws))
-            laws += of_one
-        return laws, np.concatenate(which)
+        return joined_laws(one.laws for one in self.measured)
 
     @cached_property
     def entry_variances(self) -> Floats:

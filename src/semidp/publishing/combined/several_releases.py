@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from numpy.typing import NDArray
 
+from semidp.core.margins import View
 from semidp.core.progress import Progress, silent
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import RECORD, Dataspace
+from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
 from semidp.output.published_table import Fitted, PublishedTable
 from semidp.publishing.combined.tree_layout import Floats
@@ -41,6 +43,14 @@ class ListedTable:
     name: str
     features: tuple[str, ...]
     counted: str
+
+
+def tables_of_views(views: Mapping[View, str], schema: Schema) -> tuple[ListedTable, ...]:
+    """Return tables of records of one kind, from their views and names."""
+    tables = []
+    for view, name in views.items():
+        tables.append(ListedTable(name, schema.named(view), RECORD))
+    return tuple(tables)
 
 
 @frozen(slots=False, eq=False)
