@@ -9,7 +9,7 @@ are in `core.spaces.adjacency`, bounds on how far a table moves in `queries`.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from operator import gt
@@ -86,6 +86,20 @@ def maximal(views: Iterable[View]) -> list[View]:
         if not any(within(view, other) for other in larger):
             largest.append(view)
     return largest
+
+
+def minimal(views: Collection[View]) -> list[View]:
+    """Return the views that contain no other one, in their order; the view of nothing lies in all.
+
+    >>> minimal([(1, 0), (1, 1), (0, 2)])
+    [(1, 0), (0, 2)]
+    """
+    smallest = []
+    for view in views:
+        smaller = [other for other in views if other != view and within(other, view)]
+        if not smaller:
+            smallest.append(view)
+    return smallest
 
 
 def common_part(views: Sequence[View]) -> View | None:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.margins import Chain, View, named, within
+from semidp.core.margins import Chain, View, minimal, named, within
 from semidp.errors import Refused
 from semidp.questions.parallel_moves import (
     ListedCells,
@@ -71,12 +71,7 @@ def open_differences(depths: View, margins: Sequence[View]) -> list[View]:
     for view in every:
         if any(view) and not any(within(view, margin) for margin in margins):
             unseen.append(view)
-    least = []
-    for view in unseen:
-        coarser = [other for other in unseen if other != view and within(other, view)]
-        if not coarser:
-            least.append(view)
-    return least
+    return minimal(unseen)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.margins import Grid, View, join, named, within
+from semidp.core.margins import Grid, View, join, minimal, named
 from semidp.questions.records.record_cells import Codes, Numbers
 
 _MOST_CHOICES = 64  # ways to agree that are looked at for one set of features
@@ -103,12 +103,7 @@ def _strata(margins: Sequence[View], axes: tuple[int, ...], features: int) -> li
     ):
         views.add(join(nothing, *choice) if choice else nothing)
     # A finer stratum than another holds fewer pairs, and none that the other does not.
-    coarsest = []
-    for view in sorted(views):
-        coarser = [one for one in views if one != view and within(one, view)]
-        if not coarser:
-            coarsest.append(view)
-    return coarsest
+    return minimal(sorted(views))
 
 
 @dataclass(frozen=True, eq=False)
