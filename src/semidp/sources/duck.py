@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.tables.counts import no_column
-from semidp.errors import DataError, InputError, SemidpError
+from semidp.errors import DataError, InputError
 from semidp.sources.contract import (
     BAD_COUNT,
     BAD_OUTCOME,
@@ -634,19 +634,15 @@ def read_or_explain(files: Sequence[str], otherwise: str, action: Callable[[], R
     """Return what `action` reads; where it fails, say which file has what trouble, without a word
     of what it holds.
     """
-    # Raised outside of the handler, so that the engine's own error, which quotes data, is no
-    # context of it.
-    try:
-        return action()
-    except (SemidpError, MemoryError):
-        raise
-    except Exception:
-        pass
-    for file in files:
-        trouble = trouble_of(file)
-        if trouble is not None:
-            raise DataError(trouble)
-    raise DataError(otherwise)
+
+    def explained() -> DataError:
+        for file in files:
+            trouble = trouble_of(file)
+            if trouble is not None:
+                return DataError(trouble)
+        return DataError(otherwise)
+
+    return quietly(action, explained)
 
 
 def selected_columns(readings: Sequence[ColumnReading], names: Sequence[str]) -> str:
