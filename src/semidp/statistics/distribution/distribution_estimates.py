@@ -134,12 +134,8 @@ class GroupDistributions(ByBlocks):
         """Return the ends of the intervals for the count up to each value but the last, each by
         itself.
         """
-        counts = self.unbiased(block)
-        sizes = self.sizes(block)[:, None]
         ordered = self.up_to(block)
-        widths = self.half_widths_of(block)
-        lower = np.clip(counts - widths, 0, sizes)
-        upper = np.clip(counts + widths, 0, sizes)
+        lower, upper = self._around(block, self.half_widths_of(block))
         # The estimate in growing order may leave its interval; a wider interval holds no less
         # often.
         return np.minimum(lower, ordered), np.maximum(upper, ordered)
@@ -151,15 +147,17 @@ class GroupDistributions(ByBlocks):
         Where a band holds, the true counts grow within it: the lower curve is raised to its largest
         earlier value, and the upper one lowered to its least later one.
         """
-        counts = self.unbiased(block)
-        sizes = self.sizes(block)[:, None]
         ordered = self.up_to(block)
-        widths = self.band_widths_of(block)
-        lower = np.clip(counts - widths, 0, sizes)
-        upper = np.clip(counts + widths, 0, sizes)
+        lower, upper = self._around(block, self.band_widths_of(block))
         lower = _largest_before(lower)
         upper = _least_after(upper)
         return np.minimum(lower, ordered), np.maximum(upper, ordered)
+
+    def _around(self, block: Margin | None, widths: Floats) -> tuple[Floats, Floats]:
+        """The unbiased counts less and plus half-widths, between 0 and the sizes of the groups."""
+        counts = self.unbiased(block)
+        sizes = self.sizes(block)[:, None]
+        return np.clip(counts - widths, 0, sizes), np.clip(counts + widths, 0, sizes)
 
     def quantiles(
         self, probabilities: Sequence[Number] = QUANTILES, block: Margin | None = None
