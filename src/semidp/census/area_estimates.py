@@ -32,6 +32,7 @@ from semidp.census.people import groups
 from semidp.census.reading import CLASSES, StateFiles, persons_folder, read_state, states_of
 from semidp.combining import AreaSums, Estimate, Share, estimate
 from semidp.combining.regions import RootKnowledge, estimate_from_root
+from semidp.core.exact import check_level
 from semidp.core.progress import Progress, silent
 from semidp.errors import InputError
 from semidp.output.files import replace_file
@@ -84,8 +85,7 @@ class CensusTask:
         for name in self.levels:
             if name not in LEVELS:
                 raise InputError(f"there is no level {name}: the files have {', '.join(LEVELS)}")
-        if not 0 < self.level < 1:
-            raise InputError(f"the level of intervals lies between 0 and 1, not at {self.level}")
+        check_level(self.level, "the level of an interval")
 
     def states(self) -> tuple[str, ...]:
         """States to read: those of the areas, or all if every place of a level is asked for."""

@@ -24,6 +24,7 @@ from semidp.combining.passes import (
     upward,
 )
 from semidp.combining.places import Index, Places
+from semidp.core.exact import check_level
 from semidp.errors import InputError
 
 
@@ -101,8 +102,7 @@ class AreaSums:
 
     def intervals(self, level: float) -> Floats:
         """Normal intervals at a level: the lower and the upper end along the last axis."""
-        if not 0 < level < 1:
-            raise InputError(f"the level of an interval lies between 0 and 1, not at {level}")
+        check_level(level, "the level of an interval")
         reach = NormalDist().inv_cdf((1 + level) / 2) * self.standard_errors
         ends = [self.values - reach, self.values + reach]
         return np.stack(ends, axis=-1)

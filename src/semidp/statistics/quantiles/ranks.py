@@ -7,7 +7,7 @@ in `exponential`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -24,6 +24,7 @@ from semidp.errors import InputError
 from semidp.queries.patterns import Norms
 from semidp.queries.worst_pairs import Pair, counted
 from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.confidence import level_of
 from semidp.statistics.outcomes.spaces import (
     SpaceByGroups,
     SumSpace,
@@ -230,6 +231,24 @@ class RankSpace(SpaceByGroups):
         return low.astype(np.int64), high.astype(np.int64)
 
 
+def quantiles_of(value: Iterable[Number]) -> tuple[Fraction, ...]:
+    """Return which quantiles are meant: at least one, between 0 and 1, each once, in order.
+
+    >>> quantiles_of(["0.25", "1/2"])
+    (Fraction(1, 4), Fraction(1, 2))
+    """
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InputError(f"quantiles are a list such as [0.25, 0.5, 0.75], not {value!r}")
+    quantiles = tuple(exact(q, "a quantile") for q in value)
+    inside = all(0 < q < 1 for q in quantiles)
+    ascending = list(quantiles) == sorted(set(quantiles))
+    if not quantiles or not inside or not ascending:
+        raise InputError(
+            "quantiles are numbers between 0 and 1, each named once and in growing order"
+        )
+    return quantiles
+
+
 def rank_space(
     dataspace: Datasets,
     adjacency: Adjacency,
@@ -255,16 +274,8 @@ def rank_space(
     sampling
         Whether intervals are about the population that the records were drawn from.
     """
-    quantiles = tuple(exact(q, "a quantile") for q in probabilities)
-    inside = all(0 < q < 1 for q in quantiles)
-    ascending = list(quantiles) == sorted(set(quantiles))
-    if not quantiles or not inside or not ascending:
-        raise InputError(
-            "quantiles are numbers between 0 and 1, each named once and in growing order"
-        )
-    confidence = None if level is None else exact(level, "the level of an interval")
-    if confidence is not None and not 0 < confidence < 1:
-        raise InputError(f"the level of an interval lies between 0 and 1, not {plain(confidence)}")
+    quantiles = quantiles_of(probabilities)
+    confidence = None if level is None else level_of(level)
     public = sum_space(dataspace, adjacency, outcome, blocks, answered).dataspace
     return RankSpace(
         public,

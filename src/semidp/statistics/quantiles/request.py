@@ -1,6 +1,5 @@
 """The request for quantiles of a private outcome by groups."""
 
-from collections.abc import Iterable
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -9,7 +8,7 @@ import numpy as np
 from attrs import Factory, field, frozen
 from numpy.typing import NDArray
 
-from semidp.core.exact import Number, exact
+from semidp.core.exact import Number
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
@@ -36,27 +35,12 @@ from semidp.statistics.quantiles.exponential import ExponentialMechanism, expone
 from semidp.statistics.quantiles.forecast import RankForecast
 from semidp.statistics.quantiles.published import PublishedQuantiles, published_quantiles
 from semidp.statistics.quantiles.quantile_estimates import MEDIAN, GroupQuantiles, most_rank_error
-from semidp.statistics.quantiles.ranks import RankSpace, rank_scores, rank_space
+from semidp.statistics.quantiles.ranks import RankSpace, quantiles_of, rank_scores, rank_space
 
 
 def _quantile_name(request: "QuantileRequest") -> str:
     kind = "median" if request.probabilities == (MEDIAN,) else "quantiles"
     return f"{kind}-{request.outcome.column}"
-
-
-def _probabilities(value: Iterable[Number]) -> tuple[Fraction, ...]:
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InputError(f"quantiles are a list such as [0.25, 0.5, 0.75], not {value!r}")
-    probabilities = tuple(exact(q, "a quantile") for q in value)
-    if (
-        not probabilities
-        or not all(0 < q < 1 for q in probabilities)
-        or list(probabilities) != sorted(set(probabilities))
-    ):
-        raise InputError(
-            "quantiles are numbers between 0 and 1, each named once and in growing order"
-        )
-    return probabilities
 
 
 class QuantileMechanism(StrEnum):
@@ -131,7 +115,7 @@ class QuantileRequest(GroupedRequest):
 
     outcome: Outcome = field(converter=checked_outcome)
     by: tuple[Margin, ...] = field(converter=group_margins)
-    probabilities: tuple[Fraction, ...] = field(default=(MEDIAN,), converter=_probabilities)
+    probabilities: tuple[Fraction, ...] = field(default=(MEDIAN,), converter=quantiles_of)
     budget: Budget | None = field(default=None, converter=checked_budget)
     name: str = field(default=Factory(_quantile_name, takes_self=True), converter=file_name)
     level: Fraction | None = field(default=None, converter=_optional_level)
