@@ -14,6 +14,7 @@ import pytest
 
 import semidp
 from semidp import Plan
+from semidp.statistics.registry import kinds
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -162,16 +163,8 @@ def _known(document: dict[str, Any]) -> set[str]:
 
 
 def test_every_key_of_a_plan_is_documented_and_every_documented_key_is_one() -> None:
-    lists = {
-        "table",
-        "group",
-        "answered",
-        "regression",
-        "quantile",
-        "distribution",
-        "odds_ratio",
-        "feature",
-    }
+    lists = {kind.key for kind in kinds()} | {"feature"}
+    assert {"table", "odds_ratio"} <= lists
     unknown = {"surely-unknown": 1}
     assert _documented("The plan") == _known(unknown) - lists - {"structural_zero"}
     budget = _documented("Budgets")
