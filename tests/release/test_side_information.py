@@ -31,8 +31,8 @@ from semidp.core.spaces.widest_spaces import widest_space
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.core.tradeoff.function import Order
 from semidp.errors import DataError, InputError, Refused
+from semidp.publishing.side_information import change
 from semidp.queries.table_spaces import sensitivity_space
-from semidp.report.sentences import change
 from semidp.sources.contract import Outcome
 
 PEOPLE = {"sex": list("ffmm"), "ill": list("nyny"), "region": list("nsss")}

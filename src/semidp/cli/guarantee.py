@@ -41,7 +41,8 @@ from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.publishing.plan import AdjacencyChoice, Plan, adjacency_from
 from semidp.publishing.release import Release
-from semidp.report.sentences import change, strength
+from semidp.publishing.side_information import change
+from semidp.report.sentences import strength
 from semidp.statistics.recheck_findings import no_stronger
 
 DEFAULT_TARGET = Fraction(1, 10**10)

@@ -6,6 +6,7 @@ so that further statistics may make the guarantee weaker or stronger: it is comp
 public values alone.
 """
 
+import math
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -17,8 +18,8 @@ from semidp.core.spaces.linked import LinkedDataspace
 from semidp.core.spaces.outcome_adjacency import outcome_adjacency
 from semidp.core.spaces.protection import Protection
 from semidp.core.spaces.widest_spaces import widest_space
-from semidp.core.tradeoff.function import Tradeoff
-from semidp.core.tradeoff.smooth import Gaussian
+from semidp.core.tradeoff.function import Order, Tradeoff
+from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import AdjacencyUnknown, DataError, InputError, Refused
 from semidp.mechanisms.gaussian import LatticeGaussianMechanism
 from semidp.mechanisms.mechanism import Mechanism
@@ -26,6 +27,9 @@ from semidp.mechanisms.pure import L2Mechanism
 from semidp.publishing.plan import AdjacencyChoice, adjacency_from
 from semidp.publishing.survey import exchange_of
 from semidp.statistics.registry import recorded
+
+# guarantees whose numbers differ by less, relatively, are called as strong: they are printed alike
+_SAME = 1e-4
 
 
 def guarantee_under(
@@ -200,3 +204,32 @@ def check_about(known: Datasets, own: Dataspace) -> Dataspace:
         if known.publishes(margin) and known.value(margin) != total:
             raise DataError(f"the statistics contradict the {margin} that the release publishes")
     return known
+
+
+def change(now: Tradeoff, before: Tradeoff, delta: Fraction) -> Order:
+    """Return how a guarantee changed as a sentence may say it: numbers that are printed alike count
+    as equal.
+
+    The noise of a product is rounded up (σ² to 24 bits, a joint cost within 1e-5 of the budget is
+    left at the budget), so that its cost, computed anew, is a little less than what was charged.
+    That is no stronger guarantee.
+
+    >>> one, a_little_less = Gaussian(Fraction(1)), Gaussian(Fraction(99999997, 100000000))
+    >>> a_little_less.compare(one).name, change(a_little_less, one, Fraction(1, 10**9)).name
+    ('STRONGER', 'EQUAL')
+    >>> change(Gaussian(Fraction(99, 100)), one, Fraction(1, 10**9)).name
+    'STRONGER'
+    """
+    order = now.compare(before)
+    if order is Order.EQUAL:
+        return order
+    if isinstance(now, Gaussian) and isinstance(before, Gaussian):  # one number says it all
+        numbers = [(float(now.mu_squared), float(before.mu_squared))]
+    elif isinstance(now, ZCDP) and isinstance(before, ZCDP):
+        numbers = [(float(now.rho), float(before.rho))]
+    else:
+        # Other curves may cross, so that one delta alone would not tell that they differ.
+        deltas = {delta, Fraction(1, 10**3), Fraction(1, 10**6)}
+        numbers = [(now.epsilon(each), before.epsilon(each)) for each in deltas]
+    same = all(math.isclose(one, other, rel_tol=_SAME) for one, other in numbers)
+    return Order.EQUAL if same else order

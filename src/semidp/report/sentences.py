@@ -4,7 +4,6 @@ folder.
 The page and the terminal share every sentence.
 """
 
-import math
 import re
 from collections.abc import Sequence
 from fractions import Fraction
@@ -17,7 +16,6 @@ from semidp.core.spaces.linked import LinkedDataspace
 from semidp.core.spaces.protection import Protection
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.function import Order, Tradeoff
-from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.output.cells import METADATA
 from semidp.output.place_maps import MAP
 from semidp.output.texts import name_of
@@ -26,10 +24,8 @@ from semidp.publishing.pipeline import Prepared
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release
 from semidp.publishing.release_value import SOURCES
+from semidp.publishing.side_information import change
 from semidp.statistics.protocol.results import Published
-
-# guarantees whose numbers differ by less, relatively, are called as strong: they are printed alike
-_SAME = 1e-4
 
 # of attempts that the best attacker misses: less is hardly any protection (mu 4.9, epsilon 7.6)
 _LEAST_MISSED = 0.0005
@@ -260,35 +256,6 @@ def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
         than = "as strong" if order is Order.EQUAL else str(order.value)
         rows.append((name, str(guarantee.adjacency), strength(guarantee, delta)[-1], than))
     return rows, left
-
-
-def change(now: Tradeoff, before: Tradeoff, delta: Fraction) -> Order:
-    """Return how a guarantee changed as a sentence may say it: numbers that are printed alike count
-    as equal.
-
-    The noise of a product is rounded up (σ² to 24 bits, a joint cost within 1e-5 of the budget is
-    left at the budget), so that its cost, computed anew, is a little less than what was charged.
-    That is no stronger guarantee.
-
-    >>> one, a_little_less = Gaussian(Fraction(1)), Gaussian(Fraction(99999997, 100000000))
-    >>> a_little_less.compare(one).name, change(a_little_less, one, Fraction(1, 10**9)).name
-    ('STRONGER', 'EQUAL')
-    >>> change(Gaussian(Fraction(99, 100)), one, Fraction(1, 10**9)).name
-    'STRONGER'
-    """
-    order = now.compare(before)
-    if order is Order.EQUAL:
-        return order
-    if isinstance(now, Gaussian) and isinstance(before, Gaussian):  # one number says it all
-        numbers = [(float(now.mu_squared), float(before.mu_squared))]
-    elif isinstance(now, ZCDP) and isinstance(before, ZCDP):
-        numbers = [(float(now.rho), float(before.rho))]
-    else:
-        # Other curves may cross, so that one delta alone would not tell that they differ.
-        deltas = {delta, Fraction(1, 10**3), Fraction(1, 10**6)}
-        numbers = [(now.epsilon(each), before.epsilon(each)) for each in deltas]
-    same = all(math.isclose(one, other, rel_tol=_SAME) for one, other in numbers)
-    return Order.EQUAL if same else order
 
 
 def files(release: Release) -> list[tuple[str, str]]:
