@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -73,8 +73,22 @@ def write_parquet(
     array([3, 4])
     """
     failed = InputError(f"cannot write {path.name}: the disk is full, or memory ran out")
-    with contextlib.closing(connect()) as connection:
-        quietly(lambda: _copy(connection, path, labels, columns), failed)
+    try:
+        # A cursor holds its tables, types and variables alone, and they end with it.
+        with contextlib.closing(_writer(os.getpid()).cursor()) as connection:
+            quietly(lambda: _copy(connection, path, labels, columns), failed)
+    except BaseException:
+        # A failure may leave a DuckDB that answers nothing more: the next one is new.
+        _writer.cache_clear()
+        raise
+
+
+@lru_cache(maxsize=1)
+def _writer(process: int) -> Any:
+    """Return the DuckDB that writes the files of a process: starting one takes longer than writing
+    a small file. A forked process starts its own.
+    """
+    return connect()
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +202,9 @@ def _copy(
         # Of an enumerated type, labels are written as they are numbered, and nothing looks at their
         # letters again.
         connection.execute(f"SET VARIABLE labels_{place} = ?", [list(column.labels)])
-        connection.execute(f"CREATE TYPE kind_{place} AS ENUM (SELECT DISTINCT unnest({listed}))")
+        connection.execute(
+            f"CREATE TEMP TYPE kind_{place} AS ENUM (SELECT DISTINCT unnest({listed}))"
+        )
         connection.execute(f"SET VARIABLE labels_{place} = CAST({listed} AS kind_{place}[])")
         code = f"number // {column.stride} % {len(column.labels)}"
         if column.codes is not None:
