@@ -200,7 +200,7 @@ def _same_statistic(release: Release, request: Any, result: Published) -> int:
     return 1
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(len(KINDS)), ids=KINDS.__getitem__)
 def test_what_one_piece_can_be_asked_for_parts_can_too(seed: int, tmp_path: Path) -> None:
     found = compare(seed, tmp_path / "release")
@@ -226,21 +226,23 @@ def test_a_measurement_that_is_put_together_wrongly_is_seen(tmp_path: Path) -> N
 
 
 @pytest.mark.long
-def test_two_hundred_random_plans(tmp_path: Path) -> None:
-    found = [compare(seed, tmp_path / str(seed)) for seed in range(200)]
-    done = [one for one in found if one is not None]
-    print(f"{len(done)} of {len(found)} plans, {sum(one.tables for one in done)} results")
-    for kind in KINDS:
-        own = [one for one in done if one.kind == kind]
-        apart, together = (
-            np.sqrt(sum(getattr(one, name) ** 2 for one in own)) for name in ("apart", "together")
-        )
-        ratios = [one.apart / one.together for one in own if one.together > 1e-9]
-        times = sum(one.seconds_apart for one in own), sum(one.seconds_together for one in own)
-        print(
-            f"{kind}: {len(own)} plans, distance {apart:.2f} by parts, {together:.2f} in one piece,"
-            f" largest ratio {max(ratios, default=1.0):.3f}, {times[0]:.1f} s by parts,"
-            f" {times[1]:.1f} s to publish"
-        )
-        assert apart <= together * 1.01 + 1e-6
-    assert len(done) >= 190
+@pytest.mark.parametrize("place", range(len(KINDS)), ids=KINDS.__getitem__)
+def test_two_hundred_random_plans(place: int, tmp_path: Path) -> None:
+    """Of every kind 22 plans or 23: all of them together are as close as in one piece."""
+    seeds = range(place, 200, len(KINDS))
+    compared = [compare(seed, tmp_path / str(seed)) for seed in seeds]
+    done = [one for one in compared if one is not None]
+    assert all(one.kind == KINDS[place] for one in done)
+    apart = np.sqrt(sum(one.apart**2 for one in done))
+    together = np.sqrt(sum(one.together**2 for one in done))
+    ratios = [one.apart / one.together for one in done if one.together > 1e-9]
+    seconds_apart = sum(one.seconds_apart for one in done)
+    seconds_together = sum(one.seconds_together for one in done)
+    print(
+        f"{KINDS[place]}: {len(done)} of {len(seeds)} plans, {sum(one.tables for one in done)}"
+        f" results, distance {apart:.2f} by parts, {together:.2f} in one piece, largest ratio"
+        f" {max(ratios, default=1.0):.3f}, {seconds_apart:.1f} s by parts, {seconds_together:.1f} s"
+        " to publish"
+    )
+    assert apart <= together * 1.01 + 1e-6
+    assert len(done) >= len(seeds) - 1

@@ -20,9 +20,10 @@ from semidp.core.progress import silent
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.plain_reading import document_at
 from semidp.output.published_table import FitKind
-from semidp.publishing.parts.by_partition import prepare_parts
 from semidp.publishing.rechecking.release_check import disagreements
+from semidp.publishing.survey import survey
 from semidp.queries.branches import Cut
+from semidp.queries.products import ProductSpace
 from semidp.sources.opening import open_source
 from semidp.statistics.parts import STATE
 from semidp.statistics.tables.by_parts import separate_published, separate_work
@@ -394,34 +395,41 @@ def test_random_plans_are_fitted_as_in_one_piece(seed: int, tmp_path: Path) -> N
 
 
 @pytest.mark.long
-def test_many_random_plans_are_fitted_as_in_one_piece(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("first", "circles"), [(0, 4), (23, 2), (46, 2), (69, 0)])
+def test_many_random_plans_are_fitted_as_in_one_piece(
+    first: int, circles: int, tmp_path: Path
+) -> None:
     """Distances within 10% of one piece in every plan, with a circle of totals or without."""
-    results = [compare(random_plan(seed), tmp_path / str(seed)) for seed in range(92)]
+    seeds = range(first, first + 23)
+    results = [compare(random_plan(seed), tmp_path / str(seed)) for seed in seeds]
     compared = [found for found in results if found is not None]
-    assert len(compared) >= 80
-    assert sum(found.circle for found in compared) >= 5
+    assert len(compared) >= 21
+    assert sum(found.circle for found in compared) >= circles
     for found in compared:
         assert found.apart <= 1.1 * found.together + 1e-9
 
 
 @pytest.mark.long
-def test_several_hundred_random_plans_are_fitted_as_in_one_piece() -> None:
+@pytest.mark.parametrize("first", range(0, 400, 50))
+def test_several_hundred_random_plans_are_fitted_as_in_one_piece(first: int) -> None:
     """The fits alone, of estimates that need no release: what is fitted in one piece, and what part
     by part.
     """
     together, one_by_one = 0, 0
-    for seed in range(400):
-        estimated = estimated_plan(random_plan(seed))
-        if estimated is None:
+    for seed in range(first, first + 50):
+        measurable = measurable_plan(random_plan(seed))
+        if measurable is None:
             continue
-        grid, views, exact, cut, estimates = estimated
+        space, cut = measurable.space, measurable.cut
+        grid, views, exact = space.schema.grid, space.views, totals_of(space)
         if fitted_together(grid, views, [total.view for total in exact], cut):
-            together += 1  # by the same function as one piece
+            together += 1  # by the same function as one piece, whatever the noise is
             continue
         one_by_one += 1
+        estimates = seeded_estimates(measurable)
         kinds = [FitKind.integer] * len(views)
         whole = fit_product(grid, views, exact, [estimates[view] for view in views], kinds, silent)
-        parts = fitted_parts(*estimated)
+        parts = fitted_parts(grid, views, exact, cut, estimates)
         whole_distance = distance(
             [counts for counts, _ in whole], [estimates[view] for view in views]
         )
@@ -429,31 +437,43 @@ def test_several_hundred_random_plans_are_fitted_as_in_one_piece() -> None:
             [parts[view] for view in views], [estimates[view] for view in views]
         )
         assert parts_distance <= 1.1 * whole_distance + 1e-9
-    assert together > 150
-    assert one_by_one > 50
+    assert together >= 19
+    assert one_by_one >= 22
 
 
-Estimated = tuple[Grid, tuple[View, ...], list[Totals], Cut, dict[View, np.ndarray]]
+@dataclass(frozen=True)
+class Measurable:
+    """A plan with the residuals that its parts measure, before any noise is calibrated."""
+
+    asked: Asked
+    request: TablesRequest
+    space: ProductSpace
+    cut: Cut
 
 
-def estimated_plan(asked: Asked) -> Estimated | None:
-    """Return the cells, tables, exact totals and cut of a plan, and seeded estimates; None where it
-    is refused.
-    """
+def measurable_plan(asked: Asked) -> Measurable | None:
+    """Return what a plan measures part by part; None where it is refused."""
     try:
         with open_source(asked.data) as source:
-            whole = prepare_parts(asked.plan, source, asked.depth)
+            scope, _ = survey(asked.plan, source, partition=asked.depth)
+        (request,) = asked.plan.requests
+        space = request.parts_space(scope)
     except SemidpError:
         return None
-    (mechanism,) = whole.mechanisms
-    space = mechanism.space
-    truth = Table.from_frame(asked.data, space.schema)
+    return Measurable(asked, request, space, Cut.at(space.schema, asked.depth))
+
+
+def seeded_estimates(plan: Measurable) -> dict[View, np.ndarray]:
+    """Calibrate the noise, which takes longer than the fits, draw it, and return the estimates."""
+    space = plan.space
+    mechanism = plan.request.parts_calibrate(space)
+    truth = Table.from_frame(plan.asked.data, space.schema)
     values = space.measure([truth.margin(space.schema.named(view)) for view in space.views])
     noisy = values + mechanism.noise_by_residual(SeededRandomness(1))
     estimates = {}
     for view, estimate in zip(space.views, space.estimates(mechanism.publish(noisy)), strict=True):
         estimates[view] = np.reshape(estimate, space.schema.grid.shape_of(view))
-    return space.schema.grid, space.views, totals_of(space), whole.cut, estimates
+    return estimates
 
 
 def fitted_parts(grid: Grid, views, exact, cut: Cut, estimates) -> dict[View, np.ndarray]:
