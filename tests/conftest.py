@@ -8,9 +8,9 @@ that fails once in a hundred runs would otherwise fail for somebody who changed 
 the generator itself are marked ``system_randomness`` and keep the true one; so does every process
 that a test starts.
 
-Figures of reports are replaced by an empty one, since drawing them takes longer than most releases
-here. Tests that look at reports are marked ``pictures`` and draw them; so does every process that a
-test starts.
+Figures of reports are neither made nor drawn, since that takes longer than most releases here.
+Tests that look at reports are marked ``pictures`` and draw them; so does every process that a test
+starts.
 """
 
 import gc
@@ -22,13 +22,25 @@ from hypothesis import settings
 
 from semidp.noise.randomness import SystemRandomness, Words
 from semidp.report import report_page
+from semidp.statistics.tables import product_words
+from semidp.statistics.tables import words as table_words
+
+# Collecting garbage every 700 objects takes a twentieth of all time here.
+gc.set_threshold(50_000, 20, 20)
 
 settings.register_profile("explore", deadline=None)
 settings.register_profile("semidp", deadline=None, derandomize=True)
 settings.load_profile("semidp")
 
 TRUE_WORDS = SystemRandomness.words
-TRUE_PICTURES = report_page.svg
+PICTURES = (
+    (report_page, "svg"),
+    (report_page, "tradeoff_plot"),
+    (table_words, "loss_plot"),
+    (product_words, "loss_plot"),
+)
+"""What draws the figures of reports, where reports look for it."""
+TRUE_PICTURES = [(module, name, getattr(module, name)) for module, name in PICTURES]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -37,7 +49,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     any; leave the figures of reports out.
     """
     if item.get_closest_marker("pictures") is None:
-        report_page.svg = lambda figure: "<svg></svg>"
+        for module, name in PICTURES:
+            setattr(module, name, lambda content: "<svg></svg>")
     if item.get_closest_marker("system_randomness") is not None:
         SystemRandomness.words = TRUE_WORDS  # type: ignore[method-assign]
         return
@@ -52,7 +65,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_runtest_teardown() -> None:
     """Give the words and the figures back, for what is not a test of this folder."""
-    report_page.svg = TRUE_PICTURES
+    for module, name, draw in TRUE_PICTURES:
+        setattr(module, name, draw)
     SystemRandomness.words = TRUE_WORDS  # type: ignore[method-assign]
 
 

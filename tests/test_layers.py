@@ -1,11 +1,11 @@
 """A module imports only from rows below its own: the picture in docs/how_it_works.md, executed."""
 
 import ast
+import functools
 import importlib
 import re
 import sys
-from collections.abc import Iterable
-from functools import reduce
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -40,6 +40,19 @@ PUBLIC = {
 }
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a module, which most tests here walk."""
+    return ast.parse(path.read_text())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _forgets_trees() -> Iterator[None]:
+    """Free the trees of all modules after the tests of this file."""
+    yield
+    parsed.cache_clear()
+
+
 def room(path: Path) -> str:
     """Return the room of a file: its folder below the package, or the folder within a room that is
     cut.
@@ -60,7 +73,7 @@ def row(name: str) -> int:
 
 def imported_rooms(path: Path) -> set[str]:
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -136,7 +149,7 @@ def test_where_a_docstring_says_something_is_there_is_a_module() -> None:
     }
     checked = 0
     for path in MODULES:
-        said = ast.get_docstring(ast.parse(path.read_text())) or ""
+        said = ast.get_docstring(parsed(path)) or ""
         for place in re.findall(r"\bin `([a-z_][\w.]*)`", said):
             assert set(place.removeprefix("semidp").split(".")) <= {
                 "",
@@ -154,7 +167,7 @@ def test_the_docstring_of_a_package_names_modules_that_there_are() -> None:
     top = {path.stem for path in PACKAGE.iterdir()}
     checked = 0
     for path in PACKAGE.rglob("__init__.py"):
-        text = ast.get_docstring(ast.parse(path.read_text())) or ""
+        text = ast.get_docstring(parsed(path)) or ""
         modules = {each.stem for each in path.parent.iterdir()} | top | NAMES_BESIDE_MODULES
         named = set(re.findall(r"(?<!`)`([a-z_]+)`(?!`)", text))
         assert named <= modules, f"{path.parent.name} has no {sorted(named - modules)}"
@@ -191,7 +204,7 @@ def test_two_modules_of_one_name_would_be_seen() -> None:
 
 @pytest.mark.parametrize(("file", "other"), sorted(ABOVE_ALLOWED))
 def test_what_is_allowed_above_is_imported_inside_functions_alone(file: str, other: str) -> None:
-    tree = ast.parse((PACKAGE / file).read_text())
+    tree = parsed(PACKAGE / file)
 
     def imports(nodes: Iterable[ast.AST]) -> int:
         found = (
@@ -281,7 +294,7 @@ def test_nothing_outside_a_statistic_tells_it_by_its_classes() -> None:
         file = path.relative_to(PACKAGE).as_posix()
         if file.startswith("statistics/"):
             continue
-        tree = ast.parse(path.read_text())
+        tree = parsed(path)
         imported = imported_from_statistics(tree)
         if imported:
             told |= {(file, name) for name in imported & tells_classes(tree)}
@@ -308,7 +321,7 @@ def test_nothing_tells_the_two_adjacencies_by_their_classes() -> None:
     """Both answer what is asked of them, or a caller names an answer for each (`by_kind`)."""
     told = set()
     for path in MODULES:
-        names = tells_classes(ast.parse(path.read_text())) & RELATIONS
+        names = tells_classes(parsed(path)) & RELATIONS
         told |= {(path.relative_to(PACKAGE).as_posix(), name) for name in names}
     assert told == set()
     assert len(MODULES) > 400
@@ -369,10 +382,7 @@ read."""
 
 def test_nothing_outside_a_statistic_compares_with_its_kind() -> None:
     modules = [path for path in MODULES if not is_a_kinds_own(path)]
-    told = {
-        str(path.relative_to(PACKAGE)): compared_kinds(ast.parse(path.read_text()))
-        for path in modules
-    }
+    told = {str(path.relative_to(PACKAGE)): compared_kinds(parsed(path)) for path in modules}
     assert {file: words for file, words in told.items() if words} == HOMONYMS
     assert len(modules) > 250
     assert {"linked", "table", "groups", "quantiles", "sums", "odds_ratio"} <= KIND_WORDS
@@ -399,7 +409,7 @@ def charges(tree: ast.AST) -> int:
 
 def test_the_pipeline_alone_charges_a_ledger() -> None:
     charging = {
-        str(path.relative_to(PACKAGE)): charges(ast.parse(path.read_text())) for path in MODULES
+        str(path.relative_to(PACKAGE)): charges(parsed(path)) for path in MODULES
     }
     assert {file: count for file, count in charging.items() if count} == {
         "publishing/pipeline.py": 1
@@ -411,7 +421,7 @@ def test_studies_use_public_names_and_draw_with_the_plots() -> None:
     allowed = {"studies", "output.plots", "core.progress", "errors", "output.files", *PUBLIC}
     own = {"naive.py", "registry.py"}  # what studies compare with is defined here
     for path in (PACKAGE / "studies").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())) if path.name not in own else ():
+        for node in ast.walk(parsed(path)) if path.name not in own else ():
             if (
                 isinstance(node, ast.ImportFrom)
                 and node.module
@@ -441,7 +451,7 @@ def test_benchmarks_import_what_there_is() -> None:
     """Benchmarks run seldom, and nothing else notices a name that was changed."""
     checked = 0
     for path in (PACKAGE.parent.parent / "benchmarks").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("semidp"):
                 continue
             assert node.module is not None
@@ -457,7 +467,7 @@ def test_benchmarks_import_what_there_is() -> None:
 def test_no_class_has_the_name_of_another() -> None:
     homes: dict[str, list[str]] = {}
     for path in MODULES:
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name.lstrip("_"), []).append(str(path.relative_to(PACKAGE)))
     assert not {name: files for name, files in homes.items() if len(files) > 1}
@@ -479,7 +489,7 @@ def test_whatever_is_asserted_to_be_there_says_why() -> None:
     """Types say what is there; what they cannot say has a reason, and is seldom."""
     every = []
     for path in MODULES:
-        asserted = asserted_there(ast.parse(path.read_text()))
+        asserted = asserted_there(parsed(path))
         unexplained = [node.lineno for node in asserted if node.msg is None]
         assert not unexplained, f"{path.name}: lines {unexplained}"
         every += asserted
@@ -512,7 +522,7 @@ def function_at(address: str) -> CodeType:
     modules = [".".join(["semidp", *path[:length]]) for length in range(len(path), 0, -1)]
     name = next(name for name in modules if name in sys.modules)
     inside = [*path[name.count(".") :], last]
-    found = reduce(getattr, inside, sys.modules[name])
+    found = functools.reduce(getattr, inside, sys.modules[name])
     code: CodeType = getattr(found, "__wrapped__", found).__code__
     assert Path(code.co_filename).is_relative_to(PACKAGE / path[0]) or path[0] == "files"
     return code

@@ -15,8 +15,6 @@ from semidp.errors import Refused
 from semidp.noise import SeededRandomness
 from tests.combining.test_releases import nested, people, product, table
 
-pytestmark = pytest.mark.pictures
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -27,6 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.pictures
 @pytest.mark.long
 def test_a_combination_is_read_back_as_it_was(folder: Path) -> None:
     release = Release.load(folder)

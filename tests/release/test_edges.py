@@ -29,8 +29,6 @@ from semidp.report.report_page import html
 from semidp.report.sentences import summary
 from tests.release.conftest import Example, assert_same_margins, strict_json, totals, whole_counts
 
-pytestmark = pytest.mark.pictures
-
 Save = Callable[[Release], Path]
 SEX, REGION = Feature("sex", "fm"), Feature("region", "ns")
 BOTH = (Margin("sex"), Margin("region"))
@@ -61,6 +59,7 @@ def checked(release: Release, saved: Save) -> str:
     return page
 
 
+@pytest.mark.pictures
 @pytest.mark.few(10)
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda budget: budget.kind)
 @pytest.mark.parametrize("n", [0, 1, 2])
@@ -82,6 +81,7 @@ def test_nobody_has_no_levels() -> None:
         run(Plan([TableRequest(["sex"], Budget.pure(1))], [Margin("sex")]), people(0))
 
 
+@pytest.mark.pictures
 @pytest.mark.few(1)
 @pytest.mark.parametrize("features", [("sex", "one"), ("one",), ("sex", "region", "one")])
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda budget: budget.kind)
@@ -94,6 +94,7 @@ def test_a_feature_with_one_level(saved: Save, features: tuple[str, ...], budget
         checked(release, saved)
 
 
+@pytest.mark.pictures
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda budget: budget.kind)
 def test_a_table_that_the_totals_fix_is_published_exactly_and_that_is_said(
     saved: Save, budget: Budget
@@ -165,6 +166,7 @@ def test_pairs_of_three_features_have_a_bound_and_say_that_less_was_given(saved:
     assert_same_margins(example, saved(release), example.features, pairs)
 
 
+@pytest.mark.pictures
 def test_several_tables_share_one_guarantee(saved: Save) -> None:
     example = Example.named("hair_eye_color")
     tables = [
@@ -251,6 +253,7 @@ def test_levels_that_are_not_public(saved: Save) -> None:
     assert disclosure in checked(release, saved)
 
 
+@pytest.mark.pictures
 def test_bins_null_level_where_and_id(saved: Save) -> None:
     data = {
         "person": np.arange(8),

@@ -19,8 +19,6 @@ from semidp.report.sentences import cautions, summary
 from semidp.statistics.protocol.requests import Request
 from semidp.statistics.tables.error_words import CellErrors, all_together
 
-pytestmark = pytest.mark.pictures
-
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PEOPLE = {
     "sex": [*"fm"] * 60,
@@ -70,6 +68,7 @@ def test_the_share_of_cells_is_that_of_the_counts_and_is_warned_of_above_a_quart
     assert checked == {True, False}
 
 
+@pytest.mark.pictures
 @pytest.mark.long
 def test_many_tables_are_one_line_and_a_list_of_errors() -> None:
     sets = [
@@ -117,6 +116,7 @@ def test_all_together_is_over_the_cells_with_noise() -> None:
     )
 
 
+@pytest.mark.pictures
 def test_small_means_are_marked_on_the_terminal_and_in_the_report() -> None:
     wanted = semidp.mean("pay", by="region", bounds=(0, 1000))
     vague, sharp = released(wanted, mu="0.05"), released(wanted, mu=200)

@@ -25,8 +25,6 @@ from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.regression.request import RegressionRequest
 from semidp.statistics.sums.request import GroupRequest
 
-pytestmark = pytest.mark.pictures
-
 RANDOM = np.random.default_rng(5)
 PEOPLE = {
     "sex": RANDOM.choice([*"fm"], 300),
@@ -123,6 +121,7 @@ def test_nothing_is_marked_in_an_exact_table() -> None:
     assert "Noise dominates" not in page
 
 
+@pytest.mark.pictures
 def test_estimates_are_drawn_on_their_own_scale() -> None:
     axes = estimates_plot(["a", "b"], [48.0, 52.0], [1.0, 1.0], "mean of score", (0.0, 110.0)).axes[
         0
@@ -134,6 +133,7 @@ def test_estimates_are_drawn_on_their_own_scale() -> None:
     assert len(near.get_lines()) == 1 + 2 + 1  # a bound that lies in the picture is drawn
 
 
+@pytest.mark.pictures
 def test_groups_without_a_record_are_folded(everything: Release) -> None:
     page = html(everything)
     assert re.search(r"<summary>1 group without a record</summary><p[^>]*>gone</p>", page)

@@ -41,8 +41,6 @@ from tests.toy.level_totals.published import LevelTotal
 from tests.toy.level_totals.request import LevelTotalRequest
 from tests.toy.level_totals.space import LevelTotalSpace
 
-pytestmark = pytest.mark.pictures
-
 SIZES = Feature("size", ["small", "middle", "large"])
 PEOPLE = {"sex": [*"fmmf"] * 10, "size": ["small", "middle", "large", "small"] * 10}
 TOTAL = 30  # ten of the middle, ten of the large
@@ -176,6 +174,7 @@ def test_a_folder_is_read_back(plan: Plan, folder: Path) -> None:
     assert (folder / "report.html").is_file()
 
 
+@pytest.mark.pictures
 def test_it_stands_beside_other_requests(tmp_path: Path) -> None:
     requests = [
         LevelTotalRequest("size", Budget.gdp(1)),
