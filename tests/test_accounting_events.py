@@ -54,8 +54,9 @@ def test_groups_match_dp_accountings_own_group_accounting(a):
     assert event_tradeoff(group, 1, REMOVE).epsilon(DELTA) == pytest.approx(expected, rel=5e-3)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("relation", [REMOVE, REPLACE])
-@pytest.mark.parametrize("a", [2, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.parametrize("a", [2, 3])
 def test_group_accounting_is_never_above_functional_composition(relation, a):
     group, functional = ours(a, relation), functional_tradeoff(RUN, a, relation)
     for delta in ("1e-3", "1e-5", "1e-7"):

@@ -81,7 +81,7 @@ LONG = pytest.mark.long  # two to twelve seconds of processor time each
             marks=LONG,
         ),
         pytest.param("nested.md", {"districts"}, marks=LONG),
-        ("several_records.md", {"stays", "one-stay"}),
+        pytest.param("several_records.md", {"stays", "one-stay"}, marks=LONG),
         pytest.param(
             "office.md",
             {

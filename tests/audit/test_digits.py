@@ -41,6 +41,7 @@ def by_a_value(values: Floats, secret: int) -> NDArray[np.int64]:
     return found
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("scale", [1.0, 1000.0])
 @pytest.mark.parametrize("leak", [on_a_grid, in_a_bit, on_another_grid])
 @pytest.mark.parametrize("claim", [gaussian(1), approximate(1)], ids=["mu 1", "epsilon 1"])

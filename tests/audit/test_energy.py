@@ -74,6 +74,7 @@ def test_the_fourth_moment_of_whole_noise_is_bounded(name: str) -> None:
     assert max(ratios.values()) > FOURTH_MOMENT  # with less variance it does not hold
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("size", ["1/10", "1", "3/2", "2", "4"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_honest_noise_passes(kind: type[Mechanism], size: str, square: TableSpace) -> None:

@@ -65,12 +65,14 @@ def leaves_nothing(folder: Path) -> None:
     assert left <= {"people.csv", "odd.csv", "schema.toml", "file"}, left
 
 
-def test_the_release_itself_leaks_nothing(semidp: Semidp, people: Path, tmp_path: Path) -> None:
+def test_the_release_itself_leaks_nothing(
+    semidp: Semidp, here: Semidp, people: Path, tmp_path: Path
+) -> None:
     (tmp_path / "tmp").mkdir()
     places = {
         name: str(tmp_path / "tmp") for name in ("TMPDIR", "HOME", "MPLCONFIGDIR", "XDG_CACHE_HOME")
     }
-    assert semidp("ledger", "ledger.json", "--rho", "1").code == 0
+    assert here("ledger", "ledger.json", "--rho", "1").code == 0
     done = semidp(
         "release", people, *BOTH, *SPEND, "--ledger", "ledger.json", "--out", "release", env=places
     )
@@ -218,8 +220,10 @@ def test_a_full_disk(semidp: Semidp, people: Path, tmp_path: Path) -> None:
     leaves_nothing(tmp_path)
 
 
-def test_a_full_disk_keeps_the_old_release(semidp: Semidp, people: Path, tmp_path: Path) -> None:
-    assert semidp("release", people, *BOTH, *SPEND, "--out", "release").code == 0
+def test_a_full_disk_keeps_the_old_release(
+    semidp: Semidp, here: Semidp, people: Path, tmp_path: Path
+) -> None:
+    assert here("release", people, *BOTH, *SPEND, "--out", "release").code == 0
     before = (tmp_path / "release" / "table.csv").read_bytes()
     assert (
         semidp(
@@ -329,7 +333,7 @@ DEATHS = {
 }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("moment", DEATHS)
 def test_a_kill_in_the_middle(
     semidp: Semidp, here: Semidp, people: Path, tmp_path: Path, moment: str

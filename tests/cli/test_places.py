@@ -48,7 +48,7 @@ def released(here: Semidp, people: Path, *words: str | Path) -> None:
 @pytest.mark.parametrize(
     ("vacant", "several"),
     [
-        ("no folder", 4),
+        ("no folder", 2),
         pytest.param("no folder", 8, marks=pytest.mark.long),
         pytest.param("an empty folder", 8, marks=pytest.mark.long),
     ],

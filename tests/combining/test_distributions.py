@@ -119,6 +119,7 @@ SETS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", SETS)
 def test_differences_are_those_of_dense_least_squares(name: str) -> None:
     releases = SETS[name]()

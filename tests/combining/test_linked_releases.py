@@ -161,6 +161,7 @@ SETS = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", SETS)
 def test_values_and_variances_are_those_of_dense_least_squares(name: str) -> None:
     releases = SETS[name]()

@@ -66,7 +66,7 @@ GAUSSIAN = (Budget.zcdp("0.005"), "gaussian")
     ("one", "other"),
     [
         (L2, L2),
-        (LATTICE, LATTICE),
+        pytest.param(LATTICE, LATTICE, marks=pytest.mark.long),
         (L2, GAUSSIAN),
         pytest.param(KNORM, GAUSSIAN, marks=pytest.mark.long),
     ],

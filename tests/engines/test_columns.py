@@ -46,6 +46,7 @@ def test_pandas_columns_of_every_kind() -> None:
             ).counts.tolist() == [1, 1, 1]
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(
     "kind", [pa.int8(), pa.uint64(), pa.int64(), pa.float32(), pa.float64(), pa.string()]
 )

@@ -487,6 +487,7 @@ def test_a_where_depends_on_the_record_alone(
     )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "where",
     ["lower(sex) = 'f'", "upper(trim(sex)) IN ('F')", "abs(length(sex)) = 1 AND sex LIKE 'f%'"],

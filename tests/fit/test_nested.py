@@ -52,6 +52,7 @@ def assert_has(counts: NDArray[np.int64], grid: Grid, totals: list[Totals]) -> N
         assert np.array_equal(grid.sum(counts, total.view), total.counts)
 
 
+@pytest.mark.few(40)
 @pytest.mark.parametrize(("name", "views"), CASES, ids=lambda part: str(part).replace(" ", ""))
 def test_no_table_is_closer(name: str, views: list[View]) -> None:
     grid = GRIDS[name]

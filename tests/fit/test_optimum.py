@@ -37,7 +37,7 @@ EXACT = [
 SCALES = [0.4, 2.0, 30.0]
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("shape", "margins", "method"), EXACT)
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "real"])
 def test_no_table_is_closer(shape: tuple[int, ...], margins: str, method: str, whole: bool) -> None:

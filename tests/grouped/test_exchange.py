@@ -54,6 +54,7 @@ def sums(schema: Schema, groups: list[Margin], records) -> np.ndarray:
     return np.concatenate(found)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("counts", "margins", "groups", "squares"),
     [

@@ -63,6 +63,7 @@ def test_nobody_is_lost_from_the_exact_sizes_and_the_mean_is_of_those_who_answer
     assert release.scope.adjacency == outcome_adjacency(public)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "asked",
     [

@@ -124,7 +124,7 @@ def neighbours(records: int, several: int, steps: int) -> Iterator[tuple[Dataset
             yield dataset, other
 
 
-@pytest.mark.few(18)
+@pytest.mark.few(8)
 @pytest.mark.parametrize("steps", [1, 2, 3])
 @pytest.mark.parametrize(
     ("several", "single"), [(p, q) for p in range(4) for q in range(4) if p + q]
@@ -153,6 +153,7 @@ def test_the_norms_of_sums_are_too_small_for_ranks() -> None:
     assert short == 6
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("a", [1, 2])
 @pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_a_step_of_one_applies_the_curve(f: Tradeoff) -> None:
     assert np.all(np.diff(noise.cdf(x)) >= -1e-15)
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(8)
 @curves
 @pytest.mark.parametrize("shift", [0.0, 0.13, 0.5, 0.77, 1.0])
 def test_every_smaller_shift_is_at_least_as_private(f: Tradeoff, shift: float) -> None:
@@ -72,6 +72,7 @@ def test_the_quantile_inverts_the_cdf(f: Tradeoff) -> None:
     np.testing.assert_allclose(noise.cdf(noise.quantile(w)), w, rtol=1e-7, atol=1e-13)
 
 
+@pytest.mark.few(12)
 @curves
 @pytest.mark.parametrize("sensitivity", [1, 2, 3])
 def test_a_lattice_is_the_cdf_on_it(f: Tradeoff, sensitivity: int) -> None:

@@ -65,6 +65,7 @@ def test_two_equal_tails_are_biased() -> None:
     assert min(tails(w) for w in (0.9, 0.95, 1.05, 1.1)) < 0.2 - 1e-5
 
 
+@pytest.mark.few(2)
 @every_noise
 def test_the_p_value_is_the_level_at_which_u_is_a_threshold(name: str) -> None:
     for margins in MARGINS[1:]:

@@ -80,6 +80,7 @@ def test_two_proved_bounds_meet(rows: int, columns: int, a: int) -> None:
         assert not polar.contains(point / (low * 0.999))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("rows", "columns", "a"), [(3, 4, 2), (4, 4, 3), (4, 5, 2), (5, 5, 3)])
 def test_every_move_has_norm_one(rows: int, columns: int, a: int, moves: Moves) -> None:
     every = moves(rows, columns, a)[:: len(moves(rows, columns, a)) // 12]

@@ -49,6 +49,7 @@ def smallest_p_value(one: Floats, two: Floats) -> float:
 LARGE = pytest.param(4, 4, 2, marks=pytest.mark.long)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("rows", "columns", "a"), [(3, 3, 2), (3, 3, 3), (3, 4, 2), (3, 4, 3), LARGE]
 )
@@ -105,6 +106,7 @@ def test_one_published_side_agrees_with_triangulation(
     np.testing.assert_allclose(ball.variances(), (reference**2).mean(axis=0), rtol=0.05)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("limits", "lengths", "a"),
     [((9, 9), (2, 3), 2), ((1, 5), (3, 2), 2), ((2, 1, 4), (2, 3, 2), 3), ((5,), (4,), 2)],
@@ -304,6 +306,7 @@ def test_at_the_origin_only_the_right_radius_keeps_the_promise(
 # ---------------------------------------------------------------------- speed, progress, repetition
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("ball", "size", "rate"),
     [

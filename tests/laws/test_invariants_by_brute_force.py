@@ -115,7 +115,7 @@ def brute_norms(data: np.ndarray, tables: np.ndarray, largest: int) -> list[tupl
     return [tuple(int(x) for x in row) for row in best]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("shape", "margins", "largest"), CASES, ids=lambda case: str(case).replace(" ", "")
 )

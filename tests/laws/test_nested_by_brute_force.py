@@ -97,7 +97,7 @@ def spaces(schema: Schema, views: list[View], n: int) -> Iterator[tuple[np.ndarr
         yield data[rows], tables[rows]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("name", "views"), CASES, ids=lambda part: str(part).replace(" ", ""))
 def test_a_norms_and_projection_in_every_space(name: str, views: list[View]) -> None:
     schema, largest = SCHEMAS[name]
@@ -165,7 +165,7 @@ RELEASED = [
 ]
 
 
-@pytest.mark.few(100)
+@pytest.mark.few(40)
 @pytest.mark.parametrize(
     ("name", "views", "released"), RELEASED, ids=lambda part: str(part).replace(" ", "")
 )

@@ -158,7 +158,7 @@ def case(name, rho="1/2"):
     return plan_of(tables, exact, rho, **how), town(quarters=name == "quarters")
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("depth", ["state", "county"])
 @pytest.mark.parametrize("name", CASES)
 def test_parts_measure_and_publish_what_one_piece_does(name, depth, tmp_path):
@@ -201,7 +201,7 @@ def test_parts_measure_and_publish_what_one_piece_does(name, depth, tmp_path):
         assert set(table.schema.names) == set(whole_table.schema.names)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", CASES)
 def test_without_noise_parts_hold_the_residuals_of_the_records(name, tmp_path):
     """Every entry is measured by one part or at the cut: none is left out, none is another's."""
@@ -234,7 +234,7 @@ def test_the_noise_of_parts_is_that_of_the_whole(tmp_path):
     assert not low < mean * 1.3**2 < high
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("after", [0, 2, 6])
 def test_nothing_is_drawn_or_charged_twice(name, after, tmp_path):
@@ -291,8 +291,10 @@ def test_a_release_that_is_killed_is_finished_as_it_was_begun(point, tmp_path):
         assert np.array_equal(one.counts, other.counts)
 
 
-def test_a_fit_that_was_stored_is_not_searched_again(tmp_path, monkeypatch):
-    plan, data = case("three depths with tenure")
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", ["tracts", "three depths with tenure"])
+def test_a_fit_that_was_stored_is_not_searched_again(name, tmp_path, monkeypatch):
+    plan, data = case(name)
     place = tmp_path / "release"
     seeded = SeededRandomness(4)
     whole = run_partitioned(plan, data, tmp_path / "whole", "state", randomness=seeded)

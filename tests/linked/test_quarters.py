@@ -98,6 +98,7 @@ class DenseQuarters(Dense):
         return row
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", CASES)
 def test_the_correction_is_constrained_least_squares_and_errors_follow(name):
     space, values = linked(name)

@@ -41,6 +41,7 @@ def variances_of(mechanism):
     return [*members, *units]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "budget", [Budget.zcdp("1/50"), Budget.gdp("1/3")], ids=["discrete", "rounded"]
 )

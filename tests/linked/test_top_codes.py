@@ -45,6 +45,7 @@ def coded_tables(mechanism):
     return {number: axis for number, axis in places.items() if axis is not None}
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_errors_of_coded_cells_are_those_of_sums_over_sizes(name):
     mechanism = LinkedMechanism.calibrate(space_of(name), Budget.zcdp("1/50"))

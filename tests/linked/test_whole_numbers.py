@@ -54,6 +54,7 @@ def test_units_by_size_are_nearly_the_closest_with_both_totals():
     assert exact >= 285  # the search is local
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("rho", ["1/50", "5"])
 def test_whole_numbers_agree_in_every_place(name, rho):

@@ -11,7 +11,7 @@ from tests.partitions.ended_early import Listed, ended_and_resumed, sources_in_o
 from tests.partitions.test_like_one_piece import KINDS, random_plan
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("after", [0, 1])
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS.__getitem__)
 def test_nothing_is_drawn_or_charged_twice(kind: int, after: int, tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_nothing_is_drawn_or_charged_twice(kind: int, after: int, tmp_path: Path
     assert len(sources) > 1
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS.__getitem__)
 def test_no_part_draws_from_the_source_of_another(kind: int, tmp_path: Path) -> None:
     asked = random_plan(kind)

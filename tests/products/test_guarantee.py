@@ -102,6 +102,7 @@ def spent(mechanism: ResidualMechanism, difference: np.ndarray) -> float:
     return total
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("joint", [True, False])
 @pytest.mark.parametrize("objective", list(Objective))

@@ -235,7 +235,7 @@ def exchange_case(generator, ratios):
     )
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("case", [ball_case, exchange_case])
 def test_no_move_of_a_random_structure_costs_more_than_any_bound(case, seed):

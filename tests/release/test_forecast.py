@@ -201,6 +201,7 @@ SETS = [["sex"], ["region"]]
 BINARY = {**PEOPLE, "ok": [0, 1, 1, 0, 1] * 9}
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("by", [[["sex"]], [["sex", "age"]], SETS], ids=["one", "joint", "two"])
 @pytest.mark.parametrize("statistic", ["mean", "sum", "proportion"])
 @pytest.mark.parametrize("budget", [Budget.gdp(1), Budget.pure(1)], ids=["gdp", "pure"])
