@@ -12,8 +12,6 @@ import pytest
 
 from semidp.cli import COMMANDS, run
 
-pytestmark = pytest.mark.pictures
-
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLES = [example for _, examples in COMMANDS.values() for example in examples]

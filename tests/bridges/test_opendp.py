@@ -213,6 +213,7 @@ CASES: dict[
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("case", CASES)
 def test_the_number_is_never_below_the_truth(case: str) -> None:
     measurement, values, public, scale, square = CASES[case]

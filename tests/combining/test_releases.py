@@ -223,6 +223,7 @@ def test_nested_releases_are_combined_at_every_depth() -> None:
     assert not tables["state",].standard_errors.any()  # the third release published it exactly
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("number", range(4))
 def test_a_nested_release_alone_is_what_it_published(number: int) -> None:
     """Beside a release that measured nothing, the estimates and errors are its own."""

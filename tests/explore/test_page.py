@@ -338,6 +338,7 @@ def test_a_release_wants_its_budget_typed(client: TestClient, typed: str) -> Non
     assert not Path("out").exists()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("typed", ["1", "mu = 1", "mu 1.0", " 1/1 "])
 def test_a_release_is_made_and_its_report_read(client: TestClient, typed: str) -> None:
     body = fields(PEOPLE_PLAN, *SEX_EXACT, ("typed", typed), ("folder", "out"))

@@ -75,6 +75,7 @@ def test_the_whole_bound_is_below_every_table_and_above_the_real_one() -> None:
         )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "real"])
 @pytest.mark.parametrize(
     ("grid", "views"),

@@ -128,6 +128,7 @@ def test_no_exchange_moves_pairs_farther_than_the_norms(
             assert share > 0.999
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("a", [1, 2, 3])
 @pytest.mark.parametrize(("counts", "margins", "groups", "exact"), SPACES[:3])

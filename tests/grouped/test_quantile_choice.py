@@ -50,6 +50,7 @@ def plan_of(request: QuantileRequest | DistributionRequest) -> Plan:
     return Plan([request], invariants=["school"])
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("request_", "kind", "answers"),
     [

@@ -104,6 +104,7 @@ def held(
     return rho <= float(curve.implied_rho()) / wrong**2 * slack + 1e-12
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 @pytest.mark.parametrize(
     ("sizes", "a"), [((2, 1), 1), ((2, 1), 2), ((1, 1, 1), 3), ((3,), 1), ((5,), 1)]

@@ -308,6 +308,7 @@ def test_a_good_spread_finds_what_differs():
     assert sum(p <= 0.05 for p in new) > 30
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("value", [0.5, 2.0, -1.0, 1e300, np.inf])
 def test_proportions_refuse_what_is_neither_zero_nor_one(value):
     data = {"ward": np.repeat(["a", "b"], 3), "cured": np.array([0.0, 1.0, 1.0, 0.0, 1.0, value])}

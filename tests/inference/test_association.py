@@ -156,6 +156,7 @@ DIRECTED = [
 ]
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("name", "alternative"), DIRECTED)
 def test_the_size_is_at_most_the_level_and_is_not_where_noise_is_forgotten(
     name: str, alternative: Alternative

@@ -36,6 +36,7 @@ CURVES: dict[str, Tradeoff] = {
 curves = pytest.mark.parametrize("f", CURVES.values(), ids=CURVES.keys())
 
 
+@pytest.mark.few(6)
 @curves
 def test_a_step_of_one_applies_the_curve(f: Tradeoff) -> None:
     noise, claimed = canonical_noise(f), curve_of(f).symmetric()

@@ -102,6 +102,7 @@ def test_a_grid_only_makes_p_values_larger() -> None:
     np.testing.assert_array_equal(rejected, (u - 0.125 >= high - 1e-9) | (u + 0.125 <= low + 1e-9))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("margins", "name"),
     [

@@ -70,6 +70,7 @@ def test_each_space_gets_its_ball(table: Table, margins: str, ball: object) -> N
     assert found.dimension == space.dimension
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("table", "margins", "a"),
     [(t, m, None) for t, m, _ in CASES]
@@ -118,6 +119,7 @@ def test_the_guarantee_is_pure_epsilon_for_this_space_and_an_ideal_claim() -> No
     assert "rounded to whole numbers" in mechanism.statement
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("table", "margins", "epsilon"),
     [

@@ -233,6 +233,7 @@ def test_moments_in_closed_form(ball: NormBall) -> None:
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "ball", [PairBall(5), RowsBall((1, 6), (4, 4), 2), TableBall(3, 4, 2), TableBall(4, 4, 3)]
 )

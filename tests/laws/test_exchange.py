@@ -451,6 +451,7 @@ JOINED = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("case", JOINED)
 def test_joined_spaces_exchange_only_what_each_of_them_does(case: str) -> None:
     """Dropping a feature that neither space publishes turns an exchange into an exchange, or into

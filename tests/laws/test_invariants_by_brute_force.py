@@ -199,6 +199,7 @@ BOUNDED = [
 ]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("shape", "margins", "n", "bound"), BOUNDED)
 def test_the_bound_over_all_totals_holds_for_each_and_is_met_by_some(
     shape: tuple[int, ...], margins: list[tuple[str, ...]], n: int, bound: int

@@ -36,6 +36,7 @@ def largest_errors(mechanism):
     ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("members", "units"), [(None, 4), (3, None), (3, 4), (20, 1)])
 def test_the_least_budget_meets_the_errors_of_both_kinds(members, units):
     tables = [

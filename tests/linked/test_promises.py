@@ -101,7 +101,7 @@ def exchanged(setting):
     return moves, seen
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_member_reaches_every_alternative_and_no_exchange_costs_more(name):
     setting = SETTINGS[name]
@@ -184,7 +184,7 @@ def largest_squares(schema, moves):
     return largest
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_no_members_that_change_at_once_cost_more_than_the_ball(name):
     setting = SETTINGS[name]

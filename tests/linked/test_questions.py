@@ -105,6 +105,7 @@ def test_covariances_of_both_kinds_are_seen_in_many_draws(name):
     assert np.abs(drawn.var(axis=0)[6:] / apart - 1).max() > 0.065
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("rho", [3, 6000])
 @pytest.mark.parametrize("name", ["tracts", "states exact"])
 def test_intervals_cover_also_where_noise_is_coarse(name, rho):

@@ -321,6 +321,7 @@ def test_members_alone_and_linked_members_are_not_added_up_in_any_order(tmp_path
     assert len(ledger.made) == 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("protect", ["member", "unit"])
 @pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])
 def test_a_second_linked_charge_keeps_whom_the_ledger_is_about(tmp_path, adjacency, protect):

@@ -325,6 +325,7 @@ def test_no_symmetric_log_concave_law_is_wider_than_the_bound() -> None:
     assert max(found) > 2.16 > NORMAL
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("epsilon", [1, 5])
 @pytest.mark.parametrize("kind", [KNormMechanism, L2Mechanism])
 def test_noise_in_all_directions_has_its_level_too(kind, epsilon) -> None:

@@ -60,6 +60,7 @@ def test_margins_are_kept(setting, kind):
     )
 
 
+@pytest.mark.few(5)
 def test_lattice_serves_one_and_two_margins(setting, request):
     space, _ = setting
     names = [mechanism.name for mechanism in available(space, BUDGETS["zcdp"])]

@@ -242,6 +242,7 @@ def test_the_cost_of_features_that_are_alike_counts_each_of_them(size):
 SINGLES = [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("sizes", [(9, 9, 9), (30, 9, 9), (9, 30, 30), (4, 4, 4), (7, 5, 3)])
 def test_costs_of_many_levels_bound_every_move_on_two_of_them(sizes):
     """Features too large to list: all moves of up to three records on two levels of each, under any

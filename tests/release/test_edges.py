@@ -94,6 +94,7 @@ def test_a_feature_with_one_level(saved: Save, features: tuple[str, ...], budget
         checked(release, saved)
 
 
+@pytest.mark.few(2)
 @pytest.mark.pictures
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda budget: budget.kind)
 def test_a_table_that_the_totals_fix_is_published_exactly_and_that_is_said(

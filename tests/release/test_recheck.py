@@ -204,6 +204,7 @@ CELLS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("what", CELLS)
 def test_a_forged_cell_shows(folder: Path, what: str) -> None:
     *cell, said = CELLS[what]

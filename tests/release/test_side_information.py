@@ -142,6 +142,7 @@ def test_what_everything_fixes_is_published_exactly() -> None:
     assert "published exactly" in str(found.explain())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "margins",
     [

@@ -79,6 +79,7 @@ CASES = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("case", CASES)
 def test_records_have_every_table_and_every_exact_total(case: str, tmp_path: Path) -> None:
     tables, invariants = CASES[case]

@@ -253,6 +253,7 @@ def test_sizes_and_coverages_have_their_twins(tables: Studies) -> None:
     assert np.mean(coverages["twin"]) < 0.85
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.long) if name == "swapping" else name for name in QUICK],

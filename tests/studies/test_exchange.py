@@ -2,6 +2,7 @@
 totals.
 """
 
+import functools
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +12,8 @@ from semidp import Dataspace, Exchange, Feature, Margin, Schema, Table, sensitiv
 from semidp.accounting import zcdp_epsilon_paper
 from semidp.studies import census_study as census
 from semidp.studies import exchange_study as exchange
+
+census_rows = functools.cache(census.compute)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +27,7 @@ from semidp.studies import exchange_study as exchange
     ],
 )
 def test_the_rows_of_the_census(setting: str, kind: str, shown: str, conditional: bool) -> None:
-    (row,) = census.compute().where(setting=setting).records()
+    (row,) = census_rows().where(setting=setting).records()
     assert Fraction(shown) - Fraction(1, 100) < row["rho"] <= Fraction(shown), "rounded up"
     assert (row["adjacency"], bool(row["condition"])) == (kind, conditional)
     assert row["epsilon_paper"] == zcdp_epsilon_paper(row["rho"], census.DELTA)
