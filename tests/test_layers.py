@@ -411,9 +411,7 @@ def charges(tree: ast.AST) -> int:
 
 
 def test_the_pipeline_alone_charges_a_ledger() -> None:
-    charging = {
-        str(path.relative_to(PACKAGE)): charges(parsed(path)) for path in MODULES
-    }
+    charging = {str(path.relative_to(PACKAGE)): charges(parsed(path)) for path in MODULES}
     assert {file: count for file, count in charging.items() if count} == {
         "publishing/pipeline.py": 1
     }
