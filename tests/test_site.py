@@ -100,12 +100,21 @@ def _unresolved(text: str) -> bool:
     return bool(re.search(r"^(<<<<<<<|>>>>>>>) ", text, flags=re.MULTILINE))
 
 
-def test_the_citation_is_of_this_version() -> None:
-    cited = re.search(
-        r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), flags=re.MULTILINE
-    )
-    assert cited
-    assert semidp.__version__.partition(".dev")[0] == cited[1]
+def test_the_citation_is_of_the_last_version_with_a_date() -> None:
+    """The tree after it is a .dev of the next one: folders of the two are told apart."""
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    version = re.search(r"^version: (\S+)$", citation, flags=re.MULTILINE)
+    date = re.search(r"^date-released: (\S+)$", citation, flags=re.MULTILINE)
+    assert version
+    assert date
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    (newest, said), *earlier = re.findall(r"^## (\S+) \((\S+)\)$", changes, flags=re.MULTILINE)
+    if said == "unreleased":
+        assert semidp.__version__ == f"{newest}.dev0"
+        newest, said = earlier[0]
+    else:
+        assert semidp.__version__ == newest
+    assert (version[1], date[1]) == (newest, said)
 
 
 def test_the_docs_extra_has_the_packages_that_its_notebook_uses() -> None:

@@ -142,12 +142,24 @@ def read_parquet(path: Path, names: Sequence[str] | None = None) -> dict[str, ND
 
 
 def different_column(
-    path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]
+    path: Path,
+    labels: Mapping[str, Labels],
+    columns: Mapping[str, NDArray[Any]],
+    slack: Mapping[str, float] | None = None,
 ) -> str | None:
     """Return the first column of a Parquet file that is not as `write_parquet` would write it, or
     None.
 
     Labels are compared inside DuckDB, so that no row becomes a Python object.
+
+    Parameters
+    ----------
+    path
+        The file.
+    labels, columns
+        What it should hold.
+    slack
+        By how much the numbers of some columns may differ; others may not.
 
     >>> import tempfile
     >>> sexes, counts = {"sex": Labels(("f", "m"), 1)}, {"count": np.array([3, 4])}
@@ -157,7 +169,9 @@ def different_column(
     'sex'
     """
     with contextlib.closing(connect()) as connection:
-        return quietly(lambda: _different(connection, path, labels, columns), DamagedColumns())
+        return quietly(
+            lambda: _different(connection, path, labels, columns, slack or {}), DamagedColumns()
+        )
 
 
 def read_numbers(path: Path) -> NDArray[Any]:
@@ -229,7 +243,11 @@ def _label_coded(place: int, code: str) -> str:
 
 
 def _different(
-    connection: Any, path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]
+    connection: Any,
+    path: Path,
+    labels: Mapping[str, Labels],
+    columns: Mapping[str, NDArray[Any]],
+    slack: Mapping[str, float],
 ) -> str | None:
     codes: dict[str, NDArray[Any]] = {}
     for place, column in enumerate(labels.values()):
@@ -265,10 +283,23 @@ def _different(
     for name, numbers in columns.items():
         if name not in written:
             return name
-        is_float = numbers.dtype.kind == "f"
-        if not np.array_equal(written[name], numbers, equal_nan=is_float):
+        if not equal_numbers(written[name], numbers, slack.get(name, 0.0)):
             return name
     return None
+
+
+def equal_numbers(one: NDArray[Any], other: NDArray[Any], slack: float = 0.0) -> bool:
+    """Whether two columns of numbers are the same, missing ones included, but for a slack.
+
+    >>> equal_numbers(np.array([1.0, np.nan]), np.array([1.5, np.nan]), 0.5)
+    True
+    """
+    if one.shape != other.shape:
+        return False
+    if slack:
+        # Large numbers carry the rounding of their arithmetic.
+        return bool(np.allclose(one, other, rtol=1e-12, atol=slack, equal_nan=True))
+    return bool(np.array_equal(one, other, equal_nan=other.dtype.kind == "f"))
 
 
 def _source(path: Path) -> str:
