@@ -19,7 +19,6 @@ from semidp.statistics.protocol.results import Published
 _MOST_PANELS = 4
 _SHOWN_UNMATCHED = 12
 _LEAST_BARS = 3  # groups from which on bars say more than numbers
-_VALUES = ("mean", "sum", "proportion", "estimate")
 
 
 def place_sections(release: Release) -> Iterator[Section]:
@@ -142,7 +141,7 @@ def _place_column(columns: Columns, places: PlaceMap) -> str | None:
     """
     best = None
     best_share = 0.5
-    if "standard_error" not in columns.numbers or _value_column(columns) is None:
+    if _value_column(columns) is None:
         return None
     for heading in columns.labels:
         labels = _distinct(columns, heading)
@@ -162,7 +161,11 @@ def _distinct(columns: Columns, heading: str) -> list[str]:
 
 
 def _value_column(columns: Columns) -> str | None:
-    return next((name for name in _VALUES if name in columns.numbers), None)
+    """Return the column that the standard errors are of: it stands before them."""
+    names = list(columns.numbers)
+    if "standard_error" not in names[1:]:
+        return None
+    return names[names.index("standard_error") - 1]
 
 
 def _panels(columns: Columns, heading: str, value: str) -> Iterator[PlaceValues]:
