@@ -43,7 +43,7 @@ test: $(TESTS)  ## lint, and what needs no server: a case of every law (at most 
 laws: $(TESTS)
 	$(QUICKLY) $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not services and not long'
 
-test-long: $(TESTS)  ## all other cases: brute force, audits with the most samples, long pages, 200 kills (about half an hour)
+test-long: $(TESTS)  ## all other cases: brute force, audits with the most samples, long pages, 200 kills (about an hour)
 	$(QUICKLY) $(BIN)/python -m pytest -n 2 --dist worksteal -m long
 	SEMIDP_KILLS=200 $(QUICKLY) $(BIN)/python -m pytest tests/cli/test_kills.py
 	SEMIDP_KILLS=20 $(QUICKLY) $(BIN)/python -m pytest tests/partitions/test_unfinished.py -k kills

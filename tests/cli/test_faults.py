@@ -333,7 +333,7 @@ DEATHS = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("moment", DEATHS)
 def test_a_kill_in_the_middle(
     semidp: Semidp, here: Semidp, people: Path, tmp_path: Path, moment: str

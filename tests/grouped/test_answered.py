@@ -95,7 +95,7 @@ SPACES = [
 ]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("counts", "margins", "groups", "exact"), SPACES)
 def test_no_exchange_moves_pairs_farther_than_the_norms(
     counts, margins, groups, exact: bool

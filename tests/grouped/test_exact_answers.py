@@ -180,7 +180,7 @@ TRIED = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", WORLDS)
 def test_no_exchange_moves_those_who_answered_farther_than_the_norms(name: str) -> None:
     worlds, exchanges, results = compared(name)

@@ -165,7 +165,7 @@ RELEASED = [
 ]
 
 
-@pytest.mark.few(40)
+@pytest.mark.few(20)
 @pytest.mark.parametrize(
     ("name", "views", "released"), RELEASED, ids=lambda part: str(part).replace(" ", "")
 )

@@ -81,7 +81,7 @@ def costs(mechanism, moves):
     return (scaled**2 / np.array(sigma2)).sum(axis=1)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "ball"])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_pair_of_an_audit_is_one_of_the_promise_and_nearly_the_worst(name, exchange):

@@ -80,6 +80,7 @@ def test_errors_of_coded_cells_are_those_of_sums_over_sizes(name):
     assert larger > 5
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("way", ["near", "law", "tail"])
 @pytest.mark.parametrize("name", ["states exact", "quarters, both exact"])
 @pytest.mark.parametrize("rho", [1, 6000])

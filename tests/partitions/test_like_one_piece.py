@@ -200,7 +200,7 @@ def _same_statistic(release: Release, request: Any, result: Published) -> int:
     return 1
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(len(KINDS)), ids=KINDS.__getitem__)
 def test_what_one_piece_can_be_asked_for_parts_can_too(seed: int, tmp_path: Path) -> None:
     found = compare(seed, tmp_path / "release")

@@ -84,6 +84,7 @@ def test_more_detail_can_need_more_records() -> None:
     assert pairs.found().worst_case == 5
 
 
+@pytest.mark.long
 def test_semi_dp_first_is_never_worse(tables: Studies) -> None:
     table = tables["composition"]
     assert table.columns == ("family", "a", "strategy", "order", "quantity", "at", "value")
@@ -253,7 +254,7 @@ def test_sizes_and_coverages_have_their_twins(tables: Studies) -> None:
     assert np.mean(coverages["twin"]) < 0.85
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.long) if name == "swapping" else name for name in QUICK],
