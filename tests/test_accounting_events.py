@@ -43,7 +43,8 @@ def test_one_record_matches_dp_accounting(relation):
     assert ours(1, relation).epsilon(DELTA) == pytest.approx(theirs(RUN, relation), rel=2e-3)
 
 
-@pytest.mark.parametrize("a", [2, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("a", [2, 3])
 def test_groups_match_dp_accountings_own_group_accounting(a):
     weights = [math.comb(a, k) * 0.05**k * 0.95 ** (a - k) for k in range(a + 1)]
     group = dp_event.SelfComposedDpEvent(

@@ -64,6 +64,7 @@ def all_at_once(folder: Path) -> tuple[Any, dict[str, slice]]:
     return estimate(Measurements(Places(parents), SIZES, observed, possible)), blocks
 
 
+@pytest.mark.long
 def test_two_passes_are_one_tree_of_all_states(nation: Path, tmp_path: Path) -> None:
     """Districts within a state, across all states, and every place of a level."""
     weights = np.stack(list(groups().values()))

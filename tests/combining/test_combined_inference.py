@@ -66,7 +66,8 @@ def test_intervals_cover_and_half_of_them_do_not(times: int) -> None:
     assert halved / times < least(times, 0.95)
 
 
-@pytest.mark.parametrize("times", [16, pytest.param(600, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("times", [16, 600])
 def test_a_test_of_independence_has_its_size(times: int) -> None:
     """Tables of the hypergeometric law; the p-value is at most 0.2 in a fifth of them, give or
     take.

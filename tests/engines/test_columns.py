@@ -1,5 +1,7 @@
 """Values of columns in data frames and Parquet: what they print as, bins, and limits."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -106,3 +108,16 @@ def test_a_grid_has_at_least_one_step() -> None:
     for steps in (0, -1, True, 2**33, 1.5):
         with pytest.raises(InputError, match="must have from 1 to"):
             Outcome("score", 0, 1, steps)  # type: ignore[arg-type]
+
+
+def test_a_process_that_wrote_a_file_ends_in_silence(tmp_path: Path) -> None:
+    """A DuckDB that is open when Python ends prints pages on leaks."""
+    code = (
+        "import sys\nfrom pathlib import Path\nimport numpy as np\n"
+        "from semidp.output.columns import write_parquet\n"
+        "write_parquet(Path(sys.argv[1]), {}, {'count': np.arange(3)})\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "x.parquet")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (tmp_path / "x.parquet").exists()
+    assert done.stderr == ""

@@ -68,6 +68,7 @@ def test_a_part_that_counts_fewer_noisy_cells_is_found_out(place: Path) -> None:
     assert "other errors of tract-sex than it has" in said
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("fit", ["integer", "real"], ids=["separate", "assembled"])
 def test_a_list_without_one_of_its_parts_is_found_out(fit: str, tmp_path: Path) -> None:
     tables = [TableRequest(["tract", "sex"], Budget.gdp(2), fit=fit)]

@@ -261,7 +261,7 @@ def priced_residuals(space, budget):
         return None
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])
 @pytest.mark.parametrize(
     "exact", [["sex", "region"], ["state", "sex"], ["county"], ["region"]], ids="-".join

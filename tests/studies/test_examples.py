@@ -236,6 +236,7 @@ def test_blocks_without_housing_leave_two_records(empty_blocks: bool) -> None:
     assert semi_adjacency(Dataspace.of(people, [Margin("state")])).worst_case == 2
 
 
+@pytest.mark.long
 def test_sizes_and_coverages_have_their_twins(tables: Studies) -> None:
     table = tables["inference"]
     assert set(table.distinct("kind")) == {"size", "coverage"}

@@ -91,7 +91,7 @@ def test_mean_of_chi_by_integration(degrees: int) -> None:
     assert mean_chi(degrees) == pytest.approx(mean, rel=1e-6)
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("k", SIZES)
 def test_untruncated_means_are_where_theory_puts_them(long_run: Tidy, model: str, k: int) -> None:
@@ -107,6 +107,7 @@ def test_untruncated_means_are_where_theory_puts_them(long_run: Tidy, model: str
         assert abs(_standardised(found, sensitivity, degrees)) < FAR, (mechanism, variant)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("k", [k for k in SIZES if k > 2])
 def test_the_other_variant_would_be_noticed(long_run: Tidy, model: str, k: int) -> None:

@@ -5,6 +5,7 @@ Columns of labels are given by what repeats, never row by row. What the columns 
 `release`.
 """
 
+import atexit
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -88,7 +89,10 @@ def _writer(process: int) -> Any:
     """Return the DuckDB that writes the files of a process: starting one takes longer than writing
     a small file. A forked process starts its own.
     """
-    return connect()
+    connection = connect()
+    # One that is open when Python ends makes DuckDB complain of leaks.
+    atexit.register(_writer.cache_clear)
+    return connection
 
 
 @dataclass(frozen=True, eq=False)
