@@ -110,14 +110,13 @@ def test_a_grid_has_at_least_one_step() -> None:
             Outcome("score", 0, 1, steps)  # type: ignore[arg-type]
 
 
-def test_a_process_that_wrote_a_file_ends_in_silence(tmp_path: Path) -> None:
+def test_a_command_that_wrote_parquet_ends_in_silence(tmp_path: Path) -> None:
     """A DuckDB that is open when Python ends prints pages on leaks."""
-    code = (
-        "import sys\nfrom pathlib import Path\nimport numpy as np\n"
-        "from semidp.output.columns import write_parquet\n"
-        "write_parquet(Path(sys.argv[1]), {}, {'count': np.arange(3)})\n"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / "x.parquet")]
+    people = tmp_path / "people.csv"
+    people.write_text("sex,region\n" + "f,n\nm,s\n" * 20)
+    asked = ["--table", "sex,region", "--exact", "sex", "--levels", "region=n,s", "--mu", "1"]
+    written = ["--write", "parquet", "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "semidp", "release", str(people), *asked, *written]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert (tmp_path / "x.parquet").exists()
+    assert (tmp_path / "out" / "table.parquet").exists()
     assert done.stderr == ""
