@@ -113,7 +113,7 @@ def test_a_grid_has_at_least_one_step() -> None:
 def test_a_command_that_wrote_parquet_ends_in_silence(tmp_path: Path) -> None:
     """A DuckDB that is open when Python ends prints pages on leaks."""
     people = tmp_path / "people.csv"
-    people.write_text("sex,region\n" + "f,n\nm,s\n" * 20)
+    people.write_text("sex,region\n" + "f,n\nf,s\nm,n\nm,s\n" * 50)
     asked = ["--table", "sex,region", "--exact", "sex", "--levels", "region=n,s", "--mu", "1"]
     written = ["--write", "parquet", "--out", str(tmp_path / "out")]
     command = [sys.executable, "-m", "semidp", "release", str(people), *asked, *written]
