@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from semidp.publishing.release import Release
     from semidp.statistics.answered.published import PublishedAnswers
     from semidp.statistics.distribution.published import PublishedDistribution
+    from semidp.statistics.odds_ratio.published import PublishedOddsRatio
     from semidp.statistics.quantiles.published import PublishedQuantiles
     from semidp.statistics.regression.published import PublishedRegression
     from semidp.statistics.sums.published import PublishedGroups
@@ -196,6 +197,11 @@ class ReleaseValue:
     def distributions(self) -> "tuple[PublishedDistribution, ...]":
         """The published distributions by group."""
         return self._listed("distributions")
+
+    @property
+    def odds_ratios(self) -> "tuple[PublishedOddsRatio, ...]":
+        """The published tests of odds ratios."""
+        return self._listed("odds_ratios")
 
     def table(self, name: str | Iterable[str]) -> PublishedColumns:
         """Return what is published under a name, with `to_pandas`, `to_polars` and `to_arrow`.
