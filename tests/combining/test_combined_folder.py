@@ -15,6 +15,9 @@ from semidp.errors import Refused
 from semidp.noise import SeededRandomness
 from tests.combining.test_releases import nested, people, product, table
 
+# The folder is shared: its reports are drawn for all tests, or one would find another's changed.
+pytestmark = pytest.mark.pictures
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -25,7 +28,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.pictures
 @pytest.mark.long
 def test_a_combination_is_read_back_as_it_was(folder: Path) -> None:
     release = Release.load(folder)
