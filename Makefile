@@ -45,6 +45,7 @@ laws: $(TESTS)
 
 test-long: $(TESTS)  ## all other cases: brute force, audits with the most samples, long pages, 200 kills (about an hour)
 	$(QUICKLY) $(BIN)/python -m pytest -n 2 --dist worksteal -m long
+	SEMIDP_EXAMPLES=300 $(QUICKLY) $(BIN)/python -m pytest -n 2 -m 'hypothesis and not services and not long'
 	SEMIDP_KILLS=200 $(QUICKLY) $(BIN)/python -m pytest tests/cli/test_kills.py
 	SEMIDP_KILLS=20 $(QUICKLY) $(BIN)/python -m pytest tests/partitions/test_unfinished.py -k kills
 

@@ -15,6 +15,7 @@ starts.
 
 import gc
 import hashlib
+import os
 
 import numpy as np
 import pytest
@@ -29,7 +30,9 @@ from semidp.statistics.tables import words as table_words
 gc.set_threshold(50_000, 20, 20)
 
 settings.register_profile("explore", deadline=None)
-settings.register_profile("semidp", deadline=None, derandomize=True)
+# Laws are tried with fewer examples here than in `make test-long`.
+EXAMPLES = int(os.environ.get("SEMIDP_EXAMPLES", "50"))
+settings.register_profile("semidp", deadline=None, derandomize=True, max_examples=EXAMPLES)
 settings.load_profile("semidp")
 
 TRUE_WORDS = SystemRandomness.words

@@ -84,6 +84,7 @@ def test_help_prints_its_examples_whole(command: str, capfd: pytest.CaptureFixtu
             assert f"    {example}" in printed
 
 
+@pytest.mark.long
 def test_the_examples_of_help_run_one_after_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

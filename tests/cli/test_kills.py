@@ -19,7 +19,7 @@ import pytest
 from semidp import Ledger, Release
 from tests.cli.conftest import Semidp, settle
 
-KILLS = int(os.environ.get("SEMIDP_KILLS", "4"))
+KILLS = int(os.environ.get("SEMIDP_KILLS", "2"))
 PEOPLE = "sex,region\n" + "f,n\nf,s\nm,n\nm,s\n" * 5
 WORDS = (
     "--table",

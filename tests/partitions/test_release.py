@@ -161,6 +161,7 @@ def _rows(people, part: Schema, features) -> np.ndarray:
     return Table.from_frame(own, part.restrict(features)).counts
 
 
+@pytest.mark.long
 def test_one_job_two_jobs_and_the_order_of_parts_give_the_same_release(
     people_file: Path, tmp_path: Path
 ) -> None:

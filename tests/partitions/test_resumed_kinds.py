@@ -11,7 +11,7 @@ from tests.partitions.ended_early import Listed, ended_and_resumed, sources_in_o
 from tests.partitions.test_like_one_piece import KINDS, random_plan
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("after", [0, 1])
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS.__getitem__)
 def test_nothing_is_drawn_or_charged_twice(kind: int, after: int, tmp_path: Path) -> None:

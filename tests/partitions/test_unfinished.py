@@ -236,7 +236,7 @@ WORDS = (
 )
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("who", ["a worker", "everybody"])
 def test_kills(who: str, people_file: Path, tmp_path: Path) -> None:
     """kill -9 of a worker, or of the whole release, at random moments; then it is resumed, and is
