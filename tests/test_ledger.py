@@ -2,6 +2,7 @@
 and what they show.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 
 from semidp.accounting import fits
 from semidp.accounting import ledger as ledger_module
-from semidp.accounting.ledger import Ledger
+from semidp.accounting.ledger import Ledger, Session
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.core.spaces.dataspace import Dataspace, Margin
@@ -626,3 +627,57 @@ def places(value: Any) -> Iterator[tuple[Any, ...]]:
     for key, item in inside:
         yield (key,)
         yield from ((key, *rest) for rest in places(item))
+
+
+def test_a_charge_pays_for_one_session_of_a_run_at_a_time(path: Path) -> None:
+    book = Ledger.create(path, Budget.zcdp(1))
+    first = Session()
+    entry = book.charge(semi(zcdp("0.1")), "a table", (), first)
+    second = Session(first.run, (first.name,))
+    assert book.charge(semi(zcdp("0.1")), "a table", (), second) == entry
+    left_behind = [
+        Session(first.run),
+        Session(first.run, (first.name,)),
+        Session(first.run, (first.name, "00")),
+        Session(first.run, (first.name,), "digest"),
+    ]
+    whole = path.read_text()
+    for session in left_behind:
+        with pytest.raises(InputError, match="another copy of this run"):
+            book.charge(semi(zcdp("0.1")), "a table", (), session)
+    with pytest.raises(InputError, match="another copy of this run"):
+        book.finish(first, "digest")
+    assert path.read_text() == whole
+    for _ in range(2):
+        book.finish(second, "digest")
+    with pytest.raises(InputError, match="another copy of this run"):
+        book.finish(second, "another digest")
+    # What is complete goes on, with the measurement that is recorded and no other.
+    for measured, allowed in ((None, False), ("another digest", False), ("digest", True)):
+        third = Session(first.run, (first.name, second.name), measured)
+        with contextlib.nullcontext() if allowed else pytest.raises(InputError):
+            assert book.charge(semi(zcdp("0.1")), "a table", (), third) == entry
+    assert len(book.account().charges) == 1
+    rewritten(path, lambda document: document["runs"].update({first.run: {"session": 1}}))
+    with pytest.raises(InputError, match="does not hold a ledger"):
+        book.account()
+
+
+def test_a_ledger_with_a_second_name_is_not_forked(path: Path) -> None:
+    book = Ledger.create(path, Budget.zcdp(1))
+    session = Session()
+    book.charge(semi(zcdp("0.1")), "first", (), session)
+    other = path.with_name("other.json")
+    os.link(path, other)
+    whole = path.read_text()
+    for name in (path, other):
+        with pytest.raises(InputError, match="hard link"):
+            Ledger(name).charge(semi(zcdp("0.1")), "second")
+        with pytest.raises(InputError, match="hard link"):
+            Ledger(name).finish(session, "digest")
+    assert path.read_text() == other.read_text() == whole
+    other.unlink()
+    other.symlink_to(path)
+    Ledger(other).charge(semi(zcdp("0.1")), "second")
+    assert other.is_symlink()
+    assert len(book.account().charges) == 2

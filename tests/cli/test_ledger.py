@@ -1,6 +1,7 @@
 """``semidp ledger``: what it lists, and whether releases and charges still belong together."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,39 @@ def test_a_run_that_waits_for_the_ledger_says_so(
     assert "waiting for up to 0.2 seconds" in waiting
     assert "nothing was charged; try again" in gave_up
     assert not (tmp_path / "late").exists()
+
+
+@pytest.mark.usefixtures("charged")
+def test_a_check_compares_the_guarantee_and_the_noise(
+    here: Semidp, people: Path, tmp_path: Path
+) -> None:
+    def forged(name: str, rho: str) -> str:
+        """Make a release that no ledger was charged for, and give it the charge of another."""
+        words = (*WORDS[:-1], rho)
+        assert here("release", people, *words, "--out", name).code == 0
+        document = json.loads((tmp_path / name / "release.json").read_text())
+        document["ledger"] = json.loads((tmp_path / "one" / "release.json").read_text())["ledger"]
+        (tmp_path / name / "release.json").write_text(json.dumps(document))
+        return name
+
+    done = here("ledger", "book.json", "--check", forged("loud", "50"), forged("again", "0.1"))
+    assert done.code == 1
+    assert done.out.splitlines() == [
+        "disagrees  loud: charge 1 of the ledger is for another guarantee than it states",
+        "disagrees  again: charge 1 of the ledger paid for other noisy values than it holds",
+    ]
+    # A copy of a release holds the same noise; it costs nothing.
+    shutil.copytree(tmp_path / "one", tmp_path / "copy")
+    assert here("ledger", "book.json", "--check", "one", "copy").code == 0
+    # Version 0.2 recorded no noise: then one of two releases with one charge disagrees.
+    document = json.loads((tmp_path / "book.json").read_text())
+    del document["runs"]
+    (tmp_path / "book.json").write_text(json.dumps(document))
+    assert here("ledger", "book.json", "--check", "again").code == 0
+    done = here("ledger", "book.json", "--check", "one", "again", "copy")
+    assert done.code == 1
+    assert done.out.splitlines() == [
+        "agrees     one",
+        "disagrees  again: charge 1 of the ledger is that of one, which holds other noise",
+        "agrees     copy",
+    ]

@@ -2,6 +2,7 @@
 however it ends.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -248,7 +249,10 @@ def test_a_ledger_that_is_given_later_is_charged(begun, people, tmp_path: Path) 
     place, ledger = begun(), ledger_at(tmp_path / "ledger.json")
     release = run_partitioned(plan(), people, place, "state", resume=True, ledger=ledger)
     assert charges(ledger) == 1
-    assert ledger.account().disagreement(release.ledger) is None
+    assert (
+        ledger.account().disagreement(release.ledger, release.stated, release.measured_digest)
+        is None
+    )
     assert ledger.account().disagreement(Release.load(place).ledger) is None
 
 
@@ -278,7 +282,11 @@ def test_a_ledger_without_room_is_refused_before_anything_is_written(
         run_partitioned(plan(), people, place, "state", resume=True, ledger=small)
     after = contents(tmp_path)
     assert {name for name in after if name not in before} <= {".small.json.lock"}
-    assert {name: after[name] for name in before} == before
+    notes = ".semidp-release.unfinished.json"
+    # The session is noted before the ledger is asked, and nothing else is.
+    noted = [{**json.loads(found[notes]), "sessions": None} for found in (before, after)]
+    assert noted[0] == noted[1]
+    assert {**{name: after[name] for name in before}, notes: before[notes]} == before
     assert run_partitioned(plan(), people, place, "state", resume=True).ledger is None
 
 
@@ -311,7 +319,10 @@ def test_a_run_that_ends_right_after_its_charge_is_not_charged_again(
         plan(), people, place, "state", resume=True, ledger=Ledger(ledger.path)
     )
     assert charges(ledger) == 1
-    assert ledger.account().disagreement(release.ledger) is None
+    assert (
+        ledger.account().disagreement(release.ledger, release.stated, release.measured_digest)
+        is None
+    )
 
 
 @pytest.mark.long

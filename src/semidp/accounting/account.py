@@ -6,7 +6,7 @@ curves combine is in `tradeoff`; how a measurement is computed anew is in `mecha
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any, TypeGuard
@@ -50,6 +50,8 @@ class Charge:
     counted
         The curve under what the ledger holds exact now, where that is another than what the
         guarantee is about.
+    run
+        What the ledger records of the run that was charged (`Ledger.finish`); None where nothing.
 
     Examples
     --------
@@ -70,6 +72,7 @@ class Charge:
     measured: tuple[Mapping[str, Any], ...] = ()
     head: str = ""
     counted: Tradeoff | None = None
+    run: Mapping[str, Any] | None = field(default=None, compare=False)
 
     @property
     def spent(self) -> Tradeoff:
@@ -85,6 +88,14 @@ class Charge:
         if not queries or None in queries:
             return "its query was not recorded"
         return None
+
+    def is_for(self, guarantee: Guarantee) -> bool:
+        """Whether this guarantee was charged."""
+        # Version 1 recorded the curve alone.
+        pairs = (self.dataspace, self.adjacency)
+        known = pairs == (None, None) or pairs == (guarantee.dataspace, guarantee.adjacency)
+        # The ledger and the release both hold the curve as JSON.
+        return known and self.tradeoff.to_json() == guarantee.tradeoff.to_json()
 
     def under(
         self, dataspace: Datasets, adjacency: Adjacency, before: Guarantee | None = None
@@ -335,14 +346,31 @@ class Account:
                 ) from None
         return replace(self, dataspace=union, adjacency=together, charges=tuple(counted))
 
-    def disagreement(self, entry: Mapping[str, Any] | None) -> str | None:
+    def disagreement(
+        self,
+        entry: Mapping[str, Any] | None,
+        guarantee: Guarantee | None = None,
+        noise: str | None = None,
+    ) -> str | None:
         """Return a sentence on how the entry that a release keeps of its charge disagrees with this
         account; None where it agrees.
 
         The hash in the entry covers the charge and all before it. So a charge that was removed,
         changed or put in later shows in every release that was charged after it, and a last one
-        that was removed in its own release.
+        that was removed in its own release. The hash says nothing of the release that holds it.
 
+        Parameters
+        ----------
+        entry
+            What the release keeps of its charge.
+        guarantee
+            What the release states, which must be what was charged.
+        noise
+            Digest of its noisy values, which must be those that the charge paid for. Charges of
+            version 0.2 recorded none.
+
+        Examples
+        --------
         >>> Account(Budget.zcdp(1)).disagreement({"number": 1, "head": "0f"})
         'its charge is number 1, and the ledger holds 0'
         """
@@ -360,9 +388,13 @@ class Account:
             same = entry["head"] == charge.head
         else:  # charged by a version without hashes
             same = entry.get("label") == charge.label and entry.get("time") == charge.time
-        if same:
-            return None
-        return f"charge {number} of the ledger, or one before it, is not the one that was made"
+        if not same:
+            return f"charge {number} of the ledger, or one before it, is not the one that was made"
+        if guarantee is not None and not charge.is_for(guarantee):
+            return f"charge {number} of the ledger is for another guarantee than it states"
+        if noise is not None and charge.run is not None and charge.run["measured"] != noise:
+            return f"charge {number} of the ledger paid for other noisy values than it holds"
+        return None
 
 
 def fits(total: Tradeoff, budget: Budget) -> bool:

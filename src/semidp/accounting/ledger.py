@@ -7,6 +7,9 @@ of all before it, so that one that is changed or removed shows. Where a charge b
 statistics, all before it are computed anew under the union, from what they recorded, and the new
 curves are appended with it: nothing is rewritten. So are charges whose curve an earlier version
 stated too strong. How charges add up is in `account`.
+
+A charge pays for one measurement. Beside the charges the file records, for each run, its latest
+session and the digest of what it measured, so that no copy of an unfinished run draws again.
 """
 
 import contextlib
@@ -14,7 +17,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,31 @@ PATIENCE = 60.0
 """Seconds to wait for a ledger that another process holds."""
 
 _AT_ONCE = 0.5  # seconds before anybody is told that there is something to wait for
+
+
+@dataclass(frozen=True)
+class Session:
+    """A process at work on a run, which may outlast it and be resumed by a later session.
+
+    The ledger records the latest session of a run. Only the folder that names this session, or a
+    copy that is resumed before any other, can go on.
+
+    Parameters
+    ----------
+    run
+        Random name of the run; charged once.
+    earlier
+        Names of the earlier sessions, as the folder of the run notes them.
+    measured
+        Digest of the measurement, if the run has completed it.
+    name
+        Random name of this session. The folder must note it before the charge.
+    """
+
+    run: str = field(default_factory=lambda: secrets.token_hex(8))
+    earlier: tuple[str, ...] = ()
+    measured: str | None = None
+    name: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
 class Ledger:
@@ -120,7 +148,7 @@ class Ledger:
         guarantee: Guarantee,
         label: str,
         measured: Sequence[Mapping[str, Any]] = (),
-        run: str | None = None,
+        session: Session | None = None,
     ) -> dict[str, Any]:
         """Record that a mechanism is about to run; return the entry once it is safely on disk.
 
@@ -134,10 +162,10 @@ class Ledger:
             What is released, for whoever reads the ledger.
         measured
             The `record` of each mechanism. Without it the charge can never be recomputed.
-        run
-            A random name of what is charged for, such as a release that may be gone on with after a
-            kill. It is charged once: a second time, the entry of the first is returned. The file
-            has it as ``nonce``.
+        session
+            The session that will draw the noise. Its run is charged once: a later session of the
+            same run gets the entry of the first, unless another copy of the run went on meanwhile.
+            `finish` records what it measured.
 
         Returns
         -------
@@ -158,8 +186,8 @@ class Ledger:
             as_written = _account(document, self.path)
             before = as_written.corrected()
             # A run that was killed after its charge, and goes on now, has paid already.
-            number = _number_of(document, run)
-            if number is not None:
+            number = None if session is None else _number_of(document, session.run)
+            if session is not None and number is not None:
                 # Through JSON and back, since that is how the file holds the curve that is
                 # compared.
                 stated = json.loads(json.dumps(guarantee.tradeoff.to_json()))
@@ -167,6 +195,8 @@ class Ledger:
                     raise InputError(
                         f"the ledger {self.path} was charged another guarantee for the same run"
                     )
+                _take_over(document, session)
+                _write(self.path, document)
                 return _kept(document, number)
             account = before.charged(guarantee, label, measured)
             assert account.dataspace is not None, "there is a charge"
@@ -177,12 +207,38 @@ class Ledger:
             moved = (account.dataspace, account.adjacency) != (before.dataspace, before.adjacency)
             if before.charges and (moved or before.charges != as_written.charges):
                 entry["rebased"] = [charge.spent.to_json() for charge in account.charges[:-1]]
-            _append(document, entry, run)
+            _append(document, entry, None if session is None else session.run)
+            if session is not None:
+                runs = document.setdefault("runs", {})
+                runs[session.run] = {"session": session.name, "measured": None}
             # An interrupted write leaves a name too many, which `made` drops. The other order could
             # lose the name of a charge that was made.
             self._made.append(document["charges"][-1]["nonce"])
             _write(self.path, document)
         return _kept(document, len(account.charges))
+
+    def finish(self, session: Session, measured: str) -> None:
+        """Record what the run of a session measured, before anything of it is published.
+
+        Parameters
+        ----------
+        session
+            The session that `charge` was given.
+        measured
+            Digest of the measurement. Finishing again with the same one changes nothing.
+
+        Raises
+        ------
+        InputError
+            If another copy of the run was resumed or finished since the session began.
+        """
+        with _locked(self.path, self.waiting):
+            document = _document(self.path)
+            _account(document, self.path)  # refuses a file that was changed
+            own = replace(session, earlier=(session.name,), measured=measured)
+            _take_over(document, own)
+            document["runs"][session.run]["measured"] = measured
+            _write(self.path, document)
 
     @property
     def made(self) -> tuple[str, ...]:
@@ -294,7 +350,10 @@ def _account(document: Mapping[str, Any], path: Path) -> Account:
             if "rebased" in entry:
                 pairs = zip(charges, map(tradeoff_from_json, entry["rebased"]), strict=True)
                 charges = [replace(charge, group=1, counted=curve) for charge, curve in pairs]
-            charges.append(Charge.from_json(entry, spaces))
+            run = document.get("runs", {}).get(entry.get("nonce"))
+            if run is not None and not {"session", "measured"} <= {*run}:
+                raise TypeError("a run has its latest session, and what it measured")
+            charges.append(replace(Charge.from_json(entry, spaces), run=run))
         opened = _pairs_named(document["under"], spaces)
         # The last charge is about all that is exact.
         under = [entry["under"] for entry in document["charges"]]
@@ -362,12 +421,25 @@ def _append(document: dict[str, Any], entry: dict[str, Any], run_name: str | Non
     charges.append({**new, "head": _head(before, new)})
 
 
-def _number_of(document: Mapping[str, Any], run_name: str | None) -> int | None:
+def _number_of(document: Mapping[str, Any], run_name: str) -> int | None:
     """Return the number of the charge that was made for a run; None where there is none."""
     names = [entry.get("nonce") for entry in document["charges"]]
-    if run_name is None or run_name not in names:
-        return None
-    return names.index(run_name) + 1
+    return names.index(run_name) + 1 if run_name in names else None
+
+
+def _take_over(document: dict[str, Any], session: Session) -> None:
+    """Make a session the latest of its run; refuse a copy of the run that was left behind."""
+    recorded = document.get("runs", {}).get(session.run)
+    if (
+        recorded is None
+        or recorded["session"] not in session.earlier
+        or recorded["measured"] not in (None, session.measured)
+    ):
+        raise InputError(
+            "another copy of this run was resumed or finished, and its charge pays for one"
+            " measurement: discard this copy"
+        )
+    recorded["session"] = session.name
 
 
 def _kept(document: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -397,4 +469,10 @@ def _sha256(before: str, value: Any) -> str:
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
+    # The file is replaced, and a second hard link would keep the old one with its unspent budget.
+    if path.exists() and path.stat().st_nlink > 1:
+        raise InputError(
+            f"the ledger {path} has a second name (a hard link), which would keep the old charges:"
+            " remove that name, or make it a symbolic link"
+        )
     replace_file(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")

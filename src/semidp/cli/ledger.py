@@ -35,7 +35,7 @@ def ledger(
     """Show what a ledger has spent; with a budget, open a new one.
 
     With --check, say of each release whether its charge, and all before it, are still there as they
-    were made: the exit code is 1 where one is not.
+    were made, for this guarantee and this noise alone: the exit code is 1 where one is not.
     """
     target = spending.target
     if check or releases:
@@ -102,9 +102,18 @@ def _document(book: Ledger, target: Fraction | None) -> dict[str, Any]:
 
 def _compare(book: Ledger, releases: list[Path], printing: o.Printing) -> None:
     account, results = book.account(), {}
+    paid: dict[int, tuple[str, str]] = {}
     for folder in releases:
+        release, name = Release.load(folder), str(folder)
+        noise = release.measured_digest
         # The release keeps the hash of its charge, so that a charge removed later is missed here.
-        results[str(folder)] = account.disagreement(Release.load(folder).ledger)
+        said = account.disagreement(release.ledger, release.stated, noise)
+        if said is None and release.ledger is not None:
+            number = release.ledger["number"]
+            first, other = paid.setdefault(number, (noise, name))
+            if first != noise:
+                said = f"charge {number} of the ledger is that of {other}, which holds other noise"
+        results[name] = said
     if printing.json:
         agree = [
             {"release": name, "agrees": said is None, "said": said}

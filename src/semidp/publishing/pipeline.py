@@ -21,7 +21,7 @@ from attrs import evolve
 from numpy.typing import NDArray
 
 from semidp._version import __version__
-from semidp.accounting.ledger import Ledger
+from semidp.accounting.ledger import Ledger, Session
 from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
@@ -110,8 +110,9 @@ class RunOptions:
         By parts: go on with a release that ended before it was whole. What was measured is not
         measured again, and nothing is charged again. The plan and the public totals must be the
         same; that is checked. The records must be the same too, which cannot be checked: with other
-        records one person could be measured twice. A ledger that was not charged yet is charged
-        first. `Release.discard_unfinished` removes such a release.
+        records one person could be measured twice. Give the ledger again that was charged; one
+        that was not charged yet is charged first. `Release.discard_unfinished` removes such a
+        release.
 
     Examples
     --------
@@ -450,20 +451,24 @@ def _in_one_piece(
     if options.presented.places is not None:
         refuse_map(options.presented.places, prepared.plan, prepared.scope.dataspace)
     options.tell(lookalikes(prepared.scope.dataspace.schema))
+    session = Session()
     with charge_told(ledger):
         # A fit may fail after the noise is drawn: whatever fails from here on says that the charge
         # stands.
-        entry, measurements = measured(prepared, options, ledger)
+        entry, measurements = measured(prepared, options, ledger, session)
         results = []
         for (request, mechanism), measurement in zip(
             prepared.calibrated, measurements, strict=True
         ):
             results.append(request.publish(mechanism, measurement, prepared.scope, progress))
-    return put_together(prepared, results, entry, form, presentation=options.presented)
+        release = put_together(prepared, results, entry, form, presentation=options.presented)
+        if ledger is not None:
+            ledger.finish(session, release.measured_digest)
+    return release
 
 
 def measured(
-    prepared: Prepared, options: RunOptions, ledger: Ledger | None
+    prepared: Prepared, options: RunOptions, ledger: Ledger | None, session: Session | None = None
 ) -> tuple[Mapping[str, Any] | None, list[Measurement]]:
     """Charge what is prepared, then draw all noise; return the ledger's entry and what was
     measured.
@@ -472,7 +477,7 @@ def measured(
     with charge_told(ledger):
         # Charged before the first random number: a run that dies in between has spent its share,
         # which is the safe side.
-        entry = charged(prepared, ledger, options.label)
+        entry = charged(prepared, ledger, options.label, session)
         measurements = []
         for (request, mechanism), values in zip(prepared.calibrated, prepared.values, strict=True):
             progress(f"measuring {request.name}", 0, None)
@@ -481,19 +486,20 @@ def measured(
 
 
 def charged(
-    prepared: Prepared, ledger: Ledger | None, label: str | None = None, run_name: str | None = None
+    prepared: Prepared,
+    ledger: Ledger | None,
+    label: str | None = None,
+    session: Session | None = None,
 ) -> Mapping[str, Any] | None:
-    """Charge everything that is prepared to a ledger, if there is one, and return its entry; a
-    named run only once.
+    """Charge everything that is prepared to a ledger, if there is one, and return its entry; the
+    run of a session only once.
     """
     if ledger is None:
         return None
     # From these records a ledger computes the charge anew when another release publishes other
     # totals exactly; a charge without them can never be computed again.
     records = [mechanism.record() for mechanism in prepared.mechanisms]
-    return ledger.charge(
-        prepared.guarantee, label or charge_label(prepared.plan), records, run_name
-    )
+    return ledger.charge(prepared.guarantee, label or charge_label(prepared.plan), records, session)
 
 
 @contextlib.contextmanager

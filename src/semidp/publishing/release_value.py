@@ -5,12 +5,16 @@ Everything in it may be published. Its files are written and read in `release_fi
 asked of it is in `release`.
 """
 
+import hashlib
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from semidp.core.exact import texts
 from semidp.core.guarantee import Guarantee
@@ -78,6 +82,20 @@ class ReleaseValue:
             return None
         epsilon = self.guarantee.tradeoff.epsilon(self.plan.report_delta)
         return epsilon if math.isfinite(epsilon) else None
+
+    @property
+    def measured_digest(self) -> str:
+        """Digest of the noisy values. A ledger records it, because one charge pays for one
+        measurement.
+        """
+        whole = hashlib.sha256()
+        for result in self.results:
+            numbers = np.ascontiguousarray(result.noisy)
+            whole.update(json.dumps([result.name, numbers.dtype.str, numbers.size]).encode())
+            whole.update(numbers.data)
+        for part in () if self.partition is None else self.partition.parts:
+            whole.update(json.dumps([part.folder, sorted(part.files.items())]).encode())
+        return whole.hexdigest()
 
     @property
     def combined(self) -> CombinedTables | None:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp._version import __version__
-from semidp.accounting.ledger import Ledger
+from semidp.accounting.ledger import Ledger, Session
 from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress
 from semidp.core.tables.schema import Schema
@@ -63,7 +63,7 @@ from semidp.statistics.parts import (
 from semidp.statistics.protocol.request_defaults import budget_of
 from semidp.statistics.protocol.requests import StepsByParts
 
-_FORMAT = 3  # of what an unfinished release keeps
+_FORMAT = 4  # of what an unfinished release keeps
 
 
 def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Release:
@@ -100,6 +100,7 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
             work, about = unfinished.folder, _about(whole, written, randomness)
             if resume:
                 _refuse_other(unfinished.noted(), about)
+                session = _resumed_session(unfinished, ledger)
             else:
                 whole.refuse_place(work, written)
                 # What is foreseen to be published otherwise than in one piece is told before
@@ -107,9 +108,12 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
                 options.tell(whole.foreseen)
                 # Noted before the charge: a run that is killed right after that is gone on with,
                 # and not charged anew.
+                session = Session(unfinished.run_name)
                 charging = None if ledger is None else ledger.account().id
-                unfinished.begin({**about, "ledger": None, "charging": charging})
-            entry = _charged_once(whole, unfinished, ledger, options.label, resume)
+                sessions = [] if ledger is None else [session.name]
+                noted = {"ledger": None, "charging": charging, "sessions": sessions}
+                unfinished.begin({**about, **noted})
+            entry = _charged_once(whole, unfinished, ledger, options.label, session, resume)
             # all that is left to do is to put the folder in its place
             if unfinished.noted().get("whole") is True:
                 release = Release.load(work)
@@ -135,6 +139,8 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
                 options.finish(work, sorted(_passing(work)))
                 durable(work)
                 unfinished.note(whole=True)
+            if ledger is not None:
+                ledger.finish(session, release.measured_digest)
     return release.placed(out)
 
 
@@ -376,25 +382,18 @@ def _refuse_other(noted: Mapping[str, Any], about: Mapping[str, Any]) -> None:
             )
 
 
-def _charged_once(
-    whole: PreparedByParts,
-    unfinished: Unfinished,
-    ledger: Ledger | None,
-    label: str | None,
-    resume: bool,
-) -> Mapping[str, Any] | None:
-    """Charge the ledger for this run, or find the charge that it made before it was killed; return
-    the entry.
-    """
+def _resumed_session(unfinished: Unfinished, ledger: Ledger | None) -> Session:
+    """Note a new session of an unfinished run; refuse a ledger that it was not begun with."""
     noted = unfinished.noted()
     entry, charging = noted.get("ledger"), noted.get("charging")
+    earlier = tuple(noted.get("sessions", ()))
     if ledger is None:
-        # Without that ledger nobody can tell whether the charge was made before the run was killed.
-        if entry is None and charging is not None:
+        # Only the ledger knows whether it was charged, and whether another copy of the run went on.
+        if entry is not None or charging is not None:
             raise InputError(
-                "the unfinished release ended while a ledger was charged: give that ledger again"
+                "the unfinished release was begun with a ledger: give that ledger again"
             )
-        return entry if isinstance(entry, Mapping) else None
+        return Session(unfinished.run_name, earlier)
     begun_with = charging if entry is None else entry.get("ledger")
     # a ledger of version 1 has no id before it is charged
     if begun_with and begun_with != ledger.account().id:
@@ -407,10 +406,31 @@ def _charged_once(
             "the unfinished release is whole and states that no ledger was charged: finish it"
             " without one"
         )
+    complete = noted.get("whole") is True
+    measured = Release.load(unfinished.folder).measured_digest if complete else None
+    session = Session(unfinished.run_name, earlier, measured)
+    # Noted before the ledger has it: a run that is killed in between is still the latest.
+    unfinished.note(sessions=[*earlier, session.name])
+    return session
+
+
+def _charged_once(
+    whole: PreparedByParts,
+    unfinished: Unfinished,
+    ledger: Ledger | None,
+    label: str | None,
+    session: Session,
+    resume: bool,
+) -> Mapping[str, Any] | None:
+    """Charge the ledger for this run, or find the charge that it made before it was killed; return
+    the entry.
+    """
+    if ledger is None:
+        return None
     try:
         # The ledger knows the name of the run: if it was charged before a kill, it returns that
         # charge and makes no other.
-        entry = charged(whole, ledger, label, unfinished.run_name)
+        entry = charged(whole, ledger, label, session)
     except SemidpError:
         # Refused before anything was charged or drawn: nothing is left that anybody could go on
         # with.
