@@ -1,8 +1,8 @@
 """``--log FILE``: what was asked for, what was said on stderr, and how it ended, a line each with
 the time.
 
-Nothing is logged that is not also printed or typed: no data, and no password, which no option
-takes.
+Nothing is logged that is not also printed or typed: no data, and no password, even where one was
+typed into an address.
 """
 
 import shlex
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from semidp._version import __version__
 from semidp.errors import InputError
+from semidp.sources.addresses import mask_passwords
 
 _OPTION = "--log"
 
@@ -56,7 +57,7 @@ class RunLog:
         self._file = Path(names[0])
         try:
             # Before the command runs: what cannot be logged is refused while nothing is spent.
-            self._write(f"semidp {__version__}: semidp {shlex.join(asked)}")
+            self._write(f"semidp {__version__}: semidp {shlex.join(map(mask_passwords, asked))}")
         except OSError:
             self._file = None
             raise InputError(f"cannot write to the log {names[0]}") from None

@@ -27,6 +27,7 @@ from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError, Occupied, SemidpError
 from semidp.publishing.pipeline import CHARGE_STANDS, charge_told
+from semidp.sources.addresses import mask_passwords
 
 SCHEMA_VERSION = 1
 """The version of every JSON document that the command line prints; it grows when a field changes
@@ -62,9 +63,13 @@ def harmless(text: str) -> str:
 def echo(text: str = "", *, err: bool = False) -> None:
     """Print lines that a terminal shows as they are."""
     # Levels and names come from files: whoever prints them here cannot forget to defuse them.
-    typer.echo(harmless(text), err=err)
+    shown = harmless(text)
     if err:
-        run_log.say(harmless(text))
+        # An address may have been typed where a file or a name belongs.
+        shown = "\n".join(map(mask_passwords, shown.split("\n")))
+    typer.echo(shown, err=err)
+    if err:
+        run_log.say(shown)
 
 
 def print_rows(rows: Iterable[tuple[str, str]], width: int = 10) -> None:

@@ -451,7 +451,7 @@ def _in_one_piece(
     if options.presented.places is not None:
         refuse_map(options.presented.places, prepared.plan, prepared.scope.dataspace)
     options.tell(lookalikes(prepared.scope.dataspace.schema))
-    session = Session()
+    session = None if ledger is None else Session()
     with charge_told(ledger):
         # A fit may fail after the noise is drawn: whatever fails from here on says that the charge
         # stands.
@@ -462,7 +462,7 @@ def _in_one_piece(
         ):
             results.append(request.publish(mechanism, measurement, prepared.scope, progress))
         release = put_together(prepared, results, entry, form, presentation=options.presented)
-        if ledger is not None:
+        if ledger is not None and session is not None:
             ledger.finish(session, release.measured_digest)
     return release
 

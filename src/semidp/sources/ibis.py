@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from semidp.errors import DataError, InputError, MissingExtra
+from semidp.sources.addresses import address_parts
 from semidp.sources.contract import (
     BAD_COUNT,
     BELOW,
@@ -30,7 +31,6 @@ from semidp.sources.contract import (
 )
 from semidp.sources.ibis_conditions import kept_rows
 from semidp.sources.ibis_databases import (
-    address_parts,
     bounded,
     connect_to,
     fetched_columns,

@@ -1,4 +1,4 @@
-"""Databases behind Ibis: addresses, connections, tables, and queries whose errors quote no data.
+"""Databases behind Ibis: connections, tables, and queries whose errors quote no data.
 
 What is asked of them is in `ibis` and `ibis_conditions`.
 """
@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from tempfile import TemporaryDirectory
 from threading import Event, Timer
 from typing import Any, TypeVar
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import SplitResult, quote
 
 from semidp.errors import InputError, MissingExtra, SemidpError
+from semidp.sources.addresses import FILE_SCHEMES
 from semidp.sources.contract import (
     quietly,
 )
@@ -20,8 +21,6 @@ from semidp.sources.contract import (
 # What PostgreSQL reads for one release, it reads as of one moment; and a WHERE takes an hour at
 # most.
 _PATIENCE = 3600.0
-
-_FILES = ("duckdb", "sqlite")  # their addresses are paths
 
 _EXTRAS = {"postgres": "postgres", "postgresql": "postgres", "spark": "spark"}
 
@@ -38,24 +37,6 @@ def fetched_columns(query: Any, names: Sequence[str]) -> list[Sequence[Any]]:
     with connection.begin() as cursor:
         rows = cursor.execute(connection.compile(query)).fetchall()
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in names]
-
-
-def address_parts(address: str) -> SplitResult:
-    try:
-        parts = urlsplit(address)
-        hidden = parts.password is not None or "password" in parts.query.lower()
-        _ = parts.port
-    except ValueError:
-        parts = None
-    if parts is None:
-        raise InputError(
-            "the database address is malformed: write it as postgres://user@host:5432/database"
-        )
-    if hidden:
-        raise InputError(
-            "the database address holds a password: leave it out, and set SEMIDP_PASSWORD instead"
-        )
-    return parts
 
 
 def connect_to(parts: SplitResult) -> tuple[Any, Callable[[], None]]:
@@ -92,7 +73,7 @@ def connect_to(parts: SplitResult) -> tuple[Any, Callable[[], None]]:
 
 def _with_password(parts: SplitResult) -> str:
     password = os.environ.get("SEMIDP_PASSWORD")
-    if not password or parts.scheme in _FILES:
+    if not password or parts.scheme in FILE_SCHEMES:
         return parts.geturl()
     user, _, host = parts.netloc.rpartition("@")
     return parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}").geturl()

@@ -20,6 +20,7 @@ from semidp.core.tables.counts import Table, refuse_cells
 from semidp.core.tables.features import HOW_NUMBERS, TRUTH, Feature, missing_value, value_text
 from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError
+from semidp.sources.addresses import is_address
 from semidp.sources.contract import (
     BAD_COUNT,
     BAD_OUTCOME,
@@ -586,7 +587,7 @@ def _records(
     encoding: str | None = None,
 ) -> Records:
     kind = type(data).__module__.partition(".")[0]
-    address = isinstance(data, str) and "://" in data
+    address = isinstance(data, str) and is_address(data)
     named = isinstance(data, (str, os.PathLike))
     is_file = named and not address
     sheets = is_file and is_workbook(os.fspath(data))
