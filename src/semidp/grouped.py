@@ -6,10 +6,7 @@ and measures.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from semidp.accounting.ledger import Ledger
 from semidp.core.exact import Number
@@ -123,10 +120,8 @@ def proportions(data: Any, column: str, by: By, budget: Budget, **options: Any) 
     [0.0, 1.0]
     """
     block = _one(by)
-    shares = _sums(
-        Statistic.proportion, data, proportion_of(column), (block,), budget, **options
-    ).means(block)
-    return replace(shares, rounding=np.zeros(len(shares.groups)))  # ones and zeros lie on the grid
+    found = _sums(Statistic.proportion, data, proportion_of(column), (block,), budget, **options)
+    return found.means(block)
 
 
 def quantiles(

@@ -243,7 +243,7 @@ def test_what_is_not_of_the_same_values_stays_as_it_was_published() -> None:
     request = DistributionRequest(outcome, [["ward"]], budget=Budget.zcdp(1))
     coarse = semidp.run(Plan([request], ["ward"]), people(), SeededRandomness(1))
     fine = released([["ward"]], Budget.zcdp("0.05"), 1)
-    with pytest.raises(Refused, match="no distribution of the same values"):
+    with pytest.raises(Refused, match="no distribution on the same grid and lines"):
         combine(coarse, fine)
     with pytest.raises(InputError, match="the same measurement"):
         combine(fine, fine)

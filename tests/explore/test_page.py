@@ -28,8 +28,8 @@ from semidp.explore.plan_forecasts import PlanForecasts
 from semidp.publishing import pipeline
 from semidp.publishing.release import Release
 from semidp.report.outlook import forecast
+from semidp.sources.contract import Outcome
 from semidp.statistics.distribution.request import DistributionRequest
-from semidp.statistics.outcomes.request import outcome_from
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.regression.request import RegressionRequest
 from semidp.statistics.sums.request import GroupRequest
@@ -496,17 +496,17 @@ PLANS = [
         invariants=["sex"],
     ),
     Plan(
-        [GroupRequest("mean", outcome_from("age", [0, 99], 99), [["sex"]], Budget.gdp(1))],
+        [GroupRequest("mean", Outcome("age", 0, 99, 99), [["sex"]], Budget.gdp(1))],
         invariants=["sex"],
         adjacency="exchange",
         report_delta="1e-6",
     ),
     Plan(
-        [QuantileRequest(outcome_from("age", [0, 99], 99), [["sex"]], budget=Budget.gdp(1))],
+        [QuantileRequest(Outcome("age", 0, 99, 99), [["sex"]], budget=Budget.gdp(1))],
         invariants=["sex"],
     ),
     Plan(
-        [DistributionRequest(outcome_from("age", [0, 99], 99), [["sex"]], budget=Budget.gdp(1))],
+        [DistributionRequest(Outcome("age", 0, 99, 99), [["sex"]], budget=Budget.gdp(1))],
         invariants=["sex"],
     ),
 ]
@@ -651,7 +651,7 @@ def test_statistics_are_chosen_on_cards_and_share_the_budget() -> None:
 
 
 def test_what_a_card_cannot_show_is_left_as_it_is() -> None:
-    outcome = outcome_from("age", [0, 99], 99)
+    outcome = Outcome("age", 0, 99, 99)
     several = GroupRequest("mean", outcome, [["sex"], ["region"]], Budget.gdp(1))
     crossed = RegressionRequest(
         outcome, ["sex", "region"], Budget.gdp(1), interactions=[["sex", "region"]]

@@ -62,7 +62,8 @@ def test_without_noise_it_is_ordinary_least_squares():
     both = fit.intervals(sampling=True)
     # Student's quantile with Welch's degrees, some 300 here, and a spread measured to half a
     # percent
-    np.testing.assert_allclose((both.upper - both.lower) / 2, 1.968 * robust, rtol=0.01)
+    half = 1.968 * robust + float(DAYS.width) / 2 * np.abs(inverse @ x.T).sum(axis=1)
+    np.testing.assert_allclose((both.upper - both.lower) / 2, half, rtol=0.01)
 
 
 def test_scores_interactions_and_codings_give_the_same_fitted_means():

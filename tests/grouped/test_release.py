@@ -176,7 +176,7 @@ def test_plans_round_trip():
     (group,) = Plan.from_toml(text).requests
     assert (group.statistic, group.outcome.steps, group.by, group.name) == (
         Statistic.mean,
-        1000,
+        1_000_000,
         (SCHOOL,),
         "mean-score",
     )

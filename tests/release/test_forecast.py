@@ -25,9 +25,10 @@ from semidp.mechanisms.mechanism import NoNoise
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.pipeline import RunOptions, calibrate
 from semidp.report.outlook import comparison, forecast
+from semidp.sources.contract import Outcome
 from semidp.statistics.answered.request import AnsweredRequest
 from semidp.statistics.distribution.request import DistributionRequest
-from semidp.statistics.outcomes.request import outcome_from, proportion_of
+from semidp.statistics.outcomes.request import proportion_of
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.regression.request import RegressionRequest
 from semidp.statistics.sums.request import GroupRequest
@@ -104,7 +105,7 @@ def test_its_errors_are_those_of_the_release() -> None:
     product = TablesRequest(
         [TableRequest(["sex", "age"]), TableRequest(["sex", "region"])], Budget.gdp(1)
     )
-    score = GroupRequest("mean", outcome_from("score", [0, 10], 10), [["sex"]], Budget.gdp(1))
+    score = GroupRequest("mean", Outcome("score", 0, 10, 10), [["sex"]], Budget.gdp(1))
     plan = Plan([product, score], invariants=["sex"], levels_from_data=True)
     data = {**people, "score": [1, 2, 3, 4, 5] * 9}
     seen, release = forecast(prepare(plan, data)).document, run(plan, data)
@@ -125,7 +126,7 @@ def test_what_is_fixed_has_no_error_and_noise_dominates_small_counts() -> None:
     assert some["dominated"] == 0.5
 
 
-OUTCOME = outcome_from("score", [0, 10], 10)
+OUTCOME = Outcome("score", 0, 10, 10)
 TOGETHER = TablesRequest(
     [TableRequest(["sex", "age"]), TableRequest(["age", "region"])], Budget.gdp(1)
 )
@@ -280,7 +281,7 @@ def test_quantiles_of_nobody_have_a_forecast() -> None:
 @pytest.mark.parametrize("sets", [[["sex"]], [["sex"], ["region"]]])
 def test_the_error_of_a_mean_that_is_foreseen_is_that_of_the_means(sets: list) -> None:
     """Not that of the sums behind them, which nobody publishes."""
-    score = outcome_from("score", ["0", "10"], 100)
+    score = Outcome("score", 0, 10, 100)
     request = GroupRequest("mean", score, sets, Budget.gdp(1))
     prepared = prepare(Plan([request], sets), PEOPLE)
     ((foreseen,),) = forecast(prepared).by_request

@@ -28,9 +28,9 @@ def combine(
 
     Every table of any of them has the best linear unbiased estimate from all that was measured, its
     standard errors, and whole numbers; exact totals of each bind all. So have distributions of one
-    outcome on the same values. Linked members and units are made to agree once more. The guarantee
-    is that of all releases together. The folder holds the releases, too, so that `semidp show`
-    computes everything again; `intervals`, `test`, `model` and `synthesize` read it like any
+    outcome on the same grid and lines. Linked members and units are made to agree once more. The
+    guarantee is that of all releases together. The folder holds the releases, too, so that `semidp
+    show` computes everything again; `intervals`, `test`, `model` and `synthesize` read it like any
     release.
     """
     from semidp.publishing.combined.releases_together import combine as combined

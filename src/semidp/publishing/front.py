@@ -32,13 +32,13 @@ from semidp.publishing.pipeline import RunOptions, run
 from semidp.publishing.plan import AdjacencyChoice, Plan, declared
 from semidp.publishing.release import Release
 from semidp.publishing.survey import announced
-from semidp.sources.contract import GRID
+from semidp.sources.contract import Outcome
 from semidp.sources.linked_records import LinkedData
 from semidp.sources.readings import are_dates, date_bins
 from semidp.statistics.distribution.distribution_estimates import QUANTILES
-from semidp.statistics.distribution.request import STEPS, DistributionRequest
+from semidp.statistics.distribution.request import DistributionRequest
 from semidp.statistics.outcomes.confidence import LEVEL, Confidence
-from semidp.statistics.outcomes.request import Statistic, outcome_from, proportion_of
+from semidp.statistics.outcomes.request import Statistic, proportion_of
 from semidp.statistics.protocol.requests import Request
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.regression.designs import Coding
@@ -79,7 +79,8 @@ def mean(
     *,
     by: Names | Sequence[Names],
     bounds: tuple[Number, Number],
-    steps: int = GRID,
+    steps: int | None = None,
+    step: Number | None = None,
     confidence: Confidence | None = None,
 ) -> GroupRequest:
     """Ask for the mean of a private column by groups, whose counts become exact.
@@ -93,7 +94,10 @@ def mean(
     bounds
         The least and the greatest value. They are declared, never read from the data.
     steps
-        How many steps of the grid lie between the bounds.
+        How many steps of the grid lie between the bounds; fine ones unless given, with every whole
+        number on the grid if the bounds are whole.
+    step
+        The unit of the data, instead of `steps`: 1 for whole numbers.
     confidence
         The level and the kind of intervals; 95% for these records unless given.
 
@@ -102,7 +106,8 @@ def mean(
     >>> mean("income", by="region", bounds=(0, 200_000)).name
     'mean-income'
     """
-    return _grouped(Statistic.mean, column, by, bounds, steps, confidence)
+    outcome = GroupRequest.bounded(column, bounds, steps, step)
+    return _grouped(Statistic.mean, outcome, by, confidence)
 
 
 def total(
@@ -110,7 +115,8 @@ def total(
     *,
     by: Names | Sequence[Names],
     bounds: tuple[Number, Number],
-    steps: int = GRID,
+    steps: int | None = None,
+    step: Number | None = None,
     confidence: Confidence | None = None,
 ) -> GroupRequest:
     """Ask for the sum of a private column by groups; the parameters are those of `mean`.
@@ -118,7 +124,8 @@ def total(
     >>> total("income", by=["region", ("region", "sex")], bounds=(0, 200_000)).by
     (Margin('region'), Margin('region', 'sex'))
     """
-    return _grouped(Statistic.sum, column, by, bounds, steps, confidence)
+    outcome = GroupRequest.bounded(column, bounds, steps, step)
+    return _grouped(Statistic.sum, outcome, by, confidence)
 
 
 def proportion(
@@ -130,10 +137,7 @@ def proportion(
     >>> proportion("cured", by="ward").name
     'proportion-cured'
     """
-    outcome = proportion_of(column)
-    return GroupRequest(
-        Statistic.proportion, outcome, _margins(by), confidence=confidence or Confidence()
-    )
+    return _grouped(Statistic.proportion, proportion_of(column), by, confidence)
 
 
 def median(
@@ -141,7 +145,8 @@ def median(
     *,
     by: Names | Sequence[Names],
     bounds: tuple[Number, Number],
-    steps: int = GRID,
+    steps: int | None = None,
+    step: Number | None = None,
     level: Number | None = None,
     sampling: bool = False,
     mechanism: str = AUTO,
@@ -161,6 +166,7 @@ def median(
         by=by,
         bounds=bounds,
         steps=steps,
+        step=step,
         level=level,
         sampling=sampling,
         mechanism=mechanism,
@@ -172,7 +178,8 @@ def quantile(
     *probabilities: Number,
     by: Names | Sequence[Names],
     bounds: tuple[Number, Number],
-    steps: int = GRID,
+    steps: int | None = None,
+    step: Number | None = None,
     level: Number | None = None,
     sampling: bool = False,
     mechanism: str = AUTO,
@@ -183,7 +190,7 @@ def quantile(
     >>> quantile("income", 0.1, 0.9, by="region", bounds=(0, 200_000)).name
     'quantiles-income'
     """
-    outcome = outcome_from(column, bounds, steps)
+    outcome = QuantileRequest.bounded(column, bounds, steps, step)
     margins = _margins(by)
     return QuantileRequest(
         outcome, margins, probabilities, level=level, sampling=sampling, mechanism=mechanism
@@ -195,7 +202,8 @@ def distribution(
     *,
     by: Names | Sequence[Names],
     bounds: tuple[Number, Number],
-    steps: int = STEPS,
+    steps: int | None = None,
+    step: Number | None = None,
     quantiles: Sequence[Number] = QUANTILES,
     lines: Sequence[Number] = (),
     level: Number = LEVEL,
@@ -203,13 +211,14 @@ def distribution(
     """Ask for the whole distribution of a private column by groups, with a band and intervals at
     one cost.
 
-    `quantiles`, and shares below `lines`, are listed; the result answers all others at no further
-    cost. For a median alone `median` is closer.
+    `quantiles`, and shares below `lines`, are listed. Records are cut exactly at the lines: one
+    whose value is a line is not below it. The result answers all other quantiles and lines at no
+    further cost. For a median alone `median` is closer.
 
     >>> distribution("income", by="region", bounds=(0, 200_000), lines=[20_000]).files
     ('distribution-income.csv', 'distribution-income-quantiles.csv')
     """
-    outcome = outcome_from(column, bounds, steps)
+    outcome = DistributionRequest.bounded(column, bounds, steps, step)
     return DistributionRequest(outcome, _margins(by), quantiles, lines, level=level)
 
 
@@ -218,7 +227,8 @@ def regression(
     *,
     on: Names,
     bounds: tuple[Number, Number],
-    steps: int = GRID,
+    steps: int | None = None,
+    step: Number | None = None,
     interactions: Iterable[tuple[str, ...]] = (),
     coding: Coding | str = Coding.treatment,
     confidence: Confidence | None = None,
@@ -230,7 +240,7 @@ def regression(
     ('arm', 'sex')
     """
     return RegressionRequest(
-        outcome_from(column, bounds, steps),
+        RegressionRequest.bounded(column, bounds, steps, step),
         Margin.of(on).names,
         interactions=[list(names) for names in interactions],
         coding=coding,
@@ -263,13 +273,10 @@ def logistic(
 
 def _grouped(
     statistic: Statistic,
-    column: str,
+    outcome: Outcome,
     by: Names | Sequence[Names],
-    bounds: tuple[Number, Number],
-    steps: int,
     confidence: Confidence | None,
 ) -> GroupRequest:
-    outcome = outcome_from(column, bounds, steps)
     return GroupRequest(statistic, outcome, _margins(by), confidence=confidence or Confidence())
 
 

@@ -43,16 +43,16 @@ def check_binary(source: Source, column: str) -> None:
 def read_histogram(
     source: Source, schema: Schema, names: Sequence[str], outcome: Outcome
 ) -> NDArray[np.int64]:
-    """Return the confidential counts of each step of an outcome's grid in each group, a row a
+    """Return the confidential counts between the edges of an outcome in each group, a row a
     group.
     """
-    edges = [
-        outcome.lower + outcome.width * (2 * step - 1) / 2 for step in range(1, outcome.steps + 1)
-    ]
     part = schema.restrict(names) if names else None
     whole = Schema(
-        (*(part.features if part else ()), Feature(outcome.column, bins=(float("-inf"), *edges))),
+        (
+            *(part.features if part else ()),
+            Feature(outcome.column, bins=(float("-inf"), *outcome.edges)),
+        ),
         part.structural_zeros if part else (),
     )
     refuse_cells(whole.shape)
-    return source.counts(whole).counts.reshape(-1, outcome.steps + 1)
+    return source.counts(whole).counts.reshape(-1, len(outcome.edges) + 1)

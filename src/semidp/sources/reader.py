@@ -76,7 +76,7 @@ class Reader:
         return schema.grid.sum(sums, schema.view(names)).reshape(self.schema.restrict(names).shape)
 
     def histogram(self, features: Iterable[str], outcome: Outcome) -> NDArray[np.int64]:
-        """Return how many records of each group have each step of an outcome's grid, a row a group.
+        """Return how many records of each group lie between the edges of an outcome, a row a group.
 
         Without features, all records are one group.
         """
@@ -85,16 +85,13 @@ class Reader:
             by_level = self.histogram(self.schema.names[:1], outcome)
             return np.asarray(by_level.sum(axis=0, keepdims=True))
         schema = self._readable(names)
-        cells = read_histogram(self.source, schema, schema.names, outcome)
-        table = cells.reshape((*schema.shape, -1))
+        counts = read_histogram(self.source, schema, schema.names, outcome)
+        table = counts.reshape((*schema.shape, -1))
         view = (*schema.view(names), 1)
-        steps = Schema(
-            (
-                *schema.features,
-                Feature(outcome.column, [str(step) for step in range(outcome.steps + 1)]),
-            )
-        )
-        return steps.grid.sum(table, view).reshape(-1, outcome.steps + 1)
+        cells = len(outcome.edges) + 1
+        labels = Feature(outcome.column, [str(cell) for cell in range(cells)])
+        with_cells = Schema((*schema.features, labels))
+        return with_cells.grid.sum(table, view).reshape(-1, cells)
 
     @cached_property
     def _whole(self) -> Table:

@@ -120,8 +120,8 @@ def combined_release(combination: SeveralReleases, tables: tuple[PublishedTable,
     results += _pooled(sources, scope)
     if not results:
         raise Refused(
-            "these releases hold no table, and no distribution of the same values: those are"
-            " combined"
+            "these releases hold no table, and no distribution on the same grid and lines: those"
+            " are combined"
         )
     warned = [warning for result in results for warning in result.warnings()]
     return Release(

@@ -37,7 +37,7 @@ _TELLING = 24  # so many numbers of one measurement are not drawn alike twice
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class CombinedDistribution(PublishedDistribution):
-    """Distributions of an outcome by groups, from all releases that measured it on the same values.
+    """Distributions of an outcome by groups, from all releases that measured it with the same cuts.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def combined_distribution(
     Parameters
     ----------
     sources
-        What the releases published of one outcome, on the same values.
+        What the releases published of one outcome, with the same cuts.
     scope
         What all releases together publish exactly.
     """

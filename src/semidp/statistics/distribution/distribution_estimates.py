@@ -7,15 +7,17 @@ deviation.
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import numpy as np
+from attrs import evolve
 from numpy.typing import NDArray
 
-from semidp.core.exact import Number, exact, plain
+from semidp.core.exact import Number, exact
 from semidp.core.spaces.dataspace import Margin
 from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Mechanism
@@ -63,7 +65,7 @@ class GroupDistributions(ByBlocks):
     >>> distributions = GroupDistributions(mechanism, measured)
     >>> (median,) = distributions.quantiles(["1/2"])
     >>> list(median.rows())
-    [(('a',), 4.0, 4.0, 4.0), (('b',), 2.0, 1.0, 3.0)]
+    [(('a',), 4.0, 3.5, 4.5), (('b',), 2.0, 0.5, 3.5)]
     """
 
     level: Fraction = LEVEL
@@ -73,11 +75,6 @@ class GroupDistributions(ByBlocks):
         """The groups, and the tree of values."""
         assert isinstance(self.mechanism.space, DistributionSpace)
         return self.mechanism.space
-
-    @property
-    def values(self) -> Floats:
-        """The values of the grid, in units of the outcome; the last one is the upper bound."""
-        return grid_values(self.space.outcome)
 
     @cached_property
     def _every(self) -> Floats:
@@ -157,6 +154,8 @@ class GroupDistributions(ByBlocks):
         """The unbiased counts less and plus half-widths, between 0 and the sizes of the groups."""
         counts = self.unbiased(block)
         sizes = self.sizes(block)[:, None]
+        # An end that is a whole number stays beyond it where it is divided by the size.
+        widths = np.where(widths > 0, widths + _HAIR, 0.0)
         return np.clip(counts - widths, 0, sizes), np.clip(counts + widths, 0, sizes)
 
     def quantiles(
@@ -164,6 +163,9 @@ class GroupDistributions(ByBlocks):
     ) -> list[Intervals]:
         """Return an interval for each quantile of the records, group after group; NaN for a group
         without records.
+
+        The estimate is a value of the grid. The interval reaches to the ends of the cells that it
+        holds, half a step to each side, since records lie anywhere in a cell.
 
         The q-quantile of n values is the ``⌈q n⌉``-th smallest. With r its rank the interval is the
         hull of values v for which the upper end of F(v) is at least r and the lower end of F(v - 1)
@@ -185,13 +187,11 @@ class GroupDistributions(ByBlocks):
             # The estimate may lie outside; a wider interval holds no less often.
             first = np.minimum(first, steps)
             last = np.maximum(last, steps)
-            value, lower, upper = (self._placed(places, sizes) for places in (steps, first, last))
+            values, starts, ends = cells_of(self.space.outcome)
+            columns = (values[steps], starts[first], ends[last])
+            value, lower, upper = (np.where(sizes > 0, column, np.nan) for column in columns)
             parts.append(Intervals(groups, value, lower, upper, self.level))
         return parts
-
-    def _placed(self, places: NDArray[np.intp], sizes: Floats) -> Floats:
-        """The values at places of the grid; NaN for groups without records."""
-        return np.where(sizes > 0, self.values[places], np.nan)
 
     def _ends(self, block: Margin | None) -> tuple[Floats, Floats]:
         """For each value the lower end of the count before it, and the upper end of the count up to
@@ -208,53 +208,58 @@ class GroupDistributions(ByBlocks):
         return before, at
 
     def shares_below(self, line: Number, block: Margin | None = None) -> Intervals:
-        """Return the share of the records of each group whose value on the grid lies below a line,
-        with intervals.
+        """Return the share of the records of each group whose value lies below a line, with
+        intervals.
+
+        The records were cut at the lines that were named before, and half way between steps. The
+        interval of another line reaches from that of the cut before it to that of the cut after.
         """
-        number = below(self.space.outcome, line)
+        before, after = cuts_around(self.space.outcome, line)
         sizes = self.sizes(block)
         nobody = np.zeros((len(sizes), 1))
         everybody = sizes[:, None]
         columns = []
         for counts in (self.up_to(block), *self.bounds(block)):
-            # Below the first value lies nobody, up to the last everybody.
+            # Below the first cell lies nobody, up to the last everybody.
             padded = np.hstack([nobody, counts, everybody])
-            columns.append(shares(padded[:, number], sizes))
-        value, lower, upper = columns
-        return Intervals(self.groups(block), value, lower, upper, self.level)
+            columns.append((shares(padded[:, before], sizes), shares(padded[:, after], sizes)))
+        values, lowers, uppers = columns
+        value = np.mean(values, axis=0)
+        return Intervals(self.groups(block), value, lowers[0], uppers[1], self.level)
 
 
-def grid_values(outcome: Outcome) -> Floats:
-    """Return the values of an outcome's grid.
+def cells_of(outcome: Outcome) -> tuple[Floats, Floats, Floats]:
+    """Return for each cell of an outcome's histogram the step of the grid in it (or next to it),
+    its start and its end.
 
-    >>> grid_values(Outcome("score", 0, 1, 4)).tolist()
-    [0.0, 0.25, 0.5, 0.75, 1.0]
+    >>> [column.tolist() for column in cells_of(Outcome("score", 0, 2, 2, cuts=(1,)))]
+    [[0.0, 1.0, 1.0, 2.0], [0.0, 0.5, 1.0, 1.5], [0.5, 1.0, 1.5, 2.0]]
     """
+    starts = (outcome.lower, *outcome.edges)
+    ends = (*outcome.edges, outcome.upper)
+    half = outcome.width / 2
     values = []
-    for step in range(outcome.steps + 1):
-        exact_value = outcome.lower + outcome.width * step
-        values.append(float(exact_value))
-    return np.array(values)
+    for start, end in zip(starts, ends, strict=True):
+        step = (start + half - outcome.lower) // outcome.width
+        value = outcome.lower + step * outcome.width
+        values.append(min(max(value, start), end))
+    return np.array(values, float), np.array(starts, float), np.array(ends, float)
 
 
-def below(outcome: Outcome, line: Number) -> int:
-    """Return how many values of an outcome's grid lie below a line.
+def cuts_around(outcome: Outcome, line: Number) -> tuple[int, int]:
+    """Return how many cells of an outcome's histogram lie below a line for certain, and how many at
+    most: the same number where the histogram is cut at the line.
 
-    >>> below(Outcome("score", 0, 10, 10), 5), below(Outcome("score", 0, 10, 10), "5.5")
-    (5, 6)
-    >>> below(Outcome("score", 0, 10, 10), 11)
+    >>> days = Outcome("days", 0, 10, 10)
+    >>> cuts_around(days, "4.5"), cuts_around(days, 5), cuts_around(evolve(days, cuts=(5,)), 5)
+    ((5, 5), (5, 6), (6, 6))
+    >>> cuts_around(days, 11)
     Traceback (most recent call last):
-    semidp.errors.InputError: a line lies above 0 and at most at 10, the bounds of 'score', not at
-    11
+    semidp.errors.InputError: a line lies above 0 and at most at 10, the bounds of 'days', not at 11
     """
-    place = exact(line, "a line")
-    if not outcome.lower < place <= outcome.upper:
-        low, high = plain(outcome.lower), plain(outcome.upper)
-        bounds = f"the bounds of {outcome.column!r}"
-        raise InputError(
-            f"a line lies above {low} and at most at {high}, {bounds}, not at {plain(place)}"
-        )
-    return math.ceil((place - outcome.lower) / outcome.width)
+    (place,) = evolve(outcome, cuts=(line,)).cuts
+    edges = [float(edge) for edge in outcome.edges]
+    return bisect_right(edges, float(place)), bisect_left(edges, float(place)) + 1
 
 
 def shares(counts: Floats, sizes: Floats) -> Floats:
@@ -342,7 +347,7 @@ def band_half_widths(mechanism: Mechanism, level: Fraction) -> Floats:
     of the simulation.
     """
     tree, law = _measured_by(mechanism)
-    if law is None:
+    if law is None or not law.variance:
         return np.zeros(tree.gaps)
     spread = math.sqrt(law.variance)
     multiple = _multiple(tree.values, law, level)

@@ -1,8 +1,9 @@
 """How far the differences of halves can move while group sizes stay exact: what a distribution is
 calibrated by.
 
-A record is (x, y) with y in whole steps from 0 to B, as in `outcomes`. The query is D of every node
-of the tree of values (`value_tree`), group after group.
+A record is (x, y) with y in one of the cells between the edges of the outcome: whole steps from 0
+to B as in `outcomes`, also cut at lines. The query is D of every node of the tree of these cells
+(`value_tree`, which calls them values), group after group.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,7 +87,7 @@ class DistributionSpace(SpaceByGroups):
     @property
     def tree(self) -> ValueTree:
         """The tree of the values."""
-        return value_tree(self.outcome.steps + 1)
+        return value_tree(len(self.outcome.edges) + 1)
 
     @property
     def shape(self) -> tuple[int, ...]:

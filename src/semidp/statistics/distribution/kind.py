@@ -7,7 +7,7 @@ from semidp.statistics.distribution.combined_distributions import CombinedDistri
 from semidp.statistics.distribution.distribution_space import recorded_distribution
 from semidp.statistics.distribution.published import PublishedDistribution
 from semidp.statistics.distribution.quantile_choice import read_off
-from semidp.statistics.distribution.request import STEPS, DistributionRequest
+from semidp.statistics.distribution.request import DistributionRequest
 from semidp.statistics.fields import Chosen, Field, Shape
 from semidp.statistics.outcomes.confidence import LEVEL as USUAL_LEVEL
 from semidp.statistics.outcomes.outcome_fields import (
@@ -15,15 +15,17 @@ from semidp.statistics.outcomes.outcome_fields import (
     GRID,
     GROUP,
     LEVEL,
+    STEP,
     group_values,
     groups_of,
+    outcome_of,
+    outcome_values,
 )
-from semidp.statistics.outcomes.request import outcome_from
 from semidp.statistics.protocol.kinds import Kind
 
 LINE = Field(
     "line",
-    "The shares of a distribution below these lines.",
+    "The shares of a distribution below these lines; a value on a line is not below it.",
     Shape.lists,
     "COLUMN=50,75",
     label="shares below the lines",
@@ -32,11 +34,11 @@ LINE = Field(
 )
 DISTRIBUTION = Field(
     "distribution",
-    "A private column: its whole distribution by group, on a grid of 100 steps.",
+    "A private column: its whole distribution by group.",
     Shape.columns,
     "COLUMN",
     label="Distribution",
-    beside=(GROUP, BOUNDS, GRID, LINE, LEVEL),
+    beside=(GROUP, BOUNDS, GRID, STEP, LINE, LEVEL),
     private=True,
 )
 
@@ -46,8 +48,7 @@ def _asked(chosen: Chosen) -> list[DistributionRequest]:
     requests = []
     for column in chosen.columns(DISTRIBUTION):
         by = groups_of(chosen, f"the distribution of {column}")
-        bounds = chosen.of_column(BOUNDS, column)
-        outcome = outcome_from(column, bounds, chosen.of_column(GRID, column) or STEPS)
+        outcome = outcome_of(chosen, column, DistributionRequest)
         texts = chosen.of_column(LINE, column) or ()
         # A line that is named twice is one.
         lines = sorted({exact(text, f"a line of {column!r}") for text in texts})
@@ -58,14 +59,11 @@ def _asked(chosen: Chosen) -> list[DistributionRequest]:
 
 def _shown(request: DistributionRequest) -> list[tuple[dict[str, Any], DistributionRequest]]:
     """Return what would have been chosen to ask for a request; those who answered cannot be."""
-    outcome = request.outcome
-    column = outcome.column
+    column = request.outcome.column
     if request.answers is not None or request.answered is not None:
         return []
     chosen: dict[str, Any] = {DISTRIBUTION.name: (column,), **group_values(request.by)}
-    chosen[BOUNDS.name] = {column: (plain(outcome.lower), plain(outcome.upper))}
-    if outcome.steps != STEPS:
-        chosen[GRID.name] = {column: str(outcome.steps)}
+    chosen |= outcome_values(request)
     if request.lines:
         chosen[LINE.name] = {column: tuple(plain(line) for line in request.lines)}
     if request.level != USUAL_LEVEL:

@@ -16,7 +16,6 @@ from semidp.statistics.distribution import words
 from semidp.statistics.distribution.distribution_estimates import (
     Floats,
     GroupDistributions,
-    grid_values,
     shares,
 )
 from semidp.statistics.distribution.distribution_picture import distribution_plot
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
     from semidp.statistics.protocol.requests import Request
 
 CURVES = ("share", "lower", "upper", "band_lower", "band_upper")
-"""The columns of a distribution: the share of records up to a value, its interval, and the band of
-all values."""
+"""The columns of a distribution: the share of records below a cut, its interval, and the band of
+all cuts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +51,7 @@ class DistributionSet:
     counts
         The exact number of records of each group.
     curves
-        For each column of `CURVES` a row a group, a number for each value of the grid but the last.
+        For each column of `CURVES` a row a group, a number for each cut.
     listed
         For each listed quantile, and then for the share below each line, an interval for every
         group.
@@ -76,8 +75,7 @@ class PublishedDistribution(PublishedBySets):
     sets
         The distributions of each set of groups.
     noisy
-        The noisy differences of halves as drawn, group after group, in the order of the values that
-        end left halves.
+        The noisy differences of halves as drawn, group after group, in the order of the cuts.
 
     Examples
     --------
@@ -126,16 +124,16 @@ class PublishedDistribution(PublishedBySets):
 
     def shares_below(self, line: Number, by: Margin | None = None) -> Intervals:
         """Return the share of the records of each group below any line, with intervals: it costs
-        nothing more.
+        nothing more. A line that is no cut has the interval of the cuts around it.
         """
         return self.distributions.shares_below(line, by)
 
     @property
     def pools_by(self) -> object:
-        """The outcome and its values: distributions of the same are combined, but for those of
+        """The outcome and its cuts: distributions of the same are combined, but for those of
         whoever answered.
         """
-        return None if self.request.answered is not None else (self.key, self.request.outcome)
+        return None if self.request.answered is not None else (self.key, self.request.cut_outcome)
 
     def pooled(self, others: "Sequence[Published]", scope: Scope) -> "Published | None":
         """Return the distributions from this result and others of the same outcome together."""
@@ -148,9 +146,9 @@ class PublishedDistribution(PublishedBySets):
         return combined_distribution(sources, scope)
 
     @property
-    def values(self) -> Floats:
-        """The values of the grid."""
-        return grid_values(self.request.outcome)
+    def cuts(self) -> Floats:
+        """Where the curves are measured: half way between steps of the grid, and at lines."""
+        return np.array(self.request.cut_outcome.edges, float)
 
     @property
     def headings(self) -> list[str]:
@@ -162,9 +160,9 @@ class PublishedDistribution(PublishedBySets):
         """Draw the distributions of one set of groups with their bands; return the figure."""
         part = self.sets[by]
         labels = [" · ".join(levels) for levels in part.groups]
-        return distribution_plot(
-            labels, self.values, part.curves, self.request.outcome.column, axes
-        )
+        outcome = self.request.outcome
+        bounds = (float(outcome.lower), float(outcome.upper))
+        return distribution_plot(labels, self.cuts, part.curves, outcome.column, bounds, axes)
 
     def trusted(self, request: "Request") -> Iterator[Trust]:
         """Yield what is believed of it besides its noisy values: which column was read, and why a
@@ -175,8 +173,7 @@ class PublishedDistribution(PublishedBySets):
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return two CSV files for each set: a row a group and value, and a row a group."""
-        gaps = self.request.outcome.steps
-        rows = self.noisy.reshape(-1, gaps)
+        rows = self.noisy.reshape(-1, len(self.cuts))
         every: dict[str, Columns] = {}
         start = 0
         for place, part in enumerate(self.sets):
@@ -188,18 +185,17 @@ class PublishedDistribution(PublishedBySets):
         return every
 
     def _curves(self, part: DistributionSet, noisy: NDArray[Any]) -> Columns:
-        """A row for each group and value but the last, of which the share is 1."""
+        """A row for each group and cut."""
         gaps = noisy.shape[1]
         labels: list[tuple[str, ...]] = []
         for group in part.groups:
             labels += [group] * gaps
-        values = self.values[:-1]
-        numbers = {"value": np.tile(values, len(part.groups))}
+        numbers = {"below": np.tile(self.cuts, len(part.groups))}
         for name in CURVES:
             numbers[name] = part.curves[name].ravel()
         numbers["noisy"] = noisy.ravel()
-        # A group has a row for every value, so that its levels alone tell no two rows apart.
-        key = (*part.names, "value")
+        # A group has a row for every cut, so that its levels alone tell no two rows apart.
+        key = (*part.names, "below")
         return Columns.of_rows(part.names, labels, numbers, words.CURVE_MEANINGS, key)
 
     def _listed(self, part: DistributionSet) -> Columns:
@@ -260,11 +256,12 @@ def _read_set(
     # The exact count, then three columns for each quantile and share.
     wide = 1 + 3 * many
     header, groups, (counts, *listed_texts) = rows_of(listed_file, wide)
-    # The value of the grid, the curves, the noisy number.
+    # The cut, the curves, the noisy number.
     _, _, columns = rows_of(curves_file, 2 + len(CURVES))
     _, *curve_texts, steps = columns
     rows = real_numbers(curve_texts).T
-    numbers = rows.reshape(len(CURVES), len(groups), request.outcome.steps)
+    cuts = len(request.cut_outcome.edges)
+    numbers = rows.reshape(len(CURVES), len(groups), cuts)
     ends = real_numbers(listed_texts) if listed_texts else np.zeros((len(groups), 0))
     listed = []
     for place in range(many):

@@ -1,12 +1,12 @@
 """The request for the distribution of a private outcome by groups."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import Factory, field, frozen
+from attrs import Factory, evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.core.exact import Number, exact
@@ -23,7 +23,6 @@ from semidp.sources.reader import Reader
 from semidp.statistics.distribution.distribution_estimates import (
     QUANTILES,
     GroupDistributions,
-    below,
 )
 from semidp.statistics.distribution.distribution_space import (
     DistributionSpace,
@@ -35,7 +34,7 @@ from semidp.statistics.distribution.published import PublishedDistribution, publ
 from semidp.statistics.outcomes.confidence import LEVEL, level_of
 from semidp.statistics.outcomes.request import (
     AnySets,
-    GroupedRequest,
+    ValuesRequest,
     checked_outcome,
     group_margins,
     optional_text,
@@ -48,9 +47,6 @@ from semidp.statistics.protocol.request_defaults import (
     member,
 )
 from semidp.statistics.protocol.requests import Forecast
-
-STEPS = 100
-"""The steps of a distribution's grid unless given: every doubling of them costs some precision."""
 
 
 class Answers(StrEnum):
@@ -95,7 +91,7 @@ def _lines(value: Iterable[Number]) -> tuple[Fraction, ...]:
 
 
 @frozen
-class DistributionRequest(GroupedRequest):
+class DistributionRequest(ValuesRequest):
     """The distribution of a private outcome by groups whose counts are published exactly.
 
     Parameters
@@ -104,9 +100,12 @@ class DistributionRequest(GroupedRequest):
         The private column, its declared bounds and its grid.
     by
         The groups, as for a `GroupRequest`.
-    probabilities, lines
-        The quantiles, and the lines below which shares are listed. They follow from the
-        distribution, and so do all others: to list more of them costs nothing.
+    probabilities
+        The quantiles that are listed. All others follow from the distribution, too: to list more of
+        them costs nothing.
+    lines
+        The lines below which shares are listed. Records are cut exactly there: a record whose value
+        is a line does not lie below it.
     budget, mechanism, name
         As for a table. The name is that of the column unless given.
     level
@@ -125,6 +124,7 @@ class DistributionRequest(GroupedRequest):
     """
 
     key: ClassVar[str] = "distribution"
+    most_steps: ClassVar[int] = 100
     _written: ClassVar[tuple[str, ...]] = (
         *("name", "outcome", "probabilities", "lines"),
         *("by", "budget", "mechanism", "level", "answers", "answered"),
@@ -143,9 +143,7 @@ class DistributionRequest(GroupedRequest):
 
     def __attrs_post_init__(self) -> None:
         self._check_groups("a distribution by groups needs", "distribution is")
-        check_steps(self.outcome)
-        for line in self.lines:
-            below(self.outcome, line)
+        check_steps(self.cut_outcome)
 
     def _entry(self, name: str, value: Any) -> dict[str, Any]:
         usual = {"probabilities": QUANTILES, "level": LEVEL, "mechanism": AUTO}
@@ -155,10 +153,6 @@ class DistributionRequest(GroupedRequest):
         if name == "probabilities" and not value:
             return {name: []}
         return super()._entry(name, value)
-
-    @classmethod
-    def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        return super()._fields({"grid": STEPS, **value})
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -184,7 +178,12 @@ class DistributionRequest(GroupedRequest):
         published.
         """
         public = scope.dataspace.about(self.counted)
-        return distribution_space(public, scope.adjacency, self.outcome, self.by, self.answered)
+        return distribution_space(public, scope.adjacency, self.cut_outcome, self.by, self.answered)
+
+    @property
+    def cut_outcome(self) -> Outcome:
+        """The outcome, whose histogram is also cut at the lines."""
+        return evolve(self.outcome, cuts=self.lines)
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return how far off shares, quantiles and the whole curve would be."""
@@ -212,7 +211,7 @@ class DistributionRequest(GroupedRequest):
         assert isinstance(space, DistributionSpace)
         parts = []
         for group in self.by:
-            histograms = reader.histogram(group.names, self.outcome)
+            histograms = reader.histogram(group.names, self.cut_outcome)
             parts.append(measured_rows(space, group, histograms))
         return space.measured(np.concatenate(parts))
 

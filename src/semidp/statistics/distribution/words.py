@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 CURVE_MEANINGS = {
-    "value": "a value of the outcome",
-    "share": "the estimated share of the group with at most this value",
+    "below": "where the values of the outcome are cut: half way between steps, or at a line",
+    "share": "the estimated share of the group with a value below it",
     "lower": "the lower end of an interval for this share",
     "upper": "the upper end of an interval for this share",
     "band_lower": "the lower end of the band that holds all shares of the group at once",
@@ -157,7 +157,7 @@ def _caption(groups: int) -> str:
     if groups > MOST_DRAWN:
         which = f"the first {MOST_DRAWN} groups of {groups:,}"
     return (
-        f"The share of records up to each value, of {which}. The shade is the band that holds the"
+        f"The share of records below each value, of {which}. The shade is the band that holds the"
         " whole curve."
     )
 
@@ -227,7 +227,9 @@ def paragraphs_of(result: "PublishedDistribution") -> list[str]:
 def _about_intervals(level: str) -> str:
     return (
         f"Each interval holds the share or the quantile of these records with {level} probability."
-        " It comes from the law of the noise. A band holds the whole curve of its group"
+        " It comes from the law of the noise. That of a quantile also holds half a step of the grid"
+        " to each side, by which values were rounded. A line cuts where it lies: a record with"
+        " exactly that value is not below it. A band holds the whole curve of its group"
         f" with {level} probability. Neither is about a population that the records were drawn"
         " from."
     )
@@ -246,12 +248,12 @@ def _together(result: "PublishedDistribution") -> str:
 
 def details(result: "PublishedDistribution") -> Details:
     """Say how distributions were measured."""
-    steps = result.request.outcome.steps
+    cuts = len(result.cuts)
     if result.releases > 1:
         best = f"the best linear unbiased estimate from {result.releases} releases"
         return Details(f"the {title(result)}", best)
     scale = scale_text(result.noise.scale)
-    how = f"scale {scale} in each of {steps:,} differences of halves a group"
+    how = f"scale {scale} in each of {cuts:,} differences of halves a group"
     return Details(f"the {title(result)}", how)
 
 
@@ -262,7 +264,7 @@ def file_words(result: "PublishedDistribution") -> list[tuple[str, str]]:
     for place, by in enumerate(request.shown_sets):
         curves, listed = request.file_pair(place)
         what = f"distribution of {request.outcome.column} by {set_text(by)}{whose(request)}"
-        words.append((curves, f"the {what}, one row a group and value"))
+        words.append((curves, f"the {what}, one row a group and cut"))
         listing = "quantiles" if not request.lines else "quantiles and shares below lines"
         words.append((listed, f"{listing} of the {what}, one row a group"))
     return words

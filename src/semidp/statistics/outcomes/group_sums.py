@@ -56,7 +56,7 @@ class Estimates:
         What everything measured for them guarantees.
     rounding
         The most by which rounding each record to the grid can have moved a value, half a step a
-        record: a bias that the standard errors do not hold. None where it is not known.
+        record: intervals hold it, standard errors do not. None where it is not known.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -162,7 +162,7 @@ class GroupSums(ByBlocks):
         values = float(self.outcome.lower) * counts + width * self._steps(number)
         sampled = counts * (sampling_sd or 0.0) ** 2
         errors = np.sqrt(self._variances(number) + sampled)
-        rounding = counts * width / 2
+        rounding = np.asarray(counts * float(self.outcome.rounding), dtype=np.float64)
         groups = self.groups(self.blocks[number])
         return Estimates(groups, counts, values, errors, self.guarantee, rounding)
 
@@ -174,7 +174,7 @@ class GroupSums(ByBlocks):
         n = np.where(total.counts > 0, total.counts, np.nan)
         values = total.values / n
         errors = total.standard_errors / n
-        rounding = np.full(len(values), float(self.outcome.width) / 2)
+        rounding = np.full(len(values), float(self.outcome.rounding))
         return Estimates(total.groups, total.counts, values, errors, total.guarantee, rounding)
 
     def within_sd(self, block: Margin | None = None) -> Floats:
@@ -295,8 +295,8 @@ class GroupSums(ByBlocks):
     def _noise_alone(
         self, found: Estimates, number: int, scale: Floats, level: Fraction, simultaneous: bool
     ) -> Intervals:
-        """Return intervals of the noise alone for sums times a scale; a sum over no records has
-        none.
+        """Return intervals of the noise, and of rounding to the grid, for sums times a scale; a sum
+        over no records has none.
         """
         occupied = found.counts > 0
         each = each_level(level, int(occupied.sum()), self.mechanism, simultaneous)
@@ -307,7 +307,8 @@ class GroupSums(ByBlocks):
             first_group = np.flatnonzero(occupied)[:1].tolist()
             weights = self._weights(number, first_group, np.array([float(self.outcome.width)]))
             half = float(half_widths(self.mechanism, [weights], each)[0])
-        halves = np.where(occupied, half, 0.0) * scale
+        rounding = found.counts * float(self.outcome.rounding)
+        halves = (np.where(occupied, half, 0.0) + rounding) * scale
         return Intervals.around(found.groups, found.values, halves, level, simultaneous)
 
     def _sampled(
@@ -319,6 +320,8 @@ class GroupSums(ByBlocks):
         occupied = means.counts > 0
         each = each_level(level, int(occupied.sum()), self.mechanism, simultaneous, sampling=True)
         low, high = self.sampled_means(number, each, sampling_sd).ends()
+        rounding = float(self.outcome.rounding)
+        low, high = low - rounding, high + rounding
         exact = np.zeros(len(low), dtype=bool)
         # A count of ones is binomial whatever its rate, so that an exact inversion replaces the
         # approximate ends.
@@ -430,6 +433,7 @@ class GroupSums(ByBlocks):
         pairs = _pairs(means, against)
         differences = [means.values[one] - means.values[other] for one, other in pairs]
         values = np.array(differences)
+        rounding = 2 * float(self.outcome.rounding)  # of both means, in opposite directions
         names = tuple((*means.groups[one], *means.groups[other]) for one, other in pairs)
         if not (sampling or sampling_sd is not None):
             n = means.counts.astype(np.float64)
@@ -439,7 +443,7 @@ class GroupSums(ByBlocks):
                 signed = np.array([width / n[one], -width / n[other]])
                 weights.append(self._weights(number, (one, other), signed))
             each = each_level(confidence, len(pairs), self.mechanism, simultaneous)
-            half = half_widths(self.mechanism, weights, each)
+            half = half_widths(self.mechanism, weights, each) + rounding
             return Intervals.around(names, values, half, confidence, simultaneous)
         each = each_level(confidence, len(pairs), self.mechanism, simultaneous, sampling=True)
         # `sampled_means` leaves out groups without records, so that positions among all groups do
@@ -451,8 +455,8 @@ class GroupSums(ByBlocks):
         low, high = sampled.combined(places, weights_of)
         lower, upper = self._bounds
         range_ = upper - lower
-        low = np.clip(low, -range_, range_)
-        high = np.clip(high, -range_, range_)
+        low = np.clip(low - rounding, -range_, range_)
+        high = np.clip(high + rounding, -range_, range_)
         return Intervals(names, values, low, high, confidence, About.sampling, simultaneous, False)
 
     def _weights(self, number: int, groups: Sequence[int], weights: Floats) -> Floats:

@@ -7,14 +7,13 @@ from typing import Any
 from semidp.core.exact import plain
 from semidp.core.spaces.dataspace import Margin
 from semidp.errors import InputError
-from semidp.sources.contract import GRID as STEPS
 from semidp.sources.contract import Outcome
 from semidp.statistics.fields import Chosen, Field, Shape
 from semidp.statistics.outcomes.confidence import LEVEL as USUAL_LEVEL
 from semidp.statistics.outcomes.confidence import Confidence
-from semidp.statistics.outcomes.request import outcome_from, proportion_of
+from semidp.statistics.outcomes.request import OutcomeRequest, proportion_of
 
-_NO_OUTCOME = "--bounds or --grid name {column!r}, of which nothing is published by group"
+_NO_OUTCOME = "--bounds, --grid or --step name {column!r}, of which nothing is published by group"
 _NO_INTERVAL = (
     "--level, --sampling, --simultaneous and --differences are for --mean, --sum or --proportion"
 )
@@ -41,11 +40,20 @@ BOUNDS = Field(
 )
 GRID = Field(
     "grid",
-    "How many steps lie between the bounds (default 1000).",
+    "How many steps lie between the bounds (default: fine ones, or steps of 1).",
     Shape.texts,
     "COLUMN=STEPS",
-    label="in steps",
+    label="in so many steps",
     example="income=1000",
+    unused=_NO_OUTCOME,
+)
+STEP = Field(
+    "step",
+    "The unit of a private column, instead of --grid: 1 for whole numbers.",
+    Shape.texts,
+    "COLUMN=1",
+    label="in units of",
+    example="days=1",
     unused=_NO_OUTCOME,
 )
 LEVEL = Field(
@@ -80,15 +88,17 @@ DIFFERENCES = Field(
 )
 
 
-def outcome_of(chosen: Chosen, column: str) -> Outcome:
-    """Return a column with the bounds and the grid that are declared for it."""
-    bounds = chosen.of_column(BOUNDS, column)
-    return outcome_from(column, bounds, chosen.of_column(GRID, column) or STEPS)
+def outcome_of(chosen: Chosen, column: str, asked: type[OutcomeRequest]) -> Outcome:
+    """Return a column with the bounds and the grid that are declared for it, or what is asked of it
+    has unless declared.
+    """
+    bounds, grid, step = (chosen.of_column(field, column) for field in (BOUNDS, GRID, STEP))
+    return asked.bounded(column, bounds, grid or None, step or None)
 
 
 def binary_of(chosen: Chosen, column: str) -> Outcome:
     """Return a column of zeros and ones, which needs no bounds."""
-    for field in (BOUNDS, GRID):
+    for field in (BOUNDS, GRID, STEP):
         chosen.of_column(field, column)  # bounds are of no use here, and do no harm
     return proportion_of(column)
 
@@ -115,11 +125,15 @@ def confidence_of(chosen: Chosen, *, differences: bool) -> Confidence:
 # --- the other way: what would have been chosen ---------------------------------------------------
 
 
-def outcome_values(outcome: Outcome) -> dict[str, Any]:
+def outcome_values(request: OutcomeRequest) -> dict[str, Any]:
     """Return what is chosen of an outcome with bounds."""
-    bounds = (plain(outcome.lower), plain(outcome.upper))
-    steps = {} if outcome.steps == STEPS else {GRID.name: {outcome.column: str(outcome.steps)}}
-    return {BOUNDS.name: {outcome.column: bounds}, **steps}
+    outcome = request.outcome
+    values: dict[str, Any] = {
+        BOUNDS.name: {outcome.column: (plain(outcome.lower), plain(outcome.upper))}
+    }
+    if outcome.steps != request.usual_steps(outcome.lower, outcome.upper):
+        values[GRID.name] = {outcome.column: str(outcome.steps)}
+    return values
 
 
 def group_values(by: tuple[Margin, ...]) -> dict[str, Any]:

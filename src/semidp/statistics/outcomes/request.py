@@ -16,7 +16,7 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import AUTO
-from semidp.sources.contract import GRID, Outcome
+from semidp.sources.contract import GRID, Outcome, fine_steps, unit_steps
 from semidp.statistics.outcomes.confidence import Confidence
 from semidp.statistics.outcomes.forecast import GroupsForecast, sums_line
 from semidp.statistics.protocol.request_defaults import (
@@ -70,6 +70,11 @@ def group_margins(value: Iterable[Margin | str | Iterable[str]]) -> tuple[Margin
     return tuple(Margin.of(group) for group in value)
 
 
+SUM_STEPS = 1_000_000
+"""The most steps of a sum's grid unless declared: they cost nothing, and rounding to them moves a
+mean far less than noise does."""
+
+
 class OutcomeRequest(OwnBudget):
     """What requests about a private outcome share: zeros and ones need no bounds."""
 
@@ -77,7 +82,7 @@ class OutcomeRequest(OwnBudget):
 
     _several_keys: ClassVar[Mapping[str, Sequence[str]]] = {
         "budget": BUDGET_KEYS,
-        "outcome": ("column", "bounds", "grid"),
+        "outcome": ("column", "bounds", "grid", "step"),
         "confidence": Confidence.keys,
     }
 
@@ -107,6 +112,46 @@ class OutcomeRequest(OwnBudget):
         return {"column": value.column, **({} if self.binary else bounds)}
 
     @classmethod
+    def usual_steps(cls, lower: Fraction, upper: Fraction) -> int:
+        """Return the steps between two bounds, unless declared: fine ones for what is added up."""
+        return fine_steps(lower, upper, SUM_STEPS)
+
+    @classmethod
+    def _unit_steps(cls, units: int) -> int:
+        """Return the steps between bounds that are so many units of the data apart."""
+        return max(units, fine_steps(Fraction(0), Fraction(units), SUM_STEPS))
+
+    @classmethod
+    def bounded(
+        cls, column: str, bounds: Sequence[Any] | None, grid: Any = None, step: Any = None
+    ) -> Outcome:
+        """Return an outcome from its declared bounds, and the steps of its grid or the unit of the
+        data.
+
+        A unit is the step of the grid where values are told apart. What is added up has a finer
+        grid that holds its multiples.
+        """
+        lower, upper = _declared_bounds(column, bounds)
+        if grid is not None and step is not None:
+            raise InputError(
+                f"the grid of {column!r} is given twice, by its number of steps and by its step:"
+                " give one of them"
+            )
+        if step is not None:
+            units = _units(column, lower, upper, step)
+            return Outcome(column, lower, upper, cls._unit_steps(units))
+        if grid is None:
+            return Outcome(column, lower, upper, cls.usual_steps(lower, upper))
+        steps = exact(grid, f"the grid of {column!r}")
+        if steps.denominator != 1:
+            raise InputError(
+                f"the grid of {column!r} must be a whole number of steps",
+                needs="grid",
+                names=(column,),
+            )
+        return Outcome(column, lower, upper, int(steps))
+
+    @classmethod
     def _asks_binary(cls, entry: Mapping[str, Any]) -> bool:
         """Whether an entry of a plan is about zeros and ones, which need no bounds."""
         return False
@@ -118,7 +163,9 @@ class OutcomeRequest(OwnBudget):
         if cls._asks_binary(value) and "bounds" not in value:
             fields["outcome"] = proportion_of(column)
         else:
-            fields["outcome"] = outcome_from(column, value.get("bounds"), value.get("grid", GRID))
+            fields["outcome"] = cls.bounded(
+                column, value.get("bounds"), value.get("grid"), value.get("step")
+            )
         if "by" in fields:
             fields["by"] = [
                 [part] if isinstance(part, str) else texts(part, "a set of groups")
@@ -225,6 +272,25 @@ class GroupedRequest(OutcomeRequest):
         return tuple(f"{self.name}-by-{'-'.join(group.names)}" for group in self.shown_sets)
 
 
+class ValuesRequest(GroupedRequest):
+    """What quantiles and distributions share: every step of the grid costs some precision."""
+
+    __slots__ = ()
+
+    most_steps: ClassVar[int] = GRID
+    """The steps between bounds that are no whole numbers from 10 to 1000 apart, unless
+    declared."""
+
+    @classmethod
+    def usual_steps(cls, lower: Fraction, upper: Fraction) -> int:
+        """Return the steps between two bounds, unless declared: steps of 1 where that is few."""
+        return unit_steps(lower, upper, cls.most_steps)
+
+    @classmethod
+    def _unit_steps(cls, units: int) -> int:
+        return units
+
+
 class AnySets:
     """Takes any sets of groups, all records among them: the query space refuses what is not
     public.
@@ -301,15 +367,7 @@ class StatisticRequest(GroupedRequest):
         return [sums_line(self.name, mechanism, errors)]
 
 
-def outcome_from(column: str, bounds: Sequence[Any] | None, grid: Any) -> Outcome:
-    """Return an outcome from its declared bounds and the number of steps of its grid.
-
-    >>> outcome_from("score", ["0", "100"], "200").width
-    Fraction(1, 2)
-    >>> outcome_from("score", None, 100)
-    Traceback (most recent call last):
-    semidp.errors.InputError: the outcome 'score' needs declared bounds, two numbers
-    """
+def _declared_bounds(column: str, bounds: Sequence[Any] | None) -> tuple[Fraction, Fraction]:
     if (
         bounds is None
         or isinstance(bounds, str)
@@ -321,12 +379,24 @@ def outcome_from(column: str, bounds: Sequence[Any] | None, grid: Any) -> Outcom
             needs="bounds",
             names=(column,),
         )
-    steps = exact(grid, f"the grid of {column!r}")
-    if steps.denominator != 1:
+    lower, upper = (exact(bound, "a bound of an outcome") for bound in bounds)
+    # which refuses bounds that fall, before anything is counted between them
+    Outcome(column, lower, upper, 1)
+    return lower, upper
+
+
+def _units(column: str, lower: Fraction, upper: Fraction, step: Any) -> int:
+    """Return how many units of the data lie between two bounds."""
+    unit = exact(step, f"the step of {column!r}")
+    units = (upper - lower) / unit if unit > 0 else Fraction(1, 2)
+    if units.denominator != 1:
         raise InputError(
-            f"the grid of {column!r} must be a whole number of steps", needs="grid", names=(column,)
+            f"the bounds of {column!r} must be a whole number of steps apart, and"
+            f" {plain(upper - lower)} is none of {plain(unit)}: change the step or a bound",
+            needs="step",
+            names=(column,),
         )
-    return Outcome(column, bounds[0], bounds[1], int(steps))
+    return int(units)
 
 
 def proportion_of(column: str) -> Outcome:

@@ -77,7 +77,9 @@ class OutcomeSpace(QuerySpace):
 
     def _outcome_json(self) -> dict[str, Any]:
         bounds = [plain(self.outcome.lower), plain(self.outcome.upper)]
-        return {"column": self.outcome.column, "bounds": bounds, "grid": self.outcome.steps}
+        document = {"column": self.outcome.column, "bounds": bounds, "grid": self.outcome.steps}
+        lines = [plain(cut) for cut in self.outcome.cuts]
+        return {**document, "lines": lines} if lines else document
 
 
 @frozen(slots=False)
@@ -459,7 +461,7 @@ def _refuse_published_answers(
 def recorded_outcome(query: Mapping[str, Any]) -> Outcome:
     """Return the outcome of a recorded query."""
     lower, upper = map(exact, query["bounds"])
-    return Outcome(query["column"], lower, upper, query["grid"])
+    return Outcome(query["column"], lower, upper, query["grid"], query.get("lines", ()))
 
 
 def recorded_sums(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> SumSpace:

@@ -69,7 +69,7 @@ def _interval_text(part: Intervals) -> str:
     if part.about is About.noise:
         return (
             f"The intervals from lower to upper hold the values of these records, {together}. They"
-            " allow for the noise alone."
+            " allow for the noise, and for rounding to the grid."
         )
     law = ": the law of a noisy count of ones was inverted" if part.exact else ""
     return (

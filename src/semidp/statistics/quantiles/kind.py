@@ -11,6 +11,7 @@ from semidp.statistics.outcomes.outcome_fields import (
     GRID,
     GROUP,
     SAMPLING,
+    STEP,
     group_values,
     groups_of,
     outcome_of,
@@ -41,7 +42,7 @@ MECHANISM = Field(
     example="auto",
     unused="--quantile-mechanism is for --median and --quantile",
 )
-_BESIDE = (GROUP, BOUNDS, GRID, LEVEL, MECHANISM, SAMPLING)
+_BESIDE = (GROUP, BOUNDS, GRID, STEP, LEVEL, MECHANISM, SAMPLING)
 MEDIAN = Field(
     "median",
     "A private column: its median by group.",
@@ -81,7 +82,7 @@ def _asked(chosen: Chosen) -> list[QuantileRequest]:
         ordered = sorted({exact(text, f"a quantile of {column!r}") for text in together})
         mechanism = chosen.text(MECHANISM) or QuantileMechanism.auto
         request = QuantileRequest(
-            outcome_of(chosen, column), by, ordered, level=level, sampling=sampling
+            outcome_of(chosen, column, QuantileRequest), by, ordered, level=level, sampling=sampling
         )
         requests.append(evolve(request, mechanism=mechanism))
     return requests
@@ -92,7 +93,7 @@ def _shown(request: QuantileRequest) -> list[tuple[dict[str, Any], QuantileReque
     if request.answered is not None:
         return []
     column = request.outcome.column
-    chosen: dict[str, Any] = {**group_values(request.by), **outcome_values(request.outcome)}
+    chosen: dict[str, Any] = {**group_values(request.by), **outcome_values(request)}
     if request.probabilities == (HALF,):
         chosen[MEDIAN.name] = (column,)
     else:

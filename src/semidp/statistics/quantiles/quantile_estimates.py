@@ -71,8 +71,9 @@ class GroupQuantiles(ByBlocks):
         """Return an interval for each quantile, group after group; refuse where none were asked
         for.
 
-        An end at a bound of the outcome says no more than that: the group is too small for a rank
-        so far away.
+        Ends lie half a step of the grid beyond the chosen values, since records were rounded to
+        them. An end at a bound of the outcome says no more than that: the group is too small for a
+        rank so far away.
         """
         space = self.space
         if space.level is None:
@@ -84,11 +85,13 @@ class GroupQuantiles(ByBlocks):
         # Ends are chosen independently of the quantile and may fall on its wrong side: they are
         # moved outwards only, which loses no coverage.
         groups = self.groups(block)
+        half = float(space.outcome.width / 2)
+        bounds = float(space.outcome.lower), float(space.outcome.upper)
         intervals = []
         for k in range(len(space.probabilities)):
             quantile = values[:, k]
-            lower = np.minimum(chosen[:, k, 1], quantile)
-            upper = np.maximum(chosen[:, k, 2], quantile)
+            lower = np.maximum(np.minimum(chosen[:, k, 1], quantile) - half, bounds[0])
+            upper = np.minimum(np.maximum(chosen[:, k, 2], quantile) + half, bounds[1])
             intervals.append(Intervals(groups, quantile, lower, upper, space.level, about))
         return tuple(intervals)
 

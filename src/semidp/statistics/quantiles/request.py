@@ -23,7 +23,7 @@ from semidp.statistics.outcomes.confidence import Confidence
 from semidp.statistics.outcomes.even_group import EvenGroup
 from semidp.statistics.outcomes.request import (
     AnySets,
-    GroupedRequest,
+    ValuesRequest,
     checked_outcome,
     group_margins,
     optional_text,
@@ -66,7 +66,7 @@ def _quantile_sampling(value: bool) -> bool:
 
 
 @frozen
-class QuantileRequest(GroupedRequest):
+class QuantileRequest(ValuesRequest):
     """Quantiles of a private outcome by groups whose counts are published exactly.
 
     Parameters

@@ -184,7 +184,8 @@ def quantile_paragraphs(quantiles: "PublishedQuantiles") -> list[str]:
         paragraphs += interval_paragraphs(quantiles.intervals[0][:1])
         paragraphs.append(
             "The ends of an interval were chosen in the same way, at ranks so far below and above"
-            " that they rarely pass the quantile. Where an end is a declared bound, the group is"
+            " that they rarely pass the quantile, and moved outward by half a step of the grid, by"
+            " which values were rounded. Where an end is a declared bound, the group is"
             " too small for such a rank."
         )
     paragraphs += [f"{text}." for text in _faint_text(quantiles)]

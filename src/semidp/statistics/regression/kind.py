@@ -11,6 +11,7 @@ from semidp.statistics.outcomes.outcome_fields import (
     LEVEL,
     SAMPLING,
     SIMULTANEOUS,
+    STEP,
     binary_of,
     confidence_of,
     confidence_values,
@@ -39,7 +40,7 @@ _ASKING = {
         Shape.columns,
         "COLUMN",
         label="Linear regression",
-        beside=(ON, BOUNDS, GRID, *_INTERVALS),
+        beside=(ON, BOUNDS, GRID, STEP, *_INTERVALS),
         private=True,
     ),
     Model.logistic: Field(
@@ -63,7 +64,9 @@ def _asked(chosen: Chosen) -> list[RegressionRequest]:
             if not sets:
                 raise InputError(f"say on which features to regress {column}", needs="factors")
             outcome = (
-                binary_of(chosen, column) if model is Model.logistic else outcome_of(chosen, column)
+                binary_of(chosen, column)
+                if model is Model.logistic
+                else outcome_of(chosen, column, RegressionRequest)
             )
             confidence = confidence_of(chosen, differences=False)
             requests.append(RegressionRequest(outcome, sets[0], model=model, confidence=confidence))
@@ -77,7 +80,7 @@ def _shown(request: RegressionRequest) -> list[tuple[dict[str, Any], RegressionR
     if request.mechanism != AUTO or request.interactions or request.coding is not Coding.treatment:
         return []
     column = {_ASKING[request.model].name: (request.outcome.column,)}
-    bounds = {} if request.binary else outcome_values(request.outcome)
+    bounds = {} if request.binary else outcome_values(request)
     chosen = {
         **column,
         ON.name: (request.factors,),

@@ -308,17 +308,35 @@ class LinearFit(RegressionFit):
         """
         inverse = np.linalg.inv(self.moments.gram)
         confidence = level_of(level)
-        if not sampling and residual_sd is None:
-            return self._intervals(inverse, confidence, None, simultaneous)[0]
         space = self.moments.space
-        if residual_sd is None and isinstance(space, SumSpace) and len(space.blocks) == 1:
-            return self._by_cell(space, inverse, confidence, simultaneous)
         outcome = space.outcome
-        # Values between two bounds never spread more than half of the distance between them.
-        widest = float(outcome.upper - outcome.lower) / 2
-        spread = widest if residual_sd is None else residual_sd
-        variances = spread**2 * np.diag(inverse)
-        return self._intervals(inverse, confidence, variances, simultaneous)[0]
+        variances: NDArray[Any] | None = None
+        if sampling or residual_sd is not None:
+            # Values between two bounds never spread more than half of the distance between them.
+            widest = float(outcome.upper - outcome.lower) / 2
+            spread = widest if residual_sd is None else residual_sd
+            variances = spread**2 * np.diag(inverse)
+        by_bounds = sampling and residual_sd is None
+        if by_bounds and isinstance(space, SumSpace) and len(space.blocks) == 1:
+            found = self._by_cell(space, inverse, confidence, simultaneous)
+        else:
+            found = self._intervals(inverse, confidence, variances, simultaneous)[0]
+        rounding = self._rounding(inverse)
+        return replace(found, lower=found.lower - rounding, upper=found.upper + rounding)
+
+    def _rounding(self, inverse: NDArray[Any]) -> Floats:
+        """Return by how much rounding to the grid can have moved each coefficient.
+
+        A record moves β_j by ``|((X'X)^-1 z_i)_j|`` times the rounding of its outcome at most. The
+        squares of these weights sum to ``(X'X)^-1_jj``, so that they themselves sum to at most
+        ``sqrt(n (X'X)^-1_jj)``, where the records of a cell are not known.
+        """
+        space, design = self.moments.space, self.moments.design
+        weights = np.sqrt(float(space.dataspace.n) * np.diag(inverse))
+        if isinstance(space, SumSpace) and len(space.blocks) == 1:
+            of_cells = np.abs(inverse @ moment_map(space, design))
+            weights = of_cells @ space.counts[0].ravel()
+        return np.asarray(float(space.outcome.rounding) * weights)
 
     def _by_cell(
         self, space: SumSpace, inverse: NDArray[Any], level: Fraction, simultaneous: bool

@@ -12,6 +12,7 @@ from semidp.statistics.outcomes.outcome_fields import (
     LEVEL,
     SAMPLING,
     SIMULTANEOUS,
+    STEP,
     binary_of,
     confidence_of,
     confidence_values,
@@ -39,10 +40,10 @@ def _of_column(statistic: Statistic, help: str, label: str, *bounds: Field) -> F
 
 _ASKING = {
     Statistic.mean: _of_column(
-        Statistic.mean, "A private column: its mean by group.", "Mean", BOUNDS, GRID
+        Statistic.mean, "A private column: its mean by group.", "Mean", BOUNDS, GRID, STEP
     ),
     Statistic.sum: _of_column(
-        Statistic.sum, "A private column: its sum by group.", "Sum", BOUNDS, GRID
+        Statistic.sum, "A private column: its sum by group.", "Sum", BOUNDS, GRID, STEP
     ),
     Statistic.proportion: _of_column(
         Statistic.proportion,
@@ -60,7 +61,9 @@ def _asked(chosen: Chosen) -> list[GroupRequest]:
         for column in chosen.columns(field):
             by = groups_of(chosen, f"the {statistic} of {column}")
             binary = statistic is Statistic.proportion
-            outcome = binary_of(chosen, column) if binary else outcome_of(chosen, column)
+            outcome = (
+                binary_of(chosen, column) if binary else outcome_of(chosen, column, GroupRequest)
+            )
             confidence = confidence_of(chosen, differences=True)
             requests.append(GroupRequest(statistic, outcome, by, confidence=confidence))
     return requests
@@ -73,7 +76,7 @@ def _shown(request: GroupRequest) -> list[tuple[dict[str, Any], GroupRequest]]:
     if request.mechanism != AUTO or request.answered is not None:
         return []
     column = {str(request.statistic): (request.outcome.column,)}
-    bounds = {} if request.binary else outcome_values(request.outcome)
+    bounds = {} if request.binary else outcome_values(request)
     chosen = {
         **column,
         **group_values(request.by),

@@ -197,7 +197,7 @@ def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGrou
     every = found.sum_intervals if total else found.mean_intervals
     estimates, comparisons, intervals, differences = [], [], [], []
     for number, block in enumerate(request.by):
-        estimates.append(_with_rounding(statistic(block), request))
+        estimates.append(statistic(block))
         comparisons.append(_comparison(found, number))
         intervals.append(_both(every, block, request))
         if request.confidence.differences:
@@ -247,8 +247,8 @@ def _with_exactness(intervals: Intervals, exact: bool) -> Intervals:
 
 
 def _with_rounding(estimates: Estimates, request: "GroupRequest") -> Estimates:
-    """Say by how much the grid can have moved each estimate: zeros and ones lie on it."""
-    half = 0.0 if request.statistic == "proportion" else float(request.outcome.width) / 2
+    """Say by how much the grid can have moved each estimate."""
+    half = float(request.outcome.rounding)
     records = estimates.counts if request.statistic == "sum" else np.ones(len(estimates.groups))
     rounding = np.asarray(half * records, dtype=np.float64)
     return replace(estimates, rounding=rounding)
