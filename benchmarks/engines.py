@@ -35,7 +35,7 @@ def run(records: int = 10_000_000) -> list[dict[str, Any]]:
         by = ", ".join(LEVELS)
         schema = Schema(tuple(features.values()))
         binned = Schema(
-            (features["sex"], features["region"], Feature("age", bins=range(0, 100, 10)))
+            (features["sex"], features["region"], Feature("age", bins=(*range(0, 100, 10), "inf")))
         )
         tens = " ".join(f"WHEN age < {edge} THEN {edge // 10 - 1}" for edge in range(10, 100, 10))
         grid = "CAST(floor(least(greatest(income, 0), 1e5) / 1e5 * 1000 + 0.5) AS BIGINT)"

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.core.tables.counts import MAX_CELLS, Table
-from semidp.core.tables.features import Feature, level_text
+from semidp.core.tables.features import Feature, bin_edges, level_text, read_stored
 from semidp.core.tables.schema import Schema, StructuralZero
-from semidp.errors import DataError, InputError, SchemaError
+from semidp.errors import DataError, InputError, SchemaError, SemidpError
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), min_size=1, max_size=6)
 
@@ -23,8 +24,10 @@ def schemas(draw: st.DrawFn) -> Schema:
     for name in draw(st.lists(names, min_size=1, max_size=3, unique=True)):
         null = draw(st.none() | st.just("?"))
         if draw(st.booleans()):
-            edges = draw(st.lists(st.integers(-50, 50), min_size=1, max_size=4, unique=True))
-            features.append(Feature(name, bins=sorted(edges), null_level=null))
+            inner = draw(st.lists(st.integers(-50, 50), min_size=2, max_size=4, unique=True))
+            edges = [*draw(st.sampled_from([[], ["-inf"]])), *sorted(inner)]
+            edges += draw(st.sampled_from([[], ["inf"]]))
+            features.append(Feature(name, bins=edges, null_level=null))
         else:
             levels = draw(
                 st.lists(
@@ -85,7 +88,7 @@ def test_margins_follow_the_schema_order() -> None:
 
 
 def test_counts_from_a_frame_of_records_or_of_counts() -> None:
-    schema = Schema([Feature("sex", "fm"), Feature("age", bins=[0, 18, 65], null_level="?")])
+    schema = Schema([Feature("sex", "fm"), Feature("age", bins=[0, 18, 65, "inf"], null_level="?")])
     frame = pd.DataFrame({"sex": ["f", "m", "f", "f"], "age": [3, 70.5, None, 18], "other": 1})
     assert Table.from_frame(frame, schema).counts.tolist() == [[1, 1, 0, 1], [0, 0, 1, 0]]
     frame["people"] = [10, 20, 30, 40]
@@ -216,3 +219,39 @@ def test_restricting_keeps_the_zeros_that_still_make_sense() -> None:
     assert SCHEMA.possible is not None
     assert SCHEMA.possible.tolist() == [[True, False], [True, True]]
     assert SCHEMA.restrict(["a"]).possible is None
+
+
+def test_bins_are_closed_unless_an_end_is_left_open() -> None:
+    """Labels, and the edges of a text: nothing before the first comma or after the last one."""
+    for text, labels in (
+        ("0,18,65,120", ("0 to <18", "18 to <65", "65 to 120")),
+        ("0,18,65,", ("0 to <18", "18 to <65", "65 and over")),
+        (",18,65", ("below 18", "18 to 65")),
+        (",18,", ("below 18", "18 and over")),
+        (",18", ("at most 18",)),
+        (",", ("any",)),
+        ("0,18", ("0 to 18",)),
+    ):
+        feature = Feature("age", bins=bin_edges(text))
+        assert feature.levels == labels
+        assert Feature.from_json(feature.to_json()) == feature
+        assert Feature.from_json(read_stored(feature.to_json())) == feature
+    for text in ("18", "", "0,,18", "18,0"):
+        with pytest.raises(SemidpError, match="bin"):
+            Feature("age", bins=bin_edges(text))
+
+
+def test_bins_that_an_earlier_version_stored_are_open() -> None:
+    """What was stored says nothing of an end; its digest stays the one that ledgers know."""
+    stored = {"name": "age", "bins": ["0", "18", "65"]}
+    feature = Feature.from_json(read_stored(stored))
+    assert feature == Feature("age", bins=[0, 18, 65, "inf"])
+    closed = Feature("age", bins=[0, 18, 65])
+    spaces = []
+    for one, counts in ((feature, [1, 2, 3]), (closed, [3, 3])):
+        table = Table(Schema([one]), counts)
+        spaces.append(Dataspace.of(table, [Margin("age")]))
+    document = spaces[0].to_json()
+    document["schema"] = {"feature": [stored], "structural_zero": []}
+    assert Datasets.from_json(document).digest == spaces[0].digest
+    assert Datasets.from_json(spaces[1].to_json()).digest == spaces[1].digest != spaces[0].digest

@@ -16,7 +16,7 @@ import semidp
 from semidp import Budget, Feature, GroupRequest, Margin, Outcome, Plan, RegressionRequest, Schema, Table, TableRequest
 
 score = Outcome("score", 0, 100, steps=100)
-sex, age = Feature("sex", ["f", "m"]), Feature("age", bins=[0, 18, "65"], null_level="unknown")
+sex, age = Feature("sex", ["f", "m"]), Feature("age", bins=[0, 18, "65", 120.0], null_level="unknown")
 schema = Schema([sex, Feature("region", ["n", "s"])], [semidp.StructuralZero.of({"sex": "f", "region": ["n"]})])
 table = Table(schema, [[0, 2], [3, 4]])
 plan = Plan(requests=[TableRequest(["sex", "region"], Budget.gdp(1))], invariants=["sex"], features=[sex])

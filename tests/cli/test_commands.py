@@ -435,7 +435,7 @@ def test_schema_file_bins_null_level_where_and_id(here: Semidp, tmp_path: Path) 
     schema = """
         [[feature]]
         name = "age"
-        bins = [0, 18, 65]
+        bins = [0, 18, 65, inf]
         null_level = "unknown"
         [[feature]]
         name = "status"
@@ -473,7 +473,7 @@ def test_schema_file_bins_null_level_where_and_id(here: Semidp, tmp_path: Path) 
         "--invariant",
         "status",
         "--bins",
-        "age=0,18,65",
+        "age=0,18,65,",
         "--null-level",
         "age=unknown",
     )

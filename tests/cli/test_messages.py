@@ -223,7 +223,7 @@ def test_a_mistyped_column_names_the_nearest(here: Semidp, tmp_path: Path) -> No
         ),
         (
             ("--bins", "age=20,30", "--table", "sex,age"),
-            "(--bins age=-inf,0,18 starts below all numbers)",
+            "(--bins age=,0,18, has no lower and no upper end)",
         ),
         (
             ("--all-pairs", "sex"),

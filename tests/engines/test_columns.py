@@ -53,7 +53,7 @@ def test_pandas_columns_of_every_kind() -> None:
     "kind", [pa.int8(), pa.uint64(), pa.int64(), pa.float32(), pa.float64(), pa.string()]
 )
 @pytest.mark.parametrize(
-    "bins", [(0, 3, 7), ("-inf", "2.5", 5), ("0.5", 3, "1e300"), ("-3", "6.999")]
+    "bins", [(0, 3, 8), ("-inf", "2.5", 5, "inf"), ("0.5", 3, "1e300"), ("-3", "6.999", "inf")]
 )
 def test_bins_are_the_same_whatever_the_column_is_stored_as(
     kind: Any, bins: tuple[Any, ...]
@@ -76,7 +76,7 @@ def test_decimals_of_parquet_print_as_the_numbers_they_are(tmp_path: Path) -> No
     with open_source(tmp_path / "a.parquet") as source:
         assert source.levels("x") == ("1", "2.5")
         assert source.counts(
-            Schema((Feature("x", bins=(0, 2), null_level="?"),))
+            Schema((Feature("x", bins=(0, 2, "inf"), null_level="?"),))
         ).counts.tolist() == [1, 1, 1]
         with pytest.raises(
             SchemaError, match="column 'list' does not hold numbers, which bins need"

@@ -33,9 +33,9 @@ Refused = Callable[[BaseException, str], None]
     [
         [Feature("sex", ("f", "m"))],
         [Feature("sex", ("m", "f", "x")), Feature("region", REGIONS, null_level="unknown")],
-        [Feature("age", bins=(0, 18, 65), null_level="unknown"), Feature("sex", ("f", "m"))],
-        [Feature("age", bins=("-inf", "17.5", 18, "1e2"), null_level="unknown")],
-        [Feature("dose", bins=("1/2", 1, "1.5"), null_level="none")],
+        [Feature("age", bins=(0, 18, 65, "inf"), null_level="unknown"), Feature("sex", ("f", "m"))],
+        [Feature("age", bins=("-inf", "17.5", 18, "1e2", "inf"), null_level="unknown")],
+        [Feature("dose", bins=("1/2", 1, "1.5", "inf"), null_level="none")],
         [Feature("dose", ("0.5", "1", "2"), null_level="none"), Feature("paid", ("false", "true"))],
         [Feature("day", ("2020-01-01", "2020-01-02", "2020-01-03")), Feature("people", range(9))],
     ],
@@ -51,7 +51,7 @@ def test_counts_are_those_of_the_reference(
 MANY = [
     Feature("sex", ("m", "f", "x")),
     Feature("region", REGIONS, null_level="unknown"),
-    Feature("age", bins=("-inf", "17.5", 18, "1e2"), null_level="unknown"),
+    Feature("age", bins=("-inf", "17.5", 18, "1e2", "inf"), null_level="unknown"),
     Feature("dose", ("0.5", "1", "2"), null_level="none"),
     Feature("paid", ("false", "true")),
     Feature("day", ("2020-01-01", "2020-01-02", "2020-01-03")),
@@ -176,8 +176,8 @@ def test_a_missing_value_is_refused_without_a_null_level(
     source = engine(records)
     for feature in (
         Feature("region", REGIONS),
-        Feature("age", bins=(0, 50)),
-        Feature("dose", bins=(0, 1)),
+        Feature("age", bins=(0, 50, "inf")),
+        Feature("dose", bins=(0, 1, "inf")),
     ):
         with pytest.raises(DataError) as caught:
             source.counts(Schema((feature,)))
@@ -205,17 +205,30 @@ def test_many_undeclared_levels_are_refused_before_they_fill_memory(
     refused(caught.value, "feature 'name' has values not among")
 
 
-def test_a_value_below_the_first_bin_is_refused(engine: Engine, refused: Refused) -> None:
-    source = engine({"age": [30, -SECRET]})
-    with pytest.raises(DataError) as caught:
-        source.counts(Schema((Feature("age", bins=(0, 18)),)))
-    refused(caught.value, "feature 'age' has values below its first bin")
+def test_a_value_outside_the_bins_is_refused(engine: Engine, refused: Refused) -> None:
+    source = engine({"age": [30, -SECRET], "pay": [30, SECRET]})
+    for name in ("age", "pay"):
+        with pytest.raises(DataError) as caught:
+            source.counts(Schema((Feature(name, bins=(0, 18, 65)),)))
+        refused(caught.value, f"feature '{name}' has values outside its bins")
+
+
+def test_the_last_edge_belongs_to_the_last_bin(engine: Engine) -> None:
+    """As in numpy.histogram, for whole and other numbers; an open end takes what lies above."""
+    values = [0.0, 17.5, 18.0, 64.0, 65.0, 65.0]
+    source = engine({"age": values, "years": [0, 17, 18, 64, 65, 65]})
+    for edges in ((0, 18, 65), (0, "17.5", 65)):
+        expected = np.histogram(values, [float(edge) for edge in edges])[0].tolist()
+        assert source.counts(Schema((Feature("age", bins=edges),))).counts.tolist() == expected
+    assert source.counts(Schema((Feature("years", bins=(0, 18, 65)),))).counts.tolist() == [2, 4]
+    for edges, expected in (((0, 18, 65, "inf"), [2, 2, 2]), (("-inf", 18, "inf"), [2, 4])):
+        assert source.counts(Schema((Feature("years", bins=edges),))).counts.tolist() == expected
 
 
 def test_bins_of_words_are_refused(engine: Engine, refused: Refused) -> None:
     source = engine({"age": ["30", f"about {SECRET}"]})
     with pytest.raises((DataError, SchemaError)) as caught:
-        source.counts(Schema((Feature("age", bins=(0, 18)),)))
+        source.counts(Schema((Feature("age", bins=(0, 18, 65)),)))
     refused(
         caught.value,
         "feature 'age' has bins but its values are not all|column 'age' does not hold numbers",
@@ -224,7 +237,7 @@ def test_bins_of_words_are_refused(engine: Engine, refused: Refused) -> None:
 
 def test_bins_of_dates_are_refused(engine: Engine, records: Records, refused: Refused) -> None:
     with pytest.raises((DataError, SchemaError)) as caught:
-        engine(records).counts(Schema((Feature("day", bins=(0, 18)),)))
+        engine(records).counts(Schema((Feature("day", bins=(0, 18, 65)),)))
     refused(
         caught.value,
         "feature 'day' has bins but its values are not all|column 'day' does not hold numbers",
@@ -233,7 +246,8 @@ def test_bins_of_dates_are_refused(engine: Engine, records: Records, refused: Re
 
 def test_infinite_values_fall_in_the_outer_bins(engine: Engine) -> None:
     source = engine({"x": [math.inf, -math.inf, 3.0]})
-    assert source.counts(Schema((Feature("x", bins=("-inf", 0, 5)),))).counts.tolist() == [1, 1, 1]
+    schema = Schema((Feature("x", bins=("-inf", 0, 5, "inf")),))
+    assert source.counts(schema).counts.tolist() == [1, 1, 1]
 
 
 def test_counts_are_added_up(engine: Engine, records: Records) -> None:
@@ -409,7 +423,7 @@ def test_sums_are_integers_of_clipped_and_rounded_records(
     engine: Engine, records: Records, outcome: Outcome, count: str | None
 ) -> None:
     schema = Schema(
-        (Feature("sex", ("f", "m")), Feature("age", bins=(0, 50), null_level="unknown"))
+        (Feature("sex", ("f", "m")), Feature("age", bins=(0, 50, "inf"), null_level="unknown"))
     )
     low, high = float(outcome.lower), float(outcome.upper)
     steps = np.floor(
@@ -433,7 +447,7 @@ def test_true_and_false_count_as_one_and_zero(engine: Engine, records: Records) 
         == paid
     )
     if engine.store != "csv":  # type: ignore[attr-defined]  # where true is a word, which is in no bin
-        binned = source.counts(Schema((Feature("paid", bins=(0, 1)),)))
+        binned = source.counts(Schema((Feature("paid", bins=(0, 1, "inf")),)))
         assert binned.counts.tolist() == [len(records["sex"]) - paid, paid]
 
 

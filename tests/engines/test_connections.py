@@ -28,7 +28,7 @@ UNUSED = ["ibis", "pandas", "polars", "pyarrow", "pyspark", "psycopg", "sqlglot"
             (
                 "from semidp import Feature, Schema, open_source\nwith open_source(FILE, where='age"
                 " > 1', id='id') as source:\n    source.counts(Schema((Feature('sex',"
-                " source.levels('sex')), Feature('age', bins=(0, 2)))))\n"
+                " source.levels('sex')), Feature('age', bins=(0, 2, 'inf')))))\n"
             ),
             UNUSED,
         ),

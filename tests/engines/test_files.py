@@ -55,7 +55,7 @@ def test_an_empty_csv_value_is_missing_quoted_or_not(tmp_path: Path, refused: Re
         schema = Schema(
             (
                 Feature("sex", ("f", "m"), null_level="?"),
-                Feature("age", bins=(0, 2), null_level="?"),
+                Feature("age", bins=(0, 2, "inf"), null_level="?"),
             )
         )
         assert source.counts(schema).counts.tolist() == [[1, 0, 0], [0, 0, 0], [0, 1, 1]]

@@ -201,7 +201,7 @@ def test_a_table_is_read_as_it_is() -> None:
 @pytest.mark.long
 def test_dates_are_put_into_bins(tmp_path: Path) -> None:
     born = ["1991-05-03", "1995-06-30 23:59:00", "01.07.1995", "2004-12-31", "2005-01-01"] * 20
-    edges = ["1990-01-01", "1995-07", "2005-01-01"]
+    edges = ["1990-01-01", "1995-07", "2005-01-01", "inf"]
     release = semidp.release(
         {"birth": born}, semidp.table("birth"), bins={"birth": edges}, mu=10**4
     )
@@ -219,10 +219,29 @@ def test_dates_are_put_into_bins(tmp_path: Path) -> None:
         {"birth": born}, semidp.table("birth"), bins={"birth": ["-inf", *edges[1:]]}, mu=10**4
     )
     assert opened.tables[0].to_dict()["birth"][0] == "below 1995-07"
+    for end, labels, expected in (
+        ("2005-01-01", ["1990-01-01 to <1995-07", "1995-07 to 2005-01-01"], [40, 60]),
+        ("2005-01", ["1990-01-01 to <1995-07", "1995-07 to 2005-01"], [40, 60]),
+    ):
+        bins = {"birth": [*edges[:2], end]}
+        closed = semidp.release({"birth": born}, semidp.table("birth"), bins=bins, mu=10**4)
+        columns = closed.tables[0].to_dict()
+        assert (columns["birth"], columns["count"]) == (labels, expected)
+        (reading,) = closed.plan.read_as
+        assert reading == ("birth", f"dates from 1990-01-01,1995-07 to {end}")
+        with pytest.raises(DataError, match="not among its declared levels"):
+            semidp.release({"birth": [*born, "2005-02-01"]}, semidp.table("birth"), bins=bins, mu=1)
 
 
 @pytest.mark.parametrize(
-    "edges", [["1990-13-01"], ["1990-01-01", "18"], ["2000-01", "1990-01"], ["1990-01-01", "x"]]
+    "edges",
+    [
+        ["1990-13-01"],
+        ["1990-01-01"],
+        ["1990-01-01", "18"],
+        ["2000-01", "1990-01"],
+        ["1990-01-01", "x"],
+    ],
 )
 def test_edges_that_are_no_growing_dates_are_refused(edges: list[str]) -> None:
     with pytest.raises(InputError, match="bins of 'birth'"):

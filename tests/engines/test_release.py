@@ -24,7 +24,7 @@ PLAN = Plan(
     [Margin("sex"), Margin("region", "paid"), Margin("day")],
     [
         Feature("region", ["01", "1", 'O\'Brien, "west"', "naïve", "none"], null_level="none"),
-        Feature("age", bins=[0, 18, 65], null_level="unknown"),
+        Feature("age", bins=[0, 18, 65, "inf"], null_level="unknown"),
         Feature("dose", ["0.5", "1", "2", "missing"], null_level="missing"),
     ],
     where="people <> 3",

@@ -66,7 +66,7 @@ def test_an_aggregate_is_counted_as_by_hand():
 def test_files_compare_as_numbers_what_data_frames_do(files):  # noqa: F811
     plan = plan_of(
         {"children": COUNTED, "oldest": "max(age)"},
-        (CHILDREN, semidp.Feature("oldest", bins=[0, 9, 50])),
+        (CHILDREN, semidp.Feature("oldest", bins=[0, 9, 50, "inf"])),
     )
     from_frames = semidp.run(plan, LinkedData(*homes_and_persons()), SeededRandomness(3))
     from_files = semidp.run(

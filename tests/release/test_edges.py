@@ -262,7 +262,7 @@ def test_bins_null_level_where_and_id(saved: Save) -> None:
         "sex": np.array(list("fmfmfmfm")),
         "kept": np.array([1, 1, 1, 1, 1, 1, 1, 1]),
     }
-    age = Feature("age", bins=[0, 18, 65], null_level="unknown")
+    age = Feature("age", bins=[0, 18, 65, "inf"], null_level="unknown")
     plan = Plan(
         [TableRequest(["age", "sex"], Budget.zcdp(1))],
         [Margin("age"), Margin("sex")],

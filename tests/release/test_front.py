@@ -1,5 +1,6 @@
 """The front door: one call does what a plan does, and says what an existing release guarantees."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def test_it_is_the_release_of_the_plan_that_the_options_describe() -> None:
     plan = sd.Plan(
         [
             sd.TablesRequest(tables, half),
-            sd.GroupRequest("mean", sd.Outcome("income", 0, 100, 1000), [["region"]], half),
+            sd.GroupRequest("mean", sd.Outcome("income", 0, 100, 1_000_000), [["region"]], half),
         ],
         invariants=["sex", "region"],
         features=[sd.Feature("age", bins=(0, 18, 65, 120))],
@@ -85,7 +86,7 @@ def test_one_list_is_several_margins_and_one_tuple_is_a_joint_one() -> None:
     done = released(
         sd.table("sex", "region", "age"),
         exact=["sex", ("sex", "region")],
-        bins={"age": [0, 65]},
+        bins={"age": [0, 65, math.inf]},
         mu=1,
     )
     assert done.scope.dataspace.margins == (sd.Margin("sex", "region"),)

@@ -36,7 +36,7 @@ def plans(draw: st.DrawFn) -> Plan:
     features = [
         Feature(name, draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))) for name in names
     ]
-    features.append(Feature("age in years", bins=[0, 18, 65], null_level="unknown"))
+    features.append(Feature("age in years", bins=[0, 18, 65, "inf"], null_level="unknown"))
     return Plan(
         [
             TableRequest(

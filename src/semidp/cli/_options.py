@@ -20,7 +20,7 @@ from semidp.cli._output import Format, echo, notice
 from semidp.core.documents import from_json
 from semidp.core.exact import exact, positive
 from semidp.core.spaces.dataspace import Margin
-from semidp.core.tables.features import Feature, Nest
+from semidp.core.tables.features import Feature, Nest, bin_edges
 from semidp.core.tables.schema import Schema, toml_document
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, SchemaError, SemidpError
@@ -137,7 +137,9 @@ class Declaring:
 
     schema: Path | None = option("A TOML file of features, levels, bins and structural zeros.")
     levels: Texts = option("The levels of a feature.", "FEATURE=A,B")
-    bins: Texts = option("The bin edges of a numeric feature, or of dates.", "FEATURE=0,18,65")
+    bins: Texts = option(
+        "The edges of bins of numbers or dates; 0,18,65, has no upper end.", "FEATURE=0,18,65,120"
+    )
     null_level: Texts = option("The level for missing values.", "FEATURE=LEVEL")
     nest: Texts = option(
         "Features that lie in each other, coarse to fine: state,county,tract.", "A,B[,C]"
@@ -157,11 +159,12 @@ class Declaring:
             ("--levels", "levels", self.levels),
             ("--bins", "bins", self.bins),
         ):
-            for name, several in lists_of(word, entries).items():
+            for name, text in assignments(word, entries).items():
+                several = bin_edges(text) if key == "bins" else expanded(names_of(text))
                 if key == "bins" and are_dates(several):
                     parts.setdefault(name, {})["levels"], dates[name] = date_bins(name, several)
                     continue
-                parts.setdefault(name, {})[key] = expanded(several) if key == "levels" else several
+                parts.setdefault(name, {})[key] = several
         nulls = assignments("--null-level", self.null_level)
         declared = _schema_file(self.schema) if self.schema else Plan()
         features = {feature.name: feature for feature in declared.features}
@@ -398,7 +401,7 @@ _SUCH_AS = {
     "--levels": "sex=f,m",
     "--read-as": "admitted=month",
     "--missing": "pay=private",
-    "--bins": "age=0,18,65",
+    "--bins": "age=0,18,65,120",
     "--null-level": "region=unknown",
     "--target-error": "county,age=5",
     "--share": "tables=3",

@@ -328,9 +328,9 @@ HINTS = {
     "declared levels": (
         "--levels {first}=a,b names all of them, in the letters and capitals of the data"
     ),
-    "first bin": "--bins {first}=-inf,0,18 starts below all numbers",
+    "bins": "--bins {first}=,0,18, has no lower and no upper end",
     "null level": (
-        "--null-level {first}=unknown, beside --levels {first}=a,b or --bins {first}=0,18"
+        "--null-level {first}=unknown, beside --levels {first}=a,b or --bins {first}=0,18,65"
     ),
     "empty": "--allow-empty",
     "present": (

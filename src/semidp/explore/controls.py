@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 
 from semidp.core.exact import plain
 from semidp.core.spaces.dataspace import Margin
-from semidp.core.tables.features import Feature, Nest
+from semidp.core.tables.features import Feature, Nest, bin_edges
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
 from semidp.explore.cards import Card, Fields, LaidOut, Names, cards_of, laid_out, ordered, split
@@ -141,7 +141,7 @@ class Controls:
             Feature(name, split(text)) for name, text in self.levels if name not in declared
         ]
         features += [
-            Feature(name, bins=split(text)) for name, text in self.bins if name not in declared
+            Feature(name, bins=bin_edges(text)) for name, text in self.bins if name not in declared
         ]
         plan = evolve(
             base,

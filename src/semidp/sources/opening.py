@@ -505,8 +505,7 @@ class Source:
             # coarser depths tell apart leaves that are named alike, where the data have them
             coarser = feature.names[:-1]
             keys += [Key(name) for name in coarser if name in columns]
-            edges = None if feature.bins is None else tuple(map(float, feature.bins))
-            keys.append(Key(feature.name, edges))
+            keys.append(Key(feature.name, None if feature.bins is None else feature.edges))
         return keys
 
     def _cells(
@@ -683,7 +682,7 @@ def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.i
         )
     # a missing value stands in the first bin until its own level replaces it below
     bin_numbers = [0 if value is None else value for value in column.values]
-    bins = feature.declared(np.array(bin_numbers, dtype=np.intp))
+    bins = feature.in_bins(np.array(bin_numbers, dtype=np.intp))
     if None in column.values:
         missing = column.values.index(None)
         bins[missing] = feature.levels.index(feature.missing_level())

@@ -3,6 +3,7 @@
 What they return is confidential and leaves this package only through a mechanism.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -50,7 +51,7 @@ def read_histogram(
     whole = Schema(
         (
             *(part.features if part else ()),
-            Feature(outcome.column, bins=(float("-inf"), *outcome.edges)),
+            Feature(outcome.column, bins=(-math.inf, *outcome.edges, math.inf)),
         ),
         part.structural_zeros if part else (),
     )

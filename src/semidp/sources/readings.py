@@ -8,7 +8,7 @@ is refused.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from itertools import pairwise
 
 from semidp.core.tables.features import ANSWERED_SUFFIX
@@ -76,7 +76,7 @@ class ColumnReading:
             is_number = bool(re.fullmatch(r"-?[\d.eE+-]+", number))
             stands_in = is_number and written in ("", *NUMBERS)
         if self.how.startswith(DATES_FROM):
-            date_bins(self.column, self.how.removeprefix(DATES_FROM).split(","))
+            date_bins(self.column, _date_edges(self.how))
             return
         if self.how not in {*DATES, _QUARTER, *NUMBERS, *_VALUES, *_ANSWERS} and not stands_in:
             ways = ", ".join((*DATES, _QUARTER, *NUMBERS))
@@ -144,7 +144,7 @@ class ColumnReading:
         # 31.1.2026 has one reading; 1/2/2026 has two, and fits none.
         moment = f"coalesce(TRY_CAST({text} AS TIMESTAMP), try_strptime({text}, '%d.%m.%Y'))"
         if self.how.startswith(DATES_FROM):
-            return _binned(moment, self.how.removeprefix(DATES_FROM).split(","))
+            return _binned(moment, _date_edges(self.how))
         if self.how == _QUARTER:
             return f"CAST(year({moment}) AS VARCHAR) || '-Q' || CAST(quarter({moment}) AS VARCHAR)"
         return f"strftime({moment}, {_quoted(DATES[self.how])})"
@@ -220,62 +220,91 @@ def are_dates(edges: Iterable[object]) -> bool:
 
 def date_bins(column: str, edges: Iterable[object]) -> tuple[list[str], str]:
     """Return the levels of dates in bins, each from one date to before the next, and how the column
-    is read.
+    is read. The last bin ends with the last date, or with the last month.
 
     Parameters
     ----------
     column
         What the column is called.
     edges
-        Dates such as 1990-01-31, or months, which begin on their first day; -inf may come first.
+        Dates such as 1990-01-31, or months, which begin on their first day; -inf may come first,
+        and inf last.
 
     Examples
     --------
-    >>> date_bins("birth", ["1990-01", "2000-01-01"])
+    >>> date_bins("birth", ["1990-01", "2000-01-01", "inf"])
     (['1990-01 to <2000-01-01', '2000-01-01 and over'], 'dates from 1990-01,2000-01-01')
+    >>> date_bins("birth", ["1990-01", "2000-01-01", "2009-12"])
+    (['1990-01 to <2000-01-01', '2000-01-01 to 2009-12'],
+    'dates from 1990-01,2000-01-01 to 2009-12')
     """
     texts = [str(edge).strip() for edge in edges]
+    *starts, end = texts
+    how = f"{DATES_FROM}{','.join(starts)}" + ("" if end == _NO_END else f"{_TO}{end}")
     days = []
     for position, text in enumerate(texts):
-        if position == 0 and text == _OPEN:
+        if (position == 0 and text == _NO_START) or (text == _NO_END and text is texts[-1]):
             continue
         try:
-            days.append(date.fromisoformat(f"{text}-01" if len(text) == len("1990-01") else text))
+            days.append(_first_day(text))
         except ValueError:
             raise InputError(
                 f"the bins of {column!r} are dates such as 1990-01-01 or months such as 1990-01,"
                 f" not {text[:40]!r}"
             ) from None
+    if not days or not starts:
+        raise InputError(
+            f"the bins of {column!r} must be two or more dates such as 1990-01-01, 2000-01-01 (or"
+            " inf last, for no upper end)"
+        )
     if any(earlier >= later for earlier, later in pairwise(days)):
         raise InputError(f"the dates of the bins of {column!r} must be increasing")
-    labels = [label for label, _ in _date_labels(texts)]
-    if texts[0] != _OPEN:
-        # What lies before the first date is no level.
+    labels = [label for label, _ in _date_bins(texts)]
+    if texts[0] != _NO_START:
+        # What lies before the first date is no level, and neither is what lies after the last.
         labels = labels[1:]
-    return labels, f"{DATES_FROM}{','.join(texts)}"
+    return labels if end == _NO_END else labels[:-1], how
 
 
-_OPEN = "-inf"
+_NO_START, _NO_END = "-inf", "inf"
+_TO = " to "  # between the first dates of bins and the last date of the last one, where it has one
 
 
-def _date_labels(texts: list[str]) -> list[tuple[str, str]]:
-    """Return the label of what lies before the first date, then of each bin, with the date that
-    ends it.
+def _first_day(text: str) -> date:
+    """The first day of a month, or a day itself."""
+    return date.fromisoformat(f"{text}-01" if len(text) == len("1990-01") else text)
+
+
+def _date_edges(how: str) -> list[str]:
+    """The edges of a reading of dates in bins, as `date_bins` takes them."""
+    starts, _, end = how.removeprefix(DATES_FROM).partition(_TO)
+    return [*starts.split(","), end or _NO_END]
+
+
+def _date_bins(texts: list[str]) -> list[tuple[str, date | None]]:
+    """Return the label of what lies before the first date, of each bin, and of what lies after the
+    last one, each with the day before which it ends.
     """
-    days = [text for text in texts if text != _OPEN]
-    labels = [(f"below {days[0]}", days[0])]
-    labels += [(f"{first} to <{last}", last) for first, last in pairwise(days)]
-    return [*labels, (f"{days[-1]} and over", "")]
+    *starts, end = [text for text in texts if text != _NO_START]
+    bins: list[tuple[str, date | None]] = []
+    if starts:
+        bins.append((f"below {starts[0]}", _first_day(starts[0])))
+    bins += [(f"{first} to <{last}", _first_day(last)) for first, last in pairwise(starts)]
+    if end == _NO_END:
+        return [*bins, (f"{starts[-1]} and over", None)]
+    # A month that ends a bin is in it as a whole, and so is a day.
+    is_month = len(end) == len("1990-01")
+    after = _first_day(end) + timedelta(days=31 if is_month else 1)
+    closed = f"{starts[-1]} to {end}" if starts else f"at most {end}"
+    return [*bins, (closed, after.replace(day=1) if is_month else after), (f"after {end}", None)]
 
 
 def _binned(moment: str, texts: list[str]) -> str:
     """Return the label of the bin of a moment as an expression; NULL for what is no date."""
-    labels = _date_labels(texts)
     cases = []
-    for label, end in labels[:-1]:
-        day = f"{end}-01" if len(end) == len("1990-01") else end
-        cases.append(f"WHEN {moment} < TIMESTAMP {_quoted(day)} THEN {_quoted(label)}")
-    cases.append(f"WHEN {moment} IS NOT NULL THEN {_quoted(labels[-1][0])}")
+    for label, end in _date_bins(texts):
+        is_in = f"{moment} IS NOT NULL" if end is None else f"{moment} < TIMESTAMP '{end}'"
+        cases.append(f"WHEN {is_in} THEN {_quoted(label)}")
     return f"CASE {' '.join(cases)} END"
 
 

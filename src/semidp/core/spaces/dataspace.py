@@ -17,7 +17,7 @@ from attrs import evolve, field, frozen
 
 from semidp.core.margins import Totals, maximal
 from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
+from semidp.core.tables.features import Feature, read_stored
 from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, SchemaError
 
@@ -91,7 +91,7 @@ class Margin:
 def normalised(schema: Schema, margins: Iterable[Margin]) -> tuple[Margin, ...]:
     """Return the margins in the schema's order, without those that another one contains.
 
-    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.features import Feature, read_stored
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
     >>> normalised(schema, [Margin("region", "sex"), Margin("sex"), Margin()])
     (Margin('sex', 'region'),)
@@ -213,7 +213,7 @@ class Datasets(ABC):
         """
         if "description" in value:
             return DescribedDatasets(value["description"])
-        schema = Schema.from_json(value["schema"])
+        schema = Schema.from_json(read_stored(value["schema"]))
         values = {}
         for entry in value["margins"]:
             names = entry["features"]
@@ -287,7 +287,7 @@ class Dataspace(Datasets):
 
     Examples
     --------
-    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.features import Feature, read_stored
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
     >>> table = Table(schema, [[1, 2, 3], [4, 5, 6]])
     >>> space = Dataspace.of(table, [Margin("sex"), Margin("region")])
@@ -346,7 +346,7 @@ class Dataspace(Datasets):
     ) -> "Dataspace":
         """Return the space with published values known from elsewhere.
 
-        >>> from semidp.core.tables.features import Feature
+        >>> from semidp.core.tables.features import Feature, read_stored
         >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
         >>> sexes = Table(schema.restrict(["sex"]), [6, 15])
         >>> Dataspace.known(schema, {Margin("sex"): sexes}).n
@@ -387,7 +387,7 @@ class Dataspace(Datasets):
     def publishes(self, margin: Margin) -> bool:
         """Whether a margin is published, by itself or as part of a finer one.
 
-        >>> from semidp.core.tables.features import Feature
+        >>> from semidp.core.tables.features import Feature, read_stored
         >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 2], [3, 4]])
         >>> Dataspace.of(table, [Margin("sex", "region")]).publishes(Margin("sex"))
         True
@@ -402,7 +402,7 @@ class Dataspace(Datasets):
 
         A request names the kind of record that it counts, and asks for its datasets here.
 
-        >>> from semidp.core.tables.features import Feature
+        >>> from semidp.core.tables.features import Feature, read_stored
         >>> space = Dataspace.of(Table(Schema([Feature("sex", "fm")]), [3, 4]), [Margin("sex")])
         >>> space.about("record") is space
         True
@@ -430,7 +430,7 @@ class Dataspace(Datasets):
     def over(self, names: Iterable[str]) -> "Dataspace":
         """Return the dataspace of the table over some features alone.
 
-        >>> from semidp.core.tables.features import Feature
+        >>> from semidp.core.tables.features import Feature, read_stored
         >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 2], [3, 4]])
         >>> Dataspace.of(table, [Margin("sex", "region")]).over(["region"]).value(
         ...     Margin("region")
@@ -448,7 +448,7 @@ class Dataspace(Datasets):
     def coded_as(self, schema: Schema) -> "Dataspace":
         """Return the same where features that no exact total has are published in other levels.
 
-        >>> from semidp.core.tables.features import Feature
+        >>> from semidp.core.tables.features import Feature, read_stored
         >>> homes = Table(Schema([Feature("zone", "ab"), Feature("size", "123")]), np.ones((2, 3)))
         >>> coded = Schema([Feature("zone", "ab"), Feature("size", ["1", "2+"])])
         >>> Dataspace.of(homes, [Margin("zone")]).coded_as(coded).schema.shape
@@ -478,7 +478,7 @@ class Dataspace(Datasets):
     def tables(self) -> Iterator[Table]:
         """Iterate over the tables of a small space.
 
-        >>> from semidp.core.tables.features import Feature
+        >>> from semidp.core.tables.features import Feature, read_stored
         >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])
         >>> space = Dataspace.of(Table(schema, [[1, 1], [0, 1]]), [Margin("sex"), Margin("region")])
         >>> [table.counts.tolist() for table in space.tables()]
@@ -513,7 +513,7 @@ class Dataspace(Datasets):
         number of them, other levels, values that contradict each other. Structural zeros may tie
         the features of both together, so that with any the features must be the same.
 
-        >>> from semidp.core.tables.features import Feature
+        >>> from semidp.core.tables.features import Feature, read_stored
         >>> sexes = {Margin("sex"): Table(Schema([Feature("sex", "fm")]), [6, 15])}
         >>> ages = {Margin("age"): Table(Schema([Feature("age", "yo")]), [11, 10])}
         >>> regions = Dataspace.known(
@@ -588,9 +588,11 @@ class Dataspace(Datasets):
         listed.
         """
         document = self.to_json()
-        for feature in document["schema"]["feature"]:  # the order of leaves is that of the counts
-            if "tree" in feature:
+        for feature in document["schema"]["feature"]:
+            if "tree" in feature:  # the order of leaves is that of the counts
                 feature["tree"] = json.dumps(feature["tree"])
+            if feature.get("bins", ())[-1:] == ["inf"]:  # without, before 0.3
+                feature["bins"] = feature["bins"][:-1]
         in_order = {}
         for part, entries in document["schema"].items():
             in_order[part] = sorted(entries, key=json.dumps)

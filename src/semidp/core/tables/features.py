@@ -89,8 +89,9 @@ class Feature:
     levels
         The values it may take, as text. Left out where `bins` are given.
     bins
-        Increasing edges of a numeric feature. ``(0, 18, 65)`` means 0 to below 18, 18 to below 65,
-        65 and over; ``-inf`` as the first edge leaves the lowest bin open.
+        Increasing edges of a numeric feature. ``(0, 18, 65)`` means 0 to below 18 and 18 to 65, as
+        in `numpy.histogram`: the last bin holds its last edge, and what lies outside is refused.
+        ``-inf`` as the first edge and ``inf`` as the last one leave a bin open.
     null_level
         The level that stands for a missing value; added to the levels if it is not one of them.
         Without it a missing value is an error.
@@ -99,8 +100,10 @@ class Feature:
     --------
     >>> Feature("sex", ["f", "m"]).levels
     ('f', 'm')
-    >>> Feature("age", bins=[0, 18, 65]).levels
-    ('0 to <18', '18 to <65', '65 and over')
+    >>> Feature("age", bins=[0, 18, 65, 120]).levels
+    ('0 to <18', '18 to <65', '65 to 120')
+    >>> Feature("age", bins=[-math.inf, 18, math.inf]).levels
+    ('below 18', '18 and over')
     """
 
     name: str
@@ -343,7 +346,7 @@ class Feature:
 
         >>> Feature("sex", ["f", "m"]).codes(["m", "f", "m"])
         array([1, 0, 1])
-        >>> Feature("age", bins=[0, 18, 65], null_level="unknown").codes([3, 70, None])
+        >>> Feature("age", bins=[0, 18, 65, 120], null_level="unknown").codes([3, 120, None])
         array([0, 2, 3])
         >>> Feature("paid", ["true", "false"]).codes(["True", "FALSE", "true"])
         array([0, 1, 0])
@@ -355,11 +358,24 @@ class Feature:
         if self.bins is None:
             codes[~missing] = self._matched(present)
         else:
-            edges = np.array([float(edge) for edge in self.bins])
-            codes[~missing] = self._binned(present, edges)
+            codes[~missing] = self._binned(present)
         if missing.any():
             codes[missing] = self.levels.index(self.missing_level())
         return self.declared(codes)
+
+    @cached_property
+    def edges(self) -> tuple[float, ...]:
+        """Where each bin of numbers begins; last, where numbers begin that are in none."""
+        assert self.bins is not None
+        *starts, end = map(float, self.bins)
+        return (*starts, math.nextafter(end, math.inf)) if math.isfinite(end) else tuple(starts)
+
+    def in_bins(self, numbers: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the numbers of bins, by `edges`, as positions among the levels; refuse numbers
+        outside of all bins.
+        """
+        assert self.bins is not None
+        return self.declared(np.where(numbers < len(self.bins) - 1, numbers, -1))
 
     def missing_level(self) -> str:
         """Return the level of missing values; refuse them where none is declared."""
@@ -374,7 +390,7 @@ class Feature:
         if (codes < 0).any():
             legal, needs = "not among its declared levels", "declared levels"
             if self.bins is not None:
-                legal, needs = "below its first bin", "first bin"
+                legal, needs = "outside its bins", "bins"
             raise DataError(
                 f"feature {self.name!r} has values {legal}: extend the schema, or correct the data",
                 needs=needs,
@@ -382,7 +398,7 @@ class Feature:
             )
         return codes
 
-    def _binned(self, values: NDArray[Any], edges: NDArray[np.float64]) -> NDArray[np.intp]:
+    def _binned(self, values: NDArray[Any]) -> NDArray[np.intp]:
         numbers = None
         # not raised from here: what is suppressed quotes a value
         with contextlib.suppress(TypeError, ValueError):
@@ -391,7 +407,7 @@ class Feature:
             raise DataError(
                 f"feature {self.name!r} has bins but its values are not all numbers: {HOW_NUMBERS}"
             )
-        return np.searchsorted(edges, numbers, side="right") - 1
+        return self.in_bins(np.searchsorted(self.edges, numbers, side="right") - 1)
 
     def _matched(self, values: NDArray[Any]) -> NDArray[np.intp]:
         if values.dtype == object:
@@ -425,6 +441,9 @@ class Feature:
                 entry["names"] = "repeat"
         elif self.bins is not None:
             entry["bins"] = [_edge_text(edge) for edge in self.bins]
+            if self.bins[-1] != math.inf:
+                # by which `read_stored` knows that the last bin is closed
+                entry["levels"] = list(_bin_labels(self.bins))
         else:
             entry["levels"] = list(self.levels)
         if self.null_level is not None:
@@ -441,7 +460,7 @@ class Feature:
         """Read what `to_json` wrote, or one ``[[feature]]`` of a schema file, whose lookup lies in
         `folder`.
 
-        >>> Feature.from_json({"name": "age", "bins": ["0", "18"]}).levels
+        >>> Feature.from_json({"name": "age", "bins": ["0", "18", "inf"]}).levels
         ('0 to <18', '18 and over')
         """
         keys = ("name", "levels", "bins", "null_level", *_NEST_KEYS)
@@ -709,35 +728,81 @@ def _is_missing(value: Any) -> bool:
         return True
 
 
+def bin_edges(text: str) -> tuple[str, ...]:
+    """Split the edges of bins; nothing before the first comma, or after the last one, leaves a bin
+    open.
+
+    >>> bin_edges("0, 18,65"), bin_edges(",18,65,")
+    (('0', '18', '65'), ('-inf', '18', '65', 'inf'))
+    """
+    first, *others = (part.strip() for part in text.split(","))
+    if not others:
+        return (first,)
+    *inner, last = others
+    return (first or "-inf", *inner, last or "inf")
+
+
+def read_stored(document: Any) -> Any:
+    """Return a stored plan or dataspace as it is stored today: bins that versions before 0.3 stored
+    have no upper end.
+
+    >>> read_stored({"feature": [{"name": "age", "bins": ["0", "18"]}]})
+    {'feature': [{'name': 'age', 'bins': ['0', '18', 'inf']}]}
+    """
+    if isinstance(document, list):
+        return [read_stored(part) for part in document]
+    if not isinstance(document, Mapping):
+        return document
+    # neither the counts of margins nor the labels of a tree declare a feature
+    parts = {
+        key: part if key in ("margins", "tree") else read_stored(part)
+        for key, part in document.items()
+    }
+    bins = parts.get("bins")
+    if isinstance(bins, list) and "levels" not in parts and bins[-1:] != ["inf"]:
+        parts["bins"] = [*bins, "inf"]
+    return parts
+
+
 def _edges(name: str, bins: Iterable[Any]) -> tuple[Fraction | float, ...]:
     edges: list[Fraction | float] = []
-    for position, edge in enumerate(bins):
+    texts = list(bins)
+    for position, edge in enumerate(texts):
         if position == 0 and str(edge).strip() == "-inf":
             edges.append(-math.inf)
+        elif position == len(texts) - 1 and str(edge).strip() == "inf":
+            edges.append(math.inf)
         else:
             edges.append(exact(edge, f"a bin edge of {name!r}"))
     exact_edges = [edge for edge in edges if isinstance(edge, Fraction)]
     if any(abs(edge) > _LARGEST_EDGE for edge in exact_edges):
         raise SchemaError(
-            f"the bins of {name!r} must have edges between -1e300 and 1e300 (or -inf first)"
+            f"the bins of {name!r} must have edges between -1e300 and 1e300 (or -inf first, inf"
+            " last)"
         )
     # Values are compared with edges as floating-point numbers, so that edges must differ as such.
     rounded = [float(edge) for edge in edges]
     rising = all(low < high for low, high in itertools.pairwise(rounded))
-    if not edges or not rising:
-        raise SchemaError(f"the bins of {name!r} must be increasing numbers such as 0, 18, 65")
+    if len(edges) < 2 or not rising:
+        raise SchemaError(
+            f"the bins of {name!r} must be two or more increasing numbers such as 0, 18, 65, 120"
+            " (or inf last, for no upper end)"
+        )
     return tuple(edges)
 
 
 def _bin_labels(edges: tuple[Fraction | float, ...]) -> tuple[str, ...]:
     texts = [_edge_text(edge) for edge in edges]
     labels = [f"{low} to <{high}" for low, high in itertools.pairwise(texts)]
-    labels.append(f"{texts[-1]} and over")
-    if edges[0] == -math.inf:
-        labels[0] = f"below {texts[1]}" if len(texts) > 1 else "any"
+    no_start, no_end = edges[0] == -math.inf, edges[-1] == math.inf
+    labels[-1] = f"{texts[-2]} and over" if no_end else f"{texts[-2]} to {texts[-1]}"
+    if no_start:
+        labels[0] = f"below {texts[1]}"
+    if no_start and len(labels) == 1:
+        labels[0] = "any" if no_end else f"at most {texts[1]}"
     return tuple(labels)
 
 
 def _edge_text(edge: Fraction | float) -> str:
-    """A bin edge as text: a plain number, or -inf."""
+    """A bin edge as text: a plain number, or an infinite one."""
     return plain(edge) if isinstance(edge, Fraction) else str(edge)

@@ -269,7 +269,7 @@ class Schema:
     def from_json(cls, value: Mapping[str, Any], folder: Path | None = None) -> "Schema":
         """Read what `to_json` wrote, or what a TOML file in `folder` holds.
 
-        >>> schema = Schema([Feature("age", bins=[0, 18], null_level="?")])
+        >>> schema = Schema([Feature("age", bins=[0, 18, 65], null_level="?")])
         >>> Schema.from_json(schema.to_json()) == schema
         True
         """
@@ -286,7 +286,7 @@ class Schema:
         except (AttributeError, TypeError, KeyError):
             raise SchemaError(
                 'each feature of a schema needs name = "…" and levels = ["…", …] or bins = [0, 18,'
-                ' 65]; each structural zero gives feature = "level"'
+                ' 65, inf]; each structural zero gives feature = "level"'
             ) from None
         return cls(features, zeros)
 
@@ -307,7 +307,7 @@ class Schema:
         """Read a schema from TOML text; lookup files are named as seen from `folder`.
 
         >>> Schema.from_toml('[[feature]]\\nname = "age"\\nbins = [0, 18, 65]').shape
-        (3,)
+        (2,)
         """
         return cls.from_json(toml_document(text), folder)
 

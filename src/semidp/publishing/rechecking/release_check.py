@@ -18,6 +18,7 @@ from semidp._version import __version__
 from semidp.core.guarantee import Guarantee
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import normalised
+from semidp.core.tables.features import read_stored
 from semidp.errors import InputError, SemidpError
 from semidp.output.cells import METADATA, Columns, StoredFiles, csvw
 from semidp.output.file_differences import file_differences
@@ -358,7 +359,9 @@ class _Check:
                 # It was compared before: an earlier version may have known less of a(t).
                 continue
             else:
-                for path, stated, follows in differences(document.get(key), expected[key], key):
+                stored = document.get(key)
+                stored = read_stored(stored) if key in ("plan", "dataspace") else stored
+                for path, stated, follows in differences(stored, expected[key], key):
                     self._differs(path, "it states", path, stated, follows, derived=())
         unknown = [key for key in document if key not in expected and key != "files"]
         if unknown and self.findings.current:
@@ -422,7 +425,7 @@ class _Check:
         for key in ("plan", "dataspace"):
             if set(self.document[key]) == {"file"}:
                 expected = json.loads(json.dumps(release.to_json()[key]))
-                listed = document_at(folder / self.document[key]["file"])
+                listed = read_stored(document_at(folder / self.document[key]["file"]))
                 for path, stated, follows in differences(listed, expected, key):
                     self._differs(path, "it states", path, stated, follows, derived=())
         self._described(folder, files, digests)
