@@ -366,16 +366,15 @@ class Feature:
     @cached_property
     def edges(self) -> tuple[float, ...]:
         """Where each bin of numbers begins; last, where numbers begin that are in none."""
-        assert self.bins is not None
-        *starts, end = map(float, self.bins)
+        *starts, end = map(float, self.bins or ())
         return (*starts, math.nextafter(end, math.inf)) if math.isfinite(end) else tuple(starts)
 
     def in_bins(self, numbers: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return the numbers of bins, by `edges`, as positions among the levels; refuse numbers
         outside of all bins.
         """
-        assert self.bins is not None
-        return self.declared(np.where(numbers < len(self.bins) - 1, numbers, -1))
+        bins = len(self.bins or ()) - 1
+        return self.declared(np.where(numbers < bins, numbers, -1))
 
     def missing_level(self) -> str:
         """Return the level of missing values; refuse them where none is declared."""
