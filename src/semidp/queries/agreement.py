@@ -2,11 +2,12 @@
 one feature.
 
 A residual of a move depends on nothing else (`families` puts the features together). The moves are
-those of the ball, `BallMove`, and of one exchange, `ExchangeMove`; what they cost is in `costs`.
+those of the ball, `BallMove`, and of one exchange as `exchange_moves` describes it, `FeatureMove`;
+what they cost is in `costs`.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import ClassVar
@@ -14,13 +15,18 @@ from typing import ClassVar
 import numpy as np
 
 from semidp.core.margins import Floats, Mask
+from semidp.queries.exchange_moves import ExchangeMove
 
 MOST_PATTERNS = 6_000  # ways in which the records of a move may agree on one feature
+_MOST_PLACEMENTS = 20_000  # of the records of a move in a tree with a shape
 _MOST_RECORDS = 8  # a = 4: 4,140 patterns a feature
 
 Path = tuple[int, ...]
 """The nodes of a record along one feature, from the root down, numbered below each node as they are
 met."""
+
+Shape = tuple[tuple["Shape", int], ...]
+"""A node by its children: each kind of them, and how many there are; a leaf has none."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +42,49 @@ class Tree:
         many parents there are, and then the numbers of siblings.
     published
         Down to which of these depths moves keep the count of every node.
-    above
-        Whether only something coarser than these depths is published, in which x and y of an
-        exchange may differ.
+    shape
+        The tree itself, if it has few kinds of nodes. Without it any node may have as many children
+        as some node of its depth has.
     """
 
     counts: tuple[tuple[int, ...], ...]
     published: int
-    above: bool = False
+    shape: Shape | None = None
 
     @property
     def free(self) -> "Tree":
         """The same feature where nothing of it is published."""
         return Tree(self.counts, 0)
+
+    def choose_nodes(self, prefix: Path, used: set[int]) -> Iterable[int]:
+        """Return the children of a node for one more record: those in use, and of all that are
+        alike one that is not.
+        """
+        if self.shape is None:
+            return range(min(len(used) + 1, self.counts[len(prefix)][-1]))
+        kinds = self._children(prefix)
+        nodes = set(used)
+        for kind, (_, copies) in enumerate(kinds):
+            mine = sum(node % len(kinds) == kind for node in used)
+            if mine < copies:
+                nodes.add(kind + mine * len(kinds))
+        return sorted(nodes)
+
+    def count_children(self, prefix: Path, used: int) -> list[int]:
+        """Return how many children a node may have of which so many are in use: the fewest and the
+        most that occur, if its place in the tree is not known.
+        """
+        if self.shape is not None:
+            return [sum(copies for _, copies in self._children(prefix))]
+        fitting = [count for count in self.counts[len(prefix)] if count >= used]
+        return sorted({fitting[0], fitting[-1]})
+
+    def _children(self, prefix: Path) -> Shape:
+        node = self.shape
+        assert node is not None, "asked of trees with a shape"
+        for child in prefix:
+            node = node[child % len(node)][0]
+        return node
 
 
 @dataclass(frozen=True)
@@ -117,77 +153,75 @@ class BallMove:
 
 
 @dataclass(frozen=True)
-class ExchangeMove:
-    """One exchange: the paths of x, of y and of each carrier before it are chosen; those afterwards
-    follow.
+class FeatureMove:
+    """One feature of an exchange: letters are placed in its tree, and records stand at letters.
 
     Parameters
     ----------
-    carriers
-        How many records hand something over.
-    server
-        Which of them serves the block of the feature; None where x and y agree on the block.
-    joint
-        Whether the block has further features, so that x and y may agree on this one though the
-        block is served. The carrier then has that node too, and keeps its leaf.
+    letters
+        How many letters there are.
+    places
+        The letter of each record: of the person after and before, then of every other one.
+    rules
+        For two letters and a depth of the tree, whether they have the same node there.
     """
 
-    carriers: int
-    server: int | None
-    joint: bool = False
+    letters: int
+    places: tuple[int, ...]
+    rules: tuple[tuple[int, int, int, bool], ...]
 
     records_alike: ClassVar[bool] = False
     """The person and the carriers have different parts: none change places."""
 
+    @classmethod
+    def along(cls, move: ExchangeMove, axis: int, depths: Sequence[int]) -> "FeatureMove":
+        """Return one feature of an exchange, in a tree that has only some depths of the feature.
+
+        Whoever shares a node below these depths shares the last of them. Whoever does not share it
+        may or may not: that rule is left out, which only adds exchanges.
+        """
+        column = move.axes.index(axis)
+        names = [
+            letters[column] for record in move.records for letters in (record.after, record.before)
+        ]
+        letters = list(dict.fromkeys(names))
+        rules = set()
+        for rule in move.rules:
+            if rule.axis != axis or not {*rule.letters} <= {*letters}:
+                continue
+            one, other = sorted(map(letters.index, rule.letters))
+            if rule.depth <= depths[-1]:
+                rules.add((one, other, depths.index(rule.depth) + 1, rule.equal))
+            elif rule.equal:
+                rules.add((one, other, len(depths), True))
+        return cls(len(letters), tuple(map(letters.index, names)), tuple(sorted(rules)))
+
     @property
     def records(self) -> int:
-        """How many records are placed: x, y and the carriers."""
-        return self.carriers + 2
+        """How many letters are placed."""
+        return self.letters
 
     @property
     def signs(self) -> list[int]:
-        """The signs of y, of x, and of each carrier after and before."""
-        return [1, -1] * (self.carriers + 1)
+        """+1 after the exchange, -1 before it, record by record."""
+        return [1, -1] * (len(self.places) // 2)
 
     def leads_on(self, paths: list[Path], tree: Tree) -> bool:
-        """Always true: `outcomes` drops what is no exchange."""
+        """Whether the letter placed last keeps the rules about it and those before."""
+        last = len(paths) - 1
+        for one, other, depth, equal in self.rules:
+            if other == last and (paths[one][:depth] == paths[last][:depth]) != equal:
+                return False
         return True
 
     def outcomes(self, paths: list[Path], tree: Tree) -> Iterator[list[Path]]:
-        """Yield the paths of y, of x, then of each carrier after and before: one list for each way
-        to serve the feature.
-        """
-        x, y, *before = paths
-        depth = tree.published
-        agree = x[:depth] == y[:depth]
-        if self.server is None:
-            if agree:
-                yield self._served(x, y, before, None)
-            return
-        carrier = before[self.server]
-        if carrier[:depth] != y[:depth]:
-            return
-        if self.joint and agree:
-            yield self._served(x, y, before, None)
-        # where only something coarser is published, x may differ there from y and the carrier
-        apart = x[0] not in (y[0], carrier[0]) if tree.above else not (depth and agree)
-        if apart:
-            yield self._served(x, y, before, self.server)
-
-    def _served(self, x: Path, y: Path, before: list[Path], server: int | None) -> list[Path]:
-        """Paths of all records where the carrier `server` takes x's path, and the others keep
-        theirs.
-        """
-        places = [y, x]
-        for number, path in enumerate(before):
-            after = x if number == server else path
-            places += [after, path]
-        return places
+        """Yield the paths of all records, given those of the letters."""
+        yield [paths[letter] for letter in self.places]
 
 
 @cache
 def patterns(
-    tree: Tree, move: BallMove | ExchangeMove, first: int = 0, apart: bool = False
+    tree: Tree, move: BallMove | FeatureMove, first: int = 0, apart: bool = False
 ) -> tuple[Pattern, ...] | None:
     """Return the patterns of a feature for every way in which the records of a move may agree.
 
@@ -209,16 +243,16 @@ def patterns(
     >>> free, held = Tree(((1,), (5,)), 0), Tree(((1,), (5,)), 2)
     >>> len(patterns(free, BallMove(1), 1)), len(patterns(held, BallMove(2), 1))
     (2, 3)
-    >>> (
-    ...     len(patterns(free, ExchangeMove(0, None), 1)),
-    ...     len(patterns(held, ExchangeMove(1, 0), 1)),
-    ... )
+    >>> alone, handed = FeatureMove(2, (0, 1), ()), FeatureMove(2, (0, 1, 1, 0), ((0, 1, 2, False),))
+    >>> len(patterns(free, alone, 1)), len(patterns(held, handed, 1))
     (2, 1)
     """
     if move.records > _MOST_RECORDS:
         return None
     by_key: dict[bytes, Pattern] = {}
-    for paths in _paths(tree, move):
+    for number, paths in enumerate(_paths(tree, move)):
+        if tree.shape is not None and number > _MOST_PLACEMENTS:
+            return None
         for places in move.outcomes(paths, tree):
             _note_patterns(by_key, tree, move, first, apart, places)
         if len(by_key) > MOST_PATTERNS:
@@ -229,7 +263,7 @@ def patterns(
 def _note_patterns(
     by_key: dict[bytes, Pattern],
     tree: Tree,
-    move: BallMove | ExchangeMove,
+    move: BallMove | FeatureMove,
     first: int,
     apart: bool,
     places: list[Path],
@@ -238,7 +272,7 @@ def _note_patterns(
     children.
     """
     depths = range(first, len(tree.counts))
-    by_depth = [list(_kernels(tree.counts[depth], places, depth)) for depth in depths]
+    by_depth = [list(_kernels(tree, places, depth)) for depth in depths]
     same = np.stack([_same(places, depth) for depth in range(1, len(tree.counts) + 1)])
     for chosen in itertools.product(*by_depth):
         kernels = np.stack([kernel for _, kernel in chosen])
@@ -262,7 +296,7 @@ def _same(places: Sequence[Path], depth: int) -> Mask:
     return np.asarray(labels[:, None] == labels[None, :])
 
 
-def _paths(tree: Tree, move: BallMove | ExchangeMove) -> Iterator[list[Path]]:
+def _paths(tree: Tree, move: BallMove | FeatureMove) -> Iterator[list[Path]]:
     """Yield the paths of all records of a move, nodes numbered as they are met."""
 
     def below(earlier: list[Path], prefix: Path) -> Iterator[Path]:
@@ -270,8 +304,8 @@ def _paths(tree: Tree, move: BallMove | ExchangeMove) -> Iterator[list[Path]]:
         if depth == len(tree.counts):
             yield prefix
             return
-        used = len({path[depth] for path in earlier if path[:depth] == prefix})
-        for node in range(min(used + 1, tree.counts[depth][-1])):
+        used = {path[depth] for path in earlier if path[:depth] == prefix}
+        for node in tree.choose_nodes(prefix, used):
             yield from below(earlier, (*prefix, node))
 
     def grow(earlier: list[Path]) -> Iterator[list[Path]]:
@@ -287,7 +321,7 @@ def _paths(tree: Tree, move: BallMove | ExchangeMove) -> Iterator[list[Path]]:
 
 
 def _kernels(
-    counts: tuple[int, ...], paths: Sequence[Path], depth: int
+    tree: Tree, paths: Sequence[Path], depth: int
 ) -> Iterator[tuple[dict[Path, int], Floats]]:
     """Yield the kernels at a depth, with the numbers of children that each assumes: every parent
     has as few or as many as occur.
@@ -296,9 +330,8 @@ def _kernels(
     for path in paths:
         parents.setdefault(path[:depth], set()).add(path[depth])
     choices = []
-    for used in parents.values():
-        fitting = [count for count in counts if count >= len(used)]
-        choices.append(sorted({fitting[0], fitting[-1]}))
+    for parent, used in parents.items():
+        choices.append(tree.count_children(parent, len(used)))
     numbers = dict(zip(parents, range(len(parents)), strict=True))
     places = np.array([(numbers[path[:depth]], path[depth]) for path in paths])
     siblings = places[:, None, 0] == places[None, :, 0]

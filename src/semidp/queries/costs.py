@@ -9,6 +9,7 @@ person.
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -18,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.exact import up
-from semidp.core.margins import Floats, View, join, maximal, meet, named, variables
-from semidp.core.spaces.exchange_blocks import servings
+from semidp.core.margins import Chain, Floats, View, join, maximal, meet, named, variables
 from semidp.errors import Refused
-from semidp.queries.agreement import BallMove, ExchangeMove, Tree
+from semidp.queries.agreement import BallMove, FeatureMove, Shape, Tree
+from semidp.queries.exchange_moves import Block, ExchangeMove, list_exchanges
 from semidp.queries.families import MOST_WORK, Family, fits
 from semidp.queries.joint_costs import (
     GroupCost,
@@ -38,6 +39,8 @@ from semidp.queries.residuals import Residuals
 _MOST_CARRIERS = 3  # blocks of a residual whose exchanges are enumerated
 _MOST_SINGLE = 2**22  # values of single moves
 _MOST_OPTIONS = 20_000
+_MOST_NODES = 4_096  # of a feature whose very tree is looked at
+_MOST_KINDS = 6  # of its nodes at one depth
 _MOST_FEATURES = 24  # of residuals whose moves are looked at together
 # kernels are multiples of one over this, if not more: then floats are rounded to them
 _EXACT_DENOMINATOR = 10**8
@@ -197,13 +200,12 @@ class BallCosts:
         # Each of these is an upper bound by an argument of its own, so that their least holds as
         # well.
         least = min(self._closed(slots, self._held(view)), self._certified(view))
-        margins = []
-        for margin in self.margins:
-            margins.append(tuple(_depth_in_slot(margin[axis], view[axis]) for axis in axes))
-        families = self._families(axes, slots, margins, 1)
-        only = (tuple(1 for _ in axes),)
-        if families and all(family.work <= MOST_WORK for family in families):
-            largest = max(family.most(only, np.ones(1))[0] for family in families)
+        families = self._families_of(view)
+        if families is not None:
+            only = tuple(1 for _ in axes)
+            largest = 0.0
+            for family in families:
+                largest = family.bound(only, largest)
             least = min(least, self._upwards(largest, view))
         if least == 0:
             raise Refused(
@@ -221,8 +223,7 @@ class BallCosts:
         published = max((other[axis] for other in margins), default=0)
         held = _depth_in_slot(published, depth)
         parents = self.residuals.grid.chains[axis].size(depth - 1)
-        counts = ((parents,), self._children(axis, depth))
-        return Tree(counts, held, published > 0 and not held)
+        return Tree(((parents,), self._children(axis, depth)), held)
 
     def _children(self, axis: int, depth: int) -> tuple[int, ...]:
         """The distinct numbers of nodes of a depth below one node above, in order."""
@@ -321,7 +322,18 @@ class BallCosts:
         for margin in self.margins:
             in_use = meet(margin, deepest)
             margins.append(tuple(in_use[axis] for axis in axes))
-        return self._families(axes, trees, margins, 0)
+        family = Family.of(trees, BallMove(self.a), margins)
+        return None if family is None else [family]
+
+    def _families_of(self, view: View) -> list[Family] | None:
+        """All moves as patterns of the slots of one residual; None where there are too many."""
+        axes = named(view)
+        slots = [self.slot(view, axis) for axis in axes]
+        margins = []
+        for margin in self.margins:
+            margins.append(tuple(_depth_in_slot(margin[axis], view[axis]) for axis in axes))
+        family = Family.of(slots, BallMove(self.a), margins, 1)
+        return None if family is None else [family]
 
     def _patterned(
         self, axes: Sequence[int], deepest: View, local: tuple[View, ...], work: int
@@ -413,15 +425,6 @@ class BallCosts:
                 held.append(tuple(self.slot(view, axis, margin) for axis in named(view)))
         return tuple(held)
 
-    def _families(
-        self, axes: Sequence[int], trees: Sequence[Tree], margins: Sequence[View], first: int
-    ) -> list[Family] | None:
-        """All moves as patterns of the trees, at all their depths or from the depth `first` on;
-        None where there are too many.
-        """
-        family = Family.of(trees, BallMove(self.a), margins, first)
-        return None if family is None else [family]
-
     def _closed(self, slots: tuple[Tree, ...], held: tuple[tuple[Tree, ...], ...]) -> Fraction:
         """Closed form of a cost: a² times what one record can do.
 
@@ -465,14 +468,20 @@ class BallCosts:
         return Tree(tuple(counts), max(self._depths[axis], default=0))
 
 
+@dataclass(frozen=True, eq=False)
 class ExchangeCosts(BallCosts):
-    """Costs under exchanges of one person: carriers hand over published values, and nobody else
-    changes.
+    """Costs under exchanges of one person, or of one linked member (`exchange_moves`).
 
-    One carrier serves a whole joint margin; where margins overlap, each feature is taken as a
-    margin of its own, which only adds exchanges. Every exchange lies in A_a with a one more than
-    the number of blocks, so that what bounds the ball bounds exchanges too.
+    Where margins overlap, each feature is taken as a margin of its own, which only adds exchanges.
+    Every exchange lies in A_a, so that what bounds the ball bounds exchanges too.
 
+    Parameters
+    ----------
+    inherited
+        The features that linked members have from their units.
+
+    Examples
+    --------
     >>> from semidp.core.margins import Grid
     >>> costs = ExchangeCosts(Residuals(Grid.flat((2, 5, 7))), ((1, 0, 0),), 2)
     >>> costs.cost((0, 1, 0)), costs.cost((1, 1, 0)), costs.cost((0, 1, 1))
@@ -481,67 +490,127 @@ class ExchangeCosts(BallCosts):
     Fraction(100, 1)
     """
 
+    inherited: frozenset[int] = frozenset()
+
     @cached_property
-    def _blocks(self) -> dict[int, int]:
-        """For each published feature the number of its block: its margin, or itself where margins
-        overlap.
-        """
-        numbers: dict[int, int] = {}
-        overlap = False
-        for number, margin in enumerate(maximal(self.margins)):
-            for axis in named(margin):
-                overlap = overlap or axis in numbers
-                numbers[axis] = number
-        # Overlapping margins: each feature a block of its own, which only adds exchanges (docs:
-        # exchange.md).
-        return {axis: axis for axis in numbers} if overlap else numbers
+    def _blocks(self) -> list[Block]:
+        """The published depths of each block: a margin, or one feature where margins overlap."""
+        blocks = []
+        for margin in maximal(self.margins):
+            blocks.append({axis: margin[axis] for axis in named(margin)})
+        features = [axis for block in blocks for axis in block]
+        if len(features) == len(set(features)):
+            return list(blocks)
+        deepest = join(*self.margins)
+        return [{axis: deepest[axis]} for axis in named(deepest)]
+
+    @cached_property
+    def _constant(self) -> frozenset[int]:
+        """The features of which one published node is left: x and y agree there."""
+        chains = self.residuals.grid.chains
+        depths = {axis: depth for block in self._blocks for axis, depth in block.items()}
+        return frozenset(axis for axis, depth in depths.items() if chains[axis].size(depth) == 1)
+
+    def _class(self, view: View) -> object:
+        """Key of all that the cost of a residual depends on."""
+        if not self.inherited:
+            return super()._class(view)
+        return view  # a block with a place counts wherever a table sees any place
+
+    @cached_property
+    def _moves(self) -> dict[frozenset[int], list[ExchangeMove] | None]:
+        return {}
+
+    def _moves_in_sight(self, axes: Iterable[int]) -> list[ExchangeMove] | None:
+        """The kinds of exchanges that some features can tell apart; None for many blocks."""
+        seen = frozenset(axes)
+        if seen not in self._moves:
+            touched = [block for block in self._blocks if not seen.isdisjoint(block)]
+            few = len(touched) <= _MOST_CARRIERS
+            self._moves[seen] = (
+                list_exchanges(self._blocks, seen, self.inherited, self._constant) if few else None
+            )
+        return self._moves[seen]
 
     def _visible(self, views: Sequence[View]) -> int:
-        """How many records of an exchange these residuals can see change: the person, and a carrier
-        for each block that they touch.
+        """How many records of an exchange these residuals can see change: the person, a carrier for
+        each block that they touch, and for linked members whoever makes room.
         """
-        finest = join(*views)
-        in_sight = {block for axis, block in self._blocks.items() if finest[axis]}
-        return min(self.a, len(in_sight) + 1)
+        seen = {*named(join(*views))}
+        touched = [block for block in self._blocks if not seen.isdisjoint(block)]
+        if seen.isdisjoint(self.inherited):
+            return min(self.a, len(touched) + 1)
+        return self.a
 
-    def _families(
-        self, axes: Sequence[int], trees: Sequence[Tree], margins: Sequence[View], first: int
+    def families(self, axes: Sequence[int], deepest: View) -> list[Family] | None:
+        """Return one family for each kind of exchange; None where there are too many."""
+        return self._described(axes, {axis: [*range(1, deepest[axis] + 1)] for axis in axes}, 0)
+
+    def _families_of(self, view: View) -> list[Family] | None:
+        depths = {}
+        for axis in named(view):
+            # a residual sees nodes and their parents; rules are about published nodes
+            in_use = {view[axis] - 1, view[axis]}
+            for block in self._blocks:
+                in_use.add(block.get(axis, 0))
+            depths[axis] = sorted(depth for depth in in_use if 0 < depth <= view[axis])
+        return self._described(named(view), depths, -1)
+
+    def _described(
+        self, axes: Sequence[int], depths: Mapping[int, list[int]], first: int
     ) -> list[Family] | None:
-        """One family of moves for each way in which carriers serve the blocks; None where there are
-        too many.
+        """One family for each kind of exchange, with trees of the given depths: kernels at all of
+        them, or at the last alone (`first` is -1).
         """
-        members: dict[int, list[int]] = {}
-        for axis in axes:
-            if axis in self._blocks:
-                members.setdefault(self._blocks[axis], []).append(axis)
-        if len(members) > _MOST_CARRIERS:
+        moves = self._moves_in_sight(axes)
+        if moves is None:
             return None
-        families = []
-        for servers, carriers in servings(len(members)):
-            served = dict(zip(members, servers, strict=True))
-            chosen, moves = [], []
-            for axis, tree in zip(axes, trees, strict=True):
-                block = self._blocks.get(axis)
-                server = None if block is None else served[block]
-                joint = block is not None and len(members[block]) > 1
-                if first and server is None and tree.published == 1:
-                    # Parents are not compared where x and y agree: that adds exchanges, so that the
-                    # bound stays one.
-                    tree = tree.free
-                chosen.append(tree)
-                moves.append(ExchangeMove(carriers, server, joint and server is not None))
-            family = Family.exchanges(chosen, moves, first)
+        trees = [self._free_tree(axis, depths[axis]) for axis in axes]
+        firsts = [first % len(depths[axis]) for axis in axes]
+        families: dict[tuple[FeatureMove, ...], Family] = {}
+        for move in moves:
+            along = tuple(FeatureMove.along(move, axis, depths[axis]) for axis in axes)
+            if along in families:
+                continue
+            family = Family.exchanges(trees, along, firsts)
             if family is None:
                 return None
-            families.append(family)
-        return families
+            families[along] = family
+        return list(families.values())
+
+    def _free_tree(self, axis: int, depths: Sequence[int]) -> Tree:
+        """Some depths of a feature; with its shape, if few kinds of nodes occur."""
+        chain = self.residuals.grid.chains[axis]
+        counts = []
+        for above, depth in itertools.pairwise([0, *depths]):
+            counts.append(tuple(np.unique(chain.children(above, depth)).tolist()))
+        return Tree(tuple(counts), 0, _find_shape(chain, tuple(depths)))
 
     def _certified(self, view: View) -> Fraction:
         """Certified Δ2² of a table that touches q blocks under exchange: q² + q + 2
-        (docs/exchange.md; the argument is at `ExchangeTable._plain`).
+        (docs/exchange.md; the argument is at `ExchangeTable._plain`). Linked members exceed it.
         """
+        if self.inherited:
+            return Fraction(2 * self._visible([view]) ** 2)
         q = sum(self._touched(view))
         return Fraction(q * q + q + 2)
+
+
+@cache
+def _find_shape(chain: Chain, depths: tuple[int, ...]) -> Shape | None:
+    """The tree of some depths of a feature; None where its nodes are many or of many kinds."""
+    if chain.size(depths[-1]) > _MOST_NODES:
+        return None
+    shapes: list[Shape] = [()] * chain.size(depths[-1])
+    for above, depth in reversed([*itertools.pairwise([0, *depths])]):
+        first = chain.first(above, depth).tolist()
+        parents = []
+        for start, end in itertools.pairwise([*first, len(shapes)]):
+            parents.append(tuple(sorted(Counter(shapes[start:end]).items())))
+        shapes = parents
+        if len(set(shapes)) > _MOST_KINDS:
+            return None
+    return shapes[0]
 
 
 def _depths_of(view: View, axes: Sequence[int]) -> View:

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.margins import Floats, View
-from semidp.queries.agreement import BallMove, ExchangeMove, Pattern, Tree, patterns
+from semidp.queries.agreement import BallMove, FeatureMove, Pattern, Tree, patterns
+from semidp.queries.multilinear import bound_form
 
 MOST_WORK = 320_000_000  # values of combinations times entries of kernels: some seconds
 _MOST_HELD = 2**20  # combinations whose values are held at once
@@ -150,14 +151,16 @@ class Family:
 
     @classmethod
     def exchanges(
-        cls, trees: Sequence[Tree], moves: Sequence[ExchangeMove], first: int = 0
+        cls, trees: Sequence[Tree], moves: Sequence[FeatureMove], firsts: Sequence[int]
     ) -> "Family | None":
-        """Return the exchanges in which each feature is served by its own move; None where there
-        are too many.
+        """Return the exchanges of one kind, described feature by feature; None where there are too
+        many. `firsts` has for each feature the depth from which on there are kernels.
         """
         factors = []
-        for place, (tree, move) in enumerate(zip(trees, moves, strict=True)):
+        for place, (tree, move, first) in enumerate(zip(trees, moves, firsts, strict=True)):
             options = patterns(tree, move, first)
+            if options is None and tree.shape is not None:
+                options = patterns(tree.free, move, first)
             if options is None:
                 return None
             factors.append(Factor((place,), (_stacked(options),)))
@@ -232,6 +235,21 @@ class Family:
                 inner = np.unravel_index(place, values.shape)
                 chosen = table.order(outer, [int(option) for option in inner])
         return best * self.scale, self.squares(views, chosen)
+
+    def bound(self, view: View, floor: float = 0.0) -> float:
+        """Return ``max |H_d M_d m|²`` of one residual, at least `floor`; an upper bound of it where
+        the moves are too many to compare.
+
+        The value is that of floating point; it is off by at most `slack`.
+        """
+        if not self.combinations:
+            return floor
+        entries, weights = self._entries
+        sets = []
+        for factor in self.factors:
+            depths = [view[place] for place in factor.places]
+            sets.append(np.unique(factor.product(depths)[:, entries], axis=0))
+        return max(floor, self.scale * bound_form(sets, weights, floor / self.scale))
 
     def squares(self, views: Sequence[View], chosen: Sequence[int]) -> Floats:
         """Return ``|H_d M_d m|²`` of the move with chosen options, times the scale, for each

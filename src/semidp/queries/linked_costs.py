@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -20,12 +21,10 @@ from semidp.core.spaces.protection import Protect
 from semidp.errors import Refused
 from semidp.queries.costs import BallCosts, ExchangeCosts
 from semidp.queries.joint_costs import JointBound, ResidualGroup, SumOfCosts
-from semidp.queries.linked_patterns import Axis, ExchangePatterns
 from semidp.queries.residuals import Residuals
 
 _UNIT_SIZE = Fraction(6)  # of size alone: two units go up or down by one
 _SINGLE = 2  # the square of one record that changes
-_EXACT_DENOMINATOR = 10**8  # squares are multiples of one over the number of cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,11 +122,9 @@ class MemberCosts(LinkedCosts):
     def _bound(self, view: View) -> Fraction:
         changed = min(self.a, self.public.n)
         ball = _ball_cost(self.residuals, self._margins, changed, view)
-        if not self.exchange:
-            return ball
-        if self.public.link.protect is Protect.unit:
-            return min(ball, self._of_unit_exchange(view))
-        return min(ball, self._of_exchange(view))
+        if self._exchanges_member:
+            return min(ball, self._exchanges.cost(view))
+        return min(ball, self._of_unit_exchange(view)) if self.exchange else ball
 
     def _of_unit_exchange(self, view: View) -> Fraction:
         """Cost where a whole unit is exchanged: m exchanges of one member, and the members of the
@@ -140,68 +137,31 @@ class MemberCosts(LinkedCosts):
         followers = link.most * blocks if inherits else 0
         return _sum_of_lengths(link.most, one, followers)
 
-    def _of_exchange(self, view: View) -> Fraction:
-        """Cost where one member is exchanged: it moves to any unit, and others take places and
+    def joint(self, sigma2: Mapping[View, Fraction]) -> float:
+        """Return an upper bound of ``sup_m Σ_d |H_d M_d m|² / σ_d²``: over exchanges of one member
+        the moves themselves are compared.
+        """
+        added = super().joint(sigma2)
+        return min(added, self._exchanges.joint(sigma2)) if self._exchanges_member else added
+
+    def bounds(self, views: tuple[View, ...]) -> tuple[JointBound, ...]:
+        """Return bounds of what residuals cost together."""
+        if self._exchanges_member:
+            return self._exchanges.bounds(views)
+        return super().bounds(views)
+
+    @property
+    def _exchanges_member(self) -> bool:
+        return self.exchange and self.public.link.protect is Protect.member
+
+    @cached_property
+    def _exchanges(self) -> ExchangeCosts:
+        """Costs where one member is exchanged: it moves to any unit, and others take places and
         values in return.
         """
+        changed = min(self.a, self.public.n)
         inherited = self.public.inherited_axes
-        placed = [margin for margin in self._margins if inherited & {*named(margin)}]
-        place = placed[0] if placed else None
-        joint = place is not None and bool({*named(place)} - inherited)
-        axes = tuple(self._axis(view, axis) for axis in named(view))
-        view_axes = {*named(view)}
-        touched = [margin for margin in self._margins if self._own(margin) & view_axes]
-        own_blocks = tuple(str(margin) for margin in touched if margin != place)
-        place_block = None if place is None else str(place)
-        patterns = ExchangePatterns(axes, place_block, joint, own_blocks)
-        # place counts as a block of its own, beside a joint block with own features
-        inherits = any(axis.inherited for axis in axes)
-        q = int(inherits) + len(touched)
-        certified = Fraction(q * q + q + 2)
-        if place is not None and not self._places_differ(view, place):
-            # a carrier in other quarters than the new unit's: q + 1 records enter cells, and as
-            # many leave
-            certified = Fraction(2 * (q + 1) ** 2)
-        largest = patterns.largest()
-        if largest is None:
-            return certified
-        denominator = math.prod(axis.levels for axis in axes)
-        return min(certified, _rounded_up(largest, denominator))
-
-    def _places_differ(self, view: View, place: View) -> bool:
-        """Whether the table tells units of different published places apart, or sees no further
-        feature of units.
-
-        Only then two of the three units of an exchange (left, entered, left by the carrier) never
-        share a cell, and q² + q + 2 holds (docs/linked.md, "A bound that failed").
-        """
-        inherited = self.public.inherited_axes
-        asked = [axis for axis in named(view) if axis in inherited]
-        published = [axis for axis in named(place) if axis in inherited]
-        further = [axis for axis in asked if not place[axis]]
-        tells_places = all(view[axis] >= place[axis] for axis in published)
-        return tells_places or not further
-
-    def _own(self, margin: View) -> set[int]:
-        return {*named(margin)} - self.public.inherited_axes
-
-    def _axis(self, view: View, axis: int) -> Axis:
-        chain = self.residuals.grid.chains[axis]
-        depth = view[axis]
-        margin = next((margin for margin in self._margins if margin[axis]), None)
-        inherited = axis in self.public.inherited_axes
-        block = None
-        held = False
-        if margin is not None:
-            block = str(margin)
-            held = margin[axis] >= depth
-        return Axis(
-            levels=chain.size(depth),
-            centred=depth == 1,
-            inherited=inherited,
-            block=block,
-            held=held,
-        )
+        return ExchangeCosts(self.residuals, self._margins, changed, inherited=inherited)
 
 
 class UnitCosts(LinkedCosts):
@@ -359,12 +319,3 @@ def _sum_of_lengths(times: int, square: Fraction, others: int) -> Fraction:
     single = sqrt_up(Fraction(_SINGLE))
     root = times * sqrt_up(square) + others * single
     return Fraction(math.ceil(root**2 * 2**40), 2**40)
-
-
-def _rounded_up(value: float, denominator: int) -> Fraction:
-    """Exact fraction of a square that was computed in floating point; one that is no smaller where
-    the denominator is large.
-    """
-    if denominator <= _EXACT_DENOMINATOR:
-        return Fraction(round(value * denominator), denominator)
-    return Fraction(math.ceil(value * 2**30 * (1 + 1e-9)) + 1, 2**30)
