@@ -100,7 +100,7 @@ class LinkedMechanism(SharedNoise):
         for kind, of_tables, share in zip(space.kinds, by_kind, shares, strict=True):
             # a kind that is exact spends nothing, and its precision is not counted
             part = max(precision * share, Fraction(1, 2**60))
-            parts.append(ResidualMechanism.within(kind, part, law, of_tables, joint=False))
+            parts.append(ResidualMechanism.within(kind, part, law, of_tables))
         return cls(space, *parts)
 
     @property
