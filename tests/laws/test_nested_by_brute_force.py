@@ -10,12 +10,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.laws.test_invariants_by_brute_force import (
-    brute_a,
-    brute_norms,
-    check_bounds,
-    check_witness,
-)
 
 from semidp.core.margins import View, within
 from semidp.core.spaces.adjacency import Ball, semi_adjacency
@@ -25,6 +19,12 @@ from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.errors import Refused
 from semidp.queries.table_spaces import sensitivity_space
+from tests.laws.test_invariants_by_brute_force import (
+    brute_a,
+    brute_norms,
+    check_bounds,
+    check_witness,
+)
 
 SEX = Feature("sex", "fm")
 

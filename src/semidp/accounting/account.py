@@ -153,10 +153,10 @@ class Charge:
         queries = [part.get("query") for part in self.measured]
         kinds = {query.get("kind") for query in queries if isinstance(query, Mapping)}
         pairs: Adjacency = adjacency
-        if self._hands_over_outcomes(dataspace):
+        if self._hands_over_answers(dataspace):
             # norms of exchanges do not hold here, but no exchange changes more than a records
             pairs = Ball(adjacency.a, adjacency.protection)
-        elif not kinds & understated_queries():
+        elif not kinds & understated_queries() and not self._hands_over_outcomes(dataspace):
             return self
         try:
             curves = [recorded(part, dataspace, pairs).tradeoff for part in self.measured]
@@ -169,25 +169,26 @@ class Charge:
         return replace(self, group=1, counted=proven)
 
     def _hands_over_outcomes(self, dataspace: Datasets) -> bool:
-        """Whether an outcome that was measured is also a feature of an exact total, or who has a
-        value of it while all records were measured.
-        """
-        if not isinstance(dataspace, Dataspace):
-            return False
-        published = {name for margin in dataspace.margins for name in margin.names}
-        for part in self.measured:
-            query = part.get("query")
-            if not isinstance(query, Mapping) or not query.get("column"):
-                continue
-            column = str(query["column"])
-            # the proportion of ok=Y is about ok
-            if column.partition("=")[0] in published:
-                return True
+        """Whether an outcome that was measured is also a feature of an exact total."""
+        columns = {column.partition("=")[0] for column in self._outcomes}
+        return bool(columns & _published_names(dataspace))
+
+    def _hands_over_answers(self, dataspace: Datasets) -> bool:
+        """Whether an exact total says who has a value of an outcome that was measured for all."""
+        published = _published_names(dataspace)
+        for column, query in self._outcomes.items():
             # a query of those who answered names the column that says who they are
             answers = answered_column(column)
             if answers in published and answers not in query.values():
                 return True
         return False
+
+    @property
+    def _outcomes(self) -> dict[str, Mapping[str, Any]]:
+        """The queries of outcomes that were measured, by their columns."""
+        queries = [part.get("query") for part in self.measured]
+        outcomes = [query for query in queries if isinstance(query, Mapping)]
+        return {str(query["column"]): query for query in outcomes if query.get("column")}
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as plain values; the dataspace by its digest."""
@@ -642,3 +643,12 @@ def _charge(
 
 def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _published_names(dataspace: Datasets) -> set[str]:
+    """The names of all features of exact totals, with the depths above and below them."""
+    if not isinstance(dataspace, Dataspace):
+        return set()
+    schema = dataspace.schema
+    features = [schema.feature(name) for margin in dataspace.margins for name in margin.names]
+    return {name for feature in features for name in feature.names}

@@ -265,6 +265,7 @@ def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
         else:
             cut = evolve(owner, names=owner.names[: position + 1])
             features.append(cut.feature(source.paths(cut.names, cut.null_level)))
+    features = [_above_outcomes(feature, owners, plan.outcomes) for feature in features]
     declared_names = {name for feature in features for name in feature.names}
     zeros = []
     for zero in plan.structural_zeros:
@@ -279,6 +280,21 @@ def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
             " without protection."
         )
     return Schema(tuple(features), tuple(zeros)), tuple(disclosures)
+
+
+def _above_outcomes(
+    feature: Feature, owners: Mapping[str, Feature | Nest], outcomes: Iterable[str]
+) -> Feature:
+    """Return a nested feature that knows which outcomes are finer levels of it."""
+    owner = owners.get(feature.name)
+    for column in outcomes:
+        name = column if column in owners else column.partition("=")[0]
+        if owner is not None and name in owner.names and name not in feature.names:
+            below = None
+            if isinstance(owner, Feature):
+                below = owner.at(owner.names.index(name) + 1)
+            feature = feature.above_outcome(name, below)
+    return feature
 
 
 def formulas(schema: Schema) -> tuple[str, ...]:

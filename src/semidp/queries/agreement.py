@@ -243,7 +243,10 @@ def patterns(
     >>> free, held = Tree(((1,), (5,)), 0), Tree(((1,), (5,)), 2)
     >>> len(patterns(free, BallMove(1), 1)), len(patterns(held, BallMove(2), 1))
     (2, 3)
-    >>> alone, handed = FeatureMove(2, (0, 1), ()), FeatureMove(2, (0, 1, 1, 0), ((0, 1, 2, False),))
+    >>> alone, handed = (
+    ...     FeatureMove(2, (0, 1), ()),
+    ...     FeatureMove(2, (0, 1, 1, 0), ((0, 1, 2, False),)),
+    ... )
     >>> len(patterns(free, alone, 1)), len(patterns(held, handed, 1))
     (2, 1)
     """

@@ -102,7 +102,9 @@ def list_exchanges(
         for block in blocks
         if not block.keys().isdisjoint(axes) or (sees_place and not units.isdisjoint(block))
     ]
-    options = [_list_subsets([axis for axis in block if axis not in constant]) for block in in_sight]
+    options = [
+        _list_subsets([axis for axis in block if axis not in constant]) for block in in_sight
+    ]
     moves: dict[ExchangeMove, None] = {}
     for differing in itertools.product(*options):
         changed = [number for number, features in enumerate(differing) if features]

@@ -37,10 +37,10 @@ def bound_form(sets: Sequence[Floats], weights: Floats, floor: float = 0.0) -> f
         smaller = int(sizes[1] < sizes[0])
         halves[smaller].append(vectors)
         sizes[smaller] *= len(vectors)
-    products = [_multiply(half, len(weights)) for half in halves]
-    if products[0] is not None and products[1] is not None:
-        first, second = products
-        if len(first) * len(second) * len(weights) <= _MOST_WORK:
+    first, second = (_multiply(half, len(weights)) for half in halves)
+    if first is not None and second is not None:
+        work = len(first) * len(second) * len(weights)
+        if work <= _MOST_WORK:
             return max(floor, _largest_pair(first * weights, second))
     return _bound_branches(sorted(sets, key=len), weights, floor)
 

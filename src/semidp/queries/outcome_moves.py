@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,9 +53,7 @@ class OutcomeMoves:
 
     >>> band = Chain(10, ((0, 5), tuple(range(10))))
     >>> sex = Chain(2, ((0, 1),))
-    >>> moves = OutcomeMoves(
-    ...     (sex, band), [{0: 1}, {1: 1}], 1, [range(5), range(5, 10)], [{0: 1}]
-    ... )
+    >>> moves = OutcomeMoves((sex, band), [{0: 1}, {1: 1}], 1, [range(5), range(5, 10)], [{0: 1}])
     >>> moves.sum_norms.l2_squared, moves.replaced_norms.l2_squared
     (250, 5)
     """
@@ -99,7 +97,7 @@ class OutcomeMoves:
             # a sum is linear in every value, so that its norms are largest at the ends of levels
             for nodes, values in _chunks(self._place(along, ends, not self._by_outcome)):
                 signed = signs * values[:, along.places]
-                norms = self._largest(move, nodes, lambda same: _class_norms(same, signed))
+                norms = self._largest(move, nodes, partial(_class_norms, signed))
                 best = np.maximum(best, norms)
         return _whole_norms(best)
 
@@ -118,9 +116,7 @@ class OutcomeMoves:
             for nodes, values in _chunks(self._place(along, few, False)):
                 at = values[:, along.places]
                 equal = at[:, :, None] == at[:, None, :]
-                norms = self._largest(
-                    move, nodes, lambda same: _replaced(same, same & equal, signs)
-                )
+                norms = self._largest(move, nodes, partial(_replaced, signs, equal))
                 best = np.maximum(best, norms)
         return _whole_norms(best)
 
@@ -145,13 +141,9 @@ class OutcomeMoves:
                 return farthest * self.replaced_norms.l2_squared
             for nodes, values in _chunks(self._place(along, every, False)):
                 at = values[:, along.places].astype(np.intp)
-                kernel = products * gram[at[:, :, None], at[:, None, :]]
-
-                def square(same: Mask, kernel: Floats = kernel) -> Floats:
-                    squares = (same * kernel).sum(axis=(1, 2))
-                    return np.stack([squares] * 3)
-
-                best = max(best, self._largest(move, nodes, square)[1])
+                kernels = products * gram[at[:, :, None], at[:, None, :]]
+                norms = self._largest(move, nodes, partial(_squares, kernels))
+                best = max(best, float(norms[1]))
         return math.ceil(best - 1e-6)
 
     def moment_norms(self, rows: NDArray[np.object_]) -> Norms:
@@ -325,15 +317,22 @@ def _chunks(
         yield nodes, np.array([values for _, values in some], dtype=np.float64)
 
 
-def _class_norms(same: Mask, signed: Floats) -> Floats:
+def _class_norms(signed: Floats, same: Mask) -> Floats:
     """Norms of the sums over classes of records: a row a norm, a column a placement."""
     sums = np.abs((same * signed[:, None, :]).sum(axis=2))
     share = sums / same.sum(axis=2)
     return np.stack([share.sum(axis=1), (share * sums).sum(axis=1), sums.max(axis=1)])
 
 
-def _replaced(same_group: Mask, same_value: Mask, signs: Floats) -> Floats:
+def _squares(kernels: Floats, same: Mask) -> Floats:
+    """Squares of sums of vectors over classes of records, in all three rows."""
+    squares = (same * kernels).sum(axis=(1, 2))
+    return np.stack([squares] * 3)
+
+
+def _replaced(signs: Floats, equal: Mask, same_group: Mask) -> Floats:
     """Norms of the numbers of replaced values by group: a row a norm, a column a placement."""
+    same_value = same_group & equal
     net = np.abs((same_value * signs).sum(axis=2)) / same_value.sum(axis=2)
     in_group = (same_group * net[:, None, :]).sum(axis=2) / 2
     size = np.broadcast_to(same_group, same_value.shape).sum(axis=2)

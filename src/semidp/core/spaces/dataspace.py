@@ -118,6 +118,10 @@ def _merged(features: Iterable[Feature]) -> tuple[Feature, ...] | None:
         is_upper_part = upper.names == deeper.names[:depth] and deeper.at(depth) == upper
         if len(same) > 1 or not is_upper_part:
             return None
+        # what is known of finer outcomes stays known; which labels lie where, of the deeper one
+        for name, _ in upper.finer:
+            if name not in {*deeper.names, *dict(deeper.finer)}:
+                deeper = deeper.above_outcome(name)
         kept[same[0]] = deeper
     return tuple(kept)
 

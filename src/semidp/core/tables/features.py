@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.exact import Number, exact, plain
@@ -95,6 +95,9 @@ class Feature:
     null_level
         The level that stands for a missing value; added to the levels if it is not one of them.
         Without it a missing value is an error.
+    finer
+        Outcomes that are finer than the levels, by name: for each level the labels of the outcome
+        below it, or nothing where these are not public.
 
     Examples
     --------
@@ -111,6 +114,7 @@ class Feature:
     bins: tuple[Fraction | float, ...] | None = field(default=None, converter=_bins)
     null_level: str | None = None
     above: tuple[Depth, ...] = field(default=(), repr=False)
+    finer: tuple[tuple[str, tuple[LabelPath, ...]], ...] = field(default=(), repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -268,6 +272,22 @@ class Feature:
             starts = tuple(bisect.bisect_left(here.starts, start) for start in coarser.starts)
             above.append(Depth(coarser.name, coarser.labels, starts))
         return Feature(here.name, here.labels, null_level=self.null_level, above=tuple(above))
+
+    def above_outcome(self, name: str, below: "Feature | None" = None) -> "Feature":
+        """Return the feature with a finer outcome; `below` is the same feature down to the outcome,
+        where its levels are public.
+
+        >>> ages = Feature.nested(["band", "age"], [("a", "1"), ("a", "2"), ("b", "9")])
+        >>> ages.at(1).above_outcome("age", ages).finer
+        (('age', (('1', '2'), ('9',))),)
+        """
+        labels: list[LabelPath] = []
+        if below is not None:
+            for node in range(len(self.levels)):
+                leaves = below.chain.below(len(self.names), node, len(below.names))
+                labels.append(below.levels[leaves])
+        kept = [entry for entry in self.finer if entry[0] != name]
+        return evolve(self, finer=(*kept, (name, tuple(labels))))
 
     def located(self, columns: Mapping[str, Sequence[str | None]]) -> NDArray[np.intp]:
         """Return the leaf of each record of a nested feature, from the path's columns that are
@@ -447,6 +467,10 @@ class Feature:
             entry["levels"] = list(self.levels)
         if self.null_level is not None:
             entry["null_level"] = self.null_level
+        if self.finer:
+            entry["finer"] = {
+                name: [list(labels) for labels in below] for name, below in self.finer
+            }
         return entry
 
     def _repeats(self, depth: Depth) -> bool:
@@ -462,6 +486,13 @@ class Feature:
         >>> Feature.from_json({"name": "age", "bins": ["0", "18", "inf"]}).levels
         ('0 to <18', '18 and over')
         """
+        if "finer" in entry:
+            known = {key: value for key, value in entry.items() if key != "finer"}
+            finer = tuple(
+                (name, tuple(_levels(labels) for labels in below))
+                for name, below in entry["finer"].items()
+            )
+            return evolve(cls.from_json(known, folder), finer=finer)
         keys = ("name", "levels", "bins", "null_level", *_NEST_KEYS)
         unknown = set(entry) - {*keys}
         if unknown:

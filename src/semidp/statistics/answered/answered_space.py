@@ -122,14 +122,18 @@ class AnsweredSpace(SpaceByGroups):
     @cached_property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞."""
-        replaced = self.adjacency.replaced_values(self.counts)
+        if self.exact_moves is not None:
+            once = self.exact_moves.replaced_norms.scaled(self.adjacency.times)
+        else:
+            replaced = self.adjacency.replaced_values(self.counts)
+            squares = sum(k * k for k in replaced)
+            once = Norms(sum(replaced), squares, max(replaced, default=0))
         # The triangle has one upright side, and two that are equally long.
         side = 2 * self.half
         one = max(side, self.weight + self.half)
         two = max(side**2, self.weight**2 + self.half**2)
         most = max(side, self.weight)
-        squares = sum(k * k for k in replaced)
-        return Norms(one * sum(replaced), two * squares, most * max(replaced, default=0))
+        return Norms(one * once.l1, two * once.l2_squared, most * once.linf)
 
     @property
     def exact(self) -> bool:

@@ -111,6 +111,13 @@ class DistributionSpace(SpaceByGroups):
 
     def _exchange_norms(self, replaced: list[int]) -> Norms:
         """Three values tie the groups: of the person before and after, and of the carrier."""
+        moves = self.exact_moves
+        if moves is not None:
+            longest = Placement(self.tree, _ONE_PAIR, 2).cost
+            counts = moves.replaced_norms
+            square = moves.largest_square(self.tree.gram, self.tree.farthest)
+            once = Norms(longest * counts.l1, square, 2 * counts.linf)
+            return once.scaled(self.adjacency.times)
         once = Norms(self._placed(2).cost, self._placed(4).cost, 2)
         return once.scaled(self.adjacency.times)
 

@@ -135,6 +135,12 @@ class ValueTree:
             weights[gaps + 1, column] = 0.5
         return weights[1:-1]
 
+    @property
+    def gram(self) -> Floats:
+        """The inner products of what single values add to the differences."""
+        single = self.differences(np.eye(self.values, dtype=np.int64)).astype(np.float64)
+        return np.asarray(single @ single.T)
+
     @cached_property
     def farthest(self) -> int:
         """The largest squared distance of two values; see `Placement`."""

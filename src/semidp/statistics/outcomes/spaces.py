@@ -20,11 +20,13 @@ from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused
+from semidp.queries.outcome_moves import OutcomeMoves
 from semidp.queries.patterns import Norms
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.worst_pairs import Pair, counted
 from semidp.sources.contract import Outcome
 from semidp.sources.readings import ANSWERS, answered_column
+from semidp.statistics.outcomes.exact_levels import find_moves
 
 LARGEST_FACTOR = 10**300  # still a floating-point number
 
@@ -44,8 +46,21 @@ class OutcomeSpace(QuerySpace):
     exact_claims_only: ClassVar[bool] = True
 
     def __attrs_post_init__(self) -> None:
-        _refuse_published_outcome(self.dataspace, self.adjacency, self.outcome)
         _refuse_published_answers(self.dataspace, self.adjacency, self.outcome, self.answered)
+
+    @property
+    def sets(self) -> tuple[Margin, ...]:
+        """The sets of groups; none of a query without groups."""
+        return ()
+
+    @cached_property
+    def exact_moves(self) -> OutcomeMoves | None:
+        """The exchanges, if an exact total has the outcome as a feature: closed forms rest on
+        carriers that keep their outcomes. None elsewhere, and for balls.
+        """
+        if self.adjacency.protects_groups:
+            return None
+        return find_moves(self.dataspace, self.outcome, self.sets)
 
     @property
     def unit(self) -> Fraction:
@@ -87,6 +102,11 @@ class GroupedSpace(OutcomeSpace):
     """A query space of an outcome by the groups of several sets; their counts are published."""
 
     blocks: tuple[Margin, ...]
+
+    @property
+    def sets(self) -> tuple[Margin, ...]:
+        """The sets of groups."""
+        return self.blocks
 
 
 @frozen(slots=False)
@@ -183,6 +203,8 @@ class SumSpace(GroupedSpace):
     @cached_property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ in steps of the grid."""
+        if self.exact_moves is not None:
+            return self.exact_moves.sum_norms.scaled(self.adjacency.times)
         # One move is the worst in all three norms (see the class), so none of them needs its own
         # search.
         move = self._changed
@@ -196,7 +218,8 @@ class SumSpace(GroupedSpace):
         that move.
         """
         sizes = np.concatenate([counts.ravel() for counts in self.counts])
-        return self._apart and bool((np.abs(self._changed) <= sizes).all())
+        closed = self._apart and self.exact_moves is None
+        return closed and bool((np.abs(self._changed) <= sizes).all())
 
     @cached_property
     def _changed(self) -> Counts:
@@ -265,7 +288,7 @@ class SumSpace(GroupedSpace):
         """Return a change of the sums that attains Δ2: outcomes go from 0 to B, or change their
         groups.
         """
-        if not self._apart:
+        if not self._apart or self.exact_moves is not None:
             return None
         sizes = np.concatenate([counts.ravel() for counts in self.counts])
         return np.clip(self._changed, -sizes, sizes) * self.outcome.steps
@@ -416,25 +439,6 @@ def outcome_datasets(dataspace: Datasets, adjacency: Adjacency) -> Dataspace:
             " of at least 1"
         )
     return dataspace
-
-
-def _refuse_published_outcome(dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome) -> None:
-    """Refuse, under exchange, an outcome that an exact total also has as a feature.
-
-    Norms of exchanges rest on carriers that keep their outcomes. Whoever hands over a published age
-    has another age afterwards: a third value is replaced, in a group that the person never was in.
-    """
-    if adjacency.protects_groups:
-        return
-    # the proportion of ok=Y is about ok
-    columns = {outcome.column, outcome.column.partition("=")[0]}
-    published = {name for margin in dataspace.margins for name in margin.names}
-    both = sorted(columns & published)
-    if both:
-        raise Refused(
-            f"an exchange would change the outcome {both[0]!r} of others, too, since its counts are"
-            " exact: protect a number of records instead, or leave these counts out"
-        )
 
 
 def _refuse_published_answers(

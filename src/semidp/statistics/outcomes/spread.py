@@ -21,6 +21,7 @@ from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.reader import Reader
+from semidp.statistics.outcomes.exact_levels import SQUARED
 from semidp.statistics.outcomes.noise_law import half_widths, normal_quantile, t_quantile
 from semidp.statistics.outcomes.spaces import SumSpace, sum_space
 
@@ -199,7 +200,7 @@ def square_grid(outcome: Outcome) -> Outcome:
 def square_space(scope: Scope, grid: Outcome, by: Sequence[Margin]) -> QuerySpace:
     """Return the space of sums of squares by groups."""
     # (2y - B)² lies between 0 and B², so that one record moves it like any outcome of B² steps.
-    squares = Outcome(grid.column, Fraction(0), Fraction(1), grid.steps**2)
+    squares = Outcome(f"{grid.column}{SQUARED}", Fraction(0), Fraction(1), grid.steps**2)
     return sum_space(scope.dataspace, scope.adjacency, squares, by)
 
 

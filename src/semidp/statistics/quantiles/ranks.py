@@ -146,6 +146,8 @@ class RankSpace(SpaceByGroups):
     @property
     def _once(self) -> Norms:
         """The norms for one choice in each group."""
+        if self.exact_moves is not None:
+            return self.exact_moves.replaced_norms.scaled(self.adjacency.times)
         # a value that stays in its group and one that is swapped are the same change
         if self.outcome.steps == 1:
             return self.sums.norms

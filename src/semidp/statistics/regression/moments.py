@@ -115,7 +115,15 @@ class MomentSpace(OutcomeSpace):
 
     def _exchange_norms(self) -> Norms:
         """The person's row and outcome change, as often as a person has records."""
-        return self.naive.scaled(self.adjacency.times)
+        times = self.adjacency.times
+        moves = self.exact_moves
+        if moves is None:
+            return self.naive.scaled(times)
+        design = {*self.dataspace.schema.axes(self.design.features)}
+        if any(moves.axis in block and design & {*block} for block in moves.blocks):
+            # each record that changes moves X'y by no more than one that nothing ties
+            return self.naive.scaled(times * (len(moves.blocks) + 1))
+        return moves.moment_norms(self._rows).scaled(times)
 
     @property
     def exact(self) -> bool:
@@ -123,7 +131,7 @@ class MomentSpace(OutcomeSpace):
         looked into.
         """
         alone = self.adjacency.by_kind(ball=False, exchange=self.adjacency.times == 1)
-        return alone and len(self._rows) <= _MOST_ROWS
+        return alone and len(self._rows) <= _MOST_ROWS and self.exact_moves is None
 
     @property
     def dimension(self) -> int:
@@ -152,7 +160,7 @@ class MomentSpace(OutcomeSpace):
     def _exchanges(self) -> NDArray[np.object_] | None:
         """Rows and differences of two, as often as a person has records; None for many rows."""
         rows = self._rows
-        if len(rows) > _MOST_ROWS:
+        if len(rows) > _MOST_ROWS or self.exact_moves is not None:
             return None
         differences = [rows - row for row in rows]
         return np.concatenate([rows, *differences]) * self.adjacency.times
