@@ -28,7 +28,6 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.budget import Budget
-from semidp.publishing.pipeline import run
 from semidp.publishing.plan import Plan
 from semidp.queries.outcome_moves import OutcomeMoves
 from semidp.queries.patterns import Norms

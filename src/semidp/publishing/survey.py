@@ -5,7 +5,7 @@ Levels that look alike, or like a total, are pointed out before anything is char
 slips, likely.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from attrs import evolve
