@@ -1,5 +1,6 @@
 """Outcomes that exact totals also have as a feature: which values each published level allows."""
 
+import bisect
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -90,7 +91,8 @@ def _allowed_values(
     feature: Feature, name: str, leaf: int, outcome: Outcome, level: str | None
 ) -> set[int] | range:
     """The values, in steps, of records at a leaf: any, if labels do not say."""
-    anything = range(outcome.steps + 1)
+    # a histogram that is cut at lines has more cells than steps
+    anything = range((len(outcome.edges) if outcome.cuts else outcome.steps) + 1)
     if outcome.column.endswith(SQUARED):
         return anything
     if feature.bins is not None and leaf < len(feature.bins):
@@ -119,13 +121,19 @@ def _labels_at(feature: Feature, name: str, leaf: int) -> tuple[str, ...]:
 
 
 def _steps_of(value: Fraction | float, outcome: Outcome) -> list[int]:
-    """The steps that a value is rounded to: two next to a boundary, where engines that compute in
-    floating point may take either.
+    """The step that a value is rounded to, or its cell in a histogram with lines: two next to a
+    boundary, where engines that compute in floating point may take either.
     """
-    clipped = min(max(value, outcome.lower), outcome.upper)
-    scaled = (Fraction(clipped) - outcome.lower) / outcome.width + Fraction(1, 2)
-    error = outcome.steps * _ROUNDING
-    return sorted({min(max(math.floor(scaled + off), 0), outcome.steps) for off in (-error, error)})
+    clipped = Fraction(min(max(value, outcome.lower), outcome.upper))
+    error = (outcome.upper - outcome.lower) * _ROUNDING
+    steps = set()
+    for near in (clipped - error, clipped + error):
+        if outcome.cuts:
+            steps.add(bisect.bisect_right(outcome.edges, near))
+        else:
+            step = math.floor((near - outcome.lower) / outcome.width + Fraction(1, 2))
+            steps.add(min(max(step, 0), outcome.steps))
+    return sorted(steps)
 
 
 def _merge(one: set[int] | range, other: set[int] | range) -> set[int] | range:
