@@ -386,7 +386,8 @@ class _Check:
                     continue
                 # There is no less noise than is needed, as was compared: an earlier version may
                 # have had more.
-                if not self.findings.current and path.startswith(result.compared_fields):
+                compared = (*result.compared_fields, "noise.scale")
+                if not self.findings.current and path.startswith(compared):
                     continue
                 self._differs(
                     f"{key}.{path}", f"{who} states", path, stated, follows, result.derived_fields

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.exact import plain, positive, up
 from semidp.core.guarantee import Guarantee
 from semidp.core.progress import silent
 from semidp.core.scope import Scope
@@ -49,7 +50,12 @@ class Noise:
 
     `expected_l2` is the root of the expected squared distance between the measurement and the
     truth; `naive_l2` is the same for ordinary differential privacy pushed to the same guarantee by
-    group privacy.
+    group privacy. `exact` is the law with its parameters as fractions; in JSON they stand among the
+    other entries, and an exact scale takes the place of the rounded one.
+
+    >>> noise = Noise("laplace", 4.0, "exact", 1.0, None, {"law": "laplace", "scale": "4"})
+    >>> noise.to_json()["scale"], Noise.from_json(noise.to_json()) == noise
+    ('4', True)
     """
 
     mechanism: str
@@ -57,6 +63,7 @@ class Noise:
     claim: str
     expected_l2: float
     naive_l2: float | None
+    exact: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # What is read from release.json comes this way too, so that a damaged entry is refused.
@@ -73,6 +80,22 @@ class Noise:
     def absent(self) -> bool:
         """Whether the exact totals fix everything, so that no noise was needed."""
         return self.mechanism == NoNoise.name
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        entry: dict[str, Any] = asdict(self)
+        law: Mapping[str, str] = entry.pop("exact")
+        return {**entry, **law}
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote."""
+        names = ("mechanism", "claim")
+        law = {k: v for k, v in entry.items() if isinstance(v, str) and k not in names}
+        rest = {k: v for k, v in entry.items() if k not in law}
+        if "scale" in law:
+            rest["scale"] = up(positive(law["scale"], "scale"))
+        return cls(**rest, exact=law)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -102,6 +125,8 @@ class Published:
         "noise.scale",
         "noise.claim",
         "noise.expected_l2",
+        "noise.law",
+        "noise.sigma2",
     )
     """Fields of its entry in release.json that follow from the noise: said once where the noise is
     not right."""
@@ -275,7 +300,7 @@ class Published:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything that is not in the files, as plain values."""
-        entry: dict[str, Any] = {"name": self.name, "noise": asdict(self.noise)}
+        entry: dict[str, Any] = {"name": self.name, "noise": self.noise.to_json()}
         entry["guarantee"] = self.guarantee.tradeoff.to_json()
         entry["advertised"] = self.advertised.to_json() if self.advertised else None
         entry["private"] = self.private
@@ -399,6 +424,20 @@ def noise_name(mechanism: Mechanism) -> str:
     return NoNoise.name if mechanism.space.is_zero else mechanism.name
 
 
+def noise_law(mechanism: Mechanism) -> dict[str, str]:
+    """Return the law of the noise in one entry with its exact parameters, as release.json has it.
+
+    >>> from semidp.core.tradeoff.budget import Budget
+    >>> from semidp.mechanisms.examples import two_way
+    >>> noise_law(mechanism_for(two_way()[0], Budget.gdp(1)))
+    {'law': 'rounded gaussian', 'sigma2': '4'}
+    """
+    law = {"law": noise_name(mechanism)}
+    for name in () if mechanism.space.is_zero else mechanism.scale_powers:
+        law["scale" if name == "b" else name] = plain(getattr(mechanism, name))
+    return law
+
+
 def measured_by(
     name: str, mechanism: Mechanism, private: bool, expected_l2: float | None = None
 ) -> dict[str, Any]:
@@ -407,8 +446,8 @@ def measured_by(
     """
     expected = mechanism.expected_l2 if expected_l2 is None else expected_l2
     naive = None if mechanism.space.is_zero else mechanism.naive_l2
-    law = noise_name(mechanism)
-    noise = Noise(law, mechanism.scale, mechanism.claim, expected, naive)
+    scale, claim, law = mechanism.scale, mechanism.claim, noise_law(mechanism)
+    noise = Noise(law["law"], scale, claim, expected, naive, law)
     fields: dict[str, Any] = {"name": name, "noise": noise, "private": private}
     fields["guarantee"] = mechanism.guarantee
     fields["advertised"] = advertised(mechanism)
@@ -419,7 +458,8 @@ def read_back(entry: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     """The fields that all results have in JSON."""
     if not isinstance(entry["private"], bool):
         raise ValueError("a result is private or not")
-    fields = {"name": entry["name"], "noise": Noise(**entry["noise"]), "private": entry["private"]}
+    fields = {"name": entry["name"], "noise": Noise.from_json(entry["noise"])}
+    fields["private"] = entry["private"]
     # The entry has the curve alone; for which datasets and neighbours it holds is in the scope.
     curve = tradeoff_from_json(entry["guarantee"])
     fields["guarantee"] = Guarantee(scope.dataspace, scope.adjacency, curve)

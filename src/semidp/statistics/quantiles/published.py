@@ -14,7 +14,7 @@ from semidp.mechanisms.mechanism import Measurement, Mechanism, NoNoise
 from semidp.output.cells import Columns, Form
 from semidp.statistics.outcomes.confidence import Intervals
 from semidp.statistics.protocol.rechecks import ResultCheck
-from semidp.statistics.protocol.results import Noise, Published, read_back
+from semidp.statistics.protocol.results import Noise, Published, noise_law, read_back
 from semidp.statistics.quantiles import words
 from semidp.statistics.quantiles.quantile_estimates import GroupQuantiles, most_rank_error
 from semidp.statistics.quantiles.ranks import RankSpace
@@ -222,7 +222,9 @@ def published_quantiles(
 ) -> PublishedQuantiles:
     """Return quantiles in units of the outcome, with their intervals."""
     mechanism = found.mechanism
-    noise = Noise(mechanism.name, mechanism.scale, mechanism.claim, mechanism.expected_l2, None)
+    expected = mechanism.expected_l2
+    law = noise_law(mechanism)
+    noise = Noise(mechanism.name, mechanism.scale, mechanism.claim, expected, None, law)
     quantiles = _quantiles(request, scope, found.measurement.noisy)
     return PublishedQuantiles(
         **quantiles,
