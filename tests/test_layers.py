@@ -25,6 +25,8 @@ ABOVE_ALLOWED = {("publishing/release_files.py", "report"), ("publishing/release
 CUT = ("core", "statistics")
 """Rooms whose own rooms have rows of their own."""
 BELOW_ALL = {"_startup", "_version", "data"}
+ALONE = {"checker"}
+"""The checker shares no code with the rest: `test_the_checker_shares_no_code`."""
 ERRORS_AND_HELPERS = ROWS[0]
 PUBLIC = {
     "accounting",
@@ -92,7 +94,7 @@ FACADES = {PACKAGE / "core" / "__init__.py", PACKAGE / "statistics" / "__init__.
 MODULES = [
     path
     for path in PACKAGE.rglob("*.py")
-    if room(path) not in {"__init__", "__main__", *BELOW_ALL} and path not in FACADES
+    if room(path) not in {"__init__", "__main__", *BELOW_ALL, *ALONE} and path not in FACADES
 ]
 ROOMS: dict[str, list[Path]] = {}
 for module_path in sorted(MODULES):
@@ -551,3 +553,24 @@ def test_the_walk_is_what_the_command_does(tmp_path: Path, monkeypatch: pytest.M
     finally:
         sys.setprofile(None)
     assert list(seen) == WALK
+
+
+def test_the_checker_shares_no_code() -> None:
+    """It imports the standard library alone, and nothing imports it."""
+    (checker,) = (PACKAGE / "checker").glob("*.py")
+    assert imported_modules(checker) <= set(sys.stdlib_module_names)
+    for path in PACKAGE.rglob("*.py"):
+        assert not imported_modules(path) & {"semidp.checker", "semidp_check"}, path
+
+
+def imported_modules(path: Path) -> set[str]:
+    """The first name of foreign modules, and the room of our own."""
+    found = set()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module == "semidp":
+            found |= {f"semidp.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return {".".join(name.split(".")[: 1 + name.startswith("semidp.")]) for name in found}

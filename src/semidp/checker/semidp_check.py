@@ -1,0 +1,2208 @@
+"""Recompute the privacy guarantee of a semidp release from the definitions.
+
+    python semidp_check.py RELEASE [--seconds 10] [--format text|json]
+
+This file shares no code with semidp and needs nothing but Python's standard library, so it can be
+read, copied and run alone. It asks one question: does the guarantee that `release.json` states
+follow from the exact totals, the promise (which datasets are compared) and the stated laws of the
+noise? It does not ask whether the noise was drawn, nor whether the files follow from it.
+
+The answer is `confirmed`, `confirmed by listing`, `weaker than stated`, `false` or `not covered`.
+Numbers that decide are exact fractions; square roots, exponentials and normal probabilities are
+enclosed between fractions and taken at the end that claims less privacy.
+
+How to read it: 1 numbers, 2 the folder, 3 the public facts, 4 how many records change together,
+5 moves and their worst costs, 6 noise, composition and conversions, 7 listing of small spaces,
+8 hunting for a counterexample, 9 the verdict. Every rule is a `Rule` with the statement that it
+relies on; `THEORY` numbers are the sections of the project's theory page.
+"""
+
+import argparse
+import csv
+import functools
+import itertools
+import json
+import math
+import random
+import statistics
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+
+# --- 1 numbers: fractions that enclose irrational ones -------------------------------------------
+
+BITS = 160
+UNIT = 1 << BITS
+PI_LOW = Fraction(314159265358979323846264338327950288419716939937510, 10**50)
+PI_HIGH = PI_LOW + Fraction(1, 10**50)
+FAR = 38  # beyond so many standard deviations a normal tail is below 2^-1000
+
+
+def root_bounds(x):
+    """Fractions below and above the square root of a fraction x >= 0."""
+    x = Fraction(x)
+    low = math.isqrt((x.numerator << (2 * BITS)) // x.denominator)
+    return Fraction(low, UNIT), Fraction(low + 1, UNIT)
+
+
+def exp_bounds(x):
+    """Fractions below and above exp(x): Taylor's series at x / 2^k, squared k times."""
+    x = Fraction(x)
+    if x < 0:
+        low, high = exp_bounds(-x)
+        return 1 / high, 1 / low
+    halvings = max(0, math.ceil(x).bit_length() + 8)
+    small = (x.numerator * UNIT) // (x.denominator << halvings)
+    low = total = term = UNIT
+    for k in itertools.count(1):
+        term = term * small // (k * UNIT)
+        total += term
+        if not term:
+            break
+    # each term was cut by less than one unit, and so was x; what follows the last is below one
+    low, high = total, total + 4 * k + 4
+    for _ in range(halvings):
+        low, high = low * low // UNIT, high * high // UNIT + 1
+    return Fraction(low, UNIT), Fraction(high, UNIT)
+
+
+def log_bounds(x):
+    """Fractions below and above ln(x): a power of two, and 2 artanh of what is left."""
+    x = Fraction(x)
+    power = x.numerator.bit_length() - x.denominator.bit_length()
+    low, high = _artanh_bounds(x / Fraction(2) ** power)
+    two = _artanh_bounds(Fraction(2))
+    ends = (power * two[0], power * two[1])
+    return low + min(ends), high + max(ends)
+
+
+def _artanh_bounds(x):
+    """Bounds of ln(x) for x between 1/2 and 2: ln x = 2 artanh z, z = (x - 1)/(x + 1)."""
+    z = (x - 1) / (x + 1)
+    z = Fraction(z.numerator * UNIT // z.denominator, UNIT)
+    total, power, k = Fraction(0), z, 1
+    while abs(power) * UNIT > 1:
+        total += Fraction(int(power / k * UNIT), UNIT)
+        power = Fraction(int(power * z * z * UNIT), UNIT)
+        k += 2
+    error = Fraction(8 * k, UNIT)
+    return 2 * total - error, 2 * total + error
+
+
+def normal_bounds(x):
+    """Fractions below and above Phi(x) = 1/2 + phi(x) (x + x^3/3 + x^5/15 + ...)."""
+    x = Fraction(x)
+    if x < 0:
+        low, high = normal_bounds(-x)
+        return 1 - high, 1 - low
+    if x > FAR:
+        return 1 - Fraction(1, 1 << 1000), Fraction(1)
+    exact = x.numerator * UNIT // x.denominator
+    square = exact * exact // UNIT
+    total = term = exact
+    for k in itertools.count(1):
+        term = term * square // ((2 * k + 1) * UNIT)
+        total += term
+        if not term:
+            break
+    # rounding down loses at most (k + 1) units in each of k terms, and x itself less than one;
+    # the derivative of Phi is below 1/2
+    error = (k + 2) ** 2
+    low, high = exp_bounds(x * x / 2)
+    root_low, root_high = root_bounds(2 * PI_LOW)[0], root_bounds(2 * PI_HIGH)[1]
+    below = Fraction(1, 2) + Fraction(total, UNIT) / (high * root_high)
+    above = Fraction(1, 2) + Fraction(total + error, UNIT) / (low * root_low) + Fraction(1, UNIT)
+    return min(below, Fraction(1)), min(above, Fraction(1))
+
+
+NORMAL = statistics.NormalDist()  # floats: to guess only, never to decide
+
+
+# --- 2 the folder: from release.json to plain values ---------------------------------------------
+
+
+class Unreadable(Exception):
+    """The folder cannot be read, or contradicts itself."""
+
+
+class NotCovered(Exception):
+    """No rule here speaks about this part."""
+
+
+@dataclass(frozen=True, eq=False)
+class Feature:
+    """A feature: the names of its depths, coarse to fine, and its leaves as paths of labels.
+
+    `values` says for each outcome what a leaf is worth in steps of its grid. A private outcome that
+    is no public feature has two leaves, its bounds: changes of sums are largest there.
+    """
+
+    names: tuple
+    leaves: tuple
+    values: dict = field(default_factory=dict)
+
+    def nodes(self, depth):
+        """The nodes at a depth, in order; a node is the path that leads to it."""
+        return list(dict.fromkeys(leaf[:depth] for leaf in self.leaves))
+
+    @functools.cached_property
+    def families(self):
+        """How many children every inner node has."""
+        depths = range(1, len(self.names) + 1)
+        return Counter(node[:-1] for depth in depths for node in self.nodes(depth))
+
+    def siblings(self, node):
+        """How many children the parent of a node has, the node included."""
+        return self.families[node[:-1]]
+
+    @functools.cached_property
+    def paths(self):
+        """Every leaf as a path of (label, number of siblings)."""
+        return {
+            leaf: tuple((label, self.siblings(leaf[: k + 1])) for k, label in enumerate(leaf))
+            for leaf in self.leaves
+        }
+
+    def extremes(self, depth):
+        """Of a feature with values: below each node the leaves with the least and the most."""
+        chosen = set()
+        for values in self.values.values():
+            for node in self.nodes(depth):
+                below = [leaf for leaf in self.leaves if leaf[:depth] == node]
+                chosen |= {min(below, key=values.get), max(below, key=values.get)}
+        return sorted(chosen)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """`mu`: value is mu squared. `rho`: value is rho. `epsilon`: value is epsilon, with delta."""
+
+    kind: str
+    value: Fraction
+    delta: Fraction = Fraction(0)
+
+    def __str__(self):
+        if self.kind == "mu":
+            return f"mu = {math.sqrt(self.value):.6g}"
+        tail = f", delta = {float(self.delta):.3g}" if self.delta else ""
+        return f"{self.kind} = {float(self.value):.6g}{tail}"
+
+    def to_json(self):
+        """Exact fractions as text, under the names that release.json uses."""
+        name = {"mu": "mu_squared"}.get(self.kind, self.kind)
+        document = {name: str(self.value)}
+        return document | ({"delta": str(self.delta)} if self.kind == "epsilon" else {})
+
+
+@dataclass(frozen=True)
+class Query:
+    """What was measured: the table at some depths (0: not in it), its residual, or the sums of an
+    outcome (a feature, and the name of its values) over its cells.
+
+    The residual r_d subtracts, along every feature with depth > 0, the mean of the siblings; it is
+    measured times the product of the sibling counts, which makes it whole (THEORY 13).
+    """
+
+    kind: str
+    depths: tuple
+    outcome: tuple = None
+
+    def role(self, f):
+        """What a feature is in the query: a depth of a table or residual, or the outcome."""
+        if self.outcome and self.outcome[0] == f:
+            return ("value", self.outcome[1])
+        return ("residual" if self.kind == "residual" else "table", self.depths[f])
+
+    def sees(self, f):
+        """Whether a feature matters."""
+        return self.role(f)[1] != 0
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Independent noise in every entry. `size` is sigma squared, or the scale of Laplace noise."""
+
+    law: str
+    size: Fraction
+
+
+@dataclass
+class Part:
+    """One result of the release: what was measured with which noise, and what is stated of it."""
+
+    name: str
+    measured: list = field(default_factory=list)
+    tables: list = field(default_factory=list)
+    stated: list = field(default_factory=list)
+    reason: str = ""
+
+
+@dataclass
+class Public:
+    """What everybody knows: features, n, the exact margins, impossible combinations."""
+
+    features: list
+    n: int
+    margins: list
+    zeros: list
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Which datasets are compared: any `a` records, or one person's exchange.
+
+    `everyone`: the release says that a suffices for every person, so a must be at least a(t).
+    `most` is the largest number of records of one person, of whom there are `persons`.
+    """
+
+    kind: str
+    a: int
+    everyone: bool
+    most: int = 1
+    persons: int = 0
+
+
+@dataclass
+class Release:
+    """All of the above, with the guarantee of the whole and what may be said besides."""
+
+    public: Public
+    promise: Promise
+    parts: list
+    stated: list
+    reported: Guarantee
+    notes: list
+    reason: str = ""
+
+
+LAWS = {
+    "rounded gaussian": ("rounded", "sigma2"),
+    "discrete gaussian": ("discrete", "sigma2"),
+    "laplace": ("laplace", "scale"),
+}
+READERS = {"tables": "read_tables", "products": "read_tables", "groups": "read_sums"}
+RESULTS = {"regressions", "quantiles", "distributions", "odds_ratios", "answered"}
+
+
+def read_release(folder):
+    """Read release.json; say what contradicts itself."""
+    try:
+        document = json.loads((Path(folder) / "release.json").read_text(encoding="utf-8"))
+        for key in ("plan", "dataspace"):
+            if document.get(key) == {"file": f"{key}.json"}:  # large ones have files of their own
+                document[key] = json.loads((Path(folder) / f"{key}.json").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise Unreadable(f"no readable release.json in {folder}: {error}") from None
+    try:
+        return _release(Path(folder), document)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise Unreadable(f"release.json lacks or damages {error}") from None
+
+
+def _release(folder, document):
+    """The release as plain values."""
+    plan, reason = document.get("plan"), ""
+    if "schema" not in document["dataspace"]:
+        raise NotCovered("linked files: their promise is not covered by rules")
+    if not isinstance(plan, dict) or "partition" in document or "parts" in document:
+        raise NotCovered("a combined release, or one made part by part")
+    public = read_public(document["dataspace"])
+    if public.n != 0 and {_depths(public, m) for m in plan.get("invariants", [])} != {
+        depths for depths, _ in public.margins
+    }:
+        raise NotCovered("the exact totals are not those that the plan names")
+    promise = read_promise(plan, document)
+    parts = []
+    for key, entries in document.items():
+        if key in READERS:
+            read = globals()[READERS[key]]
+            parts += [read(folder, public, plan, entry) for entry in entries]
+        elif key in RESULTS and entries:
+            parts += [Part(entry["name"], reason=f"{key} have no rule yet") for entry in entries]
+        elif isinstance(entries, list) and entries and isinstance(entries[0], dict):
+            reason = f"results of the kind {key!r} are unknown here"
+    for part in parts:
+        part.measured = [(replace(q, depths=pad(public, q.depths)), n) for q, n in part.measured]
+        part.tables = [pad(public, depths) for depths in part.tables]
+    stated = [("guarantee", read_guarantee(document["guarantee"]))]
+    stated.append(("budget", read_budget(document["budget"])))
+    delta = Fraction(str(plan.get("report_delta", document["report_delta"])))
+    reported = Guarantee("epsilon", Fraction(document["epsilon"]), delta)
+    notes = []
+    if not document["private"]:
+        notes.append("the noise was drawn from a seed: the release says that it is not private")
+    notes += [str(text) for text in document.get("disclosures", [])]
+    return Release(public, promise, parts, stated, reported, notes, reason)
+
+
+def read_public(space):
+    """Features, margins and structural zeros of `dataspace`."""
+    features = [_feature(entry) for entry in space["schema"]["feature"]]
+    public = Public(features, _whole(space["n"]), [], [])
+    for margin in space["margins"]:
+        depths = _depths(public, margin["features"])
+        order = list(dict.fromkeys(_place(public, name)[0] for name in margin["features"]))
+        axes = [public.features[f].nodes(depths[f]) for f in order]
+        cells, counts = list(itertools.product(*axes)), [_whole(c) for c in margin["counts"]]
+        if len(cells) != len(counts) or sum(counts) != public.n:
+            raise Unreadable(f"the margin {margin['features']} does not fit its levels, or n")
+        by_feature = sorted(range(len(order)), key=lambda i: order[i])
+        ordered = {tuple(cell[i] for i in by_feature): c for cell, c in zip(cells, counts)}
+        public.margins.append((depths, ordered))
+    for zero in space["schema"].get("structural_zero", []):
+        public.zeros.append([(*_place(public, name), set(zero[name])) for name in zero])
+    _check_agreement(public)
+    return public
+
+
+def _feature(entry):
+    if "tree" in entry:
+        return Feature(tuple(entry["nest"]), tuple(_paths(entry["tree"])))
+    labels = entry.get("levels")
+    if labels is None:  # every edge begins a bin, but for an open end
+        labels = [f"from {edge}" for edge in entry["bins"] if edge != "inf"]
+    if entry.get("null_level", labels[0]) not in labels:
+        labels = [*labels, entry["null_level"]]
+    return Feature((entry["name"],), tuple((label,) for label in labels))
+
+
+def _paths(tree):
+    if isinstance(tree, dict):
+        return [(label, *path) for label, below in tree.items() for path in _paths(below)]
+    return [(label,) for label in tree]
+
+
+def _place(public, name):
+    """The number of the feature that a name belongs to, and the depth that it names."""
+    for number, feature in enumerate(public.features):
+        if name in feature.names:
+            return number, feature.names.index(name) + 1
+    raise NotCovered(f"{name!r} is no feature of the public schema")
+
+
+def _depths(public, names):
+    depths = [0] * len(public.features)
+    for name in [names] if isinstance(names, str) else names:
+        number, depth = _place(public, name)
+        depths[number] = max(depths[number], depth)
+    return tuple(depths)
+
+
+def pad(public, depths):
+    """A depth vector for the private outcomes too, which no table shows."""
+    return depths + (0,) * (len(public.features) - len(depths))
+
+
+def _whole(value):
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise Unreadable("a count is not a whole number of at least 0")
+    return value
+
+
+def _check_agreement(public):
+    """Two margins must agree on what they share, or no dataset has both."""
+    for (d, first), (e, second) in itertools.combinations(public.margins, 2):
+        common = tuple(map(min, d, e))
+        if roll_up(first, d, common) != roll_up(second, e, common):
+            raise Unreadable("two exact margins contradict each other")
+
+
+def roll_up(counts, depths, coarser):
+    """Sum the counts of a margin over what a coarser one does not see."""
+    named = [i for i, depth in enumerate(depths) if depth]
+    total = Counter()
+    for cell, count in counts.items():
+        kept = [node[: coarser[i]] for i, node in zip(named, cell) if coarser[i]]
+        total[tuple(kept)] += count
+    return {cell: count for cell, count in total.items() if count}
+
+
+def read_promise(plan, document):
+    """The adjacency; the plan and the stated a must be about the same one."""
+    asked, a = plan.get("adjacency", "worst-case"), document["a"]
+    is_exchange = a.get("kind") == "exchange"
+    if is_exchange != (asked == "exchange"):
+        raise NotCovered("the plan and the stated a name different adjacencies")
+    most = a.get("protection", {}).get("most", 1)
+    if most != plan.get("most", 1):
+        raise NotCovered("the plan and the stated a name different numbers of records per person")
+    if a.get("protection", {}).get("protect", "unit") != "unit":
+        raise NotCovered("the promise is about members of units")
+    persons = _whole(document.get("persons") or document["dataspace"]["n"])
+    kind = "exchange" if is_exchange else "ball"
+    everyone = asked in ("worst-case", "exchange")
+    return Promise(kind, _whole(a["used"]), everyone, _whole(most), persons)
+
+
+def _part(entry, planned, plan):
+    """What every result states, and what the plan gave it to spend."""
+    part = Part(entry["name"], stated=[("guarantee", read_guarantee(entry["guarantee"]))])
+    part.stated.append(("budget", read_budget(entry["budget"])))
+    for asked in [each for each in planned if each["name"] == entry["name"]] or [plan]:
+        if not {"mu", "rho", "epsilon"}.isdisjoint(asked):
+            part.stated.append(("plan", read_budget(asked)))
+    return part
+
+
+def read_sums(folder, public, plan, entry):
+    """Sums, means or proportions of an outcome by sets of groups, measured as sums in steps."""
+    (asked,) = [each for each in plan["group"] if each["name"] == entry["name"]]
+    part, noise = _part(entry, [asked], plan), entry["noise"]
+    if asked.get("answered") or "missing" in plan:
+        part.reason = "outcomes that some records lack have no rule yet"
+    elif noise["claim"] != "exact" or noise.get("law") not in LAWS:
+        part.reason = f"noise of the law {noise.get('law', noise['mechanism'])!r} has no rule"
+    else:
+        outcome = find_outcome(public, plan, asked)
+        law, key = LAWS[noise["law"]]
+        for names in asked["by"]:
+            query = Query("sums", _depths(public, names), outcome)
+            part.measured.append((query, Noise(law, _positive(noise[key]))))
+    return part
+
+
+def find_outcome(public, plan, asked):
+    """The feature that an outcome is, and the name of its values; a new one if it is private."""
+    column, _, level = asked["column"].partition("=")
+    low, high = map(Fraction, asked.get("bounds", ["0", "1"]))
+    steps = asked.get("grid", 1000) if "bounds" in asked else 1
+    name = f"{asked['column']} from {low} to {high} in {steps} steps"
+    nested = [n for each in plan.get("feature", []) for n in each.get("nest", [])]
+    known = [names for feature in public.features for names in feature.names]
+    if column not in known:
+        if column in nested:
+            raise NotCovered(f"{column!r} is nested, and its values are not in the public schema")
+        ends = (("low",), ("high",))
+        feature = Feature((column,), ends, {name: {ends[0]: 0, ends[1]: steps}})
+        public.features.append(feature)
+        public.margins[:] = [((*depths, 0), counts) for depths, counts in public.margins]
+        return len(public.features) - 1, name
+    number, depth = _place(public, column)
+    feature = public.features[number]
+    if feature.names == (column,) and set(feature.leaves) == {("low",), ("high",)}:
+        feature.values[name] = {("low",): 0, ("high",): steps}
+        return number, name
+    values = {}
+    for leaf in feature.leaves:
+        label = leaf[depth - 1]
+        value = Fraction(label == level) if level else Fraction(label)
+        step = (min(max(value, low), high) - low) / (high - low) * steps
+        if step.denominator != 1:
+            raise NotCovered(f"the values of {column!r} are not on its grid")
+        values[leaf] = int(step)
+    feature.values[name] = values
+    return number, name
+
+
+def read_tables(folder, public, plan, entry):
+    """A table, or several tables that share residuals."""
+    part = _part(entry, plan["table"], plan)
+    noise, tables = entry["noise"], entry.get("tables", [entry])
+    part.tables = [_depths(public, table["features"]) for table in tables]
+    if noise["claim"] != "exact":
+        part.reason = f"{noise['mechanism']} makes an ideal claim, which no rule confirms"
+    elif noise["mechanism"] == "no noise":
+        pass
+    elif "residuals" in entry:
+        law = {"rounded": "rounded", "discrete": "discrete"}[entry["law"]]
+        for residual in entry["residuals"]:
+            query = Query("residual", _depths(public, residual["features"]))
+            part.measured.append((query, Noise(law, _positive(residual["sigma2"]))))
+        _check_scales(folder, public, entry, part)
+    elif noise.get("law") in LAWS:
+        law, key = LAWS[noise["law"]]
+        part.measured.append((Query("table", part.tables[0]), Noise(law, _positive(noise[key]))))
+        _check_cells(folder, public, entry, part.tables[0])
+    else:
+        part.reason = f"noise of the law {noise.get('law', noise['mechanism'])!r} has no rule"
+    return part
+
+
+def _positive(text):
+    value = Fraction(text)
+    if value <= 0:
+        raise Unreadable("a scale of noise must be above 0")
+    return value
+
+
+def _measured_rows(folder, entry):
+    """The file of measurements, where it is a CSV file."""
+    stem = "measurements.csv" if entry["name"] == "table" else f"{entry['name']}-measurements.csv"
+    if not (folder / stem).exists():
+        return None
+    with open(folder / stem, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def _check_cells(folder, public, entry, depths):
+    """The measured cells must be those of the levels in the schema; names of bins are not known."""
+    rows = _measured_rows(folder, entry)
+    named = [(f, feature) for f, feature in enumerate(public.features) if depths[f]]
+    cells = math.prod(len(feature.nodes(depths[f])) for f, feature in named)
+    if rows is not None and len(rows) != cells:
+        raise Unreadable(f"the measured cells of {entry['name']} are not those of its levels")
+    for f, feature in named if rows is not None else ():
+        names = feature.names[: depths[f]]
+        found = {tuple(row[name] for name in names) for row in rows}
+        if found != set(feature.nodes(depths[f])) and not feature.leaves[0][0].startswith("from "):
+            raise Unreadable(f"the measured levels of {names[-1]} are not those of the schema")
+
+
+def _check_scales(folder, public, entry, part):
+    """Residuals are centered over the levels that can occur; the file of measurements shows how
+    many entries each has and by what it was multiplied, so wrong levels are seen here.
+    """
+    rows = _measured_rows(folder, entry)
+    if rows is None:
+        return
+    found = Counter((row["residual"], int(row["scale"])) for row in rows)
+    kept = drop_empty_levels(public).features
+    for residual, (query, _) in zip(entry["residuals"], part.measured):
+        expected = Counter()
+        trees = [(f, depth) for f, depth in zip(kept, query.depths) if depth]
+        sizes = [Counter(f.siblings(node) for node in f.nodes(depth)) for f, depth in trees]
+        for combination in itertools.product(*(size.items() for size in sizes)):
+            scale = math.prod(c for c, _ in combination)
+            expected[scale] += math.prod(often for _, often in combination)
+        name = " × ".join(residual["features"])
+        if {s: c for (r, s), c in found.items() if r == name} != dict(expected):
+            raise Unreadable(f"the measured entries of {name} are not those of its levels")
+
+
+def read_guarantee(document):
+    """A stated guarantee; composed curves are checked through their parts."""
+    kind = document["kind"]
+    if kind == "gaussian":
+        return Guarantee("mu", Fraction(document["mu_squared"]))
+    if kind == "zcdp":
+        return Guarantee("rho", Fraction(document["rho"]))
+    if kind == "approximate" and document.get("group", 1) == 1:
+        return Guarantee("epsilon", Fraction(document["epsilon"]), Fraction(document["delta"]))
+    raise NotCovered(f"a guarantee of the kind {kind!r}")
+
+
+def read_budget(document):
+    """A budget: texts are exact, and floats are read up to their last digits."""
+
+    def number(key):
+        value = document.get(key, 0)
+        return (
+            Fraction(value) * (1 + Fraction(1, 10**12))
+            if isinstance(value, float)
+            else Fraction(value)
+        )
+
+    if "mu" in document:
+        return Guarantee("mu", number("mu") ** 2)
+    if "rho" in document:
+        return Guarantee("rho", number("rho"))
+    return Guarantee("epsilon", number("epsilon"), number("delta"))
+
+
+# --- 3 the public facts: what can occur, and what the totals fix ---------------------------------
+
+
+def kept_feature(public, number):
+    """A feature without the levels that a published count of 0 rules out (THEORY 12)."""
+    feature, leaves = public.features[number], public.features[number].leaves
+    for depths, counts in public.margins:
+        if depths[number]:
+            alone = tuple(d if f == number else 0 for f, d in enumerate(depths))
+            inhabited = roll_up(counts, depths, alone)
+            leaves = [leaf for leaf in leaves if (leaf[: depths[number]],) in inhabited]
+    return replace(feature, leaves=tuple(leaves))
+
+
+def drop_empty_levels(public):
+    """The same public facts over the levels that can occur."""
+    features = [kept_feature(public, number) for number in range(len(public.features))]
+    margins = [(d, {c: k for c, k in counts.items() if k}) for d, counts in public.margins]
+    return replace(public, features=features, margins=margins)
+
+
+def value_of(record, depths):
+    """The cell of a record in the table at some depths."""
+    return tuple(leaf[:depth] for leaf, depth in zip(record, depths) if depth)
+
+
+def is_possible(public, record):
+    """Whether every published count of the record is positive and no structural zero forbids it."""
+    if any(value_of(record, depths) not in counts for depths, counts in public.margins):
+        return False
+    for zero in public.zeros:
+        if all(record[f][depth - 1] in labels for f, depth, labels in zero):
+            return False
+    return True
+
+
+def maximal_margins(public):
+    """The margins that no other one contains: `state` goes where `county` or `state x sex` is."""
+    kept = []
+    for number, (depths, counts) in enumerate(public.margins):
+        for other, (larger, _) in enumerate(public.margins):
+            is_below = all(map(int.__le__, depths, larger))
+            if is_below and (depths != larger or other < number):
+                break
+        else:
+            if any(depths):
+                kept.append((depths, counts))
+    return kept
+
+
+def are_disjoint(margins):
+    """Whether no feature (whole chain) lies in two margins."""
+    used = [f for depths, _ in margins for f, depth in enumerate(depths) if depth]
+    return len(used) == len(set(used))
+
+
+def is_fixed(public, depths):
+    """Whether a table follows from one exact margin, or from n."""
+    margins = [d for d, _ in public.margins] + [(0,) * len(depths)]
+    trivial = [len(f.nodes(d)) == 1 for f, d in zip(public.features, depths)]
+    visible = tuple(0 if flat else d for d, flat in zip(depths, trivial))
+    return any(all(map(int.__le__, visible, d)) for d in margins)
+
+
+# --- 4 reach: how many records change together ---------------------------------------------------
+
+
+def reach_bounds(public):
+    """Return bounds of a(t), the fewest records that always suffice to turn anybody into anybody
+    possible, and the rule.
+
+    *Reach* (THEORY 2, 22.1). Disjoint blocks, no structural zeros, q blocks with two inhabited
+    values, m_b the smallest positive count of block b: a(t) <= q + 1, with equality if and only if
+    the m_b sum to at most n - 1. *Junction tree*: decomposable margins with m cliques, no zeros:
+    a(t) <= m + 1. *Graver*: any zeros, two blocks with r and c values: a(t) <= 1 + min(r, c); one
+    block or none: a(t) <= 2.
+    """
+    margins = [(d, counts) for d, counts in maximal_margins(public) if len(counts) > 1]
+    q = len(margins)
+    if are_disjoint(margins) and not public.zeros:
+        if sum(min(counts.values()) for _, counts in margins) <= public.n - 1:
+            return q + 1, q + 1, "reach: disjoint blocks, a(t) = q + 1"
+        return 1, q, "reach: disjoint blocks with overlapping rarest values, a(t) <= q"
+    if not public.zeros and is_decomposable([d for d, _ in margins]):
+        return 1, q + 1, "reach: junction tree, a(t) <= cliques + 1"
+    if q <= 2 and are_disjoint(margins):
+        least = min((len(counts) for _, counts in margins), default=1) if q == 2 else 1
+        return 1, 1 + least, "reach: Graver degree of two blocks with structural zeros"
+    return 1, None, "reach: none for margins in a circle or with structural zeros"
+
+
+def is_decomposable(vectors):
+    """Whether margins form a junction tree when depth k of a feature counts as k variables: take
+    away a margin whose overlap with all others lies in one of them, until one is left.
+    """
+    sets = [{(f, k) for f, d in enumerate(v) for k in range(1, d + 1)} for v in vectors]
+    while len(sets) > 1:
+        for number, leaf in enumerate(sets):
+            others = sets[:number] + sets[number + 1 :]
+            overlap = leaf & set().union(*others)
+            if any(overlap <= other for other in others):
+                sets = others
+                break
+        else:
+            return False
+    return True
+
+
+# --- 5 moves and their worst costs ---------------------------------------------------------------
+#
+# A pair of the promise differs in a few records. A *move* lists them before (sign -1) and after
+# (sign +1). On every feature the records have *letters*: records with the same letter have the same
+# leaf there; conditions say which letters must agree or differ at a published depth. The worst cost
+# over all ways to put letters on leaves is at least that of every real pair, because every real
+# pair is one of these ways. (Small counts of t are ignored: that can only make it larger.)
+
+
+@dataclass(frozen=True)
+class Move:
+    """`slots`: (sign, letter on each feature); `same`, `differ`: (feature, two letters, depth)."""
+
+    slots: tuple
+    same: tuple
+    differ: tuple
+
+
+class TooMany(Exception):
+    """More patterns than the checker lists; a coarser rule is used."""
+
+
+def exchange_moves(blocks, seen):
+    """The moves of one exchange, as a table over the features `seen` sees them.
+
+    *Exchange* (THEORY 11). One person goes from x to a possible y. For every block whose published
+    tuples differ between x and y, a carrier (another record, with y's whole tuple there) takes x's
+    leaf on exactly those features of the block whose published nodes differ. One carrier may serve
+    several blocks. Nothing else changes. The reverse direction has the same cost.
+    """
+    touched = [{f: d for f, d in enumerate(b) if d and f in seen} for b in blocks]
+    touched = [block for block in touched if block]
+    x, y = 0, 1
+    for changed in itertools.product(*(subsets(block) for block in touched)):
+        with_carrier = [number for number, features in enumerate(changed) if features]
+        for carriers in set_partitions(with_carrier):
+            same, differ = [], []
+            for block, features in zip(touched, changed):
+                for f, depth in block.items():
+                    (differ if f in features else same).append((f, x, y, depth))
+            slots = [(-1, dict.fromkeys(seen, x)), (1, dict.fromkeys(seen, y))]
+            for letter, numbers in enumerate(carriers, start=2):
+                taken = [f for number in numbers for f in changed[number]]
+                slots.append((-1, dict.fromkeys(seen, letter)))
+                slots.append((1, {f: x if f in taken else letter for f in seen}))
+                for number in numbers:
+                    same += [(f, y, letter, depth) for f, depth in touched[number].items()]
+            yield Move(tuple(slots), tuple(same), tuple(differ))
+
+
+def ball_moves(margins, seen, a):
+    """The moves of any a records: x_i becomes y_i, and every published margin of the y_i is that of
+    the x_i, so a permutation of the records matches them (THEORY 3). One of these permutations can
+    be taken as the identity.
+    """
+    touched = [{f: d for f, d in enumerate(b) if d and f in seen} for b in margins]
+    touched = [block for block in touched if block]
+    slots = [(-1, dict.fromkeys(seen, i)) for i in range(a)]
+    slots += [(1, dict.fromkeys(seen, a + i)) for i in range(a)]
+    orders = [list(itertools.permutations(range(a)))] * max(0, len(touched) - 1)
+    for permutations in itertools.product(*([[tuple(range(a))]] * bool(touched)), *orders):
+        same = []
+        for block, order in zip(touched, permutations):
+            for i, f in itertools.product(range(a), block):
+                same.append((f, order[i], a + i, block[f]))
+        yield Move(tuple(slots), tuple(same), ())
+
+
+def subsets(items):
+    """All subsets of a collection, the empty one included."""
+    items = list(items)
+    for size in range(len(items) + 1):
+        yield from itertools.combinations(items, size)
+
+
+def set_partitions(items):
+    """All ways to split a list into groups."""
+    items = list(items)
+    if not items:
+        yield []
+        return
+    first, rest = items[0], items[1:]
+    for groups in set_partitions(rest):
+        yield [[first], *groups]
+        for number, group in enumerate(groups):
+            yield [*groups[:number], [first, *group], *groups[number + 1 :]]
+
+
+def tree_shape(feature, node=()):
+    """The tree below a node as nested tuples, children sorted: siblings can be renamed."""
+    depth = len(node)
+    if depth == len(feature.names):
+        return ()
+    children = list(
+        dict.fromkeys(leaf[: depth + 1] for leaf in feature.leaves if leaf[:depth] == node)
+    )
+    return tuple(sorted(tree_shape(feature, child) for child in children))
+
+
+def placements(tree, letters):
+    """Every way, up to renaming siblings, to put letters on leaves of a tree. A place is a path of
+    (child, number of siblings).
+    """
+    if not tree:
+        yield dict.fromkeys(letters, ())
+        return
+    shapes = Counter(tree)
+    for groups in set_partitions(letters):
+        if len(groups) > len(tree):
+            continue
+        for chosen in itertools.product(shapes, repeat=len(groups)):
+            if any(often > shapes[shape] for shape, often in Counter(chosen).items()):
+                continue
+            below = [list(placements(shape, group)) for shape, group in zip(chosen, groups)]
+            for combination in itertools.product(*below):
+                place = {}
+                for child, paths in enumerate(combination):
+                    step = (child, len(tree))
+                    place |= {letter: (step, *path) for letter, path in paths.items()}
+                yield place
+
+
+def kernel(feature, role, first, second):
+    """How much two records of opposite sign cancel along one feature; places are paths of (label,
+    number of siblings).
+
+    Table: 1 if they share the node at this depth. Residual: the inner product of two centred unit
+    vectors, 1 - 1/c for the same node, -1/c for siblings, 0 if they part above. Depth 0: 1.
+    Outcome: the product of the two values.
+    """
+    kind, depth = role
+    if kind == "value":
+        values = feature.values[depth]
+        return (
+            values[tuple(label for label, _ in first)] * values[tuple(label for label, _ in second)]
+        )
+    together = int(first[:depth] == second[:depth])
+    if kind == "table" or depth == 0:
+        return together
+    if first[: depth - 1] != second[: depth - 1]:
+        return 0
+    return together - Fraction(1, first[depth - 1][1])
+
+
+class WorstCost:
+    """The largest weighted cost of a list of moves, by listing all placements of their letters.
+
+    The cost of a move m is the sum over measured queries of weight x |query(m)|^2, and
+    |query(m)|^2 is the sum over pairs of records of sign x sign x the product of kernels. All in
+    whole numbers: kernels times the sibling counts, weights times a common denominator.
+    """
+
+    def __init__(self, features, weighted, limit=400_000):
+        self.features, self.limit = features, limit
+        self.queries = [query for query, _ in weighted]
+        self.seen = [f for f in range(len(features)) if any(q.sees(f) for q in self.queries)]
+        self.common = {}
+        for f, feature in enumerate(features):
+            for node, size in feature.families.items():
+                key = (f, len(node) + 1)
+                self.common[key] = math.lcm(self.common.get(key, 1), size)
+        exact = []
+        for query, weight in weighted:
+            scales = [self.scale(f, query.role(f)) for f in self.seen]
+            exact.append(Fraction(weight) / math.prod(scales))
+        self.denominator = math.lcm(*(weight.denominator for weight in exact))
+        self.weights = [int(weight * self.denominator) for weight in exact]
+
+    def scale(self, f, role):
+        """What makes the kernels of a feature whole."""
+        return self.common[f, role[1]] if role[0] == "residual" and role[1] else 1
+
+    def largest(self, moves):
+        """The largest cost over all moves; of a single table also its largest sum of sizes."""
+        results = [
+            self._of_one(move) if len(self.queries) == 1 else self._of_many(move) for move in moves
+        ]
+        cost = Fraction(max((cost for cost, _ in results), default=0), self.denominator)
+        return cost, max((length for _, length in results), default=0)
+
+    def _spend(self, steps):
+        self.limit -= steps
+        if self.limit < 0:
+            raise TooMany
+
+    def _pairs(self, move):
+        """Pairs of records, and the sign of each pair (twice for two different records)."""
+        signs = [sign for sign, _ in move.slots]
+        pairs = list(itertools.combinations_with_replacement(range(len(signs)), 2))
+        return signs, pairs, [signs[i] * signs[j] * (1 + (i != j)) for i, j in pairs]
+
+    def _of_one(self, move):
+        """One query: place one feature after another and keep equal products once."""
+        signs, pairs, factors = self._pairs(move)
+        (query,) = self.queries
+        states = {(1,) * len(pairs)}
+        for f in self.seen:
+            options = {option[query.role(f)] for option in self._options(f, move, pairs)}
+            self._spend(len(states) * len(options) // 2)
+            states = {tuple(map(int.__mul__, s, o)) for s, o in itertools.product(states, options)}
+        costs = [sum(map(int.__mul__, state, factors)) for state in states]
+        lengths = [0]
+        if query.kind == "table":
+            lengths += [_sum_of_sizes(state, pairs, signs) for state in states]
+        return self.weights[0] * max(costs, default=0), max(lengths)
+
+    def _of_many(self, move):
+        """Many queries: a table of costs for every set of features that queries have, and the best
+        choice of placements by branch and bound.
+        """
+        _, pairs, factors = self._pairs(move)
+        options = {f: self._options(f, move, pairs) for f in self.seen}
+        if not all(options.values()):
+            return 0, 0
+        groups = {}
+        for query, weight in zip(self.queries, self.weights):
+            groups.setdefault(tuple(f for f in self.seen if query.sees(f)), []).append(
+                (query, weight)
+            )
+        tables = []
+        for features, queries in groups.items():
+            self._spend(len(queries) * math.prod(len(options[f]) for f in features))
+            table = {}
+            for chosen in itertools.product(*(range(len(options[f])) for f in features)):
+                cost = 0
+                for query, weight in queries:
+                    product = factors
+                    for f, number in zip(features, chosen):
+                        product = map(int.__mul__, product, options[f][number][query.role(f)])
+                    cost += weight * sum(product)
+                table[chosen] = cost
+            tables.append((features, table))
+        return self._best_choice(options, tables), 0
+
+    def _best_choice(self, options, tables):
+        """The largest sum of one entry of each table, where tables share the choices of features.
+        `known` has, for every table, the best entry that begins with the choices made so far.
+        """
+        order = sorted(options, key=lambda f: len(options[f]))
+        known = []
+        for features, table in tables:
+            ranks = sorted(features, key=order.index)
+            places = [features.index(f) for f in ranks]
+            best = {}
+            for chosen, cost in table.items():
+                ordered = tuple(chosen[place] for place in places)
+                for size in range(len(ordered) + 1):
+                    best[ordered[:size]] = max(best.get(ordered[:size], cost), cost)
+            known.append((ranks, best))
+        best = [0]
+
+        def extend(choices):
+            self._spend(1)
+            bound = 0
+            for ranks, costs in known:
+                bound += costs[tuple(choices[f] for f in ranks if f in choices)]
+            if bound <= best[0]:
+                return
+            if len(choices) == len(order):
+                best[0] = bound
+                return
+            f = order[len(choices)]
+            for number in range(len(options[f])):
+                extend({**choices, f: number})
+
+        extend({})
+        return best[0]
+
+    def _options(self, f, move, pairs):
+        """For every placement along one feature, the kernels of all pairs of records."""
+        feature, letters = self.features[f], [letter_of[f] for _, letter_of in move.slots]
+        same = [(a, b, depth) for g, a, b, depth in move.same if g == f]
+        differ = [(a, b, depth) for g, a, b, depth in move.differ if g == f]
+        joined = {letter: letter for letter in set(letters)}
+        for a, b, depth in same:
+            if depth == len(feature.names):  # the same leaf: one letter
+                old, new = joined[b], joined[a]
+                joined = {k: new if v == old else v for k, v in joined.items()}
+        roles = list({query.role(f): None for query in self.queries})
+        distinct, options = sorted(set(joined.values())), set()
+        if any(kind == "value" for kind, _ in roles):
+            deepest = max([0, *(depth for _, _, depth in (*same, *differ))])
+            ends = [feature.paths[leaf] for leaf in feature.extremes(deepest)]
+            chosen = itertools.product(ends, repeat=len(distinct))
+            places = (dict(zip(distinct, paths)) for paths in chosen)
+        else:
+            places = placements(tree_shape(feature), distinct)
+        for place in places:
+            self._spend(1)
+            at = {letter: place[joined[letter]] for letter in joined}
+            if any(at[a][:depth] != at[b][:depth] for a, b, depth in same):
+                continue
+            if any(at[a][:depth] == at[b][:depth] for a, b, depth in differ):
+                continue
+            option = []
+            for role in roles:
+                scale = self.scale(f, role)
+                row = (kernel(feature, role, at[letters[i]], at[letters[j]]) for i, j in pairs)
+                option.append(tuple(int(k * scale) for k in row))
+            options.add(tuple(option))
+        return [dict(zip(roles, option)) for option in options]
+
+
+def _sum_of_sizes(state, pairs, signs):
+    """The sum of absolute changes of a table: records with kernel 1 are in the same cell."""
+    cell = list(range(len(signs)))
+    for (i, j), together in zip(pairs, state):
+        if together:
+            cell[j] = min(cell[j], cell[i])
+    totals = Counter()
+    for number, sign in zip(cell, signs):
+        totals[number] += sign
+    return sum(map(abs, totals.values()))
+
+
+class Costs:
+    """Upper bounds, by rules, of how far pairs of the promise move what was measured."""
+
+    def __init__(self, public, promise, a):
+        self.public, self.promise, self.a = public, promise, a
+        self.margins = [d for d, counts in maximal_margins(public) if len(counts) > 1]
+        self.rules = {}
+        self._known = {}
+
+    def bound(self, weighted):
+        """The largest sum of weight x |query|^2 over the pairs of the promise.
+
+        *Residuals* (THEORY 13, 22.5): at most the sum of the worst costs of each query; all
+        queries at once where the patterns are few.
+        """
+        apart = sum(self.square(query) * weight for query, weight in weighted)
+        if len(weighted) == 1 or not apart:
+            return apart
+        together = [(query, weight) for query, weight in weighted if self.square(query)]
+        joint, _ = self._patterns(together)
+        bounds = {"sum of single costs": apart}
+        if joint is not None:
+            bounds["joint cost by patterns"] = joint
+        if self.promise.kind == "ball":
+            bounds["joint cost by pairing records"] = self._paired(together)
+        rule = min(bounds, key=bounds.get)
+        self.rules[f"residuals: {rule}"] = None
+        return bounds[rule]
+
+    def square(self, query):
+        """Bound of |query|^2."""
+        return self._norms(query)[1]
+
+    def absolute(self, query):
+        """Bound of the sum of absolute changes of a table."""
+        return self._norms(query)[0]
+
+    def _norms(self, query):
+        if query not in self._known:
+            self._known[query] = self._fresh_norms(query)
+        return self._known[query]
+
+    def _fresh_norms(self, query):
+        if query.kind == "sums":
+            return self._sum_norms(query)
+        if is_fixed(self.public, query.depths):
+            self.rules["totals: what lies below an exact margin does not move"] = None
+            return 0, Fraction(0)
+        table = replace(query, kind="table")
+        touched = sum(1 for m in self.margins if any(d and e for d, e in zip(m, query.depths)))
+        if self.promise.kind == "exchange":
+            # Exchange norms (THEORY 11, 22.3), for m records m exchanges one after another
+            times = self.promise.most
+            length, square = 2 * (touched + 1), touched**2 + touched + 2
+            rule = "exchange norms: D1 <= 2(q + 1), D2^2 <= q^2 + q + 2"
+        else:
+            times = 1
+            length, square = ball_norms(self.public, self.margins, table, self.a)
+            rule = "ball norms: D1 <= 2a, D2^2 by fractional covers"
+        found, found_length = self._patterns([(query, Fraction(1))])
+        square = Fraction(square) * times**2
+        if found is not None and found < square:
+            square, rule = found, f"{self.promise.kind} norms by patterns"
+        if query.kind == "table" and found_length is not None:
+            length = min(length, found_length)
+        self.rules[rule] = None
+        return length * times, square
+
+    def _sum_norms(self, query):
+        """Sums of an outcome in [l, u] by groups whose counts are exact (THEORY 8, 11, 22.4): any a
+        records move them by a(u - l); one exchange moves D1 by 2(u - l) and D2^2 by 2(u - l)^2,
+        by half of that where there is one group. If an exact total shows part of the outcome, or
+        does not show the groups, only patterns tell.
+        """
+        feature, name = self.public.features[query.outcome[0]], query.outcome[1]
+        worth = [feature.values[name][leaf] for leaf in feature.leaves]
+        width, times = max(worth) - min(worth), self.promise.most
+        is_free = not any(margin[query.outcome[0]] for margin in self.margins)
+        if is_free and is_fixed(self.public, query.depths):
+            self.rules["sums by exact groups: D1 and D2 from the bounds of the outcome"] = None
+            if self.promise.kind == "ball":
+                return self.a * width, Fraction(self.a * width) ** 2
+            several = 1 + (not is_fixed(replace(self.public, margins=[]), query.depths))
+            return several * width * times, Fraction(several * width**2 * times**2)
+        square, _ = self._patterns([(query, Fraction(1))])
+        if square is None:
+            raise NotCovered("sums of an outcome that exact totals show, with too many patterns")
+        self.rules[f"sums: {self.promise.kind} norms by patterns"] = None
+        return None, square
+
+    def _patterns(self, weighted):
+        """Worst cost and length by patterns, with all records of a person; None if too many."""
+        worst = WorstCost(self.public.features, weighted)
+        if self.promise.kind == "exchange":
+            moves, times = exchange_moves(self.margins, worst.seen), self.promise.most
+        elif self.a <= 4:
+            moves, times = ball_moves(self.margins, worst.seen, self.a), 1
+        else:
+            return None, None
+        try:
+            cost, length = worst.largest(moves)
+        except TooMany:
+            return None, None
+        return cost * times**2, length
+
+    def _paired(self, weighted):
+        """*Pairing* (THEORY 18): pair the records of a move by one margin; then the move is a sum
+        of a single moves that keep this margin, and its norm is at most a times the worst of them.
+        """
+        bounds = []
+        for margin in [*self.margins, (0,) * len(self.public.features)]:
+            worst = WorstCost(self.public.features, weighted)
+            same = tuple((f, 0, 1, d) for f, d in enumerate(margin) if d and f in worst.seen)
+            slots = ((-1, dict.fromkeys(worst.seen, 0)), (1, dict.fromkeys(worst.seen, 1)))
+            try:
+                cost, _ = worst.largest([Move(slots, same, ())])
+            except TooMany:
+                continue
+            bounds.append(self.a**2 * cost)
+        return min(bounds)
+
+
+def ball_norms(public, margins, table, a):
+    """D1 and D2^2 of a table when any a records change (THEORY 3, 22.2).
+
+    Roll the margins up to the table. A feature that the table shows deeper than every margin is
+    unpublished: D2^2 <= 2a^2. Otherwise, with w at least the fractional number of margins that
+    cover its features, k = floor(a(1 - 1/w)) and g(s) = floor(a/s) s^2 + (a mod s)^2:
+    D2^2 <= max g(s) + g(u) over 1 <= u <= s <= k, s + u <= a. Two blocks at the table's depth, one
+    with two inhabited values: the number of records that move is even.
+    """
+    depths = table.depths
+    visible = [f for f, d in enumerate(depths) if d and len(public.features[f].nodes(d)) > 1]
+    rolled = []
+    for margin in margins:
+        rolled.append({f for f in visible if min(margin[f], depths[f])})
+    published = {f for f in visible if any(m[f] >= depths[f] for m in margins)}
+    if published != set(visible):
+        return 2 * a, 2 * a * a
+    rolled = [block for block in rolled if block]
+    weight = cover_weight(
+        set(visible),
+        [
+            {f for f in block if margin[f] >= depths[f]}
+            for margin, block in zip([m for m in margins if any(m[f] for f in visible)], rolled)
+        ],
+    )
+    if len(rolled) == 2 and not rolled[0] & rolled[1]:
+        for block in rolled:
+            shown = tuple(d if f in block else 0 for f, d in enumerate(depths))
+            margin, counts = next(
+                (m, c) for m, c in public.margins if all(map(int.__le__, shown, m))
+            )
+            if len(roll_up(counts, margin, shown)) == 2:
+                a = 2 * (a // 2)
+    k = math.floor(a * (1 - 1 / weight))
+
+    def most(s):
+        return (a // s) * s * s + (a % s) ** 2
+
+    options = [most(s) + most(u) for s in range(1, k + 1) for u in range(1, s + 1) if s + u <= a]
+    return (2 * a if options else 0), max(options, default=0)
+
+
+def cover_weight(features, blocks):
+    """The least weight of a cover of the features by blocks with weights 0, 1/2 or 1: at least the
+    fractional cover number, which is all that is needed.
+    """
+    best = Fraction(len(blocks))
+    if len(blocks) > 8:
+        return best
+    for halves in itertools.product(range(3), repeat=len(blocks)):
+        covered = all(sum(h for h, b in zip(halves, blocks) if f in b) >= 2 for f in features)
+        if covered:
+            best = min(best, Fraction(sum(halves), 2))
+    return max(best, Fraction(1))
+
+
+# --- 6 noise, composition, conversions -----------------------------------------------------------
+
+
+def guarantee_of(law, cost, length):
+    """What noise of a law gives when no pair costs more (THEORY 22.6).
+
+    Rounded Gaussian noise on whole numbers is the Gaussian mechanism, rounded: mu = D2/sigma.
+    Discrete Gaussian noise: rho = D2^2/(2 sigma^2), and never mu. Discrete Laplace noise:
+    epsilon = D1/scale.
+    """
+    if law == "rounded":
+        return Guarantee("mu", cost)
+    if law == "discrete":
+        return Guarantee("rho", cost / 2)
+    return Guarantee("epsilon", length)
+
+
+def prove_part(part, costs):
+    """The guarantee of one part, from bounds on how far its queries move."""
+    weighted = [(query, 1 / noise.size) for query, noise in part.measured]
+    check_everything_measured(part, costs)
+    if not weighted:
+        return Guarantee("mu", Fraction(0))
+    law = part.measured[0][1].law
+    if law == "laplace":
+        lengths = [(costs.absolute(query), weight) for query, weight in weighted]
+        if any(length is None for length, _ in lengths):
+            raise NotCovered("Laplace noise on sums of an outcome that exact totals show")
+        return guarantee_of(law, 0, sum(length * weight for length, weight in lengths))
+    return guarantee_of(law, costs.bound(weighted), 0)
+
+
+def check_everything_measured(part, costs):
+    """Every residual of every published table is measured, or does not move (THEORY 13, 22.5).
+
+    Without noise it must lie below an exact margin; under exchange its cost may also be 0. A given
+    a so small that nothing moves is no reason to publish a table without noise.
+    """
+    measured = {query.depths for query, _ in part.measured if query.kind == "residual"}
+    measured |= {
+        d for query, _ in part.measured if query.kind == "table" for d in below(query.depths)
+    }
+    for depths in {d for table in part.tables for d in below(table)} - measured:
+        if is_fixed(costs.public, depths) or is_centred_away(costs.public, depths):
+            continue
+        query = Query("residual", depths)
+        if costs.promise.kind != "exchange" or costs.square(query):
+            raise NotCovered("a residual is neither measured nor fixed by an exact total")
+
+
+def below(depths):
+    """All depth vectors below one."""
+    return itertools.product(*(range(d + 1) for d in depths))
+
+
+def is_centred_away(public, depths):
+    """Whether every node at the depth of some feature is an only child: its residual is 0."""
+    for feature, depth in zip(public.features, depths):
+        if depth and all(feature.siblings(node) == 1 for node in feature.nodes(depth)):
+            return True
+    return False
+
+
+def compose(guarantees):
+    """Independent measurements under one promise: mu^2 adds to mu^2, rho to rho, epsilon to
+    epsilon; mixtures as rho = mu^2/2 = epsilon^2/2 (THEORY 1, 22.6).
+    """
+    parts = [g for g in guarantees if g.value or g.delta] or [Guarantee("mu", Fraction(0))]
+    kinds = {g.kind for g in parts}
+    if len(kinds) == 1:
+        delta = sum((g.delta for g in parts), Fraction(0))
+        return Guarantee(parts[0].kind, sum(g.value for g in parts), delta)
+    return Guarantee("rho", sum(as_rho(g) for g in parts))
+
+
+def as_rho(g):
+    """The rho that a guarantee implies."""
+    if g.kind == "epsilon" and g.delta:
+        raise NotCovered("epsilon with delta inside a composition")
+    return {"mu": g.value / 2, "rho": g.value, "epsilon": g.value**2 / 2}[g.kind]
+
+
+def implies(proved, stated):
+    """Whether a proved guarantee implies a stated one, by the conversions of THEORY 1."""
+    if stated.kind == proved.kind and stated.kind != "epsilon":
+        return proved.value <= stated.value
+    if not proved.value and not proved.delta:
+        return True
+    if stated.kind == "rho":
+        return proved.delta == 0 and as_rho(proved) <= stated.value
+    if stated.kind == "mu":
+        return False  # neither rho nor epsilon is turned into mu here
+    if proved.kind == "mu":
+        return gaussian_delta(proved.value, stated.value) <= stated.delta
+    if proved.kind == "rho":
+        return concentrated_holds(proved.value, stated.value, stated.delta)
+    if proved.value <= stated.value and proved.delta <= stated.delta:
+        return True
+    if proved.delta:
+        return False
+    # f of (epsilon, 0): delta(e) = (exp(epsilon) - exp(e)) / (1 + exp(epsilon))
+    low, high = exp_bounds(proved.value)
+    return high - exp_bounds(stated.value)[0] <= stated.delta * (1 + low)
+
+
+def gaussian_delta(mu_squared, epsilon):
+    """An upper bound of delta(epsilon) = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 -
+    epsilon/mu), which grows with mu.
+    """
+    mu = root_bounds(mu_squared)[1]
+    first = normal_bounds(mu / 2 - epsilon / mu)[1]
+    second = normal_bounds(-mu / 2 - epsilon / mu)[0]
+    return first - exp_bounds(epsilon)[0] * second
+
+
+def concentrated_holds(rho, epsilon, delta):
+    """Whether some order x > 1 shows rho x + ln(1/(x delta))/(x - 1) + ln(1 - 1/x) <= epsilon.
+
+    Floats find x; bounds of the logarithms decide.
+    """
+    if not delta:
+        return False
+    r, tail = float(rho), -math.log(float(delta))
+
+    def value(x):
+        return r * x + (tail - math.log(x)) / (x - 1) + math.log1p(-1 / x)
+
+    low, high = 0.0, 60.0  # x - 1 = exp(log), by golden section on a function with one valley
+    for _ in range(200):
+        left, right = low + (high - low) * 0.382, low + (high - low) * 0.618
+        if value(1 + math.exp(left - 20)) < value(1 + math.exp(right - 20)):
+            high = right
+        else:
+            low = left
+    x = 1 + Fraction(math.exp(low - 20)).limit_denominator(10**9)
+    if x == 1:
+        return False
+    logarithm = log_bounds(1 / (x * delta))[1] / (x - 1) + log_bounds(1 - 1 / x)[1]
+    return rho * x + logarithm <= epsilon
+
+
+# --- 7 listing: all datasets and pairs of a small space ------------------------------------------
+
+
+def relevant_records(public, measured, limit=400):
+    """All possible records over the features that margins or queries see; None if too many."""
+    vectors = [d for d, _ in public.margins] + [query.depths for query, _ in measured]
+    outcomes = {query.outcome[0] for query, _ in measured if query.outcome}
+    leaves = []
+    for number, feature in enumerate(public.features):
+        deepest = max((v[number] for v in vectors), default=0)
+        if number in outcomes:
+            leaves.append(feature.extremes(deepest))
+            continue
+        forbidden = [depth for zero in public.zeros for f, depth, _ in zero if f == number]
+        deepest = max([deepest, *forbidden])
+        # below the deepest depth that anything sees, one leaf stands for all
+        leaves.append(list({leaf[:deepest]: leaf for leaf in feature.leaves}.values()))
+    if math.prod(map(len, leaves)) > 50 * limit:
+        return None
+    records = [r for r in itertools.product(*leaves) if is_possible(public, r)]
+    return records if len(records) <= limit else None
+
+
+def list_tables(public, records, limit, deadline):
+    """All multisets of n records with the exact margins; None if they are too many."""
+    keys = [[(m, value_of(r, d)) for m, (d, _) in enumerate(public.margins)] for r in records]
+    left = {
+        (m, cell): c for m, (_, counts) in enumerate(public.margins) for cell, c in counts.items()
+    }
+    last = {key: number for number, row in enumerate(keys) for key in row}
+    if set(last) != set(left):
+        return []
+    tables, counts, steps = [], [0] * len(records), [0]
+
+    def fill(number, rest):
+        steps[0] += 1
+        if len(tables) > limit or steps[0] > 40 * limit or time.monotonic() > deadline:
+            raise TooMany
+        if number == len(records):
+            if not rest:
+                tables.append(tuple(counts))
+            return
+        row = keys[number]
+        most = min([rest, *(left[key] for key in row)])
+        least = max([0, *(left[key] for key in row if last[key] == number)])
+        if number == len(records) - 1:
+            least = max(least, rest)
+        for count in range(least, most + 1):
+            counts[number] = count
+            for key in row:
+                left[key] -= count
+            fill(number + 1, rest - count)
+            for key in row:
+                left[key] += count
+        counts[number] = 0
+
+    try:
+        fill(0, public.n)
+    except TooMany:
+        return None
+    return tables
+
+
+def list_reach(records, tables):
+    """a(t) from the definition: over all datasets, records x and values y that some dataset has,
+    the most of the fewest records that must change so that x becomes y (THEORY 2, worst case).
+    """
+    possible = [i for i in range(len(records)) if any(t[i] for t in tables)]
+    worst = 0
+    for table in tables:
+        distances = [(sum(abs(p - q) for p, q in zip(table, other)), other) for other in tables]
+        distances.sort()
+        for x, y in itertools.permutations(possible, 2):
+            if not table[x]:
+                continue
+            fewest = len(table) + sum(table)
+            for distance, other in distances:
+                if distance // 2 - 1 >= fewest:
+                    break
+                if other[y]:
+                    # the person goes from x to y; what is left of both tables is matched
+                    rest = distance - abs(table[x] - other[x]) - abs(table[y] - other[y])
+                    rest += abs(table[x] - 1 - other[x]) + abs(table[y] - other[y] + 1)
+                    fewest = min(fewest, 1 + rest // 2)
+            worst = max(worst, fewest)
+        if len(possible) == 1 and len(tables) == 1:
+            worst = max(worst, 0)
+    return worst
+
+
+def list_differences(public, promise, a, records, tables, limit, deadline):
+    """Every difference of two datasets of the promise, with one pair for each; None if too many."""
+    found, tried = {}, 0
+    for table in tables:
+        if promise.kind == "ball":
+            others = (t for t in tables if sum(abs(p - q) for p, q in zip(table, t)) <= 2 * a)
+        else:
+            others = reach_by_exchanges(public, records, table, chain_length(public, promise))
+        for other in others:
+            tried += 1
+            if tried > limit or time.monotonic() > deadline:
+                return None
+            found.setdefault(tuple(q - p for p, q in zip(table, other)), (table, other))
+        tried += len(tables) // 4
+    return found
+
+
+def chain_length(public, promise):
+    """How many records the person may have: n - 1 others need a record each."""
+    return max(1, min(promise.most, public.n - (promise.persons - 1)))
+
+
+def reach_by_exchanges(public, records, table, length):
+    """All datasets that at most `length` exchanges make of one: each sets one more record of the
+    person, and records that are set carry nothing (THEORY 15, promise A with own features).
+    """
+    index = {record: number for number, record in enumerate(records)}
+    blocks = [d for d, counts in maximal_margins(public) if len(counts) > 1]
+    start = (table, (0,) * len(table))
+    reached, current = {start}, {start}
+    for _ in range(length):
+        current = {
+            (after, settled)
+            for free, settled_before in current
+            for after, settled in _one_exchange(records, index, blocks, free, settled_before)
+        }
+        reached |= current
+    return {tuple(p + q for p, q in zip(free, settled)) for free, settled in reached}
+
+
+def _one_exchange(records, index, blocks, free, settled):
+    """All results of one exchange from the definition; see `exchange_moves`."""
+    for x, y in itertools.product(range(len(records)), repeat=2):
+        if not free[x] or x == y:
+            continue
+        rest = list(free)
+        rest[x] -= 1
+        changed = [b for b in blocks if value_of(records[x], b) != value_of(records[y], b)]
+        for groups in set_partitions(changed):
+            choices = []
+            for group in groups:
+                fits = [
+                    r
+                    for r in range(len(records))
+                    if rest[r]
+                    and all(value_of(records[r], b) == value_of(records[y], b) for b in group)
+                ]
+                choices.append(fits)
+            for carriers in itertools.product(*choices):
+                if any(often > rest[r] for r, often in Counter(carriers).items()):
+                    continue
+                after = list(rest)
+                for carrier, group in zip(carriers, groups):
+                    moved = hand_over(records[carrier], records[x], records[y], group)
+                    after[carrier] -= 1
+                    after[index[moved]] += 1
+                now = list(settled)
+                now[y] += 1
+                yield tuple(after), tuple(now)
+
+
+def hand_over(carrier, x, y, blocks):
+    """The carrier after the exchange: x's leaf where the published nodes of x and y differ."""
+    moved = list(carrier)
+    for block in blocks:
+        for f, depth in enumerate(block):
+            if depth and x[f][:depth] != y[f][:depth]:
+                moved[f] = x[f]
+    return tuple(moved)
+
+
+def cost_of(public, weighted, before, after):
+    """The cost of one concrete pair, from its records before and after."""
+    records = [(-1, r) for r in before] + [(1, r) for r in after]
+    paths = [[f.paths[leaf] for f, leaf in zip(public.features, r)] for _, r in records]
+    cost = 0
+    for query, weight in weighted:
+        roles = [(f, query.role(f)) for f in range(len(public.features)) if query.sees(f)]
+        for i, j in itertools.product(range(len(records)), repeat=2):
+            factor = weight * records[i][0] * records[j][0]
+            for f, role in roles:
+                factor *= kernel(public.features[f], role, paths[i][f], paths[j][f])
+                if not factor:
+                    break
+            cost += factor
+    return cost
+
+
+# --- 8 hunting: a pair of the promise, and the law of what is published --------------------------
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two datasets with all exact totals: `others`, and `before` in one, `after` in the other."""
+
+    before: tuple
+    after: tuple
+    others: tuple
+
+    def to_json(self):
+        """Records as lists of labels; the others with how often they occur."""
+        labels = [[list(leaf) for leaf in record] for record in self.before + self.after]
+        half = len(self.before)
+        others = [[[list(leaf) for leaf in record], count] for record, count in self.others]
+        return {"before": labels[:half], "after": labels[half:], "others": others}
+
+
+def pair_from_tables(records, first, second):
+    """The pair of two listed datasets."""
+    before = [r for r, p, q in zip(records, first, second) for _ in range(max(0, p - q))]
+    after = [r for r, p, q in zip(records, first, second) for _ in range(max(0, q - p))]
+    others = [(r, min(p, q)) for r, p, q in zip(records, first, second) if min(p, q)]
+    return Pair(tuple(before), tuple(after), tuple(others))
+
+
+def complete(public, before, after):
+    """A pair in which some records change: for disjoint blocks without structural zeros the other
+    records exist if and only if no published value is used more often than its count.
+    """
+    margins = maximal_margins(public)
+    columns = []
+    for depths, counts in margins:
+        left = Counter(counts)
+        left.subtract(Counter(value_of(r, depths) for r in before))
+        if min(left.values()) < 0 or len(left) > len(counts):
+            return None
+        columns.append([[cell, count] for cell, count in left.items() if count])
+    rest, others = public.n - len(before), []
+    while rest > 0:
+        count = min([rest, *(column[-1][1] for column in columns)])
+        record = [feature.leaves[0] for feature in public.features]
+        for (depths, _), column in zip(margins, columns):
+            named = [f for f, depth in enumerate(depths) if depth]
+            for f, node in zip(named, column[-1][0]):
+                record[f] = first_leaf_below(public.features[f], node)
+            column[-1][1] -= count
+            if not column[-1][1]:
+                column.pop()
+        others.append((tuple(record), count))
+        rest -= count
+    return Pair(tuple(before), tuple(after), tuple(others)) if rest == 0 else None
+
+
+def first_leaf_below(feature, node):
+    """Some leaf below a node."""
+    return next(leaf for leaf in feature.leaves if leaf[: len(node)] == node)
+
+
+class Climber:
+    """Local search for the most expensive pair: put the letters of a move on real leaves, and
+    change one at a time as long as the exact totals allow it.
+    """
+
+    def __init__(self, public, promise, a, value):
+        self.public, self.value = public, value
+        self.margins = maximal_margins(public)
+        self.times = chain_length(public, promise) if promise.kind == "exchange" else 1
+        everything = range(len(public.features))
+        blocks = [depths for depths, _ in self.margins]
+        if promise.kind == "exchange":
+            moves = exchange_moves(blocks, everything)
+        else:
+            moves = ball_moves(blocks, everything, a)
+        self.moves = list(itertools.islice(moves, 2000))
+        self.random = random.Random(0)
+        self.leaves = [feature.leaves for feature in public.features]
+        for f, feature in enumerate(public.features):
+            if feature.values:
+                self.leaves[f] = feature.extremes(max((block[f] for block in blocks), default=0))
+
+    def climb(self, deadline, enough, restarts=120, patience=150):
+        """The best pair until the time is over or its value is `enough`."""
+        best, best_value = None, 0
+        for _ in range(restarts):
+            move, leaves = self.random.choice(self.moves), {}
+            current, idle = -1, 0
+            while idle < patience and time.monotonic() < deadline:
+                trial = self._changed(move, leaves)
+                pair = self._pair(move, trial)
+                value = self.value(*pair) if pair else -1
+                idle = 0 if value > current else idle + 1
+                if value >= current:
+                    leaves, current = trial, value
+                if value > best_value:
+                    best, best_value = pair, value
+            if best_value >= enough or time.monotonic() > deadline:
+                break
+        return best
+
+    def _changed(self, move, leaves):
+        """Give some letters other leaves, then make equal what must agree."""
+        letters = sorted({(f, letter) for _, at in move.slots for f, letter in at.items()})
+        fresh = dict(leaves)
+        some = (
+            self.random.choices(letters, k=self.random.choice((1, 1, 2, 3))) if leaves else letters
+        )
+        for f, letter in some:
+            drawn = self.random.choice(self.leaves[f])
+            copied = leaves.get((f, self.random.choice(letters)[1]), drawn)
+            fresh[f, letter] = self.random.choice((drawn, copied))
+        for f, a, b, depth in move.same:
+            if fresh[f, a][:depth] != fresh[f, b][:depth]:
+                fresh[f, b] = fresh[f, a]
+        return fresh
+
+    def _pair(self, move, leaves):
+        """Records before and after, or None where conditions or exact totals do not allow them."""
+        conditions = [(leaves[f, a][:d] == leaves[f, b][:d], True) for f, a, b, d in move.same]
+        conditions += [(leaves[f, a][:d] == leaves[f, b][:d], False) for f, a, b, d in move.differ]
+        if any(found != wanted for found, wanted in conditions):
+            return None
+        sides = {-1: [], 1: []}
+        for sign, at in move.slots:
+            sides[sign].append(tuple(leaves[f, at[f]] for f in range(len(at))))
+        before, after = tuple(sides[-1]), tuple(sides[1])
+        if not all(is_possible(self.public, record) for record in before + after):
+            return None
+        for times in range(self.times, 0, -1):
+            if self._fits(before * times):
+                return before * times, after * times
+        return None
+
+    def _fits(self, before):
+        for depths, counts in self.margins:
+            used = Counter(value_of(r, depths) for r in before)
+            if any(often > counts.get(cell, 0) for cell, often in used.items()):
+                return False
+        return len(before) <= self.public.n
+
+
+def shifts(public, measured, pair):
+    """How far each entry of what is published moves between the two datasets, in whole numbers,
+    with the size of its noise in the same units: (shift, size, law).
+    """
+    entries = []
+    signed = [(-1, r) for r in pair.before] + [(1, r) for r in pair.after]
+    for query, noise in measured:
+        seen = [f for f, depth in enumerate(query.depths) if depth]
+        axes = []  # of an outcome only the groups are cells
+        for f in seen:
+            depth, feature = query.depths[f], public.features[f]
+            nodes = {r[f][:depth] for _, r in signed}
+            if query.kind == "residual":
+                parents = {node[:-1] for node in nodes}
+                nodes = {node for node in feature.nodes(depth) if node[:-1] in parents}
+            axes.append(sorted(nodes))
+        if math.prod(map(len, axes)) > 20_000:
+            raise TooMany
+        for cell in itertools.product(*axes):
+            families = [public.features[f].siblings(node) for f, node in zip(seen, cell)]
+            scale = math.prod(families) if query.kind == "residual" else 1
+            moved = 0
+            for sign, record in signed:
+                term = sign * scale
+                if query.outcome:
+                    f, name = query.outcome
+                    term *= public.features[f].values[name][record[f]]
+                for f, node, family in zip(seen, cell, families):
+                    depth = query.depths[f]
+                    share = Fraction(record[f][:depth] == node)
+                    if query.kind == "residual" and record[f][: depth - 1] == node[:-1]:
+                        share -= Fraction(1, family)
+                    term *= share
+                moved += term
+            if moved:
+                power = 1 if noise.law == "laplace" else 2
+                entries.append((int(moved), noise.size * scale**power, noise.law))
+    return entries
+
+
+def is_refuted(entries, stated, deadline):
+    """Whether the exact laws of the published entries contradict a stated guarantee for this pair.
+
+    Discrete Laplace: the loss reaches sum |shift|/scale exactly. Discrete Gaussian: the
+    Kullback-Leibler divergence is exactly sum shift^2/(2 sigma^2), and rho is at least that. mu: an
+    event whose probabilities G_mu does not allow (THEORY 22, last line: a norm refutes nothing).
+    """
+    laws = {law for _, _, law in entries}
+    if stated.kind == "epsilon":
+        loss = sum(abs(shift) / size for shift, size, _ in entries)
+        return laws == {"laplace"} and not stated.delta and loss > stated.value
+    if stated.kind == "rho":
+        divergence = sum(Fraction(shift**2) / (2 * size) for shift, size, _ in entries)
+        return laws == {"discrete"} and divergence > stated.value
+    if not laws <= {"rounded", "discrete"}:
+        return False
+    return mu_is_refuted(entries, stated.value, deadline)
+
+
+def mu_is_refuted(entries, mu_squared, deadline):
+    """Whether an event shows that mu is larger: T >= s for a weighted sum T of the entries.
+
+    The law of T without shift is the convolution of the entries' laws. For every s:
+    alpha = P(T >= s), power = P(T >= s - D), and G_mu needs power <= Phi(Phi^-1(alpha) + mu).
+    """
+    is_rounded = all(law == "rounded" for _, _, law in entries)
+    total = sum(Fraction(shift**2) / size for shift, size, _ in entries)
+    if not entries or (is_rounded and total <= mu_squared):
+        return False  # the Gaussian that was rounded is no further apart
+    weights = whole_weights(entries)
+    kept = [(w, *entry) for w, entry in zip(weights, entries) if w]
+    distance = sum(w * shift for w, shift, _, _ in kept)
+    variance = sum(w * w * size for w, _, size, _ in kept)
+    if is_rounded:
+        # |T - its unrounded value| <= sum |w| / 2
+        slack = distance - sum(abs(w) for w, _, _, _ in kept)
+        if slack > 0 and slack**2 > mu_squared * variance:
+            return True
+        # total variation between a rounded normal with uniform dither and the normal itself is at
+        # most 1/(sigma sqrt(2 pi)), half the variation of its density
+        roots = [root_bounds(1 / (2 * PI_LOW * size))[1] for _, _, size, _ in kept]
+        middle = root_bounds(Fraction(distance**2) / (4 * variance))[0]
+        tail = 1 - normal_bounds(middle)[0] + sum(roots)
+        if exceeds(tail, 1 - tail, mu_squared):
+            return True
+    spread = sum(abs(w) * (10 * math.sqrt(size) + 3) for w, _, size, _ in kept)
+    if max(size for _, _, size, _ in kept) > 500**2 or spread * len(kept) > 2e6:
+        return False
+    law = [UNIT_SMALL]
+    for w, _, size, name in kept:
+        if time.monotonic() > deadline:
+            return False
+        law = convolve(law, stretch(lower_law(name, size), abs(w)))
+    return any_event(law, distance, mu_squared)
+
+
+def whole_weights(entries):
+    """Whole weights close to shift / variance, the best linear statistic."""
+    ideal = [Fraction(shift) / size for shift, size, _ in entries]
+    largest = max(map(abs, ideal))
+    if len({size for _, size, _ in entries}) == 1:
+        common = math.gcd(*(shift for shift, _, _ in entries))
+        return [shift // common for shift, _, _ in entries]
+    return [round(12 * value / largest) for value in ideal]
+
+
+SMALL_BITS = 72
+UNIT_SMALL = 1 << SMALL_BITS
+
+
+@functools.lru_cache(maxsize=64)
+def lower_law(name, size):
+    """Lower bounds of the probabilities of -K..K, in units of 2^-72; K is ten deviations."""
+    last = math.isqrt(math.ceil(100 * size)) + 2
+    if name == "rounded":
+        inverse = root_bounds(1 / Fraction(size))
+        half = Fraction(1, 2)
+        ends = []
+        for k in range(last + 1):
+            low, high = (
+                normal_bounds((k + half) * inverse[0])[0],
+                normal_bounds((k + half) * inverse[1])[1],
+            )
+            ends.append((low, high))
+        right = [ends[k][0] - ends[k - 1][1] for k in range(1, last + 1)]
+        middle = 2 * ends[0][0] - 1
+    else:
+        powers = [exp_bounds(-Fraction(k * k) / (2 * size)) for k in range(last + 1)]
+        # beyond K the terms fall faster than a geometric series with ratio exp(-K/size)
+        ratio = exp_bounds(-Fraction(last) / size)[1]
+        total = powers[0][1] + 2 * sum(high for _, high in powers[1:])
+        total += 2 * powers[-1][1] * ratio / (1 - ratio)
+        right, middle = [low / total for low, _ in powers[1:]], powers[0][0] / total
+    row = [max(0, math.floor(p * UNIT_SMALL)) for p in right]
+    return (*reversed(row), max(0, math.floor(middle * UNIT_SMALL)), *row)
+
+
+def stretch(law, times):
+    """The law of `times` a number."""
+    stretched = [0] * ((len(law) - 1) * times + 1)
+    stretched[::times] = law
+    return stretched
+
+
+def convolve(first, second):
+    """The product of two laws, rounded down: one multiplication of long integers."""
+    width = (2 * SMALL_BITS + 40) // 8
+    packed = [
+        int.from_bytes(b"".join(p.to_bytes(width, "little") for p in law), "little")
+        for law in (first, second)
+    ]
+    size = len(first) + len(second) - 1
+    digits = (packed[0] * packed[1]).to_bytes(size * width + width, "little")
+    return [
+        int.from_bytes(digits[i * width : (i + 1) * width], "little") >> SMALL_BITS
+        for i in range(size)
+    ]
+
+
+def any_event(law, distance, mu_squared):
+    """Whether some threshold shows more than G_mu allows; `law` has lower bounds around 0."""
+    half = len(law) // 2
+    at_most = [0, *itertools.accumulate(law)]  # P(T < k - half)
+    at_least = [0, *itertools.accumulate(reversed(law))]
+    best, events = 0.0, []
+    spread = 3 * math.isqrt(sum(p * (k - half) ** 2 for k, p in enumerate(law)) // UNIT_SMALL) + 3
+    first, last = max(-half, distance // 2 - spread), min(half, distance // 2 + spread)
+    for s in range(first, last + 1, max(1, (last - first) // 400)):
+        alpha = 1 - Fraction(at_most[s + half], UNIT_SMALL)
+        first = max(0, min(len(law), s - distance + half))
+        power = Fraction(at_least[len(law) - first], UNIT_SMALL)
+        if 1e-12 < alpha < 1 and 0 < power < 1:
+            gap = NORMAL.inv_cdf(float(power)) - NORMAL.inv_cdf(float(alpha))
+            if gap > best and 1 - power > Fraction(1, 10**12):
+                best = gap
+                events.append((alpha, power))
+    return any(exceeds(alpha, power, mu_squared) for alpha, power in events[-3:])
+
+
+def exceeds(alpha, power, mu_squared):
+    """Whether power > Phi(z + mu) for some z with Phi(z) >= alpha: more than G_mu allows."""
+    if not 0 < alpha < 1 or power <= 0:
+        return False
+    z = Fraction(NORMAL.inv_cdf(float(alpha))).limit_denominator(10**12) + Fraction(1, 10**10)
+    if normal_bounds(z)[0] < alpha:
+        return False
+    return power > normal_bounds(z + root_bounds(mu_squared)[1])[1]
+
+
+# --- 9 the verdict -------------------------------------------------------------------------------
+
+CONFIRMED, LISTED, WEAKER = "confirmed", "confirmed by listing", "weaker than stated"
+FALSE, UNCOVERED = "false", "not covered"
+SEVERITY = (CONFIRMED, LISTED, WEAKER, UNCOVERED, FALSE)
+EXIT_CODES = {CONFIRMED: 0, LISTED: 0, WEAKER: 3, UNCOVERED: 3, FALSE: 1}
+
+
+@dataclass
+class Finding:
+    """What is found about one part, or about the whole."""
+
+    name: str
+    verdict: str
+    stated: list
+    proved: Guarantee = None
+    rules: list = field(default_factory=list)
+    pair: Pair = None
+    refuted: Guarantee = None
+    reason: str = ""
+
+    @property
+    def ratio(self):
+        """By how much the proved number exceeds the stated one, in mu where that is its kind."""
+        first = self.stated[0][1] if self.stated else None
+        if not first or self.proved is None or self.proved.kind != first.kind or not first.value:
+            return None
+        ratio = float(self.proved.value / first.value)
+        return math.sqrt(ratio) if first.kind == "mu" else ratio
+
+
+class Checker:
+    """Checks one release: proofs first, then listing, and always a hunt."""
+
+    def __init__(self, release, seconds):
+        self.release = replace(release, public=drop_empty_levels(release.public))
+        self.public, self.promise = self.release.public, release.promise
+        self.start, self.seconds = time.monotonic(), seconds
+        self.margins = [m for m in maximal_margins(self.public) if len(m[1]) > 1]
+        self.listed = None
+        self.reach_reason = ""
+
+    def run(self):
+        """All findings, the whole release last."""
+        self._find_reach()
+        covered = [part for part in self.release.parts if not part.reason]
+        self._list(covered)
+        costs = Costs(self.public, self.promise, self.a)
+        findings, proved = [], []
+        for part in self.release.parts:
+            finding = self._check_part(part, costs)
+            findings.append(finding)
+            proved.append(finding.proved)
+        findings.append(self._check_whole(covered, findings, proved))
+        return findings
+
+    # how many records change together
+
+    def _find_reach(self):
+        """The a of the proof, and the a of the hunt: a promise to everyone is about a(t)."""
+        low, high, self.reach_rule = reach_bounds(self.public)
+        stated, most = self.promise.a, self.promise.most
+        self.a = self.hunted_a = stated
+        if self.promise.kind == "exchange":
+            self._check_exchange_conditions()
+            self.reach_rule = "exchange: everybody reaches every possible value"
+            return
+        if not self.promise.everyone:
+            self.reach_rule = f"given: any {stated} records, which need not suffice for everybody"
+            return
+        if most > 1 and "overlapping rarest" in self.reach_rule:
+            high = high + 1  # m(1 + q): a(t) itself is about these totals only
+        if high is None:
+            self.reach_reason = f"{self.reach_rule}; the release states a = {stated}"
+        elif high * most > stated:
+            self.reach_reason = (
+                f"{self.reach_rule} gives {high * most}; the release states {stated}"
+            )
+            self.a = high * most
+            self.hunted_a = max(stated, low) if most == 1 else stated
+
+    def _check_exchange_conditions(self):
+        """Disjoint blocks, and zeros only between published values of one block (THEORY 11)."""
+        if not are_disjoint(self.margins):
+            raise NotCovered("exchange with overlapping exact margins")
+        for zero in self.public.zeros:
+            inside = [all(depths[f] >= depth for f, depth, _ in zero) for depths, _ in self.margins]
+            if not any(inside):
+                raise NotCovered("exchange with structural zeros outside one exact margin")
+
+    # listing
+
+    def _list(self, parts):
+        """List all datasets and pairs if they are few; correct a(t) by them."""
+        measured = [entry for part in parts for entry in part.measured]
+        deadline = self.start + self.seconds / 2
+        self.records = relevant_records(self.public, measured)
+        if self.records is None or self.public.n > 60:
+            return
+        tables = list_tables(self.public, self.records, 3000, deadline)
+        if not tables:
+            return
+        if self.reach_reason and self.promise.most == 1 and len(tables) <= 400:
+            exact = list_reach(self.records, tables)
+            self.a, self.hunted_a = max(self.promise.a, exact), max(self.promise.a, exact)
+            if exact <= self.promise.a:
+                self.reach_reason = ""
+                self.reach_rule = f"reach: a(t) = {exact} by listing {len(tables)} tables"
+            else:
+                self.reach_reason = (
+                    f"a(t) = {exact} by listing; the release states {self.promise.a}"
+                )
+        elif self.reach_reason:
+            return
+        self.listed = list_differences(
+            self.public, self.promise, self.a, self.records, tables, 400_000, deadline
+        )
+        self.tables = len(tables)
+
+    def _listed_worst(self, measured):
+        """The worst listed pair, and the guarantee that it gives."""
+        if self.listed is None or not measured:
+            return None, None
+        law = measured[0][1].law
+        weighted = [(query, 1 / noise.size) for query, noise in measured]
+        best, pair = Fraction(-1), None
+        for first, second in self.listed.values():
+            candidate = pair_from_tables(self.records, first, second)
+            value = self._value(law, weighted)(candidate.before, candidate.after)
+            if value > best:
+                best, pair = value, candidate
+            if time.monotonic() > self.start + self.seconds:
+                return None, pair
+        return guarantee_of(law, best, best), pair
+
+    def _value(self, law, weighted):
+        if law == "laplace":
+            noisy = [(query, Noise(law, 1 / Fraction(weight))) for query, weight in weighted]
+
+            def length(before, after):
+                moved = shifts(self.public, noisy, Pair(before, after, ()))
+                return sum(abs(shift) / size for shift, size, _ in moved)
+
+            return length
+        return lambda before, after: cost_of(self.public, weighted, before, after)
+
+    # parts and the whole
+
+    def _check_part(self, part, costs):
+        if part.reason:
+            return Finding(part.name, UNCOVERED, part.stated, reason=part.reason)
+        finding = Finding(part.name, WEAKER, part.stated)
+        costs.rules = {}
+        try:
+            finding.proved = prove_part(part, costs)
+        except NotCovered as error:
+            return Finding(part.name, UNCOVERED, part.stated, reason=str(error))
+        finding.rules = [self.reach_rule, *costs.rules, *self._noise_rules(part)]
+        self._conclude(finding, part.measured)
+        return finding
+
+    def _noise_rules(self, part):
+        names = {
+            "rounded": "rounded Gaussian",
+            "discrete": "discrete Gaussian",
+            "laplace": "Laplace",
+        }
+        return sorted({f"noise: {names[noise.law]}" for _, noise in part.measured})
+
+    def _conclude(self, finding, measured):
+        """Confirm by rules, or by listing; and try to refute in any case."""
+        worst = None
+        if all(implies(finding.proved, stated) for _, stated in finding.stated):
+            finding.verdict = CONFIRMED
+        if finding.verdict != CONFIRMED:
+            listed, worst = self._listed_worst(measured)
+            if listed is not None:
+                finding.proved = listed
+                finding.rules = [f"listing: {self.tables} tables, {len(self.listed)} differences"]
+                if all(implies(listed, stated) for _, stated in finding.stated):
+                    finding.verdict = LISTED
+        if finding.verdict in (CONFIRMED, LISTED) and self.reach_reason:
+            finding.verdict, finding.reason = WEAKER, self.reach_reason
+        if finding.verdict != LISTED and measured:
+            self._refute(finding, measured, worst)
+
+    def _refute(self, finding, measured, pair):
+        laws = {noise.law for _, noise in measured}
+        if len(laws) > 1 or not are_disjoint(self.margins) or self.public.zeros:
+            pair = pair if len(laws) == 1 else None
+        elif pair is None:
+            weighted = [(query, float(1 / noise.size)) for query, noise in measured]
+            climber = Climber(
+                self.public, self.promise, self.hunted_a, self._value(*laws, weighted)
+            )
+            enough = float(finding.proved.value) * (2 if laws == {"discrete"} else 1)
+            share = self.seconds / (1 + len(self.release.parts))
+            found = climber.climb(time.monotonic() + share, enough * (1 - 1e-9))
+            pair = complete(self.public, *found) if found else None
+        if pair is None:
+            return
+        try:
+            entries = shifts(self.public, measured, pair)
+        except TooMany:
+            return
+        deadline = time.monotonic() + max(2, self.seconds)
+        for _, stated in finding.stated:
+            if is_refuted(entries, stated, deadline):
+                finding.verdict, finding.pair, finding.refuted = FALSE, pair, stated
+                return
+
+    def _check_whole(self, covered, findings, proved):
+        """The composition of all parts against what is stated of the release."""
+        stated = self.release.stated
+        whole = Finding("the release", WEAKER, stated)
+        missing = [finding for finding in findings if finding.proved is None]
+        if missing or self.release.reason:
+            whole.verdict = UNCOVERED
+            reasons = {f"{finding.name}: {finding.reason}" for finding in missing}
+            whole.reason = "; ".join(sorted(reasons)) or self.release.reason
+            return whole
+        whole.proved = compose(proved)
+        whole.rules = list(dict.fromkeys(rule for f in findings for rule in f.rules))
+        if len(findings) > 1:
+            whole.rules.append("composition: mu^2, rho and epsilon add")
+        confirmed = [finding.verdict in (CONFIRMED, LISTED) for finding in findings]
+        if all(implies(whole.proved, s) for _, s in stated) and all(confirmed):
+            whole.verdict = max(
+                (f.verdict for f in findings), key=SEVERITY.index, default=CONFIRMED
+            )
+            if not implies(whole.proved, self.release.reported):
+                whole.verdict = WEAKER
+                whole.reason = f"the reported {self.release.reported} does not follow by the rules"
+            return whole
+        whole.reason = self.reach_reason
+        if not all(implies(whole.proved, s) for _, s in stated):
+            self._refute(whole, [entry for part in covered for entry in part.measured], None)
+        return whole
+
+
+def check_release(folder, seconds=10):
+    """Check a folder. Returns the verdict, the findings (the whole last) and the release."""
+    release = read_release(folder)
+    findings = Checker(release, seconds).run()
+    verdict = max((finding.verdict for finding in findings), key=SEVERITY.index)
+    return verdict, findings, release
+
+
+def main(arguments=None):
+    """Run the command; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Check the privacy guarantee of a semidp release.")
+    parser.add_argument("release", metavar="RELEASE", help="the folder of the release")
+    parser.add_argument(
+        "--seconds", type=float, default=10, help="time to list and hunt (default 10)"
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    options = parser.parse_args(arguments)
+    try:
+        verdict, findings, release = check_release(options.release, options.seconds)
+    except Unreadable as error:
+        print(f"semidp_check: {error}", file=sys.stderr)
+        return 2
+    except NotCovered as error:
+        verdict, findings, release = (
+            UNCOVERED,
+            [Finding("the release", UNCOVERED, [], reason=str(error))],
+            None,
+        )
+    if options.format == "json":
+        print(json.dumps(to_json(verdict, findings), indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(to_lines(verdict, findings, release)))
+    return EXIT_CODES[verdict]
+
+
+def to_json(verdict, findings):
+    """The verdict as plain values; `parts` says it for each result."""
+    whole = findings[-1]
+    culprit = next((f for f in findings if f.pair), whole)
+    return {
+        "verdict": verdict,
+        **_finding_json(whole),
+        "pair": culprit.pair.to_json() if culprit.pair else None,
+        "parts": [
+            {"name": f.name, "verdict": f.verdict, **_finding_json(f)} for f in findings[:-1]
+        ],
+    }
+
+
+def _finding_json(finding):
+    return {
+        "stated": finding.stated[0][1].to_json() if finding.stated else None,
+        "proved": finding.proved.to_json() if finding.proved else None,
+        "ratio": finding.ratio,
+        "rules": finding.rules,
+        "reason": finding.reason,
+    }
+
+
+def to_lines(verdict, findings, release):
+    """The verdict for people: one line, then why."""
+    whole = findings[-1]
+    stated = f"stated {whole.stated[0][1]}" if whole.stated else ""
+    proved = f"proved {whole.proved}" if whole.proved else ""
+    reason = next((f.reason for f in reversed(findings) if f.reason and f.verdict == verdict), "")
+    if not reason and verdict == WEAKER:
+        reason = "the release uses a finer argument, which is not repeated here"
+    lines = [verdict + ": " + "; ".join(text for text in (stated, proved, reason) if text)]
+    for finding in findings:
+        ratio = (
+            f" (ratio {finding.ratio:.4g})" if finding.ratio and finding.verdict == WEAKER else ""
+        )
+        lines.append(f"  {finding.name}: {finding.verdict}, proved {finding.proved}{ratio}")
+        lines += [f"    {rule}" for rule in finding.rules]
+    for finding in findings:
+        if finding.pair:
+            lines += pair_lines(finding)
+            break
+    lines += [f"note: {note}" for note in (release.notes if release else [])]
+    return lines
+
+
+def pair_lines(finding):
+    """Two datasets that agree with all exact totals and are told apart better than stated."""
+    pair = finding.pair
+    lines = [f"pair: {finding.name} states {finding.refuted}; these two are told apart better"]
+    for before, after in zip(pair.before, pair.after):
+        lines.append(f"  {_record_text(before)}  ->  {_record_text(after)}")
+    for record, count in pair.others[:8]:
+        lines.append(f"  {count} x {_record_text(record)} in both")
+    if len(pair.others) > 8:
+        lines.append(
+            f"  and {len(pair.others) - 8} more values in both (all of them with --format json)"
+        )
+    return lines
+
+
+def _record_text(record):
+    return "(" + ", ".join(leaf[-1] for leaf in record) + ")"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

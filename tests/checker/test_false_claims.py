@@ -1,0 +1,185 @@
+"""False claims, made on purpose, are called false with a pair; true ones never are."""
+
+import itertools
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.checker.documents import document, feature, margin, nested, write
+from tests.checker.the_checker import check
+
+SEX = feature("sex", "fm")
+THREE = [feature("row", "abc"), feature("column", "xyz")]
+THREE_EACH = [margin("row", [20, 20, 20]), margin("column", [20, 20, 20])]
+PLACES = nested(["state", "county"], {"A": ["A1", "A2"], "B": ["B1", "B2"]})
+AGES = nested(["band", "age"], {"young": list("01234"), "old": list("56789")})
+SEX_40, BAND_40 = margin("sex", [20, 20]), margin("band", [20, 20])
+STATE_40, COLUMN_40 = margin("state", [20, 20]), margin("column", [20, 20])
+MEAN_AGE = {"column": "age", "bounds": ["0", "9"], "grid": 9, "by": [["sex"]]}
+CYCLE = [
+    {"row": r, "column": c}
+    for i, r in enumerate("abcd")
+    for j, c in enumerate("wxyz")
+    if (j - i) % 4 > 1
+]
+
+FALSE: dict[str, dict[str, Any]] = {
+    # the paper's list of moves of r x c tables lacks the three-cycles: 4 claimed, 6 true
+    "three-cycles": document(THREE, THREE_EACH, ("mu", "1"), "4", a=3, table="row,column"),
+    "three-cycles, rho": document(THREE, THREE_EACH, ("rho", "1/2"), "4", a=3, table="row,column"),
+    "three-cycles, epsilon": document(
+        THREE, THREE_EACH, ("epsilon", "1"), "4", a=3, table="row,column"
+    ),
+    # issue 43, item 2: whoever hands over a band has another age afterwards: 162 claimed, 250 true
+    "mean of age, band exact": document(
+        [SEX, AGES], [SEX_40, BAND_40], ("mu", "1"), "162", adjacency="exchange", mean=MEAN_AGE
+    ),
+    # a feature published only coarser is unpublished: 4 claimed, 8 true
+    "county by sex, state exact": document(
+        [PLACES, SEX], [STATE_40, SEX_40], ("mu", "1"), "4", a=3, table="county,sex"
+    ),
+    "county by sex, exchange": document(
+        [PLACES, SEX],
+        [STATE_40, SEX_40],
+        ("mu", "1"),
+        "4",
+        adjacency="exchange",
+        table="county,sex",
+    ),
+    # handing over a whole joint block would be cheaper to claim: 4 claimed, 6 true for two blocks
+    "two blocks under exchange": document(
+        THREE, THREE_EACH, ("mu", "1"), "4", adjacency="exchange", table="row,column"
+    ),
+    # the totals of a second block are forgotten: a(t) = 3, and the free level moves by 18
+    "a too small": document(
+        [SEX, feature("column", "xy"), feature("free", "pq")],
+        [margin("sex", [15, 25]), COLUMN_40],
+        ("mu", "1"),
+        "8",
+        a=2,
+        table="sex,free",
+    ),
+    "one record": document([SEX], [], ("mu", "1"), "1", a=1, table="sex", n=10),
+    "Laplace with the scale of one cell": document(
+        [SEX], [], ("epsilon", "1"), "1", a=1, table="sex", n=10
+    ),
+    "tiny, by listing": document(
+        THREE,
+        [margin("row", [1, 1, 1]), margin("column", [1, 1, 1])],
+        ("rho", "1/2"),
+        "4",
+        a=3,
+        table="row,column",
+    ),
+    "zeros in a cycle": document(
+        [feature("row", "abcd"), feature("column", "wxyz")],
+        [margin("row", [2, 2, 2, 2]), margin("column", [2, 2, 2, 2])],
+        ("rho", "1/2"),
+        "6",
+        a=3,
+        table="row,column",
+        zeros=CYCLE,
+    ),
+}
+
+
+def totals(release: dict[str, Any], records: list[Any], counts: list[int]) -> list[Counter[Any]]:
+    """The exact totals of a dataset, computed here from the document."""
+    found = []
+    features = release["dataspace"]["schema"]["feature"]
+    for each in release["dataspace"]["margins"]:
+        total: Counter[Any] = Counter()
+        for record, count in zip(records, counts, strict=True):
+            key = []
+            for known, leaf in zip(features, record, strict=False):
+                names = known.get("nest", [known["name"]])
+                key += [leaf[: names.index(n) + 1] for n in each["features"] if n in names]
+            total[str(key)] += count
+        found.append(total)
+    return found
+
+
+@pytest.mark.parametrize("name", FALSE)
+def test_a_false_claim_is_false_with_a_pair(name: str, tmp_path: Path) -> None:
+    release = FALSE[name]
+    verdict, findings, _ = check.check_release(write(tmp_path / "r", release), 20)
+    assert verdict == "false"
+    pair = check.to_json(verdict, findings)["pair"]
+    others, often = [record for record, _ in pair["others"]], [count for _, count in pair["others"]]
+    ones = [1] * len(pair["before"])
+    first = totals(release, others + pair["before"], often + ones)
+    second = totals(release, others + pair["after"], often + ones)
+    assert first == second
+    published = [sorted(total.values()) for total in first]
+    stated = [sorted(c for c in m["counts"] if c) for m in release["dataspace"]["margins"]]
+    assert published == stated
+    assert sum(often) + len(ones) == release["dataspace"]["n"]
+
+
+TRUE = {"three-cycles": "6", "three-cycles, rho": "6", "three-cycles, epsilon": "6"} | {
+    "mean of age, band exact": "250",
+    "county by sex, state exact": "18",
+    "county by sex, exchange": "8",
+    "two blocks under exchange": "6",
+    "one record": "2",
+    "Laplace with the scale of one cell": "2",
+    "tiny, by listing": "6",
+}
+
+
+@pytest.mark.parametrize("name", TRUE)
+def test_the_same_claim_with_enough_noise_is_confirmed(name: str, tmp_path: Path) -> None:
+    release = FALSE[name]
+    (entry,) = release["tables"] or release["groups"]
+    key = "scale" if "scale" in entry["noise"] else "sigma2"
+    enough = {**entry, "noise": {**entry["noise"], key: TRUE[name]}}
+    results = {"tables": [enough]} if release["tables"] else {"groups": [enough]}
+    verdict, findings, _ = check.check_release(write(tmp_path / "r", {**release, **results}), 1)
+    assert verdict.startswith("confirmed"), check.to_json(verdict, findings)
+
+
+def test_a_norm_does_not_refute_rounded_noise(tmp_path: Path) -> None:
+    """(1, -1) at sigma 1 is sqrt 2 deviations apart; the smallest true mu is 1.392."""
+    verdicts = {}
+    for mu in ("1.36", "1.40", "1.41422"):
+        squared = str(check.Fraction(mu) ** 2)
+        release = document([SEX], [], ("mu", squared), "1", a=1, table="sex", n=10)
+        verdicts[mu] = check.check_release(write(tmp_path / "r", release), 1)[0]
+    assert verdicts == {"1.36": "false", "1.40": "weaker than stated", "1.41422": "confirmed"}
+
+
+def test_discrete_noise_proves_no_mu(tmp_path: Path) -> None:
+    release = document([SEX], [], ("mu", "2"), "1", a=1, table="sex", n=10, law="discrete gaussian")
+    assert check.check_release(write(tmp_path / "r", release), 1)[0] == "false"
+
+
+def test_an_ideal_claim_is_never_confirmed(tmp_path: Path) -> None:
+    release = document([SEX], [], ("mu", "2"), "1", a=1, table="sex", n=10)
+    release["tables"][0]["noise"]["claim"] = "ideal"
+    assert check.check_release(write(tmp_path / "r", release), 1)[0] == "not covered"
+
+
+def test_bounds_of_functions_enclose_known_digits() -> None:
+    digits = {
+        check.exp_bounds: {
+            1: "2.718281828459045235360287471352662497757",
+            -3: "0.0497870683678639",
+        },
+        check.log_bounds: {2: "0.693147180559945309417232121458176568", 10: "2.302585092994045684"},
+        check.root_bounds: {2: "1.414213562373095048801688724209698078569"},
+        check.normal_bounds: {1: "0.841344746068542948585232545632", -6: "9.86587645037698e-10"},
+    }
+    for function, known in digits.items():
+        for x, text in known.items():
+            low, high = function(check.Fraction(x))
+            value = check.Fraction(text)
+            slack = check.Fraction(1, 10 ** (len(text.split("e")[0]) - 2)) * max(1, abs(value))
+            assert low - slack < value < high + slack
+            assert 0 <= high - low < check.Fraction(1, 10**35)
+    for x, y in itertools.product(("0.3", "2.5", "7"), repeat=2):
+        one, two = check.Fraction(x), check.Fraction(y)
+        low, high = check.exp_bounds(one + two)
+        assert low <= check.exp_bounds(one)[1] * check.exp_bounds(two)[1]
+        assert check.exp_bounds(one)[0] * check.exp_bounds(two)[0] <= high

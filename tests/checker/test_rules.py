@@ -1,0 +1,176 @@
+"""The rules of the checker against all datasets and pairs of random small spaces."""
+
+import itertools
+import random
+import time
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from tests.checker import brute_force
+from tests.checker.the_checker import check
+
+FLAT = [tuple((label,) for label in "abc"[:size]) for size in (2, 3)]
+TREES = [
+    (("A", "1"), ("A", "2"), ("B", "1"), ("B", "2")),
+    (("A", "1"), ("A", "2"), ("B", "1")),
+    (("A", "1"), ("A", "2"), ("A", "3"), ("B", "1"), ("B", "2")),
+]
+
+
+class Space:
+    """A random space: features, exact margins, what is measured, and the same for the checker."""
+
+    def __init__(self, seed: int) -> None:
+        draw = random.Random(seed)
+        count = draw.choice((1, 2, 2, 3))
+        self.leaves = [draw.choice(FLAT * 2 + TREES) for _ in range(count)]
+        if count == 3:
+            self.leaves = [leaves[:3] for leaves in self.leaves]
+        self.n = draw.randint(2, 5 if count < 3 else 3)
+        dataset = [tuple(map(draw.choice, self.leaves)) for _ in range(self.n)]
+        self.is_exchange = draw.random() < 0.5
+        self.margins = self._margins(draw)
+        self.zeros: list[Any] = []
+        if not self.is_exchange and draw.random() < 0.2:
+            free = [r for r in itertools.product(*self.leaves) if r not in dataset]
+            self.zeros = draw.sample(free, min(len(free), draw.randint(1, 2)))
+        self.most = draw.choice((1, 1, 2)) if self.is_exchange else 1
+        self.queries = self._queries(draw)
+        self.dataset = tuple(sorted(dataset))
+
+    def _margins(self, draw: random.Random) -> list[dict[int, int]]:
+        numbers = list(range(len(self.leaves)))
+        draw.shuffle(numbers)
+        margins: list[dict[int, int]] = []
+        while numbers and draw.random() < 0.8:
+            together = [numbers.pop() for _ in range(min(len(numbers), draw.choice((1, 1, 2))))]
+            margins.append({f: draw.randint(1, len(self.leaves[f][0])) for f in together})
+        if not self.is_exchange and draw.random() < 0.3:  # margins that overlap
+            for pair in itertools.combinations(range(len(self.leaves)), 2):
+                margins.append({f: draw.randint(1, len(self.leaves[f][0])) for f in pair})
+        return margins
+
+    def _queries(self, draw: random.Random) -> list[tuple[str, tuple[int, ...], Fraction]]:
+        """One table, or residuals of one."""
+        kept = [draw.randint(0, len(leaves[0])) for leaves in self.leaves]
+        if not any(kept):
+            kept[0] = 1
+        if draw.random() < 0.4:
+            return [("table", tuple(kept), Fraction(1))]
+        views = [d for d in itertools.product(*(range(k + 1) for k in kept)) if any(d)]
+        chosen = draw.sample(views, min(len(views), draw.randint(1, 4)))
+        return [("residual", depths, Fraction(draw.randint(1, 9), 7)) for depths in chosen]
+
+    def public(self) -> Any:
+        features = []
+        for number, leaves in enumerate(self.leaves):
+            names = tuple(f"f{number}d{depth}" for depth in range(len(leaves[0])))
+            features.append(check.Feature(names, leaves))
+        margins = []
+        for margin in self.margins:
+            depths = tuple(margin.get(f, 0) for f in range(len(self.leaves)))
+            counts = Counter(check.value_of(r, depths) for r in self.dataset)
+            margins.append((depths, dict(counts)))
+        zeros = [self._zero(record) for record in self.zeros]
+        return check.drop_empty_levels(check.Public(features, self.n, margins, zeros))
+
+    @staticmethod
+    def _zero(record: Any) -> list[Any]:
+        return [
+            (f, depth, {leaf[depth - 1]})
+            for f, leaf in enumerate(record)
+            for depth in range(1, len(leaf) + 1)
+        ]
+
+    def world(self, public: Any) -> brute_force.World:
+        leaves = [feature.leaves for feature in public.features]
+        largest = [d for d, _ in check.maximal_margins(public)]
+        margins = [{f: depth for f, depth in enumerate(d) if depth} for d in largest]
+        return brute_force.World(leaves, margins, self.dataset, self.zeros)
+
+
+def compare(seed: int, counts: Counter[str]) -> None:
+    """Compare a, costs and lengths of one space by rules, by the checker's listing and by force."""
+    space = Space(seed)
+    public = space.public()
+    world = space.world(public)
+    if len(world.datasets) > 40 or len(world.domain) > 18:
+        return
+    kind = "exchange" if space.is_exchange else "ball"
+    a = world.fewest_changes()
+    low, high, _ = check.reach_bounds(public)
+    if not space.is_exchange and high is not None:
+        assert (low if a > 1 else 0) <= a <= max(1, high), seed
+        counts["reach"] += 1
+        counts["reach, exact"] += low == high == a
+    promise = check.Promise(kind, max(1, a), True, space.most, space.n)
+    length = check.chain_length(public, promise)
+    if kind == "exchange" and space.most > 1:
+        promise = check.Promise(kind, 1, True, space.most, 1)
+        length = min(space.most, space.n)
+    pairs = list(
+        world.exchange_pairs(length) if kind == "exchange" else world.ball_pairs(promise.a)
+    )
+    if len(pairs) > 4000:
+        return
+    leaves = [feature.leaves for feature in public.features]
+    distinct = {
+        tuple(sorted((Counter(second) - Counter(first)).items()))
+        + tuple(sorted((Counter(first) - Counter(second)).items())): (first, second)
+        for first, second in pairs
+    }
+    true = [brute_force.cost(p, q, space.queries, leaves) for p, q in distinct.values()]
+    worst = max(true, default=Fraction(0))
+    weighted = [(check.Query(k, depths), w) for k, depths, w in space.queries]
+    # the checker's own listing
+    measured = [(query, check.Noise("rounded", 1 / w)) for query, w in weighted]
+    records = check.relevant_records(public, measured)
+    tables = check.list_tables(public, records, 3000, time.monotonic() + 60)
+    if not space.is_exchange and len(records) == len(world.domain):
+        assert check.list_reach(records, tables) == a, seed
+        assert len(tables) == len(world.datasets), seed
+        counts["listing of a(t)"] += 1
+    found = check.list_differences(
+        public, promise, promise.a, records, tables, 10**6, time.monotonic() + 60
+    )
+    listed = Fraction(0)
+    for first, second in found.values():
+        pair = check.pair_from_tables(records, first, second)
+        listed = max(listed, check.cost_of(public, weighted, pair.before, pair.after))
+    assert listed == worst, (seed, listed, worst)
+    counts[f"listing, {kind}"] += 1
+    # the rules
+    costs = check.Costs(public, promise, promise.a)
+    proved = costs.bound(weighted)
+    assert proved >= worst, (seed, proved, worst)
+    counts[f"rules, {kind}"] += 1
+    counts[f"rules, {kind}, attained"] += proved == worst
+    if len(weighted) == 1 and weighted[0][0].kind == "table":
+        depths = weighted[0][0].depths
+        longest = max((brute_force.length(p, q, depths) for p, q in distinct.values()), default=0)
+        assert costs.absolute(weighted[0][0]) >= longest, seed
+        counts["lengths"] += 1
+
+
+def run(seeds: range) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for seed in seeds:
+        compare(seed, counts)
+    return counts
+
+
+def test_rules_are_never_below_the_truth_and_listing_is_the_truth() -> None:
+    counts = run(range(700))
+    print(counts)
+    assert counts["listing, ball"] + counts["listing, exchange"] >= 500
+    assert counts["reach, exact"] >= 100
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("block", range(4))
+def test_rules_against_listing_of_2000_spaces(block: int) -> None:
+    counts = run(range(1000 + 900 * block, 1900 + 900 * block))
+    assert counts["listing, ball"] + counts["listing, exchange"] >= 500
