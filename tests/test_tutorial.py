@@ -63,6 +63,7 @@ LONG = pytest.mark.long  # two to twelve seconds of processor time each
         ("tutorial.md", {"release", "rates.png", "audit.png", "privacy.json"}),
         ("exchange.md", {"titanic.csv"}),
         ("groups.md", {"means"}),
+        ("format.md", {"demo"}),
         ("api/mechanisms.md", set()),
         ("distributions.md", {"districts.csv", "meals"}),
         pytest.param(

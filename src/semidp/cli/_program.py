@@ -24,6 +24,7 @@ from semidp.cli import (
     analyze,
     audit,
     census,
+    check,
     combine,
     compare,
     explore,
@@ -164,6 +165,10 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
         "one estimate from several releases of the same records",
         ("semidp combine release june --out both",),
     ),
+    check.check: (
+        "whether its guarantee follows from the definitions",
+        ("semidp check release",),
+    ),
     release.show: ("what a release holds and guarantees", ("semidp show release",)),
     synthesize.synthesize: (
         "records with the exact totals of a release, near its tables",
@@ -214,8 +219,9 @@ def main() -> None:
 
     It is 0 once what was asked for is done, 1 where an audit convicts, or where a release or a
     ledger contradicts what it should follow from, 2 for what the user can mend, 3 where an audit is
-    inconclusive, 70 for an error of the program, 130 after an interrupt, 143 after SIGTERM, and 141
-    where the reader of stdout has gone and nothing else was asked for.
+    inconclusive or a check confirms less than is stated, 70 for an error of the program, 130 after
+    an interrupt, 143 after SIGTERM, and 141 where the reader of stdout has gone and nothing else
+    was asked for.
     """
     _open_closed_streams()
     for number in _ENDING:
