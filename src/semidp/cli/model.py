@@ -86,6 +86,8 @@ def _print(answer: TableModel) -> None:
         f"Intervals at level {plain(exact(answer.level))} cover noise and sampling, by a normal"
         " approximation."
     )
+    for note in answer.notes:
+        echo(note)
 
 
 def _wald(test: TermTest) -> str:

@@ -11,6 +11,7 @@ from semidp.accounting.ledger import Ledger
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.protection import refuse_dependent
 from semidp.core.tables.counts import Table
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.function import Tradeoff
@@ -82,6 +83,8 @@ def odds_ratio_test(
         dataspace = Dataspace.of(table, margins)
     _check_values(table, dataspace, (rows, columns), strata)
     refuse_untestable(table.schema, dataspace, rows, columns)
+    if adjacency is not None:
+        refuse_dependent(adjacency.protection, f"semidp model '{columns} ~ {rows}' of a release")
     mechanism = canonical_mechanism(dataspace, adjacency, rows, columns, strata, privacy)
     request = OddsRatioRequest(rows, columns, strata=strata, alternative=alternative)
     # Given the margins, the sum over strata holds all that the table says of a common odds ratio.

@@ -3,8 +3,12 @@ sampling as well.
 
 The two are different statements. *Noise*: what the table of these records would show without noise;
 exact, because the law of the noise is known and simulated. *Noise and sampling*: what holds for the
-population that the records are a sample of; a normal approximation. Which cells were measured how
-is the business of `release`.
+population that the records are a sample of. Which cells were measured how is the business of
+`release`.
+
+A *cluster* is the most records of one person, which may vary together. Records of different persons
+are independent. By Cauchy and Schwarz a sum over records then has at most `cluster` times the
+variance that it would have if all records were independent (docs/inference_checks.md).
 """
 
 import itertools
@@ -200,13 +204,14 @@ def ratio_interval(
 
 
 def sampled_rate(
-    parts: tuple[float, float], noise: tuple[float, float, float], level: float
+    parts: tuple[float, float], noise: tuple[float, float, float], level: float, cluster: int = 1
 ) -> IntervalEstimate:
     """Return the interval of a population rate from noisy counts of cases and of records, by the
     score of the rate.
 
-    R is kept where ``(y1 - R y2)² <= z² (Var(noise of x1 - R x2) + y2 R (1 - R))``: Wilson's
-    interval with noise.
+    R is kept where ``(y1 - R y2)² <= z² (Var(noise of x1 - R x2) + m y2 R (1 - R))``, with m the
+    size of a cluster: Wilson's interval with noise. For fewer than some ten cases or other records
+    `inverted_rate` is the better one.
 
     Parameters
     ----------
@@ -214,6 +219,8 @@ def sampled_rate(
         The noisy counts y1 of cases and y2 of records.
     noise
         The variance of the noise of y1, the covariance, and the variance of that of y2.
+    cluster
+        The most records of one person.
 
     Examples
     --------
@@ -222,19 +229,109 @@ def sampled_rate(
     (0.309, 0.498)
     """
     (top, bottom), (v1, v12, v2) = parts, noise
-    roots = _score_roots(parts, noise, level)
+    roots = _score_roots(parts, noise, level, cluster)
     if roots is None:
         return IntervalEstimate(
             top / bottom if bottom else math.nan, math.inf, 0.0, 1.0, level, Covers.both, False
         )
     value = top / bottom
     rate = min(max(value, 0.0), 1.0)
-    error = math.sqrt(v1 - 2 * rate * v12 + rate**2 * v2 + bottom * rate * (1 - rate)) / bottom
+    sampling = cluster * bottom * rate * (1 - rate)
+    error = math.sqrt(v1 - 2 * rate * v12 + rate**2 * v2 + sampling) / bottom
     return IntervalEstimate(value, error, *cut(*roots, (0.0, 1.0)), level, Covers.both, False)
 
 
+def inverted_rate(
+    parts: tuple[float, float],
+    noise: tuple[float, float, float],
+    errors: tuple[Floats, Floats],
+    level: float,
+    cluster: int = 1,
+) -> IntervalEstimate:
+    """Return the interval of a population rate from noisy counts of cases and of records, by the
+    tails of a binomial count with noise.
+
+    R is kept where both tails exceed ``(1 - level)/2``: the mean over draws e of the noise of
+    ``P(Bin(y2 - e2, R) >= y1 - e1)``, and of ``P(... <= ...)``. With an exact number of records
+    this is the law of the noisy count of cases, so that the interval holds at least as often as
+    stated, for any number of cases (without noise: Clopper and Pearson). A noisy number of records
+    makes it an approximation. Clusters of m records count as ``1/m`` as many records (Korn and
+    Graubard, 1998): exact for persons with m records that are all alike, and wider than need be for
+    others.
+
+    Parameters
+    ----------
+    parts, noise, level, cluster
+        As for `sampled_rate`.
+    errors
+        Draws of the noise of y1 and of y2.
+
+    Examples
+    --------
+    >>> quiet = (np.zeros(1), np.zeros(1))
+    >>> answer = inverted_rate((3.0, 20.0), (0.0, 0.0, 0.0), quiet, 0.95)
+    >>> round(answer.low, 3), round(answer.high, 3)
+    (0.032, 0.379)
+    """
+    by_score = sampled_rate(parts, noise, level, cluster)
+    if math.isinf(by_score.standard_error):
+        return by_score
+    counts = np.stack([parts[0] - errors[0], parts[1] - errors[1]], axis=1)
+    pairs, times = np.unique(counts.round(9), axis=0, return_counts=True)
+    records = np.maximum(pairs[:, 1], 0.0)
+    at_least, at_most = np.ceil(pairs[:, 0] - 1e-6), np.floor(pairs[:, 0] + 1e-6)
+    shares = times / times.sum()
+    tail = (1 - level) / 2
+
+    def not_too_small(rate: float) -> bool:
+        return float(shares @ upper_binomial(at_least, records, rate, cluster)) > tail
+
+    def not_too_large(rate: float) -> bool:
+        others = upper_binomial(records - at_most, records, 1 - rate, cluster)
+        return float(shares @ others) > tail
+
+    low = _last(not_too_small, 1.0, 0.0) if not_too_small(1.0) else 1.0
+    high = _last(not_too_large, 0.0, 1.0) if not_too_large(0.0) else 0.0
+    exact = cluster == 1 and noise[2] == 0
+    return replace(by_score, low=min(low, high), high=max(low, high), exact=exact)
+
+
+def upper_binomial(cases: Floats, records: Floats, rate: float, cluster: int) -> Floats:
+    """``P(X >= cases)`` for a binomial X, with clusters that count as one record each.
+
+    >>> upper_binomial(np.array([1.0, 0.0]), np.array([3.0, 3.0]), 0.5, 1).tolist()
+    [0.875, 1.0]
+    """
+    shares = np.maximum(cases, 1e-300) / cluster
+    others = np.maximum(records - cases, 0.0) / cluster + 1
+    inside = scipy.special.betainc(shares, others, rate)
+    return np.where(cases <= 0, 1.0, np.where(cases > records, 0.0, inside))
+
+
+def sampled_shares(
+    low: Floats, high: Floats, records: float, level: float, cluster: int
+) -> tuple[Floats, Floats]:
+    """Return the ends of the population shares of counts that lie between two bounds, each at a
+    level (Clopper and Pearson).
+
+    >>> [
+    ...     float(end[0].round(3))
+    ...     for end in sampled_shares(np.array([3]), np.array([3]), 20.0, 0.95, 1)
+    ... ]
+    [0.032, 0.379]
+    """
+    tail = (1 - level) / 2
+
+    def least(counts: Floats) -> Floats:
+        cases, others = np.maximum(counts, 1e-300), np.maximum(records - counts, 0.0)
+        end = scipy.special.betaincinv(cases / cluster, others / cluster + 1, tail)
+        return np.where(counts <= 0, 0.0, end)
+
+    return least(low), 1 - least(records - high)
+
+
 def _score_roots(
-    parts: tuple[float, float], noise: tuple[float, float, float], level: float
+    parts: tuple[float, float], noise: tuple[float, float, float], level: float, cluster: int
 ) -> tuple[float, float] | None:
     """Return the ends of `sampled_rate` before they are cut; None where the records could be
     none.
@@ -243,8 +340,8 @@ def _score_roots(
     z2 = _normal(level) ** 2
     if bottom <= 0 or bottom**2 <= z2 * v2:
         return None
-    square = bottom**2 - z2 * (v2 - bottom)
-    linear = -2 * top * bottom + z2 * (2 * v12 - bottom)
+    square = bottom**2 - z2 * (v2 - cluster * bottom)
+    linear = -2 * top * bottom + z2 * (2 * v12 - cluster * bottom)
     constant = top**2 - z2 * v1
     root = math.sqrt(max(linear**2 - 4 * square * constant, 0.0))
     low, high = sorted(((-linear - root) / (2 * square), (-linear + root) / (2 * square)))
@@ -257,6 +354,7 @@ def mover_difference(
     covariance: float,
     errors: tuple[float, float],
     level: float,
+    cluster: int = 1,
 ) -> IntervalEstimate:
     """Join the score intervals of two population rates into one of their difference (MOVER), for
     groups without a common record.
@@ -267,21 +365,21 @@ def mover_difference(
     covered 0.952 and 0.951 at 0.95, with widths within 2% on average.
 
     Each rate R_i has the distances to the ends l_i, u_i of its score interval. Their squares add up
-    like variances (MOVER; Newcombe, 1998), less what the noise of the two has in common: the lower
-    end is ``d - sqrt((R1 - l1)² + (u2 - R2)² - 2 z² c)``. The ends of the rates are cut only in the
-    result: a normal interval with the rates' own variances covers 0.88 where one group has 8 to 40
-    records.
+    like variances (MOVER; Newcombe, 1998), less what the errors of the two have in common: the
+    lower end is ``d - sqrt((R1 - l1)² + (u2 - R2)² - 2 z² c)``. The ends of the rates are cut only
+    in the result: a normal interval with the rates' own variances covers 0.88 where one group has 8
+    to 40 records.
 
     Parameters
     ----------
     parts, noise
         For each group what `sampled_rate` takes.
     covariance
-        That of the noise of the two rates.
+        That of the errors of the two rates: of the noise, and of two shares of the same records.
     errors
         The standard error of the difference, and that which it has where the rates are equal.
-    level
-        The confidence level.
+    level, cluster
+        The confidence level, and the most records of one person.
 
     Examples
     --------
@@ -293,16 +391,17 @@ def mover_difference(
     error, null_error = errors
     values = [top / bottom for top, bottom in parts]
     value = values[0] - values[1]
+    by_error = normal_interval(value, error, null_error, (-1.0, 1.0), level, Covers.both)
     first, second = (
-        _score_roots(part, own_noise, level) for part, own_noise in zip(parts, noise, strict=True)
+        _score_roots(part, own_noise, level, cluster)
+        for part, own_noise in zip(parts, noise, strict=True)
     )
     if first is None or second is None:
-        return normal_interval(value, error, null_error, (-1.0, 1.0), level, Covers.both)
+        return replace(by_error, low=-1.0, high=1.0)
     (low, high), (less, most) = first, second
     common = 2 * _normal(level) ** 2 * covariance
     below = math.sqrt(max((values[0] - low) ** 2 + (most - values[1]) ** 2 - common, 0.0))
     above = math.sqrt(max((high - values[0]) ** 2 + (values[1] - less) ** 2 - common, 0.0))
-    by_error = normal_interval(value, error, null_error, (-1.0, 1.0), level, Covers.both)
     ends = cut(value - below, value + above, (-1.0, 1.0))
     return replace(by_error, low=ends[0], high=ends[1])
 
@@ -312,6 +411,7 @@ def overlapping_difference(
     noise: Sequence[tuple[float, float, float]],
     errors: tuple[float, float],
     level: float,
+    cluster: int = 1,
 ) -> IntervalEstimate:
     """Return an interval of the difference of two population rates in groups that share some
     records.
@@ -330,12 +430,40 @@ def overlapping_difference(
     value = values[0] - values[1]
     by_error = normal_interval(value, error, null_error, (-1.0, 1.0), level, Covers.both)
     first, second = (
-        _score_roots(part, own_noise, level) for part, own_noise in zip(parts, noise, strict=True)
+        _score_roots(part, own_noise, level, cluster)
+        for part, own_noise in zip(parts, noise, strict=True)
     )
     if first is None or second is None:
-        return by_error
+        return replace(by_error, low=-1.0, high=1.0)
     ends = cut(first[0] - second[1], first[1] - second[0], (-1.0, 1.0))
     return replace(by_error, low=ends[0], high=ends[1])
+
+
+def scaled_difference(
+    difference: IntervalEstimate, share: IntervalEstimate, covariance: float
+) -> IntervalEstimate:
+    """Return the interval of a share of a difference, from the intervals of both (MOVER; Donner and
+    Zou, 2012).
+
+    With ``s`` the share and ``d`` the difference, distances to the ends of their intervals add up
+    in squares, with the derivatives s and d, and with the covariance of their noise.
+
+    >>> rest = IntervalEstimate(0.5, 0.1, 0.25, 0.75, 0.95, Covers.both, False)
+    >>> gap = IntervalEstimate(0.4, 0.1, 0.2, 0.6, 0.95, Covers.both, False, 0.001)
+    >>> answer = scaled_difference(gap, rest, 0.0)
+    >>> round(answer.low, 3), round(answer.high, 3)
+    (0.059, 0.341)
+    """
+    d, s = difference.value, share.value
+    ends = (share.low, share.high) if d > 0 else (share.high, share.low)
+    common = 2 * _normal(difference.level) ** 2 * s * d * covariance
+    below = (s * (d - difference.low)) ** 2 + (d * (s - ends[0])) ** 2 + common
+    above = (s * (difference.high - d)) ** 2 + (d * (ends[1] - s)) ** 2 + common
+    square = (s * difference.standard_error) ** 2 + (d * share.standard_error) ** 2
+    low, high = s * d - math.sqrt(max(below, 0.0)), s * d + math.sqrt(max(above, 0.0))
+    ends = cut(low, high, (-1.0, 1.0))
+    error = math.sqrt(max(square + 2 * s * d * covariance, 0.0))
+    return replace(difference, value=s * d, standard_error=error, low=ends[0], high=ends[1])
 
 
 def normal_interval(

@@ -15,10 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.linked import MEMBER
+from semidp.core.spaces.protection import refuse_dependent
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import Randomness
-from semidp.questions.measured import Measured, level_codes, measured_table, public_about
+from semidp.questions.measured import (
+    Measured,
+    cluster_size,
+    level_codes,
+    measured_table,
+    public_about,
+)
 
 if TYPE_CHECKING:
     from semidp.publishing.release import Release
@@ -26,10 +32,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-_CLUSTERED = (
-    "The test takes members of one unit for independent of each other, as members of different"
-    " units are."
-)
 # entries of the matrix from the cells of a table to the sums that are asked for
 _LARGEST = 50_000_000
 
@@ -112,6 +114,11 @@ def crossed_table(
     strata = tuple(strata)
     names = (rows, columns, *strata)
     measured = measured_table(release, names, table)
+    if cluster_size(release, measured) > 1:
+        terms = " * ".join(names)
+        simpler = " + ".join(" * ".join((side, *strata)) for side in (rows, columns))
+        instead = f"semidp model RELEASE '~ {terms}' --against '~ {simpler}'"
+        refuse_dependent(release.scope.protection, instead)
     public = public_about(release, measured)
     if len({measured.schema.axis(name) for name in names}) < len(names):
         raise InputError("rows, columns and strata must be different features, each named once")
@@ -131,8 +138,6 @@ def crossed_table(
             flat = exact_totals(public, (side, *strata))
         totals.append(flat.reshape(levels, -1))
     notes = _unused_totals(public, rows, columns, strata)
-    if measured.counted == MEMBER:
-        notes += (_CLUSTERED,)
     return CrossedTable(rows, columns, strata, measured, shape, totals[0], totals[1], notes)
 
 

@@ -33,12 +33,15 @@ from semidp.questions.answers import (
     Covers,
     IntervalEstimate,
     TableIntervals,
+    inverted_rate,
     linear_interval,
     mover_difference,
     normal_interval,
     overlapping_difference,
     ratio_interval,
     sampled_rate,
+    sampled_shares,
+    scaled_difference,
 )
 from semidp.questions.independence import blocks, simulated_bound
 from semidp.questions.ratios import (
@@ -385,6 +388,13 @@ def public_about(release: "Release", measured: Measured) -> Dataspace:
     return release.scope.dataspace.about(measured.counted).coded_as(measured.schema)
 
 
+def cluster_size(release: "Release", measured: Measured) -> int:
+    """The most records in a table that belong to one person, or members that belong to one unit:
+    they may vary together. Units vary independently.
+    """
+    return 1 if measured.counted == UNIT else release.scope.adjacency.most_records
+
+
 def fitted_counts(release: "Release", name: str) -> NDArray[np.int64]:
     """The published whole numbers of a table that have the exact totals."""
     for table in release.tables:
@@ -429,8 +439,9 @@ def interval_of(
     measured = measured_table(release, names, table)
     public = public_about(release, measured)
     bounds = CellBounds.of(public, measured.schema.names)
+    cluster = cluster_size(release, measured)
     question = TableQuestion(
-        measured, public.n or 0, bounds, level, sampling, draws, randomness, measure
+        measured, public.n or 0, bounds, level, sampling, draws, randomness, measure, cluster
     )
     return question.answer(of, minus, among)
 
@@ -441,7 +452,7 @@ class TableQuestion:
     simulated.
 
     `bounds` are what the exact totals allow; they cut intervals for these records, never those for
-    a population.
+    a population. `cluster` is the most records of one person.
     """
 
     measured: Measured
@@ -452,6 +463,7 @@ class TableQuestion:
     draws: int | None = None
     randomness: Randomness | None = None
     measure: RateMeasure = RateMeasure.DIFFERENCE
+    cluster: int = 1
 
     def answer(self, of: Cells, minus: Cells | None, among: Cells | None) -> IntervalEstimate:
         """Return a count, a rate, or a difference of two."""
@@ -477,7 +489,8 @@ class TableQuestion:
         """The counts of two groups, with the covariance of their noise."""
         weights = np.stack([*parts[0], *parts[1]])
         sums = self.measured.of(weights)
-        return NoisyRates(sums[::2], sums[1::2], self.measured.covariance(weights))
+        covariance = self.measured.covariance(weights)
+        return NoisyRates(sums[::2], sums[1::2], covariance, self.cluster)
 
     def _ratio_of_rates(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate:
         """A risk ratio or odds ratio of these records, from the law of the noise alone."""
@@ -516,18 +529,12 @@ class TableQuestion:
 
     def _count(self, chosen: Floats) -> IntervalEstimate:
         n, value, error = self.n, float(self.measured.of(chosen[None])[0]), self._error(chosen)
+        drawn = self._simulated(chosen)[0]
         if not self.sampling:
-            return linear_interval(
-                value, error, self._simulated(chosen)[0], self.bounds.span(chosen), self.level
-            )
-        rate = sampled_rate((value, n), (error**2, 0.0, 0.0), self.level)
-        return replace(
-            rate,
-            value=value,
-            standard_error=n * rate.standard_error,
-            low=n * rate.low,
-            high=n * rate.high,
-        )
+            return linear_interval(value, error, drawn, self.bounds.span(chosen), self.level)
+        noise, errors = (error**2, 0.0, 0.0), (drawn, np.zeros(len(drawn)))
+        share = inverted_rate((value, n), noise, errors, self.level, self.cluster)
+        return _times(n, replace(share, value=value / n if n else math.nan))
 
     def _difference(self, one: Floats, other: Floats) -> IntervalEstimate:
         n, weights = self.n, one - other
@@ -542,16 +549,36 @@ class TableQuestion:
                 self.level,
                 difference=True,
             )
-        spread = max(total, 0.0)
-        null = math.sqrt(error**2 + spread)
-        full = math.sqrt(error**2 + max(spread - value**2 / max(n, 1.0), 0.0))
-        return normal_interval(value, full, null, (-n, n), self.level, Covers.both)
+        if not n:
+            return normal_interval(0.0, 0.0, 0.0, (0.0, 0.0), self.level, Covers.both)
+        # Cells on both sides cancel, so that the two counts have no record in common.
+        sides = [np.maximum(weights, 0.0), np.maximum(-weights, 0.0)]
+        counts = self.measured.of(np.stack(sides)).tolist()
+        noises = [self._error(side) ** 2 for side in sides]
+        shares = [min(max(count / n, 0.0), 1.0) for count in counts]
+        spread = self.cluster * max(total, 0.0)
+        null = math.sqrt(error**2 + spread) / n
+        full = math.sqrt(error**2 + max(spread - self.cluster * value**2 / n, 0.0)) / n
+        common = (sum(noises) - error**2) / 2 / n**2
+        return _times(
+            n,
+            mover_difference(
+                [(count, n) for count in counts],
+                [(noise, 0.0, 0.0) for noise in noises],
+                common - self.cluster * shares[0] * shares[1] / n,
+                (full, null),
+                self.level,
+                self.cluster,
+            ),
+        )
 
     def _rate(self, top: Floats, bottom: Floats) -> IntervalEstimate:
         cases, records = self.measured.of(np.stack([top, bottom])).tolist()
         v1, v12, v2 = self._noise_of_rate(top, bottom)
         if self.sampling:
-            return sampled_rate((cases, records), (v1, v12, v2), self.level)
+            first, second = self._simulated(top, bottom)
+            noise = (v1, v12, v2)
+            return inverted_rate((cases, records), noise, (first, second), self.level, self.cluster)
         if v2 == 0 and records > 0:
             drawn, span = self._simulated(top)[0] / records, self._rate_span(top, bottom)
             value, error = cases / records, math.sqrt(v1) / records
@@ -587,72 +614,84 @@ class TableQuestion:
         )
 
     def _difference_of_rates(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate:
-        sums = [self.measured.of(np.stack(part)).tolist() for part in parts]
-        fixed = all(self._error(bottom) == 0 for _, bottom in parts)
         covers = Covers.both if self.sampling else Covers.noise
+        sums = [self._sums(part) for part in parts]
         if any(records <= 0 for _, records in sums):
             return IntervalEstimate(math.nan, math.inf, -1.0, 1.0, self.level, covers, False, 1.0)
-        rates = [cases / records for cases, records in sums]
-        value = rates[0] - rates[1]
-        lines = [
-            (top - (0.0 if fixed else rate) * bottom) / records
-            for (top, bottom), (_, records), rate in zip(parts, sums, rates, strict=True)
-        ]
-        weights = lines[0] - lines[1]
+        if self.sampling:
+            nested = self._inner_and_rest(parts)
+            return self._sampled_difference(parts) if nested is None else nested
+        value = sums[0][0] / sums[0][1] - sums[1][0] / sums[1][1]
+        weights = self._difference_line(parts)
         noise = self._error(weights)
-        if not self.sampling:
-            (low, high), (less, most) = (self._rate_span(*part) for part in parts)
-            span = (low - most, high - less)
-            if not fixed:
-                return normal_interval(value, noise, noise, span, self.level, covers)
-            drawn = self._simulated(weights)[0]
-            every = math.lcm(*(round(records) for _, records in sums))
-            return linear_interval(
-                value, noise, drawn, span, self.level, difference=True, among=every
-            )
-        beside = self._inner_and_rest(parts)
-        if beside is not None:
-            return beside
+        (low, high), (less, most) = (self._rate_span(*part) for part in parts)
+        span = (low - most, high - less)
+        if any(self._error(bottom) for _, bottom in parts):
+            return normal_interval(value, noise, noise, span, self.level, covers)
+        drawn = self._simulated(weights)[0]
+        every = math.lcm(*(round(records) for _, records in sums))
+        return linear_interval(value, noise, drawn, span, self.level, difference=True, among=every)
+
+    def _sampled_difference(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate:
+        """The difference of two population rates, of groups of which neither holds the other."""
+        sums = [self._sums(part) for part in parts]
+        value = sums[0][0] / sums[0][1] - sums[1][0] / sums[1][1]
+        noise = self._error(self._difference_line(parts))
         variances, null = self._sampling_variances([bottom for _, bottom in parts], sums)
         errors = math.sqrt(noise**2 + variances), math.sqrt(noise**2 + null)
         noises = [self._noise_of_rate(*part) for part in parts]
-        counted = [(cases, records) for cases, records in sums]
         if bool((parts[0][1] == parts[1][1]).all()):  # the same records: only the noise can differ
-            return normal_interval(value, *errors, (-1.0, 1.0), self.level, covers)
+            return normal_interval(value, *errors, (-1.0, 1.0), self.level, Covers.both)
         if (parts[0][1] * parts[1][1]).any():
-            return overlapping_difference(counted, noises, errors, self.level)
-        covariance = (self._error(lines[0]) ** 2 + self._error(lines[1]) ** 2 - noise**2) / 2
-        return mover_difference(counted, noises, covariance, errors, self.level)
+            return overlapping_difference(sums, noises, errors, self.level, self.cluster)
+        one, other = (self._error(self._line(part)) ** 2 for part in parts)
+        common = (one + other - noise**2) / 2
+        return mover_difference(sums, noises, common, errors, self.level, self.cluster)
 
     def _inner_and_rest(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate | None:
-        """Return the difference of the rates of a group and of one that holds it; None where
-        neither holds the other.
+        """Return the difference of the population rates of a group and of one that holds it; None
+        where neither holds the other, or where the larger one may have no further records.
 
         The outer group is the inner one and the rest, in shares w and 1 - w, so that the difference
-        is 1 - w times that of the inner rate and the rest's, which share no record.
+        is 1 - w times that of the inner rate and the rest's, which share no record. The share is an
+        estimate too, with an interval of its own.
         """
         shared = parts[0][1] * parts[1][1]
         nested = [bool((shared == bottom).all()) for _, bottom in parts]
         if not any(nested) or all(nested):
             return None
         inner, outer = (0, 1) if nested[0] else (1, 0)
-        top, bottom = parts[inner]
-        outside = (parts[outer][0] - top, parts[outer][1] - bottom)
-        left, records = self.measured.of(np.stack([outside[1], parts[outer][1]])).tolist()
-        if left <= 0:
-            return None
-        apart = [(top, bottom), outside] if inner == 0 else [outside, (top, bottom)]
-        answer, share = self._difference_of_rates(apart), left / records
-        return replace(
-            answer,
-            value=share * answer.value,
-            standard_error=share * answer.standard_error,
-            low=share * answer.low,
-            high=share * answer.high,
+        (top, bottom), (outer_top, outer_bottom) = parts[inner], parts[outer]
+        rest = (outer_top - top, outer_bottom - bottom)
+        outside = (rest[1], outer_bottom)
+        share, rate = (
+            sampled_rate(self._sums(part), self._noise_of_rate(*part), self.level, self.cluster)
+            for part in (outside, rest)
         )
+        if math.isinf(share.standard_error) or math.isinf(rate.standard_error):
+            return None
+        apart = [parts[inner], rest] if inner == 0 else [rest, parts[inner]]
+        one, other = self._difference_line(apart), self._line(outside)
+        common = (self._error(one + other) ** 2 - self._error(one - other) ** 2) / 4
+        return scaled_difference(self._sampled_difference(apart), share, common)
+
+    def _sums(self, part: tuple[Floats, Floats]) -> tuple[float, float]:
+        """The noisy counts of the cases and of the records of a rate."""
+        cases, records = self.measured.of(np.stack(part)).tolist()
+        return cases, records
+
+    def _line(self, part: tuple[Floats, Floats]) -> Floats:
+        """The weights of the noise in a rate, by its derivatives."""
+        cases, records = self._sums(part)
+        top, bottom = part
+        return (top - cases / records * bottom) / records
+
+    def _difference_line(self, parts: list[tuple[Floats, Floats]]) -> Floats:
+        """The weights of the noise in the difference of two rates."""
+        return self._line(parts[0]) - self._line(parts[1])
 
     def _sampling_variances(
-        self, groups: list[Floats], sums: list[list[float]]
+        self, groups: list[Floats], sums: list[tuple[float, float]]
     ) -> tuple[float, float]:
         """Return the variance of the difference of two rates by sampling, and that of equal rates.
 
@@ -660,12 +699,12 @@ class TableQuestion:
         standard errors are added. Where one holds the other, see `_inner_and_rest`.
         """
         if not (groups[0] * groups[1]).any():
-            return _variance(sums), _variance(sums, _pooled(sums))
+            return self.cluster * _variance(sums), self.cluster * _variance(sums, _pooled(sums))
         if bool((groups[0] == groups[1]).all()):  # the same records
             return 0.0, 0.0
         roots = [math.sqrt(_variance([part])) for part in sums]
         equal = [math.sqrt(_variance([part], _pooled(sums))) for part in sums]
-        return sum(roots) ** 2, sum(equal) ** 2
+        return self.cluster * sum(roots) ** 2, self.cluster * sum(equal) ** 2
 
 
 def _odds_ratio(cases: float, total: float, records: Floats) -> float:
@@ -675,12 +714,18 @@ def _odds_ratio(cases: float, total: float, records: Floats) -> float:
     return math.inf if math.isnan(value) else value
 
 
-def _pooled(sums: list[list[float]]) -> float:
+def _times(n: float, share: IntervalEstimate) -> IntervalEstimate:
+    """A share of n records as a count."""
+    error, low, high = n * share.standard_error, n * share.low, n * share.high
+    return replace(share, value=n * share.value, standard_error=error, low=low, high=high)
+
+
+def _pooled(sums: Sequence[tuple[float, float]]) -> float:
     """Return the rate of several groups together, from 0 to 1."""
     return min(max(sum(cases for cases, _ in sums) / sum(records for _, records in sums), 0.0), 1.0)
 
 
-def _variance(sums: list[list[float]], rate: float | None = None) -> float:
+def _variance(sums: Sequence[tuple[float, float]], rate: float | None = None) -> float:
     """Return the sampling variance of a difference of independent rates: each group's own rate, or
     a common one.
     """
@@ -709,25 +754,24 @@ def intervals_of(
             f" {measured.name!r} has {measured.estimate.size:,}: ask for a coarser table"
         )
     estimate = measured.estimate.ravel()
+    # For the population, noise may miss with half of what is allowed, and sampling with the rest.
+    of_noise = (1 + level) / 2 if sampling else level
+    half = half_widths_together(measured, of_noise, draws, randomness)
+    bounds = CellBounds.of(public, measured.schema.names)
+    spans = zip(bounds.lower.ravel().tolist(), bounds.upper.ravel().tolist(), strict=True)
+    cells = zip((estimate - half).tolist(), (estimate + half).tolist(), spans, strict=True)
+    low, high = np.array([whole_interval(*cell) for cell in cells]).T
+    exact = True
     if sampling:
-        errors = measured.errors(np.eye(estimate.size).reshape(-1, *shape))
-        each = 1 - (1 - level) / errors.size  # Bonferroni: cells without noise are sampled too
-        intervals = [
-            sampled_rate((float(y), max(n, 1.0)), (float(e) ** 2, 0.0, 0.0), each)
-            for y, e in zip(estimate, errors, strict=True)
-        ]
-        low = n * np.array([answer.low for answer in intervals])
-        high = n * np.array([answer.high for answer in intervals])
-    else:
-        half = half_widths_together(measured, level, draws, randomness)
-        bounds = CellBounds.of(public, measured.schema.names)
-        spans = zip(bounds.lower.ravel().tolist(), bounds.upper.ravel().tolist(), strict=True)
-        cells = zip((estimate - half).tolist(), (estimate + half).tolist(), spans, strict=True)
-        low, high = np.array([whole_interval(*cell) for cell in cells]).T
+        cluster = cluster_size(release, measured)
+        missed = (1 - level) / (2 if half.any() else 1)
+        each = 1 - missed / estimate.size  # Bonferroni: cells without noise are sampled too
+        low, high = (n * end for end in sampled_shares(low, high, n, each, cluster))
+        exact = cluster == 1
     low, high = low.reshape(shape), high.reshape(shape)
     covers = Covers.both if sampling else Covers.noise
     return TableIntervals(
-        measured.name, measured.schema, measured.estimate, low, high, level, covers, not sampling
+        measured.name, measured.schema, measured.estimate, low, high, level, covers, exact
     )
 
 

@@ -18,8 +18,16 @@ import scipy
 from numpy.typing import NDArray
 
 from semidp.core.exact import check_level
+from semidp.core.spaces.cell_bounds import CellBounds
+from semidp.core.spaces.dataspace import Dataspace
 from semidp.errors import InputError, Refused
-from semidp.questions.measured import Measured, level_codes, measured_table
+from semidp.questions.measured import (
+    Measured,
+    cluster_size,
+    level_codes,
+    measured_table,
+    public_about,
+)
 
 if TYPE_CHECKING:
     from semidp.publishing.release import Release
@@ -122,6 +130,30 @@ class DesignMatrix:
     matrix: Floats
     terms: tuple[int, ...]  # which term of the formula each column belongs to; -1 for the intercept
 
+    def restrict(self, rows: NDArray[np.bool_]) -> "DesignMatrix":
+        """Keep some rows, and of the columns those that are no sum of earlier ones there: the
+        coefficient of a level without records is in no row.
+
+        >>> design = DesignMatrix.of(Formula.parse("y ~ a"), {"a": ["l", "m", "h"]})
+        >>> design.restrict(np.array([True, False, True])).names
+        ('intercept', 'a[h]')
+        """
+        if rows.all():
+            return self
+        matrix, kept = self.matrix[rows], []
+        basis = np.zeros((len(matrix), 0))
+        for place, column in enumerate(matrix.T):
+            # Twice, because rounding leaves a part of the first projection.
+            remaining = column - basis @ (basis.T @ column)
+            remaining = remaining - basis @ (basis.T @ remaining)
+            size = float(np.linalg.norm(remaining))
+            if size > 1e-9 * math.sqrt(len(matrix)):
+                kept.append(place)
+                basis = np.column_stack([basis, remaining / size])
+        names = tuple(self.names[column] for column in kept)
+        terms = tuple(self.terms[column] for column in kept)
+        return DesignMatrix(names, matrix[:, kept], terms)
+
     @classmethod
     def of(cls, formula: Formula, levels: dict[str, list[str]]) -> "DesignMatrix":
         """Build the matrix; its rows are the combinations of the levels of the formula's features,
@@ -198,16 +230,21 @@ def quasi_fit(
     )
 
 
-def logistic_fit(design: Floats, cases: Floats, records: Floats, noise: Floats) -> QuasiFit:
+def logistic_fit(
+    design: Floats, cases: Floats, records: Floats, noise: Floats, cluster: int = 1
+) -> QuasiFit:
     """Fit log-odds ``Xβ`` to noisy counts of cases among noisy (or exact) counts of records.
 
     ``r = y - p m`` has mean 0 whatever the noise of y and m, and
-    ``V = diag(m⁺ p (1 - p)) + Cov(noise of y - p m)``.
+    ``V = diag(m⁺ p (1 - p)) + Cov(noise of y - p m)``, the first times the size of a cluster: then
+    V is at least the covariance of r, and so are standard errors and tests on the safe side.
 
     Parameters
     ----------
     noise
         The covariance of the noise of all cases, then all records.
+    cluster
+        The most records of one person.
 
     Examples
     --------
@@ -218,25 +255,26 @@ def logistic_fit(design: Floats, cases: Floats, records: Floats, noise: Floats) 
     """
     groups = len(cases)
     one, cross, other = noise[:groups, :groups], noise[:groups, groups:], noise[groups:, groups:]
-    # A group that noise made smaller than one record has hardly any information, and no negative
-    # one.
-    sizes = np.maximum(records, 1.0)
+    # A group that noise made smaller than nothing has no information, and no negative one.
+    sizes = np.maximum(records, 0.0)
 
     def parts(predictor: Floats) -> tuple[Floats, Floats, Floats]:
         p = scipy.special.expit(predictor)
         spread = p * (1 - p)
         mixed = cross * p[None, :]
         variance = one - mixed - mixed.T + p[:, None] * other * p[None, :]
-        return cases - p * records, sizes * spread, variance + np.diag(sizes * spread + 1e-9)
+        sampling = np.diag(cluster * sizes * spread + 1e-9)
+        return cases - p * records, sizes * spread, variance + sampling
 
-    rate = min(max(float(cases.sum() / sizes.sum()), 0.01), 0.99)
+    rate = min(max(float(cases.sum() / max(sizes.sum(), 1.0)), 0.01), 0.99)
     start = np.zeros(design.shape[1])
     start[0] = math.log(rate / (1 - rate))
     return quasi_fit(start, design, parts)
 
 
-def loglinear_fit(design: Floats, counts: Floats, noise: Floats) -> QuasiFit:
-    """Fit log-means ``Xβ`` to noisy counts: ``V = diag(μ) + Cov(noise)``.
+def loglinear_fit(design: Floats, counts: Floats, noise: Floats, cluster: int = 1) -> QuasiFit:
+    """Fit log-means ``Xβ`` to noisy counts: ``V = diag(μ) + Cov(noise)``, the first times the size
+    of a cluster.
 
     >>> fit = loglinear_fit(
     ...     np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([20.0, 60.0]), np.zeros((2, 2))
@@ -247,7 +285,7 @@ def loglinear_fit(design: Floats, counts: Floats, noise: Floats) -> QuasiFit:
 
     def parts(predictor: Floats) -> tuple[Floats, Floats, Floats]:
         mean = np.exp(np.minimum(predictor, 40.0))
-        return counts - mean, mean, noise + np.diag(mean + 1e-9)
+        return counts - mean, mean, noise + np.diag(cluster * mean + 1e-9)
 
     start = np.zeros(design.shape[1])
     start[0] = math.log(max(float(counts.mean()), 0.5))
@@ -388,18 +426,27 @@ def model(
     if len({measured.schema.axis(name) for name in names}) < len(names):
         raise InputError("the features of a model must be different, and each from another chain")
     levels = {name: list(_feature_levels(measured, name)) for name in names}
-    design = DesignMatrix.of(asked, levels)
     counts, noise = _cells(measured, names)
+    if asked.response and len(levels[asked.response]) != 2:
+        raise InputError(
+            f"the response of a logistic model has two levels, and {asked.response} has another"
+            " number"
+        )
+    inhabited = _inhabited(release, measured, asked)
+    if not inhabited.any():
+        raise Refused("the exact totals leave no records for this model: ask for other features")
+    whole = DesignMatrix.of(asked, levels)
+    design = whole.restrict(inhabited)
+    cluster = cluster_size(release, measured)
     if asked.response:
-        if len(levels[asked.response]) != 2:
-            raise InputError(
-                f"the response of a logistic model has two levels, and {asked.response} has another"
-                " number"
-            )
-        result, kind = _logistic(design, counts, noise), "logistic"
+        chosen = np.repeat(inhabited, 2)
+        counts, noise = counts[chosen], noise[np.ix_(chosen, chosen)]
+        result, kind = _logistic(design, counts, noise, cluster), "logistic"
         response = f"{asked.response} = {levels[asked.response][1]}"
     else:
-        result, kind, response = loglinear_fit(design.matrix, counts, noise), "log-linear", "count"
+        counts, noise = counts[inhabited], noise[np.ix_(inhabited, inhabited)]
+        result = loglinear_fit(design.matrix, counts, noise, cluster)
+        kind, response = "log-linear", "count"
     comparison = None
     if against is not None:
         comparison = _against(asked, Formula.parse(against), design, result)
@@ -420,8 +467,49 @@ def model(
         _term_tests(asked, design, result),
         _goodness(design, result),
         comparison,
-        _fitted(asked, levels, design, result, level, kind),
+        _fitted(asked, levels, inhabited, design, result, level, kind),
+        _notes(release, cluster, int((~inhabited).sum()), {*whole.names} - {*design.names}),
     )
+
+
+def _inhabited(release: "Release", measured: Measured, asked: Formula) -> NDArray[np.bool_]:
+    """Which combinations of the features on the right the exact totals leave room for records in.
+
+    A group without records says nothing about a rate. In a log-linear model an empty cell does say
+    something, unless a whole level is empty.
+    """
+    public = public_about(release, measured)
+    features = asked.features
+    if asked.response:
+        return _room(public, features)
+    codes = np.indices(tuple(len(_room(public, [name])) for name in features))
+    kept = [_room(public, [name])[code] for name, code in zip(features, codes, strict=True)]
+    return np.asarray(np.logical_and.reduce(kept).ravel())
+
+
+def _room(public: Dataspace, names: Sequence[str]) -> NDArray[np.bool_]:
+    """Which combinations of the levels of some features may have records, flat, in their order."""
+    schema = public.schema.restrict(names)
+    codes, sizes = level_codes(schema, names)
+    most = np.zeros(math.prod(sizes))
+    np.add.at(most, codes, CellBounds.of(public, schema.names).upper.ravel())
+    return most > 0
+
+
+def _notes(release: "Release", cluster: int, empty: int, lost: set[str]) -> tuple[str, ...]:
+    """Say what was left out, and how clusters count."""
+    notes = []
+    if empty:
+        some = "1 combination of levels" if empty == 1 else f"{empty} combinations of levels"
+        without = f", with the coefficients {', '.join(sorted(lost))}" if lost else ""
+        notes.append(f"Left out: {some} without records by the exact totals{without}.")
+    protection = release.scope.protection
+    if cluster > 1 and protection is not None:
+        notes.append(
+            f"One {protection.noun} may have {protection.most:,} {protection.records}: the sampling"
+            " variance is multiplied by that, the most it can be."
+        )
+    return tuple(notes)
 
 
 def _feature_levels(measured: Measured, name: str) -> list[str]:
@@ -445,7 +533,7 @@ def _cells(measured: Measured, names: Sequence[str]) -> tuple[Floats, Floats]:
     return measured.of(weights), measured.covariance(weights)
 
 
-def _logistic(design: DesignMatrix, counts: Floats, noise: Floats) -> QuasiFit:
+def _logistic(design: DesignMatrix, counts: Floats, noise: Floats, cluster: int) -> QuasiFit:
     """The response varies fastest: its second level are the cases, both together the records."""
     groups = len(design.matrix)
     take = np.zeros((2 * groups, 2 * groups))
@@ -453,7 +541,8 @@ def _logistic(design: DesignMatrix, counts: Floats, noise: Floats) -> QuasiFit:
         take[group, 2 * group + 1] = 1.0
         take[groups + group, 2 * group : 2 * group + 2] = 1.0
     sums = take @ counts
-    return logistic_fit(design.matrix, sums[:groups], sums[groups:], take @ noise @ take.T)
+    parts = take @ noise @ take.T
+    return logistic_fit(design.matrix, sums[:groups], sums[groups:], parts, cluster)
 
 
 def _wald(term: str, columns: Sequence[int], result: QuasiFit) -> TermTest:
@@ -498,12 +587,15 @@ def _against(larger: Formula, smaller: Formula, design: DesignMatrix, result: Qu
     columns = [
         place for place, owner in enumerate(design.terms) if owner >= 0 and whole[owner] not in kept
     ]
+    if not columns:
+        raise Refused(f"no records tell {smaller} from {larger}: compare other models")
     return _wald(str(smaller), columns, result)
 
 
 def _fitted(
     formula: Formula,
     levels: dict[str, list[str]],
+    inhabited: NDArray[np.bool_],
     design: DesignMatrix,
     result: QuasiFit,
     level: float,
@@ -516,5 +608,6 @@ def _fitted(
     ends = np.stack(
         [inverse(predictor), inverse(predictor - half), inverse(predictor + half)], axis=1
     )
-    cells = itertools.product(*(levels[name] for name in formula.features))
+    every = itertools.product(*(levels[name] for name in formula.features))
+    cells = itertools.compress(every, inhabited)
     return tuple((*cell, *numbers) for cell, numbers in zip(cells, ends.tolist(), strict=True))

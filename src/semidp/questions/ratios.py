@@ -93,6 +93,8 @@ class NoisyRates:
         Of the two groups, in the last axis; any leading axes are further questions.
     covariance
         Of the noise of (cases 1, records 1, cases 2, records 2).
+    cluster
+        The most records of one person, see `answers`.
 
     Examples
     --------
@@ -104,13 +106,15 @@ class NoisyRates:
     cases: Floats
     records: Floats
     covariance: Floats
+    cluster: int = 1
 
     def score(self, measure: RateMeasure, value: Floats) -> Floats:
         """The score statistic of a value: about χ² with one degree of freedom where it is the true
         one.
 
         With rates p1, p2 that have this value, residuals ``r_i = y_i - p_i m_i`` and their
-        covariance ``V = diag(m_i p_i (1 - p_i)) + Cov(noise of r)``, p2 solves ``d'V⁻¹r = 0`` for
+        covariance ``V = diag(m_i p_i (1 - p_i)) + Cov(noise of r)`` (the first times the size of a
+        cluster), p2 solves ``d'V⁻¹r = 0`` for
         ``d_i = m_i dp_i/dp2``, and the statistic is ``(c'r)² / c'Vc`` with ``c = (d2, -d1)``, which
         then is ``r'V⁻¹r``. Without noise p2 is the maximum of the likelihood and the statistic
         Pearson's.
@@ -138,8 +142,8 @@ class NoisyRates:
         # The covariance of the residuals: sampling on the diagonal, and the noise of cases and
         # records.
         noise = self._noise(first, second)
-        v1 = m1 * first * (1 - first) + noise[0]
-        v2 = m2 * second * (1 - second) + noise[1]
+        v1 = self.cluster * m1 * first * (1 - first) + noise[0]
+        v2 = self.cluster * m2 * second * (1 - second) + noise[1]
         both = noise[2]
         determinant = np.maximum(v1 * v2 - both**2, 1e-300)
         d1, d2 = m1 * slope, m2
@@ -212,7 +216,8 @@ class NoisyRates:
         lines = np.zeros((2, 4))
         lines[0, :2] = 1.0, -one
         lines[1, 2:] = 1.0, -other
-        variance = lines @ self.covariance @ lines.T + np.diag(self.records * rates * (1 - rates))
+        sampling = self.cluster * self.records * rates * (1 - rates)
+        variance = lines @ self.covariance @ lines.T + np.diag(sampling)
         gradient = gradient / self.records
         return math.sqrt(max(float(gradient @ variance @ gradient), 0.0))
 

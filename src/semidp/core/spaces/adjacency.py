@@ -101,6 +101,11 @@ class Adjacency(ABC):
         return 1 if self.protection is None else self.protection.times
 
     @property
+    def most_records(self) -> int:
+        """The most records that belong to one person, and may vary together in a sample."""
+        return 1 if self.protection is None else self.protection.most
+
+    @property
     @abstractmethod
     def repeated(self) -> int:
         """How many moves lead one after the other from a dataset to an adjacent one, at most."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from semidp.errors import InputError
+from semidp.errors import InputError, Refused
 
 MOST_RECORDS = 1_000_000
 """The most records of one person that a promise may name."""
@@ -155,6 +155,21 @@ class Protection:
         """
         protect = Protect(value["protect"])
         return cls(value["id"], value["most"], value["records"], protect, value["least"])
+
+
+def refuse_dependent(protection: Protection | None, instead: str) -> None:
+    """Refuse a test that is exact for independent records alone, where a person may have several.
+
+    >>> refuse_dependent(Protection("patient", 5, "stays"), "semidp model")
+    Traceback (most recent call last):
+    semidp.errors.Refused: this test takes stays for independent of each other, and one patient may\
+ have 5: ask semidp model, which allows for that
+    """
+    if protection is not None and protection.most > 1:
+        raise Refused(
+            f"this test takes {protection.records} for independent of each other, and one"
+            f" {protection.noun} may have {protection.most:,}: ask {instead}, which allows for that"
+        )
 
 
 def _is_whole(number: object) -> bool:

@@ -12,6 +12,7 @@ from semidp.core.exact import Number, check_level, exact, text, texts
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
+from semidp.core.spaces.protection import refuse_dependent
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Measurement, Mechanism
@@ -151,7 +152,11 @@ class OddsRatioRequest(OwnBudget):
         return (PowerForecast.of(self.name, self.features, test, self.alternative),)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
-        """Return the confidential x11."""
+        """Return the confidential x11; refuse where a person may have several records, for which
+        the test would not hold its level.
+        """
+        instead = f"a table of both features with semidp model '{self.columns} ~ {self.rows}'"
+        refuse_dependent(scope.protection, instead)
         counts = reader.table((self.rows, self.columns)).margin((self.rows, self.columns)).counts
         return counts[:1, 0]
 

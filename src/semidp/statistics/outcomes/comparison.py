@@ -72,12 +72,15 @@ class NoisyMeans:
         What measured the sums, and which of its sets of groups is meant.
     counts, means
         The exact number of records of each group and its noisy mean.
+    cluster
+        The most records of one person: sampling is allowed for as in `population`.
     """
 
     mechanism: Mechanism
     number: int
     counts: Floats
     means: Floats
+    cluster: int = 1
 
     @property
     def _space(self) -> SumSpace:
@@ -114,7 +117,7 @@ class NoisyMeans:
         """
         if not (self._noise or sd):
             return self._nothing(About.sampling)
-        variances = np.full(len(self.counts), sd**2)
+        variances = np.full(len(self.counts), self.cluster * sd**2)
         return self._tested(variances, About.sampling, self._normal(variances), self._width)
 
     def compare_bounded(self) -> Comparison:
@@ -132,13 +135,13 @@ class NoisyMeans:
         variances = self._at_bounds(range_, share)
         if not (self._noise or variances.any()):
             return self._nothing(About.sampling)
-        sizes = self.counts.astype(np.int64)
+        sizes = self._persons.astype(np.int64)
 
         def records(source: np.random.Generator, draws: int) -> Floats:
             ones = source.binomial(sizes, share, (draws, len(sizes)))
-            return np.asarray(range_ * (ones / self.counts - share))
+            return np.asarray(range_ * (ones / self._persons - share))
 
-        return self._tested(variances, About.sampling, records, range_, pooled)
+        return self._tested(variances, About.sampling, records, self.cluster * range_, pooled)
 
     def compare_measured(self, spread: Spread) -> Comparison:
         """Compare the means of the population by Welch's test, with variances that were measured by
@@ -149,6 +152,9 @@ class NoisyMeans:
         """
         from scipy.special import fdtrc
 
+        outcome = self._space.outcome
+        bounds = float(outcome.lower), float(outcome.upper)
+        spread = spread.in_clusters(self.counts, self.cluster, bounds)
         each = spread.variances / self.counts
         whole = each + self._noise / self.counts**2
         degrees = spread.degrees * (whole / each) ** 2
@@ -189,7 +195,12 @@ class NoisyMeans:
 
     def _at_bounds(self, range_: float, share: float) -> Floats:
         """The variances of values at the two bounds, a share of them at the upper one."""
-        return np.full(len(self.counts), range_**2 * share * (1 - share))
+        return range_**2 * share * (1 - share) * self.counts / self._persons
+
+    @property
+    def _persons(self) -> Floats:
+        """The fewest persons that the records of each group may be of."""
+        return np.maximum(self.counts // self.cluster, 1.0)
 
     def _nothing(self, about: About) -> Comparison:
         """Means without any error need no test."""

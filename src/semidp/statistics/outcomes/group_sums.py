@@ -138,6 +138,11 @@ class GroupSums(ByBlocks):
         return self.space.outcome
 
     @property
+    def cluster(self) -> int:
+        """The most records of one person."""
+        return self.space.adjacency.most_records
+
+    @property
     def blocks(self) -> tuple[Margin, ...]:
         """What the sums are by."""
         return self.space.blocks
@@ -332,7 +337,7 @@ class GroupSums(ByBlocks):
             drawn = np.asarray(self.measurement.noisy)[self.space.slices[number]]
             noisy = drawn[occupied][exact].astype(np.float64)
             sizes = n[exact].astype(np.float64)
-            low_rates, high_rates = rate_ends(self.mechanism, sizes, noisy, each)
+            low_rates, high_rates = rate_ends(self.mechanism, sizes, noisy, each, self.cluster)
             low[exact] = lower + (upper - lower) * low_rates
             high[exact] = lower + (upper - lower) * high_rates
         # A group without records has no mean, and no interval for one.
@@ -348,7 +353,7 @@ class GroupSums(ByBlocks):
             level,
             About.sampling,
             simultaneous,
-            bool(exact.all()),
+            bool(exact.all()) and self.cluster == 1,
         )
 
     def sampled_means(
@@ -365,7 +370,8 @@ class GroupSums(ByBlocks):
             spread = _known(sampling_sd, int(occupied.sum()))
         noise = float(self.outcome.width) * noise_deviation(self.mechanism, level)
         n = means.counts[occupied].astype(np.float64)
-        return SampledMeans(n, means.values[occupied], self._bounds, noise, level, spread)
+        values = means.values[occupied]
+        return SampledMeans(n, values, self._bounds, noise, level, spread, self.cluster)
 
     def _spread(self, number: int) -> Spread | None:
         """Return the variances within the groups with records, where they were measured and no
@@ -506,7 +512,7 @@ class GroupSums(ByBlocks):
         if len(n) < 2:
             only_mean = float(means.mean()) if len(n) else math.nan
             return Comparison(0.0, 0, only_mean, 1.0, about)
-        measured = NoisyMeans(self.mechanism, number, n, means)
+        measured = NoisyMeans(self.mechanism, number, n, means, self.cluster)
         if sampling_sd is not None:
             return measured.compare_known(sampling_sd)
         if not sampling:

@@ -4,7 +4,9 @@ together.
 The spread of an outcome may differ from group to group, so no group lends its spread to another.
 Rates invert the law of a binomial count with the noise; other means are bounded by what their
 bounds allow, or use a spread that was measured by group; differences and regression coefficients
-are combinations of means.
+are combinations of means. A *cluster* is the most records of one person, which may vary together: a
+sum of records then has at most `cluster` times the variance of independent ones
+(docs/inference_checks.md).
 """
 
 import math
@@ -40,6 +42,8 @@ class SampledMeans:
         The level of each interval.
     spread
         The variances within groups, where they are known or were measured.
+    cluster
+        The most records of one person.
 
     Examples
     --------
@@ -54,6 +58,7 @@ class SampledMeans:
     noise: float
     level: float
     spread: Spread | None = None
+    cluster: int = 1
 
     def ends(self) -> tuple[Floats, Floats]:
         """Return the ends for each mean, not cut to the bounds."""
@@ -80,7 +85,8 @@ class SampledMeans:
             downward = np.sqrt((down**2).sum(axis=1))
             upward = np.sqrt((up**2).sum(axis=1))
             return values - downward, values + upward
-        spread = self.spread.at_most(self.bounds, self.level)
+        spread = self.spread.in_clusters(self.counts, self.cluster, self.bounds)
+        spread = spread.at_most(self.bounds, self.level, self.cluster)
         squares = weights**2
         mean_variances = spread.variances / self.counts
         parts = squares * mean_variances[places]
@@ -93,7 +99,8 @@ class SampledMeans:
         return values - half, values + half
 
     def _bounded(self) -> tuple[Floats, Floats]:
-        """Return the ends of ``|m - μ| <= z sqrt((u - μ)(μ - l)/n + σ²/n²)``.
+        """Return the ends of ``|m - μ| <= z sqrt((u - μ)(μ - l)/n + σ²/n²)``, the first part times
+        the size of a cluster.
 
         Values between l and u with mean μ have a variance of at most (u - μ)(μ - l), which zeros
         and ones have. Outside of the bounds there is no spread: there the noise alone counts, and
@@ -102,7 +109,7 @@ class SampledMeans:
         lower, upper = self.bounds
         z = normal_quantile(self.level)
         half = z * self.noise / self.counts
-        share = z**2 / self.counts
+        share = z**2 * self.cluster / self.counts
         # The ends are the roots of a quadratic in μ.
         square = 1 + share
         linear = 2 * self.means + share * (lower + upper)
@@ -131,7 +138,7 @@ def welch_degrees(parts: Floats, degrees: Floats) -> Floats:
 
 
 def rate_ends(
-    mechanism: Mechanism, counts: Floats, noisy: Floats, level: float
+    mechanism: Mechanism, counts: Floats, noisy: Floats, level: float, cluster: int = 1
 ) -> tuple[Floats, Floats]:
     """Return the ends for population rates from noisy counts of ones: the law of the noisy count is
     inverted.
@@ -139,7 +146,8 @@ def rate_ends(
     A rate p is kept where both tails of ``Bin(n, p) + noise`` at the published number y exceed α/2:
     ``P(Y >= y) > α/2`` and ``P(Y <= y) > α/2``. Both are monotone in p. Where no rate is kept,
     because the noise took y far out of what is possible, both ends are the nearest rate. Coverage
-    is at least `level` whatever n and p.
+    is at least `level` whatever n and p. With clusters the count is that of ``n/m`` persons (rounded
+    down) whose records are all alike, which spread most.
 
     Parameters
     ----------
@@ -147,6 +155,8 @@ def rate_ends(
         What drew the noise, one whole number a group.
     counts, noisy
         The exact number of records of each group, and its noisy count of ones.
+    cluster
+        The most records of one person.
 
     Examples
     --------
@@ -162,20 +172,26 @@ def rate_ends(
     both = np.stack([counts, noisy], axis=1).astype(np.int64)
     pairs, member = np.unique(both, axis=0, return_inverse=True)
     tail = (1 - level) / 2
-    solved = [_rate(mechanism, n, y, tail) for n, y in pairs.tolist()]
+    solved = [_rate(mechanism, n, y, tail, cluster) for n, y in pairs.tolist()]
     ends = np.array(solved).reshape(-1, 2)
     low, high = ends[member.ravel()].T
     return low, high
 
 
-def _rate(mechanism: Mechanism, n: int, noisy: int, tail: float) -> tuple[float, float]:
+def _rate(
+    mechanism: Mechanism, records: int, noisy: int, tail: float, cluster: int
+) -> tuple[float, float]:
     from scipy.optimize import brentq
     from scipy.special import gammaln, xlog1py, xlogy
 
+    n = max(records // cluster, 1)
     ones = np.arange(n + 1)
     log_ways = gammaln(n + 1) - gammaln(ones + 1) - gammaln(n - ones + 1)
-    at_least = upper_tail(mechanism, noisy - ones)
-    at_most = upper_tail(mechanism, ones - noisy)  # the noise is symmetric
+    # The records of n persons, all alike; without clusters a person is a record.
+    counts = ones * records / n
+    at_least = upper_tail(mechanism, np.ceil(noisy - counts - 1e-9).astype(np.int64))
+    # The noise is symmetric.
+    at_most = upper_tail(mechanism, np.ceil(counts - noisy - 1e-9).astype(np.int64))
 
     def chance(rate: float, noise: Floats) -> float:
         # Farther from its mean the binomial law is too small to matter, and n may be large.

@@ -48,11 +48,34 @@ class Spread:
     variances: Floats
     degrees: Floats
 
-    def at_most(self, bounds: tuple[float, float], level: float) -> "Spread":
+    def in_clusters(self, counts: Floats, cluster: int, bounds: tuple[float, float]) -> "Spread":
+        """Return what a record adds to the variance of a sum where up to `cluster` records of one
+        person vary together.
+
+        That is at most m times its variance v. Records of a person that are all alike lower the
+        estimate of v by ``(n - m)/(n - 1)`` and leave ``n/m - 1`` degrees of freedom; with at most
+        two persons' records the bounds say more.
+
+        >>> spread = Spread(np.array([1.0, 1.0]), np.array([19.0, np.inf]))
+        >>> both = spread.in_clusters(np.array([20.0, 20.0]), 5, (0.0, 9.0))
+        >>> both.variances.round(3).tolist(), both.degrees.tolist()
+        ([6.333, 5.0], [3.0, inf])
+        """
+        if cluster == 1:
+            return self
+        measured = np.isfinite(self.degrees)
+        few = measured & (counts <= 2 * cluster)
+        growth = np.where(measured, (counts - 1) / np.maximum(counts - cluster, 1.0), 1.0)
+        each = np.where(few, (bounds[1] - bounds[0]) ** 2 / 4, growth * self.variances)
+        degrees = np.where(measured & ~few, counts / cluster - 1, math.inf)
+        return Spread(cluster * each, degrees)
+
+    def at_most(self, bounds: tuple[float, float], level: float, cluster: int = 1) -> "Spread":
         """Return the spread with the largest that the bounds allow, where an interval of a level
         needs less with it.
 
-        Values between l and u have a variance of at most (u - l)²/4. That is a bound, not an
+        Values between l and u have a variance of at most (u - l)²/4, times the size of a cluster.
+        That is a bound, not an
         estimate, so that it goes with the normal quantile where an estimate from few records goes
         with Student's.
 
@@ -61,7 +84,7 @@ class Spread:
         ([0.25, 0.01], [inf, 50.0])
         """
         lower, upper = bounds
-        largest = (upper - lower) ** 2 / 4
+        largest = cluster * (upper - lower) ** 2 / 4
         needed = t_quantile(level, self.degrees) ** 2 * self.variances
         capped = needed >= normal_quantile(level) ** 2 * largest
         variances = np.where(capped, largest, self.variances)

@@ -226,10 +226,13 @@ class RankSpace(SpaceByGroups):
         from scipy.stats import binom
 
         missed = float(1 - level) / 4
-        n = np.maximum(self.sizes, 1)
-        low = np.asarray(binom.ppf(missed, n, float(q)))  # P(Bin >= low) >= 1 - missed
+        # Records of one person may vary together: at worst all of them are alike.
+        persons = np.maximum(self.sizes // self.adjacency.most_records, 1)
+        each = np.maximum(self.sizes, 1) / persons
+        # P(Bin >= low) >= 1 - missed
+        low = np.floor(np.asarray(binom.ppf(missed, persons, float(q))) * each)
         # P(Bin <= high - 1) >= 1 - missed
-        high = np.asarray(binom.ppf(1 - missed, n, float(q))) + 1
+        high = np.ceil(np.asarray(binom.ppf(1 - missed, persons, float(q))) * each) + 1
         return low.astype(np.int64), high.astype(np.int64)
 
 

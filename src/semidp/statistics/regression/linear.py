@@ -188,6 +188,11 @@ class RegressionFit(FromNoise):
         """The names of the coefficients."""
         return self.moments.design.names
 
+    @property
+    def _cluster(self) -> int:
+        """The most records of one person, which may vary together."""
+        return self.moments.space.adjacency.most_records
+
     @cached_property
     def coefficients(self) -> Floats:
         """The estimated coefficients."""
@@ -271,7 +276,7 @@ class LinearFit(RegressionFit):
             of the noise alone, about the regression on the records themselves.
         """
         inverse = np.linalg.inv(self.moments.gram)
-        sampling = 0.0 if residual_sd is None else residual_sd**2 * inverse
+        sampling = 0.0 if residual_sd is None else self._cluster * residual_sd**2 * inverse
         return np.asarray(inverse @ self.moments.noise_covariance @ inverse + sampling)
 
     def standard_errors(self, residual_sd: float | None = None) -> Floats:
@@ -315,7 +320,7 @@ class LinearFit(RegressionFit):
             # Values between two bounds never spread more than half of the distance between them.
             widest = float(outcome.upper - outcome.lower) / 2
             spread = widest if residual_sd is None else residual_sd
-            variances = spread**2 * np.diag(inverse)
+            variances = self._cluster * spread**2 * np.diag(inverse)
         by_bounds = sampling and residual_sd is None
         if by_bounds and isinstance(space, SumSpace) and len(space.blocks) == 1:
             found = self._by_cell(space, inverse, confidence, simultaneous)

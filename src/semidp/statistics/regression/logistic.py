@@ -98,12 +98,13 @@ class LogisticFit(RegressionFit):
     def covariance(self, *, sampling: bool = True) -> Floats:
         """Return the covariance of the coefficients, ``H^-1 (Z'WZ + N) H^-1``, by the delta method.
 
-        ``H = Z'WZ`` at the fit is also the sampling variance of X'y, with ``W = n p (1-p)``, and N
-        the covariance of the noise; without `sampling` the noise alone.
+        ``H = Z'WZ`` at the fit is also the sampling variance of X'y, with ``W = n p (1-p)`` (at most
+        m times it where a person has up to m records), and N the covariance of the noise; without
+        `sampling` the noise alone.
         """
         information = self._information(self.coefficients)
         inverse = np.linalg.inv(information)
-        of_moments = information * sampling + self.moments.noise_covariance
+        of_moments = self._cluster * information * sampling + self.moments.noise_covariance
         return np.asarray(inverse @ of_moments @ inverse)
 
     def standard_errors(self, *, sampling: bool = True) -> Floats:
@@ -137,7 +138,7 @@ class LogisticFit(RegressionFit):
             Whether all intervals hold at once with that probability.
         """
         inverse = np.linalg.inv(self._information(self.coefficients))
-        spread = np.diag(inverse) if sampling else None
+        spread = self._cluster * np.diag(inverse) if sampling else None
         intervals, half = self._intervals(inverse, level_of(level), spread, simultaneous)
         errors = self.standard_errors(sampling=sampling)
         work = len(self._counts) * len(self.names) ** 3
@@ -210,13 +211,13 @@ class LogisticFit(RegressionFit):
         if not sampling:
             return self._noise_distances(p, weights)
         information = rows.T @ (weights[:, None] * rows)
-        white = _whitening(self.moments.noise_covariance + information)
+        white = _whitening(self.moments.noise_covariance + self._cluster * information)
         mean = rows.T @ (self._counts * p)
         distances = white @ (self.moments.values - mean)
         turned = rows @ white.T
         along = turned * distances
         below = np.cumsum(along, axis=1) - along / 2
-        weight_slopes = weights * (1 - 2 * p)
+        weight_slopes = self._cluster * weights * (1 - 2 * p)
         bent = weight_slopes[:, None] * rows
         of_metric = (turned * below).T @ bent
         return distances, -white @ information - of_metric
