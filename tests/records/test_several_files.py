@@ -17,6 +17,7 @@ from semidp import (
     Feature,
     InputError,
     Plan,
+    Refused,
     Release,
     TableRequest,
     TablesRequest,
@@ -144,10 +145,15 @@ def test_the_rules_of_combination() -> None:
     both = combine_estimates(answers, squares)
     assert both.standard_error == pytest.approx(math.sqrt(2 + 1.25 * between))
     assert both.degrees == pytest.approx(3 * (1 + 2 / (1.25 * between)) ** 2)
-    fixed = combine_estimates([2.0, 2.0], [1.0, 1.0])
-    assert fixed.degrees == math.inf
-    assert fixed.high - fixed.value == pytest.approx(stats.norm.ppf(0.975))
-    assert combine_estimates([2.0, 2.0]).low == 2.0
+
+
+@pytest.mark.parametrize("squares", [None, [1.0] * 5])
+@pytest.mark.parametrize("answer", [0.0, 2.0, 1 / 3, -1e9])
+def test_equal_answers_do_not_show_the_noise(answer: float, squares: list | None) -> None:
+    """Earlier versions returned the interval from 0 to 0 for a count that noise hides."""
+    with pytest.raises(Refused, match="all 5 files are the same"):
+        combine_estimates([answer] * 5, squares)
+    assert combine_estimates([answer] * 4 + [answer + 1], squares).high > answer
 
 
 @pytest.mark.parametrize(

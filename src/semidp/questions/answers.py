@@ -355,6 +355,7 @@ def mover_difference(
     errors: tuple[float, float],
     level: float,
     cluster: int = 1,
+    span: tuple[float, float] = (-1.0, 1.0),
 ) -> IntervalEstimate:
     """Join the score intervals of two population rates into one of their difference (MOVER), for
     groups without a common record.
@@ -380,6 +381,8 @@ def mover_difference(
         The standard error of the difference, and that which it has where the rates are equal.
     level, cluster
         The confidence level, and the most records of one person.
+    span
+        What the interval is cut to.
 
     Examples
     --------
@@ -397,12 +400,12 @@ def mover_difference(
         for part, own_noise in zip(parts, noise, strict=True)
     )
     if first is None or second is None:
-        return replace(by_error, low=-1.0, high=1.0)
+        return replace(by_error, low=span[0], high=span[1])
     (low, high), (less, most) = first, second
     common = 2 * _normal(level) ** 2 * covariance
     below = math.sqrt(max((values[0] - low) ** 2 + (most - values[1]) ** 2 - common, 0.0))
     above = math.sqrt(max((high - values[0]) ** 2 + (values[1] - less) ** 2 - common, 0.0))
-    ends = cut(value - below, value + above, (-1.0, 1.0))
+    ends = cut(value - below, value + above, span)
     return replace(by_error, low=ends[0], high=ends[1])
 
 

@@ -632,7 +632,9 @@ class TableQuestion:
         every = math.lcm(*(round(records) for _, records in sums))
         return linear_interval(value, noise, drawn, span, self.level, difference=True, among=every)
 
-    def _sampled_difference(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate:
+    def _sampled_difference(
+        self, parts: list[tuple[Floats, Floats]], span: tuple[float, float] = (-1.0, 1.0)
+    ) -> IntervalEstimate:
         """The difference of two population rates, of groups of which neither holds the other."""
         sums = [self._sums(part) for part in parts]
         value = sums[0][0] / sums[0][1] - sums[1][0] / sums[1][1]
@@ -646,7 +648,7 @@ class TableQuestion:
             return overlapping_difference(sums, noises, errors, self.level, self.cluster)
         one, other = (self._error(self._line(part)) ** 2 for part in parts)
         common = (one + other - noise**2) / 2
-        return mover_difference(sums, noises, common, errors, self.level, self.cluster)
+        return mover_difference(sums, noises, common, errors, self.level, self.cluster, span)
 
     def _inner_and_rest(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate | None:
         """Return the difference of the population rates of a group and of one that holds it; None
@@ -673,7 +675,9 @@ class TableQuestion:
         apart = [parts[inner], rest] if inner == 0 else [rest, parts[inner]]
         one, other = self._difference_line(apart), self._line(outside)
         common = (self._error(one + other) ** 2 - self._error(one - other) ** 2) / 4
-        return scaled_difference(self._sampled_difference(apart), share, common)
+        # Cut only at the end: a distance that was cut would make the sum of squares too small.
+        difference = self._sampled_difference(apart, (-math.inf, math.inf))
+        return scaled_difference(difference, share, common)
 
     def _sums(self, part: tuple[Floats, Floats]) -> tuple[float, float]:
         """The noisy counts of the cases and of the records of a rate."""

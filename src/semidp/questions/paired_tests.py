@@ -234,10 +234,10 @@ def every_pair(
             continue
         tests.append(test)
     if not tests:
-        raise Refused(
-            "no pair of features can be tested: a table must hold both, with exact totals of one at"
-            " least"
-        )
+        reason = "a table must hold both, with exact totals of one at least"
+        if untested:
+            reason = "{} × {}: {}".format(*untested[0])
+        raise Refused(f"no pair of features can be tested: {reason}")
     adjusted = adjusted_p_values([test.p_value for test in tests])
     return PairTests(tuple(tests), tuple(adjusted.tolist()), fdr, tuple(untested))
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from semidp.core.exact import check_level
-from semidp.errors import InputError
+from semidp.errors import InputError, Refused
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,15 @@ def combine_estimates(
         within = float(np.mean(squares))
     # Files vary by the noise of the release once more, so that their variance estimates it.
     between = float(np.var(answers, ddof=1))
+    if between <= (1e-12 * max(map(abs, answers))) ** 2:
+        raise Refused(
+            f"the answers from all {files} files are the same, so they do not show how much noise"
+            " there is: ask the release for an interval, or use one file alone if the answer"
+            " follows from exact totals"
+        )
     noise = (1 + 1 / files) * between
     error = math.sqrt(within + noise)
-    degrees = (files - 1) * (1 + within / noise) ** 2 if noise > 0 else math.inf
+    degrees = (files - 1) * (1 + within / noise) ** 2
     value = float(np.mean(answers))
     reach = _t_quantile(degrees, level) * error
     return CombinedEstimate(
@@ -102,8 +108,7 @@ def combine_estimates(
 def _t_quantile(degrees: float, level: float) -> float:
     from scipy import special
 
-    upper = (1 + level) / 2
-    return float(special.ndtri(upper) if math.isinf(degrees) else special.stdtrit(degrees, upper))
+    return float(special.stdtrit(degrees, (1 + level) / 2))
 
 
 def _numbers(values: ArrayLike, what: str) -> Sequence[float]:

@@ -60,6 +60,8 @@ class Intervals:
     exact
         Whether the level is kept by the law of what was drawn; else it is kept about, as far as a
         sum of records is close to normal.
+    caution
+        When the level is not kept, where that must be said.
     """
 
     names: tuple[tuple[str, ...], ...]
@@ -70,6 +72,7 @@ class Intervals:
     about: About = About.noise
     simultaneous: bool = False
     exact: bool = True
+    caution: str = ""
 
     @classmethod
     def around(
@@ -104,6 +107,7 @@ class Intervals:
             "about": str(self.about),
             "simultaneous": self.simultaneous,
             "exact": self.exact,
+            **({"caution": self.caution} if self.caution else {}),
         }
 
 

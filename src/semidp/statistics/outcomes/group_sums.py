@@ -30,7 +30,7 @@ from semidp.statistics.outcomes.confidence import (
 )
 from semidp.statistics.outcomes.groups import ByBlocks
 from semidp.statistics.outcomes.noise_law import half_widths, noise_deviation
-from semidp.statistics.outcomes.population import MOST_INVERTED, SampledMeans, rate_ends
+from semidp.statistics.outcomes.population import MOST_INVERTED, SKEWED, SampledMeans, rate_ends
 from semidp.statistics.outcomes.spaces import SumSpace
 from semidp.statistics.outcomes.spread import NoisyPart, Spread, SquareSums
 
@@ -354,6 +354,7 @@ class GroupSums(ByBlocks):
             About.sampling,
             simultaneous,
             bool(exact.all()) and self.cluster == 1,
+            self._caution,
         )
 
     def sampled_means(
@@ -386,6 +387,10 @@ class GroupSums(ByBlocks):
         n = np.where(occupied, means.counts, 1.0)
         spread = self.squares.spread(number, n, gaps, self.mechanism, float(self.outcome.width))
         return Spread(spread.variances[occupied], spread.degrees[occupied])
+
+    @property
+    def _caution(self) -> str:
+        return "" if self.squares is None or self.outcome.steps == 1 else SKEWED
 
     @property
     def _bounds(self) -> tuple[float, float]:
@@ -463,7 +468,8 @@ class GroupSums(ByBlocks):
         range_ = upper - lower
         low = np.clip(low - rounding, -range_, range_)
         high = np.clip(high + rounding, -range_, range_)
-        return Intervals(names, values, low, high, confidence, About.sampling, simultaneous, False)
+        about = confidence, About.sampling, simultaneous, False, self._caution
+        return Intervals(names, values, low, high, *about)
 
     def _weights(self, number: int, groups: Sequence[int], weights: Floats) -> Floats:
         """The weights of the query's noise, those that are not zero, in a weighted sum of some

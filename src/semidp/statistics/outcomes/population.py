@@ -25,6 +25,12 @@ MOST_INVERTED = 10_000
 """The records of a group up to which the law of its noisy count is inverted; beyond, the score
 interval serves."""
 
+SKEWED = (
+    "with a measured spread the level is that of normal means: intervals hold less often where a"
+    " few large values make up most of a sum (docs/groups.md)"
+)
+"""What must stand next to an interval that uses a measured spread."""
+
 
 @dataclass(frozen=True, eq=False)
 class SampledMeans:
@@ -146,8 +152,8 @@ def rate_ends(
     A rate p is kept where both tails of ``Bin(n, p) + noise`` at the published number y exceed α/2:
     ``P(Y >= y) > α/2`` and ``P(Y <= y) > α/2``. Both are monotone in p. Where no rate is kept,
     because the noise took y far out of what is possible, both ends are the nearest rate. Coverage
-    is at least `level` whatever n and p. With clusters the count is that of ``n/m`` persons (rounded
-    down) whose records are all alike, which spread most.
+    is at least `level` whatever n and p. With clusters the count is that of ``n/m`` persons
+    (rounded down) whose records are all alike, which spread most.
 
     Parameters
     ----------

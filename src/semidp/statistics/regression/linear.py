@@ -23,6 +23,7 @@ from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.confidence import LEVEL, About, Intervals, each_level, level_of
 from semidp.statistics.outcomes.group_sums import GroupSums
 from semidp.statistics.outcomes.noise_law import half_widths
+from semidp.statistics.outcomes.population import SKEWED
 from semidp.statistics.outcomes.spaces import SumSpace
 from semidp.statistics.outcomes.spread import FromNoise, NoisyPart, SquareSums
 from semidp.statistics.regression.designs import Design
@@ -360,6 +361,6 @@ class LinearFit(RegressionFit):
         places = np.tile(np.arange(int(occupied.sum())), (len(weights), 1))
         low, high = cells.sampled_means(0, each).combined(places, weights)
         names = tuple((name,) for name in self.names)
-        return Intervals(
-            names, self.coefficients, low, high, level, About.sampling, simultaneous, False
-        )
+        caution = SKEWED if self.squares is not None else ""
+        about = level, About.sampling, simultaneous, False, caution
+        return Intervals(names, self.coefficients, low, high, *about)

@@ -98,9 +98,9 @@ class LogisticFit(RegressionFit):
     def covariance(self, *, sampling: bool = True) -> Floats:
         """Return the covariance of the coefficients, ``H^-1 (Z'WZ + N) H^-1``, by the delta method.
 
-        ``H = Z'WZ`` at the fit is also the sampling variance of X'y, with ``W = n p (1-p)`` (at most
-        m times it where a person has up to m records), and N the covariance of the noise; without
-        `sampling` the noise alone.
+        ``H = Z'WZ`` at the fit is also the sampling variance of X'y, with ``W = n p (1-p)``; where
+        a person has up to m records, at most m times that. N is the covariance of the noise;
+        without `sampling` there is the noise alone.
         """
         information = self._information(self.coefficients)
         inverse = np.linalg.inv(information)
