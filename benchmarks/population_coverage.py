@@ -2,7 +2,7 @@
 several records of one person, empty groups, groups within groups, sparse tables, skewed values.
 
 ``python benchmarks/population_coverage.py [REPLICATES] [TABLE…]`` prints the tables of
-docs/population.md. Seeds are fixed. A row is a simulation of fresh records and fresh noise; a share
+docs/inference_checks.md (clusters to sparse) and docs/groups.md (the others). Seeds are fixed. A row is a simulation of fresh records and fresh noise; a share
 has a standard error of ``sqrt(p (1 - p) / replicates)``.
 """
 
@@ -30,7 +30,14 @@ from semidp.mechanisms.selection import outcome_mechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.questions import measured as asked
 from semidp.questions import models
-from semidp.questions.measured import Measured, interval_of, intervals_of, measured_table
+from semidp.questions.measured import (
+    Measured,
+    TableQuestion,
+    interval_of,
+    intervals_of,
+    measured_table,
+)
+from semidp.questions.ratios import RateMeasure
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.group_sums import GroupSums
 from semidp.statistics.outcomes.noise_law import simulated
@@ -62,18 +69,17 @@ class Sample:
     public: Dataspace
     cluster: int = 1
 
-    @property
-    def scope(self) -> Scope:
-        """Public facts: a record is a person here, and `cluster` says otherwise."""
-        return Scope(self.public, None, Ball(2))
-
 
 def patch_questions() -> None:
     """Let questions take a `Sample` for a release."""
     for module in (asked, models):
         module.measured_table = lambda sample, names, table=None: sample.measured
         module.public_about = lambda sample, measured: sample.public
-        module.cluster_size = lambda sample, measured: sample.cluster
+        module.clustering = _persons
+
+
+def _persons(sample: Sample, measured: Measured) -> Protection | None:
+    return Protection("person", sample.cluster) if sample.cluster > 1 else None
 
 
 class Samples:
@@ -119,6 +125,19 @@ def ask(sample: Sample, of: Any, minus: Any = None, among: Any = None, **how: An
 def ask_all(sample: Sample) -> Any:
     """Intervals for all cells at once."""
     return intervals_of(sample, None, 0.95, True, DRAWS, SeededRandomness(7))
+
+
+def keeps(sample: Sample, measure: RateMeasure, value: float, feature: str = "sex") -> bool:
+    """Whether the score interval of a ratio of the rates of two groups holds a value (its ends need
+    a slow search, and are the least and largest value that the score keeps).
+    """
+    question = TableQuestion(sample.measured, 0, None, 0.95, True, cluster=sample.cluster)
+    yes = sample.measured.mask({"vote": "a"})
+    groups = [sample.measured.mask({feature: level}) for level in "ab"]
+    rates = question._noisy_rates([(yes * group, group) for group in groups])
+    if (rates.records <= 0).any():
+        return True  # nothing is known
+    return float(rates.score(measure, np.array(value))) <= 1.959964**2
 
 
 def holds_all(sample: Sample, shares: Floats) -> bool:
@@ -187,9 +206,8 @@ def answer_all(sample: Sample, setting: Persons) -> list[bool]:
         women * one in ask(sample, {"sex": "a", "vote": "a"}),
         one in ask(sample, yes, among=female),
         one - other in ask(sample, yes, male, female),
-        one / other in ask(sample, yes, male, female, measure="risk-ratio"),
-        one * (1 - other) / other / (1 - one)
-        in ask(sample, yes, male, female, measure="odds-ratio"),
+        keeps(sample, RateMeasure.RISK_RATIO, one / other),
+        keeps(sample, RateMeasure.ODDS_RATIO, one * (1 - other) / other / (1 - one)),
         one - whole in ask(sample, yes, {"sex": ["a", "b"]}, female),
         n * (cells[0, 0, 0] - cells[1, 2, 0])
         in ask(
@@ -201,12 +219,10 @@ def answer_all(sample: Sample, setting: Persons) -> list[bool]:
     truth = np.log((1 - other) / other) - np.log((1 - one) / one)
     place = fit.names.index("sex[b]")
     held.append(bool(fit.low[place] <= truth <= fit.high[place]))
-    # Wards are independent of the vote whatever the rates: the test may reject 5%.
-    test = models.model(
-        sample, "~ sex * ward + sex * vote + ward * vote", against="~ sex * ward + sex * vote"
-    )
+    # Equal rates: the test of independence may reject 5%.
+    test = models.model(sample, "~ sex * vote", against="~ sex + vote")
     assert test.against is not None
-    held.append(test.against.p_value > 0.05)
+    held.append(test.against.p_value <= 0.05)
     return held
 
 
@@ -221,7 +237,9 @@ def cluster_rows(replicates: int) -> Iterator[tuple[object, ...]]:
             held[0] += answer_all(sample, setting)
             held[1] += answer_all(replace(sample, cluster=1), setting)
         shares = held / replicates
-        yield setting, *(f"{ours:.3f} ({alone:.3f})" for ours, alone in shares.T)
+        texts = [f"{ours:.3f} ({alone:.3f})" for ours, alone in shares.T]
+        equal = setting.rates[0] == setting.rates[1]
+        yield setting, *texts[:-1], texts[-1] if equal else ""
 
 
 # --- a group within another -------------------------------------------------------------------------
@@ -268,38 +286,73 @@ def empty_rows(replicates: int) -> Iterator[tuple[object, ...]]:
     """
     effects = {"sex": np.array([0.0, 0.6, -0.4, 0.3]), "ward": np.array([0.0, -0.5, 0.5, 0.2])}
     rates = 1 / (1 + np.exp(-(-0.4 + effects["sex"][:, None] + effects["ward"][None])))
-    for empty, size, budget in itertools.product(
-        (0, 4, 8, "a level"), (20, 100), (Budget.gdp(20), Budget.gdp(1))
-    ):
-        source = np.random.default_rng(433)
+    cases = itertools.product((True, False), (0, 8, "a level"), (6, 50), (20, 1))
+    for exact, empty, size, mu in cases:
+        source, budget = np.random.default_rng(433), Budget.gdp(mu)
         sizes = np.full((4, 4), size)
         if empty == "a level":
             sizes[3] = 0
-        else:
+        elif empty:
             # every level keeps some records
-            lost = [(i, j) for k in range(1, 3) for i in range(4) for j in ((i + k) % 4,)]
-            for place in lost[:empty]:
-                sizes[place] = 0
-        held, fits, answered = [], 0, 0
-        samples = None
+            for row, column in itertools.product(range(4), (1, 2)):
+                sizes[row, (row + column) % 4] = 0
+        held, fits, answered, samples = [], 0, 0, None
         for _ in range(replicates):
             yes = source.binomial(sizes, rates)
             counts = np.stack([sizes - yes, yes], axis=2)
-            samples = samples or Samples(counts, [["sex", "ward"]], budget)
+            samples = samples or Samples(counts, [["sex", "ward"]] if exact else [], budget)
             try:
                 fit = models.model(samples.draw(counts), "vote ~ sex + ward")
             except Refused:
                 continue
             answered += 1
-            truth = []
-            for name in fit.names[1:]:
+            row = np.full(6, np.nan)
+            for place, name in enumerate(fit.names[1:], 1):
                 feature, level = name[:-1].split("[")
-                truth.append(effects[feature]["abcd".index(level)])
-            held.append((fit.low[1:] <= truth) & (truth <= fit.high[1:]))
+                if not (empty == "a level" and feature == "sex" and level == "d"):
+                    truth = effects[feature]["abcd".index(level)]
+                    row[place - 1] = fit.low[place] <= truth <= fit.high[place]
+            held.append(row[~np.isnan(row)])
             fits += fit.fit is not None and fit.fit.p_value <= 0.05
         shares = np.mean(held, axis=0)
         numbers = f"{shares.mean():.3f}", f"{shares.min():.3f}", f"{fits / max(answered, 1):.3f}"
-        yield empty, size, short(budget), *numbers, f"{answered / replicates:.3f}"
+        whose = "exact" if exact else "noisy"
+        yield whose, empty, size, short(budget), *numbers, f"{answered / replicates:.3f}"
+
+
+# --- two groups compared ----------------------------------------------------------------------------
+
+
+def compared_rows(replicates: int) -> Iterator[tuple[object, ...]]:
+    """Yield sizes, rates, budget, whether sizes are exact: coverage of the difference, the risk
+    ratio and the odds ratio, and the size of the test where rates are equal.
+    """
+    cases = itertools.product(
+        ((20, 20), (50, 500)), ((0.02, 0.02), (0.1, 0.3)), (20, 2, "1/2"), (True, False)
+    )
+    for sizes, (one, other), mu, exact in cases:
+        source = np.random.default_rng(438)
+        budget = Budget.gdp(mu)
+        start = np.stack([np.array(sizes) // 2, np.array(sizes) - np.array(sizes) // 2], axis=1)
+        samples = Samples(start, [["ward"]] if exact else [], budget)
+        held = np.zeros(4)
+        for _ in range(replicates):
+            yes = source.binomial(sizes, (one, other))
+            sample = samples.draw(np.stack([yes, np.array(sizes) - yes], axis=1))
+            found = ask(sample, {"vote": "a"}, {"ward": "b"}, {"ward": "a"})
+            held += [
+                one - other in found,
+                keeps(sample, RateMeasure.RISK_RATIO, one / other, "ward"),
+                keeps(
+                    sample, RateMeasure.ODDS_RATIO, one / other * (1 - other) / (1 - one), "ward"
+                ),
+                found.p_value <= 0.05,
+            ]
+        texts = [f"{share:.3f}" for share in held / replicates]
+        size = texts.pop()
+        size = size if one == other else ""
+        whose = "exact" if exact else "noisy"
+        yield f"{sizes[0]}, {sizes[1]}", f"{one}, {other}", short(budget), whose, *texts, size
 
 
 # --- sparse tables ----------------------------------------------------------------------------------
@@ -386,6 +439,7 @@ _LAWS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
     "beta(2, 2)": lambda source, size: source.beta(2, 2, size),
     "beta(0.1, 9.9)": lambda source, size: source.beta(0.1, 9.9, size),
     "lognormal, σ = 1.5": lambda source, size: source.lognormal(0, 1.5, size) / 100,
+    "lognormal, σ = 2": lambda source, size: source.lognormal(0, 2, size) / 300,
     "one in 100 at the top": lambda source, size: source.binomial(1, 0.01, size).astype(float),
 }
 CLEAR = Budget.gdp(100)
@@ -397,6 +451,9 @@ SKEWED = (
     Values((30, 300), "one in 100 at the top", 100, CLEAR),
     Values((30, 300), "lognormal, σ = 1.5", 100, Budget.gdp(4), Budget.gdp(4)),
     Values((30, 3000), "lognormal, σ = 1.5", 100, CLEAR, CLEAR),
+    Values((100, 200), "one in 100 at the top", 100, CLEAR, CLEAR),
+    Values((100, 200), "one in 100 at the top", 100, CLEAR),
+    Values((100, 200), "lognormal, σ = 2", 100, CLEAR, CLEAR),
 )
 CLUSTERED = (
     Values((60, 300), "0.3", 1, Budget.gdp(10), most=3),
@@ -546,6 +603,7 @@ TABLES: dict[str, Callable[[int], Iterator[tuple[object, ...]]]] = {
     "clusters": cluster_rows,
     "nested": nested_rows,
     "empty": empty_rows,
+    "compared": compared_rows,
     "sparse": sparse_rows,
     "skewed": group_rows(SKEWED),
     "clustered": group_rows(CLUSTERED),

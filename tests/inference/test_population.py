@@ -173,6 +173,22 @@ def test_exact_tests_refuse_several_records_and_say_what_answers() -> None:
     assert patients_release(1, 400).test("sex", "sick").p_value > 0
 
 
+def test_combined_releases_without_a_common_promise_are_of_the_same_persons() -> None:
+    """One release knows of 5 stays each and the other takes a stay for a patient."""
+    several, single = patients_release(5), patients_release(1, 400)
+    columns = stays(5, 80, np.random.default_rng(1))
+    request = TableRequest(["sex", "sick"], Budget.gdp(20))
+    alone = run(Plan([request], ["sex"], FEATURES), columns, SeededRandomness(2))
+    both = semidp.combine(several, alone)
+    assert both.scope.protection is None
+    wide, narrow = (
+        one.interval({"sick": "y"}, among={"sex": "f"}, sampling=True) for one in (both, single)
+    )
+    assert 1.8 < (wide.high - wide.low) / (narrow.high - narrow.low) < 2.8
+    with pytest.raises(Refused, match="one patient may have 5"):
+        both.test("sex", "sick")
+
+
 def test_the_test_that_is_offered_keeps_its_size() -> None:
     """The Wald test of a log-linear model with clusters; taken for independent it rejects 4 in 10."""
     release = patients_release()

@@ -275,6 +275,10 @@ def _covered(found: Any) -> str:
     """
     if getattr(found, "bounded", False):
         return f"{found.covers}, at least as often as stated: a bound for all plausible totals"
+    if found.cluster > 1:
+        return (
+            f"{found.covers}, by an approximation for up to {found.cluster:,} records of a person"
+        )
     return (
         f"{found.covers}, {'exact by simulation' if found.exact else 'by a normal approximation'}"
     )

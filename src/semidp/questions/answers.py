@@ -66,6 +66,8 @@ class IntervalEstimate:
     bounded
         Whether the interval holds at least as often as its level by a bound, with no approximation
         and no simulation.
+    cluster
+        The most records of one person, where it is about a population: they may vary together.
 
     Examples
     --------
@@ -83,6 +85,7 @@ class IntervalEstimate:
     exact: bool
     p_value: float | None = None
     bounded: bool = False
+    cluster: int = 1
 
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
@@ -108,7 +111,7 @@ class TableIntervals:
         the exact totals allow, and to whole numbers.
     level
         With at least this probability no interval misses.
-    covers, exact
+    covers, exact, cluster
         As in `IntervalEstimate`.
     """
 
@@ -120,6 +123,7 @@ class TableIntervals:
     level: float
     covers: Covers
     exact: bool
+    cluster: int = 1
 
     @cached_property
     def rows(self) -> list[tuple[Any, ...]]:
@@ -131,7 +135,7 @@ class TableIntervals:
         names = [*self.schema.names, "estimate", "low", "high"]
         cells = [dict(zip(names, row, strict=True)) for row in self.rows]
         numbers = {"level": self.level, "covers": str(self.covers), "exact": self.exact}
-        return {"table": self.table, **numbers, "cells": cells}
+        return {"table": self.table, **numbers, "cluster": self.cluster, "cells": cells}
 
 
 def cell_rows(schema: Schema, numbers: Iterable[Floats]) -> list[tuple[Any, ...]]:

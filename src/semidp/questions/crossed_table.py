@@ -20,7 +20,7 @@ from semidp.errors import InputError, Refused
 from semidp.noise.randomness import Randomness
 from semidp.questions.measured import (
     Measured,
-    cluster_size,
+    clustering,
     level_codes,
     measured_table,
     public_about,
@@ -114,11 +114,10 @@ def crossed_table(
     strata = tuple(strata)
     names = (rows, columns, *strata)
     measured = measured_table(release, names, table)
-    if cluster_size(release, measured) > 1:
-        terms = " * ".join(names)
-        simpler = " + ".join(" * ".join((side, *strata)) for side in (rows, columns))
-        instead = f"semidp model RELEASE '~ {terms}' --against '~ {simpler}'"
-        refuse_dependent(release.scope.protection, instead)
+    terms = " * ".join(names)
+    simpler = " + ".join(" * ".join((side, *strata)) for side in (rows, columns))
+    instead = f"semidp model RELEASE '~ {terms}' --against '~ {simpler}'"
+    refuse_dependent(clustering(release, measured), instead)
     public = public_about(release, measured)
     if len({measured.schema.axis(name) for name in names}) < len(names):
         raise InputError("rows, columns and strata must be different features, each named once")

@@ -19,6 +19,7 @@ from semidp.core.margins import View
 from semidp.core.spaces.cell_bounds import CellBounds, whole_interval
 from semidp.core.spaces.dataspace import RECORD, Dataspace
 from semidp.core.spaces.linked import UNIT
+from semidp.core.spaces.protection import Protection
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.mechanism import Mechanism, NoNoise
@@ -388,11 +389,23 @@ def public_about(release: "Release", measured: Measured) -> Dataspace:
     return release.scope.dataspace.about(measured.counted).coded_as(measured.schema)
 
 
-def cluster_size(release: "Release", measured: Measured) -> int:
-    """The most records in a table that belong to one person, or members that belong to one unit:
-    they may vary together. Units vary independently.
+def clustering(release: "Release", measured: Measured) -> Protection | None:
+    """Who may have several of the records in a table, or a unit with several members: they may vary
+    together. None where records are independent, as units are.
     """
-    return 1 if measured.counted == UNIT else release.scope.adjacency.most_records
+    if measured.counted == UNIT:
+        return None
+    # Releases without a guarantee together still are of the same persons.
+    sources = [release] if release.combination is None else release.combination.releases
+    every = [source.scope.protection for source in sources]
+    several = [one for one in every if one is not None and one.most > 1]
+    return max(several, key=lambda one: one.most, default=None)
+
+
+def cluster_size(release: "Release", measured: Measured) -> int:
+    """The most records of one person in a table."""
+    persons = clustering(release, measured)
+    return 1 if persons is None else persons.most
 
 
 def fitted_counts(release: "Release", name: str) -> NDArray[np.int64]:
@@ -443,7 +456,8 @@ def interval_of(
     question = TableQuestion(
         measured, public.n or 0, bounds, level, sampling, draws, randomness, measure, cluster
     )
-    return question.answer(of, minus, among)
+    answer = question.answer(of, minus, among)
+    return replace(answer, cluster=cluster) if sampling else answer
 
 
 @dataclass(frozen=True)
@@ -765,17 +779,23 @@ def intervals_of(
     spans = zip(bounds.lower.ravel().tolist(), bounds.upper.ravel().tolist(), strict=True)
     cells = zip((estimate - half).tolist(), (estimate + half).tolist(), spans, strict=True)
     low, high = np.array([whole_interval(*cell) for cell in cells]).T
-    exact = True
+    cluster = cluster_size(release, measured) if sampling else 1
     if sampling:
-        cluster = cluster_size(release, measured)
         missed = (1 - level) / (2 if half.any() else 1)
         each = 1 - missed / estimate.size  # Bonferroni: cells without noise are sampled too
         low, high = (n * end for end in sampled_shares(low, high, n, each, cluster))
-        exact = cluster == 1
     low, high = low.reshape(shape), high.reshape(shape)
     covers = Covers.both if sampling else Covers.noise
     return TableIntervals(
-        measured.name, measured.schema, measured.estimate, low, high, level, covers, exact
+        measured.name,
+        measured.schema,
+        measured.estimate,
+        low,
+        high,
+        level,
+        covers,
+        cluster == 1,
+        cluster,
     )
 
 

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from semidp.core.exact import check_level
 from semidp.core.spaces.cell_bounds import CellBounds
 from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.protection import Protection
 from semidp.errors import InputError, Refused
 from semidp.questions.measured import (
     Measured,
-    cluster_size,
+    clustering,
     level_codes,
     measured_table,
     public_about,
@@ -437,7 +438,8 @@ def model(
         raise Refused("the exact totals leave no records for this model: ask for other features")
     whole = DesignMatrix.of(asked, levels)
     design = whole.restrict(inhabited)
-    cluster = cluster_size(release, measured)
+    persons = clustering(release, measured)
+    cluster = 1 if persons is None else persons.most
     if asked.response:
         chosen = np.repeat(inhabited, 2)
         counts, noise = counts[chosen], noise[np.ix_(chosen, chosen)]
@@ -468,7 +470,7 @@ def model(
         _goodness(design, result),
         comparison,
         _fitted(asked, levels, inhabited, design, result, level, kind),
-        _notes(release, cluster, int((~inhabited).sum()), {*whole.names} - {*design.names}),
+        _notes(persons, int((~inhabited).sum()), {*whole.names} - {*design.names}),
     )
 
 
@@ -496,18 +498,17 @@ def _room(public: Dataspace, names: Sequence[str]) -> NDArray[np.bool_]:
     return most > 0
 
 
-def _notes(release: "Release", cluster: int, empty: int, lost: set[str]) -> tuple[str, ...]:
+def _notes(persons: Protection | None, empty: int, lost: set[str]) -> tuple[str, ...]:
     """Say what was left out, and how clusters count."""
     notes = []
     if empty:
         some = "1 combination of levels" if empty == 1 else f"{empty} combinations of levels"
         without = f", with the coefficients {', '.join(sorted(lost))}" if lost else ""
         notes.append(f"Left out: {some} without records by the exact totals{without}.")
-    protection = release.scope.protection
-    if cluster > 1 and protection is not None:
+    if persons is not None:
         notes.append(
-            f"One {protection.noun} may have {protection.most:,} {protection.records}: the sampling"
-            " variance is multiplied by that, the most it can be."
+            f"One {persons.noun} may have {persons.most:,} {persons.records}: the sampling variance"
+            " is multiplied by that, the most it can be."
         )
     return tuple(notes)
 
