@@ -235,7 +235,7 @@ def nested_coverage(share: float, rates: tuple[float, float], runs: int, mu: int
 
 @pytest.mark.parametrize(("share", "mu"), [(0.9, 20), (0.5, 20), (0.5, 1)])
 def test_the_share_of_a_group_within_another_has_an_error_too(share: float, mu: int) -> None:
-    """Earlier versions held 0.43, 0.61 and 0.84. 0.95 ± 0.011 for 400 runs."""
+    """Earlier versions held 0.42, 0.61 and 0.60. 0.95 ± 0.011 for 400 runs."""
     assert nested_coverage(share, (0.95, 0.05), 400, mu) > 0.95 - 4.5 * 0.0109
 
 
@@ -411,11 +411,12 @@ def test_differences_of_tiny_counts_are_held() -> None:
 
 
 def test_the_difference_of_two_counts_uses_their_intervals() -> None:
+    """Two counts of 0 had the interval from 0 to 0."""
     release, measured, _ = sparse_release(20)
-    found = release.interval(
-        {"ward": "00", "ill": "a"}, minus={"ward": "01", "ill": "b"}, sampling=True
-    )
-    counts = [measured.estimate[0, 0], measured.estimate[1, 1]]
-    # Wilson's upper end of the second count is at least z² away.
-    assert found.value == pytest.approx(counts[0] - counts[1])
-    assert found.low < found.value - 3.5
+    cells = []
+    for ward, ill in np.argwhere(np.abs(measured.estimate) < 0.5)[:2]:
+        cells.append({"ward": f"{ward:02}", "ill": "abcdefghijklmno"[ill]})
+    found = release.interval(cells[0], minus=cells[1], sampling=True)
+    # Wilson's upper end of a count of 0 is at z²
+    assert found.low < -3.5
+    assert found.high > 3.5
