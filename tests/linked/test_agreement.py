@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from semidp.core.margins import named
-from semidp.core.spaces.adjacency import Exchange
 from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.linked import Link, LinkedDataspace
+from semidp.core.spaces.linked import Link, LinkedDataspace, linked_adjacency
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
@@ -102,7 +101,7 @@ def linked(name, protect="member", seed=5, least=1, most=4):
         Dataspace.of(units, [Margin(*names) for names in exact_units]),
         Link(protect, least, most, ("size", "type")),
     )
-    space = linked_space(public, Exchange(public.reach.members), tables, unit_tables)
+    space = linked_space(public, linked_adjacency(public, "exchange"), tables, unit_tables)
     values = space.measure(
         [members.margin(names) for names in tables], [units.margin(names) for names in unit_tables]
     )

@@ -15,7 +15,7 @@ from semidp.accounting.conversions import approximate_group, pure_to_gdp
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace
-from semidp.core.spaces.linked import LinkedDataspace, linked_adjacency
+from semidp.core.spaces.linked import LinkedDataspace, adjacency_from_json, linked_adjacency
 from semidp.core.spaces.protection import Protection
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.composition import Composed, Grouped, compose
@@ -225,7 +225,9 @@ class Charge:
         tradeoff = tradeoff_from_json(value["tradeoff"])
         # Entries of version 1 have neither.
         dataspace = dataspaces[value["dataspace"]] if value.get("dataspace") else None
-        adjacency = Adjacency.from_json(value["adjacency"]) if value.get("adjacency") else None
+        adjacency = None
+        if value.get("adjacency"):
+            adjacency = adjacency_from_json(value["adjacency"], dataspace)
         head = value.get("head", "")
         counted = tradeoff_from_json(value["counted"]) if value.get("counted") else None
         return cls(label, time, tradeoff, group, dataspace, adjacency, measured, head, counted)

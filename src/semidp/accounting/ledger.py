@@ -25,6 +25,7 @@ from semidp.accounting.account import Account, Charge, guarantee_of
 from semidp.core.guarantee import Guarantee, read_document, space_document, space_from
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets
+from semidp.core.spaces.linked import adjacency_from_json
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.errors import InputError, SemidpError
@@ -372,7 +373,8 @@ def _pairs_named(
     """Dataspace and adjacency that an entry names; None where it names none."""
     if not under:
         return None
-    return spaces[under["dataspace"]], Adjacency.from_json(under["adjacency"])
+    dataspace = spaces[under["dataspace"]]
+    return dataspace, adjacency_from_json(under["adjacency"], dataspace)
 
 
 def _upgraded(document: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -59,7 +59,11 @@ def _print(book: Ledger, printing: o.Printing, target: Fraction | None) -> None:
         print_json(document)
         return
     pairs = book.account().adjacency
-    kind = "" if pairs is None or pairs.protects_groups else f"; for {pairs}, not for any records"
+    kind = ""
+    if pairs is not None and not pairs.protects_groups:
+        kind = f"; for {pairs}, not for any {pairs.words.noun}"
+    elif pairs is not None and pairs.units is not None:
+        kind = f"; for {pairs}"
     rows = [
         ("budget", str(book.account().budget)),
         ("under", f"{document['invariant'] or 'nothing charged yet'}{kind}"),

@@ -350,6 +350,16 @@ def shown(value: object) -> str:
     return written if len(written) <= 60 else f"{written[:57]}…"
 
 
+def count_noun(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun; an s makes the plural where none is given.
+
+    >>> count_noun(1, "sum"), count_noun(0, "sum"), count_noun(2, "baby", "babies")
+    ('1 sum', '0 sums', '2 babies')
+    """
+    several = f"{noun}s" if plural is None else plural
+    return f"{number:,} {noun if number == 1 else several}"
+
+
 def check_level(value: float, name: str) -> None:
     """Refuse a probability that is not strictly between 0 and 1.
 

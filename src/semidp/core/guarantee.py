@@ -18,6 +18,7 @@ from semidp.core.documents import from_json
 from semidp.core.notebook import facts, shortened_text
 from semidp.core.spaces.adjacency import Adjacency, Ball
 from semidp.core.spaces.dataspace import RECORD, Datasets, Dataspace
+from semidp.core.spaces.linked import adjacency_from_json
 from semidp.core.spaces.protection import Protection
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.core.tradeoff.function import Order, Tradeoff
@@ -223,6 +224,12 @@ class Guarantee:
         >>> any_records.adjacency, any_records.tradeoff.mu
         (Ball(a=3), Fraction(3, 1))
         """
+        if isinstance(self.dataspace, Dataspace) and self.dataspace.kinds != (RECORD,):
+            # units keep features that no exchange changes, so that not all of D_t is joined
+            raise Refused(
+                "exchanges of linked records do not join all datasets with these totals: state the"
+                " guarantee for any members by the adjacency of the release"
+            )
         records = Ball(a, protection)
         steps = self.adjacency.steps(records)
         if steps is None:
@@ -329,7 +336,7 @@ class Guarantee:
         True
         """
         dataspace = Datasets.from_json(value["dataspace"])
-        adjacency = Adjacency.from_json(value["adjacency"])
+        adjacency = adjacency_from_json(value["adjacency"], dataspace)
         return cls(dataspace, adjacency, tradeoff_from_json(value["tradeoff"]))
 
     def save(self, path: str | Path) -> None:

@@ -20,6 +20,7 @@ from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace
+from semidp.core.spaces.linked import adjacency_from_json
 from semidp.core.tables.features import read_stored
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.errors import AdjacencyUnknown, InputError
@@ -326,7 +327,7 @@ class ReleaseFiles(ReleaseValue):
         dataspace = Datasets.from_json(document["dataspace"])
         if not isinstance(dataspace, Dataspace):
             raise ValueError("a release has features")
-        adjacency = Adjacency.from_json({**document["a"], "a": document["a"]["used"]})
+        adjacency = adjacency_from_json({**document["a"], "a": document["a"]["used"]}, dataspace)
         plan = Plan.from_json(read_stored(document["plan"]))
         if any(request.budget is None for request in plan.requests):
             raise ValueError("what was released had a budget")

@@ -12,9 +12,15 @@ from fractions import Fraction
 
 from semidp.core.guarantee import Guarantee
 from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Adjacency, Ball, semi_adjacency, semi_adjacency_bound
+from semidp.core.spaces.adjacency import (
+    Adjacency,
+    AdjacencyKind,
+    Ball,
+    semi_adjacency,
+    semi_adjacency_bound,
+)
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin, normalised
-from semidp.core.spaces.linked import LinkedDataspace
+from semidp.core.spaces.linked import LinkedDataspace, linked_adjacency
 from semidp.core.spaces.outcome_adjacency import outcome_adjacency
 from semidp.core.spaces.protection import Protection
 from semidp.core.spaces.widest_spaces import widest_space
@@ -70,8 +76,11 @@ def other_guarantee(
     these margins or not known for this noise.
     """
     try:
-        if scope.adjacency.protects_groups:
-            other: Adjacency = exchange_of(scope.dataspace, outcomes, scope.protection)
+        if isinstance(scope.dataspace, LinkedDataspace):
+            kind = scope.adjacency.by_kind(ball=AdjacencyKind.exchange, exchange=AdjacencyKind.ball)
+            other: Adjacency = linked_adjacency(scope.dataspace, kind)
+        elif scope.adjacency.protects_groups:
+            other = exchange_of(scope.dataspace, outcomes, scope.protection)
         elif scope.semi_adjacency is not None:
             other = Ball(scope.semi_adjacency.bound, scope.protection)
         else:

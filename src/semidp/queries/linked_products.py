@@ -15,9 +15,10 @@ import numpy as np
 from attrs import evolve, frozen
 from numpy.typing import ArrayLike, NDArray
 
+from semidp.core.exact import count_noun
 from semidp.core.margins import Floats, View
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.linked import MEMBER, UNIT, LinkedDataspace
+from semidp.core.spaces.linked import MEMBER, UNIT, LinkedDataspace, linked_adjacency
 from semidp.core.spaces.structure import Structure
 from semidp.core.tables.counts import Table
 from semidp.errors import InputError, Refused
@@ -27,7 +28,6 @@ from semidp.queries.patterns import Norms
 from semidp.queries.products import ProductSpace
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.worst_pairs import Pair
-from semidp.queries.worst_pairs import counted as number_of
 
 
 @frozen(slots=False, eq=False)
@@ -254,7 +254,7 @@ class LinkedSpace(QuerySpace):
     def difference(self, pair: Pair) -> str:
         """Say in how many members and units two datasets differ."""
         if isinstance(pair, LinkedPair):
-            return f"{number_of(pair.members, 'member')} and {number_of(pair.units, 'unit')}"
+            return f"{count_noun(pair.members, 'member')} and {count_noun(pair.units, 'unit')}"
         return f"{pair.entries} measured entries of all tables together"
 
     def query(self) -> dict[str, Any]:
@@ -325,12 +325,13 @@ def linked_space(
 
 
 def _refuse_other_numbers(public: LinkedDataspace, adjacency: Adjacency) -> None:
-    """Refuse an adjacency of another number of members than the promise has: costs are those of the
-    promise.
+    """Refuse an adjacency of other numbers of members and units than the promise has: costs are
+    those of the promise.
     """
-    if adjacency.a != public.reach.members:
+    if adjacency != linked_adjacency(public, adjacency.kind):
         raise Refused(
-            "linked records are protected as their promise says, for no other number of members"
+            "linked records are protected as their promise says, for no other number of members or"
+            " units"
         )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from attrs import evolve, has
 from numpy.typing import ArrayLike, NDArray
 
+from semidp.core.exact import count_noun
 from semidp.core.margins import Floats
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace
@@ -27,7 +28,7 @@ from semidp.errors import InputError, Refused
 from semidp.queries.moves import ListedTables
 from semidp.queries.patterns import Norms
 from semidp.queries.projection import Patterns, row_patterns
-from semidp.queries.worst_pairs import Pair, counted
+from semidp.queries.worst_pairs import Pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +163,7 @@ class QuerySpace(ABC):
 
     def difference(self, pair: Pair) -> str:
         """Say how much two datasets differ that have the values of a pair."""
-        return f"{pair.records} units ({counted(pair.entries, 'value')})"
+        return f"{count_noun(pair.records, 'unit')} ({count_noun(pair.entries, 'value')})"
 
     def query(self) -> dict[str, Any] | None:
         """Return the query alone as plain values, which `query_space` reads; None where it has no

@@ -150,12 +150,3 @@ def _table_below(move: Counts, public: Dataspace, fixed: Floats) -> Counts | Non
     except InputError:  # the totals hold fewer records than the move takes away
         return None
     return None if counts is None else counts + taken
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "sum"), counted(2, "sum")
-    ('1 sum', '2 sums')
-    """
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -124,7 +124,8 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "unit, member",
         (
             "Two words for linked files. A unit is, for example, a household; its members are the"
-            " persons who live in it."
+            " persons who live in it. A promise about whole units names how many members may"
+            " differ, and how many units: in their own features, in their size, in all."
         ),
     ),
     (

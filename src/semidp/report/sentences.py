@@ -177,7 +177,7 @@ def _numbers(tradeoff: Tradeoff, report_delta: Fraction) -> str:
 
 def together_text(scope: Scope) -> str:
     """Say in a few words how many records change together in the guarantee."""
-    return scope.adjacency.words.together(exact=bool(scope.dataspace.margins))
+    return scope.adjacency.words.together(exact=_has_exact_totals(scope))
 
 
 def why_heading(scope: Scope) -> str:
@@ -185,7 +185,13 @@ def why_heading(scope: Scope) -> str:
     semi = scope.semi_adjacency
     if semi is not None and semi.bound == 0:
         return "Why nothing is left to protect"
-    return scope.adjacency.words.heading(exact=bool(scope.dataspace.margins))
+    return scope.adjacency.words.heading(exact=_has_exact_totals(scope))
+
+
+def _has_exact_totals(scope: Scope) -> bool:
+    """Whether totals of any kind of record are exact, beside their number."""
+    public = scope.dataspace
+    return any(public.about(kind).margins for kind in public.kinds)
 
 
 def why_together(scope: Scope) -> list[str]:

@@ -24,7 +24,7 @@ from semidp.core.spaces.enumeration import datasets
 from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.spaces.graver_degrees import graver_degree
 from semidp.core.spaces.listed_moves import listed_moves
-from semidp.core.spaces.protection import Protection
+from semidp.core.spaces.protection import ChangedUnits, Protection
 from semidp.core.spaces.structure import Slices, Structure, worst_cover
 from semidp.core.spaces.widest_spaces import even_space
 from semidp.core.spaces.witness import Witness, free_witness, slice_witness
@@ -57,6 +57,9 @@ class Adjacency(ABC):
     protection
         Whom the promise is about where a person has several records; None where a record is a
         person.
+    units
+        The most units in which two adjacent datasets differ, where a whole unit of linked records
+        is protected: `a` bounds their members alone. None elsewhere.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class Adjacency(ABC):
 
     a: int
     protection: Protection | None = None
+    units: ChangedUnits | None = None
     kind: ClassVar[AdjacencyKind]
     protects_groups: ClassVar[bool]
 
@@ -91,7 +95,8 @@ class Adjacency(ABC):
 
     def __repr__(self) -> str:
         whose = "" if self.protection is None else f", {self.protection!r}"
-        return f"{type(self).__name__}(a={self.a}{whose})"
+        units = "" if self.units is None else f", {self.units!r}"
+        return f"{type(self).__name__}(a={self.a}{whose}{units})"
 
     @property
     def times(self) -> int:
@@ -156,7 +161,16 @@ class Adjacency(ABC):
         """Whether every pair of `other` in its dataspace is provably a pair of this relation: IND'
         ⊆ IND.
         """
-        return other.differ(other_space) <= self.a and other_space.is_within(dataspace)
+        fewer = other.differ(other_space) <= self.a and self._bounds_units_of(other)
+        return fewer and other_space.is_within(dataspace)
+
+    def _bounds_units_of(self, other: "Adjacency") -> bool:
+        """Whether `other` changes no more units; a promise that bounds them and one that does not
+        are not compared.
+        """
+        if self.units is None or other.units is None:
+            return self.units is other.units
+        return other.units.is_within(self.units)
 
     def differ(self, dataspace: Datasets) -> int:
         """Return the most records in which two adjacent datasets of a dataspace differ."""
@@ -191,8 +205,15 @@ class Adjacency(ABC):
         return {"kind": str(self.kind), **self.whose()}
 
     def whose(self) -> dict[str, Any]:
-        """Return the protection as plain values; nothing where a record is a person."""
-        return {} if self.protection is None else {"protection": self.protection.to_json()}
+        """Return the protection, and the units that change with it, as plain values; nothing where
+        a record is a person.
+        """
+        whose: dict[str, Any] = {}
+        if self.protection is not None:
+            whose["protection"] = self.protection.to_json()
+        if self.units is not None:
+            whose["units"] = self.units.to_json()
+        return whose
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -205,10 +226,18 @@ class Adjacency(ABC):
         """
         whose = value.get("protection")
         protection = None if whose is None else Protection.from_json(whose)
-        return Adjacency.named(value.get("kind", AdjacencyKind.ball), value["a"], protection)
+        units = value.get("units")
+        changed = None if units is None else ChangedUnits.from_json(units)
+        kind = value.get("kind", AdjacencyKind.ball)
+        return Adjacency.named(kind, value["a"], protection, changed)
 
     @staticmethod
-    def named(kind: str, a: int, protection: Protection | None = None) -> "Adjacency":
+    def named(
+        kind: str,
+        a: int,
+        protection: Protection | None = None,
+        units: ChangedUnits | None = None,
+    ) -> "Adjacency":
         """Return the relation that files call `kind`.
 
         >>> Adjacency.named("exchange", 2)
@@ -216,7 +245,7 @@ class Adjacency(ABC):
         """
         for relation in (Ball, Exchange):
             if relation.kind == kind:
-                return relation(a, protection)
+                return relation(a, protection, units)
         raise InputError(f"the kind of an adjacency is ball or exchange, not {str(kind)[:40]!r}")
 
 
@@ -240,7 +269,7 @@ class Ball(Adjacency):
     @property
     def words(self) -> AdjacencyWords:
         """What the relation is called in messages and reports."""
-        return BallWords(self.a, self.protection)
+        return BallWords(self.a, self.protection, self.units)
 
     def by_kind(self, *, ball: Answer, exchange: Answer) -> Answer:
         """Return the answer about any a records."""
@@ -263,6 +292,8 @@ class Ball(Adjacency):
         dataspace: Dataspace | None = None,
     ) -> bool:
         """Whether two datasets, as lists of labelled records, differ in at most `a` of them."""
+        if self.units is not None:
+            raise InputError("records alone do not say which units differ: compare linked datasets")
         try:
             pairs = list(zip(one, other, strict=True))
         except ValueError:
@@ -388,7 +419,7 @@ class Exchange(Adjacency):
     @property
     def words(self) -> AdjacencyWords:
         """What the relation is called in messages and reports."""
-        return ExchangeWords(self.a, self.protection)
+        return ExchangeWords(self.a, self.protection, self.units)
 
     def by_kind(self, *, ball: Answer, exchange: Answer) -> Answer:
         """Return the answer about exchanges."""
@@ -447,9 +478,9 @@ class Exchange(Adjacency):
         """Whether `other` has the same exchanges, or what one record does alone; pairs of more are
         never covered.
         """
-        if other.differ(other_space) > 1:
+        if other.differ(other_space) > 1 or other.units is not None:
             same_pairs = other.kind is self.kind and dataspace == other_space
-            return same_pairs and other.times <= self.times
+            return same_pairs and other.times <= self.times and self._bounds_units_of(other)
         return super().covers(dataspace, other, other_space)
 
     def steps(self, other: Adjacency) -> int | None:

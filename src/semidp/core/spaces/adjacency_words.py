@@ -7,21 +7,31 @@ two there is.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from semidp.core.spaces.protection import Protection
+from semidp.core.exact import count_noun
+from semidp.core.spaces.protection import ChangedUnits, Protection
+
+
+def _in_brackets(*texts: str) -> str:
+    return f" ({'; '.join(texts)})" if texts else ""
 
 
 @dataclass(frozen=True)
 class AdjacencyWords(ABC):
-    """Words for an adjacency that changes at most `a` records.
+    """Words for an adjacency that changes at most `a` records, and `units` where these are linked
+    to units that are protected as a whole.
 
     >>> BallWords(3).pairs, ExchangeWords(3).pairs
     ('any 3 records at once', 'exchanges of one person')
     >>> ExchangeWords(10, Protection("patient", 5, "stays")).pairs
     'exchanges of one patient with up to 5 stays'
+    >>> BallWords(6, Protection("household", 3, "members"), ChangedUnits(2, 4, 5)).used
+    'a = 6, one household with up to 3 members; 5 households (own features of 2, own features or
+    size of 4)'
     """
 
     a: int
     protection: Protection | None = None
+    units: ChangedUnits | None = None
 
     @property
     @abstractmethod
@@ -81,6 +91,8 @@ class AdjacencyWords(ABC):
         if self.protection is None:
             return "each person's record"
         protection = self.protection
+        if self.units is not None:
+            return f"each {protection.noun} with all {protection.records} (up to {protection.most})"
         every = f"the {protection.record}"
         if protection.most > 1:
             every = f"all {protection.records}"
@@ -98,15 +110,11 @@ class AdjacencyWords(ABC):
 
     def heading(self, exact: bool) -> str:
         """Return the heading of the part on records that move together."""
-        if self.protection is not None:
-            return f"Why {self._records} {'move' if exact else 'change'} together"
         if not exact:
-            return (
-                "Why one record changes alone"
-                if self.a == 1
-                else f"Why {self.a} records change together"
-            )
-        return "Why records move together" if self.a == 1 else f"Why {self.a} records move together"
+            changes_alone = f"Why one {self.one} changes alone"
+            return changes_alone if self.a == 1 else f"Why {self._records} change together"
+        together = self.noun if self.a == 1 else self._records
+        return f"Why {together} move together"
 
     def together(self, exact: bool) -> str:
         """Say in a few words how many records change together; `exact` says whether there are exact
@@ -115,26 +123,51 @@ class AdjacencyWords(ABC):
         a = self.a
         if self.protection is not None:
             kept = " under the exact totals" if exact else ""
-            who = self.protection.who
-            return f"a = {a}: {who} can be different with up to {self._records}{kept}"
+            who, changed = self.protection.who, f"{self._changed}{_in_brackets(*self._of_units)}"
+            return f"a = {a}: {who} can be different with up to {changed}{kept}"
         if not exact:
             return (
                 "a = 1: one record changes alone"
                 if a == 1
                 else f"a = {a}: any {a} records change together"
             )
-        change = "record changes" if a == 1 else "records change"
-        return f"a = {a}: up to {a} {change} together under the exact totals"
+        change = "changes" if a == 1 else "change"
+        return f"a = {a}: up to {self._records} {change} together under the exact totals"
 
     @property
     def _records(self) -> str:
-        noun = self.one if self.a == 1 else self.noun
-        return f"{self.a} {noun}"
+        return count_noun(self.a, self.one, self.noun)
 
     @property
-    def _in_brackets(self) -> str:
+    def _changed(self) -> str:
+        """How many records change, and how many units with them."""
+        if self.units is None or self.protection is None:
+            return self._records
+        units = count_noun(self.units.derived, self.protection.noun, self.protection.units)
+        return f"{self._records} and {units}"
+
+    @property
+    def _of_units(self) -> tuple[str, ...]:
+        """In how many of these units own features and sizes differ."""
+        if self.units is None:
+            return ()
+        return (f"own features of {self.units.own}, own features or size of {self.units.size}",)
+
+    @property
+    def _limits(self) -> str:
+        """The same as the end of a sentence."""
+        if self.units is None or self.protection is None:
+            return ""
+        units, size, own = self.protection.units, self.units.size, self.units.own
+        return (
+            f", at most {size} of these {units} in their own features or their size, and at most"
+            f" {own} in their own features"
+        )
+
+    @property
+    def _person(self) -> tuple[str, ...]:
         """The person behind a number of records, where one has several."""
-        return "" if self.protection is None else f" ({self.protection.who})"
+        return () if self.protection is None else (self.protection.who,)
 
 
 class BallWords(AdjacencyWords):
@@ -144,27 +177,38 @@ class BallWords(AdjacencyWords):
     ('any 1 record', 'a = 2: up to 2 records change together under the exact totals')
     """
 
-    restriction = None
+    @property
+    def restriction(self) -> str | None:
+        if self.units is None or self.protection is None:
+            return None
+        units = self.protection.units
+        return f"{self.pairs}: the claim is about these, and not about more {units}"
 
     @property
     def name(self) -> str:
         if not self.a:
             return f"no {self.noun}"
-        return f"any {self._records}{self._in_brackets}"
+        return f"any {self._changed}{_in_brackets(*self._person, *self._of_units)}"
 
     @property
     def used(self) -> str:
         if self.protection is None:
             return f"a = {self.a}"
-        return f"a = {self.a}, {self.protection.who}"
+        whose = f"a = {self.a}, {self.protection.who}"
+        if self.units is None:
+            return whose
+        units = count_noun(self.units.derived, self.protection.noun, self.protection.units)
+        return f"{whose}; {units}{_in_brackets(*self._of_units)}"
 
     @property
     def pairs(self) -> str:
-        return f"any {self.a} {self.noun} at once{self._in_brackets}"
+        at_once = "" if self.a == 1 else " at once"
+        return f"any {self._changed}{at_once}{_in_brackets(*self._person, *self._of_units)}"
 
     @property
     def promise(self) -> str:
-        kept = f"any {self._records} that keep the exact totals"
+        keep = "keeps" if self.a == 1 else "keep"
+        kept = f"any {self._records} that {keep} the exact totals"
         if self.protection is None:
             return kept
         return f"{self.protection.who}: {kept}"
@@ -175,25 +219,25 @@ class BallWords(AdjacencyWords):
 
     @property
     def same_noise(self) -> str:
-        return f"For any {self.a} {self.noun} that change at once the same noise gives"
+        change = "changes" if self.a == 1 else "change at once"
+        units = _in_brackets(*self._of_units)
+        return f"For any {self._changed} that {change}{units} the same noise gives"
 
     def protected(self, exact: str) -> str:
         if self.protection is not None:
             who, whose = self.protection.who, self.whose
             compared = (
-                f"Datasets that agree on every exact statistic ({exact}) and differ in at most"
-                f" {self._records} are hard to tell apart."
+                f"Datasets that agree on every exact statistic ({exact}) are hard to tell apart if"
+                f" they differ in at most {self._changed}{self._limits}."
             )
             return (
                 f"What is protected: {whose}, as far as the exact statistics leave them open."
                 f" {compared} Between two of them, {who} can be different together with"
                 f" {self.noun} of others."
             )
-        if self.a == 1:
-            together = "one record can be different alone"
-        else:
-            noun = "other records" if self.a > 2 else "other record"
-            other_people = f"{self.a - 1} {noun}"
+        together = "one record can be different alone"
+        if self.a > 1:
+            other_people = count_noun(self.a - 1, "other record")
             together = f"one record can be different together with up to {other_people}"
         return (
             "What is protected: each person's record, as far as the exact statistics leave it"
@@ -210,11 +254,10 @@ class BallWords(AdjacencyWords):
                 f" datasets that differ in up to {self._records} and agree on every published"
                 " total."
             ]
-        records = f"{self.a} records" if self.a > 1 else f"{self.a} record"
         return [
             f"In the worst case {most} records have to change together, whoever the person is and"
             " whatever else they could have been. The guarantee compares datasets that differ in"
-            f" up to {records} and agree on every published total."
+            f" up to {self._records} and agree on every published total."
         ]
 
 
@@ -227,7 +270,10 @@ class ExchangeWords(AdjacencyWords):
 
     @property
     def restriction(self) -> str:
-        return f"{self.pairs}: the claim is about these, and not about any {self.noun}"
+        within = ""
+        if self.units is not None:
+            within = _in_brackets(f"up to {self._changed} in all", *self._of_units)
+        return f"{self.pairs}{within}: the claim is about these, and not about any {self.noun}"
 
     @property
     def pairs(self) -> str:
@@ -239,10 +285,10 @@ class ExchangeWords(AdjacencyWords):
 
     @property
     def name(self) -> str:
+        if not self.a:
+            return "exchange (nobody can change)"
         whose = "" if self.protection is None else f"{self.protection.who}, "
-        return (
-            f"exchange ({whose}up to {self._records})" if self.a else "exchange (nobody can change)"
-        )
+        return f"exchange{_in_brackets(f'{whose}up to {self._changed}', *self._of_units)}"
 
     @property
     def used(self) -> str:
@@ -250,20 +296,34 @@ class ExchangeWords(AdjacencyWords):
 
     @property
     def column(self) -> str:
-        return f"for exchanges of up to {self.a} {self.noun}"
+        return f"for exchanges of up to {self._changed}"
 
     @property
     def same_noise(self) -> str:
-        most = f"at most {self.a} {self.noun}"
+        most = f"at most {self._changed} in all{self._limits}"
         return (
             f"For exchanges alone, in which {self.who} changes and others only hand over the"
-            f" published values that are taken ({most} in all), the same noise gives"
+            f" published values that are taken ({most}), the same noise gives"
         )
 
     @property
     def _several_at_once(self) -> str:
         """Records in a change that the promise is not about."""
+        if self.units is not None:
+            return self._changed
         return f"{max(self.a, 2)} {self.noun}"
+
+    @property
+    def _others_follow(self) -> str:
+        """What others do where one person with several records differs."""
+        handed = f"{self.noun} of others only hand over the published values that are taken"
+        if self.units is None or self.protection is None:
+            return handed
+        units = self.protection.units
+        return (
+            f"{handed}, other {units} only hand over published own features, and gain or lose the"
+            f" {self.noun} that it loses or gains: at most {self._changed} in all{self._limits}"
+        )
 
     def protected(self, exact: str) -> str:
         if self.protection is not None:
@@ -271,18 +331,17 @@ class ExchangeWords(AdjacencyWords):
             return (
                 f"What is protected: {self.whose}, against every alternative that the exact"
                 f" statistics ({exact}) allow. Two datasets are hard to tell apart if"
-                f" {who} differs and {self.noun} of others only hand over the published"
-                " values that are taken (exchange adjacency, one"
+                f" {who} differs and {self._others_follow} (exchange adjacency, one"
                 f" {record} after the other). This is not a guarantee for any"
                 f" {self._several_at_once} that change at once: such changes may be protected"
                 " less."
             )
-        if self.a == 1:
-            other_people = "nobody else changes"
-        else:
-            hand_over = "other records only hand" if self.a > 2 else "other record only hands"
+        other_people = "nobody else changes"
+        if self.a > 1:
+            hand_over = "only hand" if self.a > 2 else "only hands"
             other_people = (
-                f"at most {self.a - 1} {hand_over} over the published values that the person takes"
+                f"at most {count_noun(self.a - 1, 'other record')} {hand_over} over the published"
+                " values that the person takes"
             )
         return (
             "What is protected: each person's record, against every alternative that the exact"
@@ -307,14 +366,18 @@ class ExchangeWords(AdjacencyWords):
                 " the published totals allow."
             )
             return [compared, limit]
-        other_people = f"at most {self.a - 1} other records hand"
-        if self.a == 2:
-            other_people = "at most one other record hands"
+        other_people = "nobody else changes"
+        if self.a > 1:
+            hand = "at most one other record hands"
+            if self.a > 2:
+                hand = f"at most {self.a - 1} other records hand"
+            other_people = (
+                f"{hand} over the published values that the person takes, and nothing else"
+            )
         compared = (
             "The guarantee compares datasets in which one person's record is different and"
-            f" {other_people} over the published values that the person takes, and nothing"
-            " else (exchange adjacency). Every person could have been everybody"
-            " that the published totals allow."
+            f" {other_people} (exchange adjacency). Every person could have been anyone that the"
+            " published totals allow."
         )
         return [compared, limit]
 

@@ -7,15 +7,17 @@ then cost is in `queries.linked_costs`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from attrs import field, frozen
 
+from semidp.core.exact import count_noun
 from semidp.core.margins import View, meet, named
 from semidp.core.spaces.adjacency import Adjacency, AdjacencyKind, SemiAdjacency
-from semidp.core.spaces.dataspace import Dataspace
-from semidp.core.spaces.protection import Protect, Protection
+from semidp.core.spaces.dataspace import Datasets, Dataspace
+from semidp.core.spaces.protection import ChangedUnits, Protect, Protection
 from semidp.core.tables.features import SIZE
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused
@@ -382,9 +384,13 @@ class LinkedDataspace(Dataspace):
                 " that this one loses, and lose those that it gains."
             ),
             (
-                f"For that, at most {reach.members} members and {reach.derived_units} units change."
-                " Two datasets are compared only if they differ in no more members and no more"
-                " units than these. Members who are spread over more units are not covered."
+                "Two datasets are compared only if they differ in at most"
+                f" {count_noun(reach.members, 'member')} and"
+                f" {count_noun(reach.derived_units, 'unit')}. Of these units, at most"
+                f" {reach.size_units} may differ in their own features or their size, and at most"
+                f" {reach.own_units} in their own features. So many suffice for any unit to have"
+                " been any other possible one. Changes of more members, or of more units in what"
+                " they are counted by, may be protected less."
             ),
         ]
 
@@ -494,14 +500,28 @@ class Reach:
 
 
 def linked_adjacency(public: LinkedDataspace, kind: AdjacencyKind) -> Adjacency:
-    """Return which pairs of linked datasets are compared: exchanges, or any members within the
-    promise.
+    """Return which pairs of linked datasets are compared: exchanges, or any members and units
+    within the promise.
     """
-    link, members = public.link, public.reach.members
-    protection = None
-    if link.protect is Protect.unit:
-        protection = Protection(link.column, link.most, "members", Protect.unit, link.least)
-    return Adjacency.named(kind, members, protection)
+    link, reach = public.link, public.reach
+    if link.protect is Protect.member:
+        return Adjacency.named(kind, reach.members)
+    protection = Protection(link.column, link.most, "members", Protect.unit, link.least)
+    units = ChangedUnits(reach.own_units, reach.size_units, reach.derived_units)
+    return Adjacency.named(kind, reach.members, protection, units)
+
+
+def adjacency_from_json(value: Mapping[str, Any], dataspace: Datasets | None) -> Adjacency:
+    """Read an adjacency that was written beside a dataspace.
+
+    Version 0.2 wrote the members alone where a whole unit is protected. The units follow from what
+    is public, as the noise did.
+    """
+    adjacency = Adjacency.from_json(value)
+    if not isinstance(dataspace, LinkedDataspace) or adjacency.units is not None:
+        return adjacency
+    completed = linked_adjacency(dataspace, adjacency.kind)
+    return completed if replace(completed, units=None) == adjacency else adjacency
 
 
 def linked_semi_adjacency(public: LinkedDataspace) -> SemiAdjacency:

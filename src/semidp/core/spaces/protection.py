@@ -1,6 +1,7 @@
 """Whom a promise protects where several records belong to one person: a patient with all stays.
 
 Without a `Protection` a record is a person. How many records must move together is in `adjacency`.
+`ChangedUnits` bounds the units that change with them, where tables count units too.
 """
 
 import re
@@ -170,6 +171,56 @@ def refuse_dependent(protection: Protection | None, instead: str) -> None:
             f"this test takes {protection.records} for independent of each other, and one"
             f" {protection.noun} may have {protection.most:,}: ask {instead}, which allows for that"
         )
+
+
+@dataclass(frozen=True)
+class ChangedUnits:
+    """The most units in which two adjacent datasets of linked records differ, by what tables see.
+
+    Each number includes the one before: a unit that differs in its own features counts in all
+    three.
+
+    Parameters
+    ----------
+    own
+        Units that differ in their own features.
+    size
+        Units that differ in their own features or their size.
+    derived
+        Units that differ in anything: own features, size, or who their members are.
+
+    Examples
+    --------
+    >>> few, many = ChangedUnits(1, 3, 4), ChangedUnits(2, 4, 7)
+    >>> few.is_within(many), many.is_within(few)
+    (True, False)
+    """
+
+    own: int
+    size: int
+    derived: int
+
+    def __post_init__(self) -> None:
+        numbers = (self.own, self.size, self.derived)
+        if not all(map(_is_whole, numbers)) or not 0 <= self.own <= self.size <= self.derived:
+            raise InputError(
+                "the units that change are three whole numbers, none smaller than the one before:"
+                " in own features, up to their size, in anything"
+            )
+
+    def is_within(self, other: "ChangedUnits") -> bool:
+        """Whether no number is larger than that of another promise."""
+        own, size = self.own <= other.own, self.size <= other.size
+        return own and size and self.derived <= other.derived
+
+    def to_json(self) -> dict[str, int]:
+        """Return the numbers as plain values."""
+        return {"own": self.own, "size": self.size, "derived": self.derived}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "ChangedUnits":
+        """Read what `to_json` wrote."""
+        return cls(value["own"], value["size"], value["derived"])
 
 
 def _is_whole(number: object) -> bool:

@@ -311,8 +311,8 @@ class _Check:
             self.findings.wrong.append("it states other exact totals than its plan publishes")
         if again.adjacency != scope.adjacency:
             self.findings.wrong.append(
-                f"it states a = {scope.adjacency.a}, and its plan and totals give a ="
-                f" {again.adjacency.a}"
+                f"it states a promise for {scope.adjacency}, and its plan and totals give"
+                f" {again.adjacency}"
             )
         return replace(again, disclosures=scope.disclosures)
 

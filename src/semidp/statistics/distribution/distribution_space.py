@@ -14,12 +14,13 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import ArrayLike
 
+from semidp.core.exact import count_noun
 from semidp.core.margins import Counts, Floats
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Margin
 from semidp.errors import InputError
 from semidp.queries.patterns import Norms
-from semidp.queries.worst_pairs import Pair, counted
+from semidp.queries.worst_pairs import Pair
 from semidp.sources.contract import Outcome
 from semidp.statistics.distribution.value_tree import Placement, ValueTree, value_tree
 from semidp.statistics.outcomes.spaces import (
@@ -207,7 +208,7 @@ class DistributionSpace(SpaceByGroups):
 
     def difference(self, pair: Pair) -> str:
         """Say in how many differences of halves two datasets differ."""
-        return f"{counted(pair.entries, 'difference')} of halves"
+        return f"{count_noun(pair.entries, 'difference')} of halves"
 
     def measured(self, histograms: Counts) -> Counts:
         """Return the query of the histograms of all groups, a row a group."""

@@ -14,7 +14,7 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.core.exact import exact, plain
+from semidp.core.exact import count_noun, exact, plain
 from semidp.core.margins import Counts, Floats
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
@@ -23,7 +23,7 @@ from semidp.errors import InputError, Refused
 from semidp.queries.outcome_moves import OutcomeMoves
 from semidp.queries.patterns import Norms
 from semidp.queries.query_space import QuerySpace
-from semidp.queries.worst_pairs import Pair, counted
+from semidp.queries.worst_pairs import Pair
 from semidp.sources.contract import Outcome
 from semidp.sources.readings import ANSWERS, answered_column
 from semidp.statistics.outcomes.exact_levels import find_moves
@@ -88,7 +88,7 @@ class OutcomeSpace(QuerySpace):
         """Say by how many steps of the outcome's grid, and in how many sums, two datasets
         differ.
         """
-        return f"{pair.records} steps of the grid ({counted(pair.entries, 'sum')})"
+        return f"{count_noun(pair.records, 'step')} of the grid ({count_noun(pair.entries, 'sum')})"
 
     def _outcome_json(self) -> dict[str, Any]:
         bounds = [plain(self.outcome.lower), plain(self.outcome.upper)]

@@ -16,13 +16,13 @@ import numpy as np
 from attrs import evolve, frozen
 from numpy.typing import NDArray
 
-from semidp.core.exact import Number, exact, plain
+from semidp.core.exact import Number, count_noun, exact, plain
 from semidp.core.margins import Counts
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Margin
 from semidp.errors import InputError
 from semidp.queries.patterns import Norms
-from semidp.queries.worst_pairs import Pair, counted
+from semidp.queries.worst_pairs import Pair
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.confidence import level_of
 from semidp.statistics.outcomes.spaces import (
@@ -180,7 +180,7 @@ class RankSpace(SpaceByGroups):
         """Say in how many values of how many groups two datasets differ."""
         one, other = pair.inputs
         groups = int((one != other).any(axis=1).sum())
-        return f"{counted(pair.records, 'value')} of {counted(groups, 'group')}"
+        return f"{count_noun(pair.records, 'value')} of {count_noun(groups, 'group')}"
 
     def ranks(self, rate: Fraction) -> NDArray[np.int64]:
         """Return the rank that each choice looks for, a row a group: 0 below, and n_g + 1 above all
