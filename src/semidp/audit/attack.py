@@ -35,6 +35,7 @@ from semidp.audit.scores import (
     residue_scores,
     signed_scores,
 )
+from semidp.core.exact import count_noun
 from semidp.core.notebook import facts
 from semidp.core.progress import Progress, silent
 from semidp.core.tradeoff.function import Tradeoff
@@ -202,7 +203,7 @@ class Audit:
         measured, claimed = f"{bound.measured:.4g}", f"{bound.claimed:.4g}"
         rows: list[tuple[str, str]] = [("verdict", self.verdict)]
         rows.append(("privacy loss", f"{bound.unit} at least {measured}; claimed is {claimed}"))
-        tables = f"two tables {self.pair.records} records apart"
+        tables = f"two tables {count_noun(self.pair.records, 'record')} apart"
         rows.append(("samples", f"{self.samples:,} of each of {tables}"))
         power = f"{self.power:.2f}"
         less = f"{1 - self.less_noise:.0%} less noise"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from semidp.cli import _options as o
 from semidp.cli._output import print_json, print_rows
+from semidp.core.exact import count_noun
 from semidp.core.scope import Scope
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
@@ -92,7 +93,9 @@ def _listed(title: str, tables: Sequence[ProposedTable]) -> list[tuple[str, str]
             f"standard error {table.error:.3g} a cell, {table.mean_count:.3g} records in an"
             " average one"
         )
-        rows.append((title, f"{' × '.join(table.features)}: {table.cells:,} cells, {sizes}"))
+        rows.append(
+            (title, f"{' × '.join(table.features)}: {count_noun(table.cells, 'cell')}, {sizes}")
+        )
     if len(tables) > _SHOWN:
         rows.append((title, f"and {len(tables) - _SHOWN} more"))
     return rows

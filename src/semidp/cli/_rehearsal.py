@@ -8,7 +8,7 @@ from attrs import evolve
 
 from semidp.cli import _options as o
 from semidp.cli._output import echo, print_json, print_rows
-from semidp.core.exact import plain
+from semidp.core.exact import count_noun, plain
 from semidp.core.spaces.protection import Protection
 from semidp.core.tradeoff.budget import Budget
 from semidp.mechanisms.mechanism import Mechanism
@@ -103,8 +103,8 @@ def _print_prepared(
         rows += [("would use", line) for line in _part_lines(found)]
         rows += [("choice", sentence) for sentence in found.choices]
         parts = (
-            f"{found.nodes:,} parts, one for every {found.partition}, of up to {takes.largest:,}"
-            " cells"
+            f"{count_noun(found.nodes, 'part')}, one for every {found.partition}, of up to"
+            f" {count_noun(takes.largest, 'cell')}"
         )
         rows += [("partition", parts), *adjacency]
     else:
@@ -237,7 +237,8 @@ def _part_lines(whole: PreparedByParts) -> list[str]:
         for number, table in enumerate(request.tables):
             schema = whole.schema.restrict(table.features)
             error = (
-                f"standard error {mechanism.rms_error(number):.1f} in each of {schema.size:,} cells"
+                f"standard error {mechanism.rms_error(number):.1f} in each of"
+                f" {count_noun(schema.size, 'cell')}"
             )
             lines.append(f"{mechanism.name} for {' by '.join(schema.names)}: {error}")
         if not request.tables:

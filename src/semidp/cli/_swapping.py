@@ -19,7 +19,7 @@ from semidp.cli import _options as o
 from semidp.cli._command import option, plain_defaults
 from semidp.cli._output import echo, found_out, grid, kind_and_a, print_json, progress_bar, say
 from semidp.cli._totals import scope_of, totals_of
-from semidp.core.exact import plain
+from semidp.core.exact import count_noun, plain
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
@@ -401,7 +401,9 @@ def _coarse(curve: Tradeoff) -> Tradeoff:
 def _described(loss: StratumLoss) -> str:
     stratum = loss.stratum
     held, swapped = (_listing(totals) for totals in (stratum.hold, stratum.over))
-    return f"{stratum.n:,} records: {held} by what is held, {swapped} by what is swapped"
+    return (
+        f"{count_noun(stratum.n, 'record')}: {held} by what is held, {swapped} by what is swapped"
+    )
 
 
 def _listing(totals: tuple[int, ...]) -> str:

@@ -15,7 +15,7 @@ from semidp.cli._command import command, flag
 from semidp.cli._output import kind_and_a, print_json, print_rows
 from semidp.cli._proposal import features_named, pairs_planned, print_proposal
 from semidp.cli._totals import scope_of
-from semidp.core.exact import plain, rounded_up
+from semidp.core.exact import count_noun, plain, rounded_up
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange
 from semidp.core.spaces.adjacency_words import AdjacencyWords
@@ -199,15 +199,16 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     words = Adjacency.from_json(document["adjacency"]).words
     records = "any totals (upper bounds for all of them)"
     if not any_totals:
-        records = f"{document['n']:,} {words.noun}"
+        records = count_noun(document["n"], words.one, words.noun)
     features = " × ".join(document["table"])
-    lines = [("table", f"{features}: {document['cells']:,} cells, {records}")]
+    lines = [("table", f"{features}: {count_noun(document['cells'], 'cell')}, {records}")]
     lines.append(("published", published))
     lines.append(("a(t)", _adjacency(document["a"])))
     if words.protection is not None:
         counted = ""
         if "persons" in document:
-            counted = f" of {document['persons']:,} {words.protection.units}"
+            persons = document["persons"]
+            counted = f" of {count_noun(persons, words.protection.noun, words.protection.units)}"
         lines.append(("promise", f"{words.protection.who}{counted}"))
     witness = document["witness"]
     if witness is not None:
@@ -219,7 +220,8 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     chosen = document["adjacency"]
     is_ball = chosen["kind"] == "ball"
     most = space["a"]
-    pairs = f"a = {most}" if is_ball else f"exchange, up to {most} {words.noun}"
+    moved = count_noun(most, words.one, words.noun)
+    pairs = f"a = {most}" if is_ball else f"exchange, up to {moved}"
     dimension = f"dimension {space['dimension']:,}"
     lines.append(("sensitivity", f"{pairs}: {_norm_text(space)} ({kind}), {dimension}"))
     lines.append(

@@ -20,7 +20,7 @@ from semidp.cli._output import echo, grid, kind_and_a, print_json, print_rows
 from semidp.cli._swapping import Swapping
 from semidp.cli._totals import schema_of, totals_of
 from semidp.core.documents import from_json
-from semidp.core.exact import exact, plain, rounded_up
+from semidp.core.exact import count_noun, exact, plain, rounded_up
 from semidp.core.guarantee import Guarantee, read_document
 from semidp.core.spaces.adjacency import (
     Adjacency,
@@ -565,8 +565,8 @@ def _under_release(
     if opening.most is not None and asked is not None and opening.most < asked.most:
         warnings += (
             (
-                f"The release allows up to {asked.most} records of a person: who has more is"
-                " protected less."
+                f"The release allows up to {count_noun(asked.most, 'record')} of a person: who has"
+                " more is protected less."
             ),
         )
     if without:

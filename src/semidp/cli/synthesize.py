@@ -21,6 +21,7 @@ from semidp.cli._output import (
     progress_bar,
 )
 from semidp.cli.release import mark_not_private
+from semidp.core.exact import count_noun
 from semidp.errors import InputError
 from semidp.publishing.rechecking.release_check import load_consistent
 from semidp.questions.records.linked_files import save_linked_records
@@ -232,7 +233,8 @@ def _distance_lines(tables: list[dict[str, Any]]) -> list[tuple[str, str]]:
     ]
     rows += [("", distance.text) for distance in furthest[:_SHOWN]]
     if len(furthest) > _SHOWN:
-        rows.append(("", f"and {len(furthest) - _SHOWN} tables that are nearer"))
+        left = count_noun(len(furthest) - _SHOWN, "nearer table")
+        rows.append(("", f"and {left}"))
     return rows
 
 

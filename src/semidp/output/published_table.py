@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.exact import count_noun
 from semidp.core.spaces.dataspace import RECORD, Dataspace
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
@@ -118,7 +119,7 @@ class PublishedTable(PublishedColumns):
 
     def __repr__(self) -> str:
         names = " × ".join(self.as_asked().schema.names)
-        return f"PublishedTable({self.name!r}: {names}, {self.schema.size:,} cells)"
+        return f"PublishedTable({self.name!r}: {names}, {count_noun(self.schema.size, 'cell')})"
 
     @property
     def is_named(self) -> bool:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, field, frozen
 
 from semidp.core.documents import from_toml, toml_text
-from semidp.core.exact import Number, exact, flag, only_keys, plain, text, texts
+from semidp.core.exact import Number, count_noun, exact, flag, only_keys, plain, text, texts
 from semidp.core.notebook import facts
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Margin
-from semidp.core.spaces.linked import Link, Quarters
+from semidp.core.spaces.linked import Link, Quarters, members_text
 from semidp.core.spaces.protection import MOST_RECORDS, Protect, Protection
 from semidp.core.tables.features import SIZE, Feature, Nest
 from semidp.core.tables.schema import Schema, StructuralZero
@@ -301,7 +301,7 @@ class LinkedUnits:
         [('units', 'linked by household, 1 to 8 members each; one member is protected'), ('exact
         units', 'zone')]
         """
-        bounds = f"{self.least} to {self.most} members each"
+        bounds = f"{members_text(self.least, self.most)} each"
         whom = "one member" if self.protect is Protect.member else "a whole unit"
         rows = [("units", f"linked by {self.link}, {bounds}; {whom} is protected")]
         exact_margins = ", ".join(map(str, self.exact))
@@ -705,7 +705,7 @@ def _levels_text(part: Feature | Nest) -> str:
         return f"{' > '.join(part.names)}: levels read from the data"
     first_levels = ", ".join(part.levels[:6])
     and_more = ", …" if len(part.levels) > 6 else ""
-    return f"{len(part.levels):,} levels: {first_levels}{and_more}"
+    return f"{count_noun(len(part.levels), 'level')}: {first_levels}{and_more}"
 
 
 def declared(

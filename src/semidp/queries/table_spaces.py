@@ -17,6 +17,7 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import ArrayLike
 
+from semidp.core.exact import count_noun
 from semidp.core.margins import LARGEST_MASK, Counts, Floats, Mask, Totals, View, named, within
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace
@@ -213,7 +214,7 @@ class TableSpace(QuerySpace):
 
     def difference(self, pair: Pair) -> str:
         """Say in how many records and cells two tables differ."""
-        return f"{pair.records} records ({pair.entries} cells)"
+        return f"{count_noun(pair.records, 'record')} ({count_noun(pair.entries, 'cell')})"
 
     def listing(self) -> ListedTables | None:
         """Return every table of a small dataspace, or None where there are too many."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from semidp.core.exact import plain, rounded_up
+from semidp.core.exact import count_noun, plain, rounded_up
 from semidp.core.guarantee import Guarantee, attacker_sentence
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Datasets, Dataspace
@@ -55,9 +55,12 @@ def counted_text(scope: Scope) -> str:
     """Say how many records there are, and of how many persons where each may have several."""
     protection = scope.protection
     if protection is None:
-        return f"{scope.dataspace.n:,} records"
-    whose = "" if scope.persons is None else f" of {scope.persons:,} {protection.units}"
-    return f"{scope.dataspace.n:,} {protection.records}{whose}; {protection.who} is protected"
+        return count_noun(scope.dataspace.n, "record")
+    whose = ""
+    if scope.persons is not None:
+        whose = f" of {count_noun(scope.persons, protection.noun, protection.units)}"
+    records = count_noun(scope.dataspace.n, protection.record, protection.records)
+    return f"{records}{whose}; {protection.who} is protected"
 
 
 def persons_part(scope: Scope) -> list[str]:
@@ -228,7 +231,8 @@ def why_together(scope: Scope) -> list[str]:
         ]
     if semi.bound == 0:
         return ["The published totals leave no other dataset: there is nothing left to protect."]
-    most = f"a(t) = {semi.worst_case}" if semi.worst_case is not None else f"at most {semi.bound}"
+    number = count_noun(semi.bound, scope.adjacency.words.one, scope.adjacency.words.noun)
+    most = f"a(t) = {number}" if semi.worst_case is not None else f"at most {number}"
     return [first, *scope.adjacency.words.why(most)]
 
 

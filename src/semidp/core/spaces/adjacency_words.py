@@ -76,7 +76,9 @@ class AdjacencyWords(ABC):
 
     @abstractmethod
     def why(self, most: str) -> list[str]:
-        """Say which datasets a guarantee beside exact totals compares; `most` is a(t) in words."""
+        """Say which datasets a guarantee beside exact totals compares; `most` is a(t) in words,
+        with the noun.
+        """
 
     @property
     def who(self) -> str:
@@ -125,14 +127,11 @@ class AdjacencyWords(ABC):
             kept = " under the exact totals" if exact else ""
             who, changed = self.protection.who, f"{self._changed}{_in_brackets(*self._of_units)}"
             return f"a = {a}: {who} can be different with up to {changed}{kept}"
+        if a == 1:
+            return f"a = 1: one record changes alone{' under the exact totals' if exact else ''}"
         if not exact:
-            return (
-                "a = 1: one record changes alone"
-                if a == 1
-                else f"a = {a}: any {a} records change together"
-            )
-        change = "changes" if a == 1 else "change"
-        return f"a = {a}: up to {self._records} {change} together under the exact totals"
+            return f"a = {a}: any {a} records change together"
+        return f"a = {a}: up to {self._records} change together under the exact totals"
 
     @property
     def _records(self) -> str:
@@ -202,7 +201,7 @@ class BallWords(AdjacencyWords):
 
     @property
     def pairs(self) -> str:
-        at_once = "" if self.a == 1 else " at once"
+        at_once = "" if self.a == 1 and self.units is None else " at once"
         return f"any {self._changed}{at_once}{_in_brackets(*self._person, *self._of_units)}"
 
     @property
@@ -219,7 +218,8 @@ class BallWords(AdjacencyWords):
 
     @property
     def same_noise(self) -> str:
-        change = "changes" if self.a == 1 else "change at once"
+        alone = self.a == 1 and self.units is None
+        change = "changes" if alone else "change at once"
         units = _in_brackets(*self._of_units)
         return f"For any {self._changed} that {change}{units} the same noise gives"
 
@@ -241,23 +241,22 @@ class BallWords(AdjacencyWords):
             together = f"one record can be different together with up to {other_people}"
         return (
             "What is protected: each person's record, as far as the exact statistics leave it"
-            f" open. Datasets that agree on every exact statistic ({exact}) and differ in at most"
-            f" {self._records} are hard to tell apart. Between two of them, {together}."
+            f" open. Datasets that agree on every exact statistic ({exact}) are hard to tell apart"
+            f" if they differ in at most {self._records}. Between two of them, {together}."
         )
 
     def why(self, most: str) -> list[str]:
         if self.protection is not None:
-            who, noun = self.protection.who, self.noun
+            who = self.protection.who
             return [
-                f"For {who} to be any other that the published totals allow, {most}"
-                f" {noun} have to change together in the worst case. The guarantee compares"
-                f" datasets that differ in up to {self._records} and agree on every published"
-                " total."
+                f"For {who} to be any other that the published totals allow, in the worst case"
+                f" {most} must change. The guarantee compares datasets that differ in up"
+                f" to {self._records} and agree on every published total."
             ]
         return [
-            f"In the worst case {most} records have to change together, whoever the person is and"
-            " whatever else they could have been. The guarantee compares datasets that differ in"
-            f" up to {self._records} and agree on every published total."
+            f"In the worst case {most} must change, whoever the person is and whatever"
+            " else they could have been. The guarantee compares datasets that differ in up to"
+            f" {self._records} and agree on every published total."
         ]
 
 

@@ -46,6 +46,17 @@ def _kinds(value: Iterable[str]) -> tuple[str, ...]:
     return kinds
 
 
+def members_text(least: int, most: int) -> str:
+    """Say how many members a unit may have.
+
+    >>> members_text(1, 1), members_text(0, 1), members_text(0, 8)
+    ('1 member', 'at most 1 member', '0 to 8 members')
+    """
+    if most == 1:
+        return "1 member" if least else "at most 1 member"
+    return f"{least} to {most} members"
+
+
 @frozen
 class Quarters:
     """Units without a bound on their members, which are counted in no table of units: group
@@ -270,7 +281,7 @@ class LinkedDataspace(Dataspace):
         return cls(members.schema, members.margins, members.totals, members.n, units, link)
 
     def __repr__(self) -> str:
-        numbers = f"{self.n} members, {self.units.n} units"
+        numbers = f"{count_noun(self.n, 'member')}, {count_noun(self.units.n, 'unit')}"
         return f"LinkedDataspace({self.summary()} exact; {numbers})"
 
     @cached_property
@@ -351,7 +362,7 @@ class LinkedDataspace(Dataspace):
         link = self.link
         lines = [f"counts of {margin}" for margin in self.margins]
         lines += [f"units by {margin}" for margin in self.units.margins]
-        sizes = f"of {link.least} to {link.most} members (declared)"
+        sizes = f"of {members_text(link.least, link.most)} (declared)"
         if link.quarters is not None:
             kinds = ", ".join(link.quarters.kinds)
             sizes += f"; none of them is of {link.quarters.feature} {kinds}"
@@ -371,17 +382,18 @@ class LinkedDataspace(Dataspace):
                     " over the published values."
                 ),
                 (
-                    f"For that, at most {reach.members} members change, and at most"
-                    f" {reach.derived_units} units have other members than before. Units keep their"
-                    " own features, which this promise does not protect."
+                    f"For that, the members of at most {count_noun(reach.derived_units, 'unit')}"
+                    f" change, and at most {count_noun(reach.members, 'member')} in all. Units keep"
+                    " their own features, which this promise does not protect."
                 ),
                 *self._why_quarters(),
             ]
         return [
             (
-                f"The promise is about one whole unit with up to {link.most} members, which may be"
-                " any other one. The number of members is exact. So other units gain the members"
-                " that this one loses, and lose those that it gains."
+                "The promise is about one whole unit with up to"
+                f" {count_noun(link.most, 'member')}, which may be any other one. The number of"
+                " members is exact. So other units gain the members that this one loses, and lose"
+                " those that it gains."
             ),
             (
                 "Two datasets are compared only if they differ in at most"

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from semidp.core.exact import count_noun
 from semidp.core.guarantee import Guarantee
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import RECORD
@@ -94,7 +95,7 @@ class CombinedTables(Published):
         """Say how many cells each table has."""
         lines = []
         for table in self.tables:
-            cells = f"{table.schema.size:,} cells"
+            cells = count_noun(table.schema.size, "cell")
             lines.append(f"{_title(table)}: {cells}, from all releases")
         return lines
 
@@ -103,7 +104,7 @@ class CombinedTables(Published):
         lines = [("combined", f"{self.releases} releases of the same records")]
         for table in self.tables:
             largest = _largest_error(table)
-            cells = f"{table.schema.size:,} cells"
+            cells = count_noun(table.schema.size, "cell")
             text = f"{table.name}: standard error at most {largest} a cell, {cells}"
             lines.append(("estimate", text))
         return lines

@@ -3,6 +3,7 @@
 import math
 from typing import TYPE_CHECKING
 
+from semidp.core.exact import count_noun
 from semidp.core.spaces.dataspace import Margin
 from semidp.output.sections import Details, Section
 from semidp.output.texts import FAINT_MARK, end_texts, estimate_text, scale_text
@@ -47,7 +48,7 @@ def title(result: "PublishedAnswers") -> str:
 def noisy_lines(result: "PublishedAnswers") -> list[str]:
     """Say how many groups have an estimate, and that who answered is protected."""
     groups = sum(len(part.groups) for part in result.estimates)
-    return [f"{title(result)}, and how many did: {groups:,} groups"]
+    return [f"{title(result)}, and how many did: {count_noun(groups, 'group')}"]
 
 
 def summary_lines(result: "PublishedAnswers") -> list[tuple[str, str]]:

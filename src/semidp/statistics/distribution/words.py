@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semidp.core.exact import count_noun
 from semidp.core.spaces.dataspace import Margin
 from semidp.output.sections import LISTED_ROWS, Details, Section
 from semidp.output.texts import more, number_text, scale_text
@@ -65,7 +66,7 @@ def title(result: "PublishedDistribution") -> str:
 def noisy_lines(result: "PublishedDistribution") -> list[str]:
     """Say how many groups have a distribution."""
     groups = sum(len(part.groups) for part in result.sets)
-    return [f"{title(result)}: {groups:,} groups"]
+    return [f"{title(result)}: {count_noun(groups, 'group')}"]
 
 
 def summary_lines(result: "PublishedDistribution") -> list[tuple[str, str]]:

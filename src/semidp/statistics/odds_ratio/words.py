@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from semidp.core.exact import exact, plain
+from semidp.core.exact import count_noun, exact, plain
 from semidp.output.sections import Details, Section
 from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult
@@ -69,10 +69,12 @@ def margins_text(margins: TwoByTwo | Strata) -> str:
     if isinstance(margins, Strata):
         varied = sum(not table.degenerate for table in margins.tables)
         return (
-            f"both margins of {len(margins.tables):,} strata with {margins.n:,} records; {varied:,}"
-            " of them vary"
+            f"both margins of {count_noun(len(margins.tables), 'stratum', 'strata')} with"
+            f" {count_noun(margins.n, 'record')}; {varied:,} of them"
+            f" {'varies' if varied == 1 else 'vary'}"
         )
-    return f"{margins.row:,} and {margins.column:,} of {margins.n:,} records have these levels"
+    records = count_noun(margins.n, "record")
+    return f"{margins.row:,} and {margins.column:,} of {records} have these levels"
 
 
 def question(alternative: Alternative) -> str:

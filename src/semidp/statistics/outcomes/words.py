@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from semidp.core.exact import plain
+from semidp.core.exact import count_noun, plain
 from semidp.core.spaces.dataspace import Margin
 from semidp.output.sections import LISTED_ROWS, Details, Section
 from semidp.output.texts import FAINT_MARK, TOO_MANY, more, share_text
@@ -211,7 +211,7 @@ def counted_text(request: GroupedRequest, count: int) -> str:
     """
     if request.answered is not None:
         return f"{count:,} answered"
-    return "1 record" if count == 1 else f"{count:,} records"
+    return count_noun(count, "record")
 
 
 def count_heading(request: GroupedRequest) -> str:
@@ -238,13 +238,11 @@ def faint_text(request: StatisticRequest, faint: int, groups: int) -> list[str]:
     if not faint:
         return []
     vague = (
-        ""
-        if request.statistic == "sum"
-        else ", or their range of 95% is half of the declared bounds"
+        "" if request.statistic == "sum" else ", or its range of 95% is half of the declared bounds"
     )
     return [
-        f"{FAINT_MARK} noise dominates {faint:,} of {groups:,} groups: they are smaller than two"
-        f" standard errors{vague}"
+        f"{FAINT_MARK} noise dominates {faint:,} of {count_noun(groups, 'group')}: the estimate is"
+        f" smaller than two standard errors{vague}"
     ]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from semidp.core.exact import count_noun
 from semidp.core.spaces.dataspace import Margin
 from semidp.output.sections import LISTED_ROWS, Details, Section
 from semidp.output.texts import FAINT_MARK, more, number_text, scale_text
@@ -50,7 +51,7 @@ def title(quantiles: "PublishedQuantiles") -> str:
 def noisy_lines(quantiles: "PublishedQuantiles") -> list[str]:
     """Say how many groups have quantiles."""
     groups = sum(map(len, quantiles.groups))
-    return [f"{title(quantiles)}: {groups:,} groups"]
+    return [f"{title(quantiles)}: {count_noun(groups, 'group')}"]
 
 
 def ranks_text(ranks: int) -> str:
@@ -59,7 +60,7 @@ def ranks_text(ranks: int) -> str:
     >>> ranks_text(1234)
     'at most 1,234 records from the true one, in 95% of choices'
     """
-    return f"at most {ranks:,} records from the true one, in 95% of choices"
+    return f"at most {count_noun(ranks, 'record')} from the true one, in 95% of choices"
 
 
 def summary_lines(quantiles: "PublishedQuantiles") -> list[tuple[str, str]]:
@@ -101,8 +102,8 @@ def _faint_text(quantiles: "PublishedQuantiles") -> list[str]:
     if not faint:
         return []
     return [
-        f"{FAINT_MARK} noise dominates {faint:,} of {groups:,} groups: they have so few records"
-        " that a choice may be off by a quarter of them to each side"
+        f"{FAINT_MARK} noise dominates {faint:,} of {count_noun(groups, 'group')}: a choice there"
+        " may be off by a quarter of the records to each side"
     ]
 
 
@@ -173,11 +174,11 @@ def quantile_paragraphs(quantiles: "PublishedQuantiles") -> list[str]:
     paragraphs += [
         f"{clipped}. In each group a value was chosen at random ({mechanism} mechanism). To make"
         " another value the quantile, some records would have to be replaced. A value that needs"
-        f" fewer of them was more likely to be chosen: a factor e = 2.7 for every {scale} records."
+        f" fewer of them was more likely to be chosen: a factor e = 2.7 for every {scale} of them."
         " In the same way the true quantile was more likely if more records would have to be"
-        " replaced before another value is the quantile. With 95% probability at most"
-        f" {quantiles.rank_error:,} records lie between a chosen value and the true quantile of its"
-        " group, whatever the data."
+        " replaced before another value is the quantile. With 95% probability the number of records"
+        " between a chosen value and the true quantile of its group is at most"
+        f" {quantiles.rank_error:,}, whatever the data."
     ]
     if request.level is not None:
         # All intervals are of one kind: the first says what all are about.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from semidp.core.exact import plain
+from semidp.core.exact import count_noun, plain
 from semidp.core.spaces.dataspace import Margin
 from semidp.output.sections import LISTED_ROWS, Details, Section
 from semidp.output.texts import (
@@ -54,7 +54,7 @@ def title(group: "PublishedGroups") -> str:
 def noisy_lines(group: "PublishedGroups") -> list[str]:
     """Say how many groups have an estimate."""
     groups = sum(len(part.groups) for part in group.estimates)
-    return [f"{title(group)}: {groups:,} groups"]
+    return [f"{title(group)}: {count_noun(groups, 'group')}"]
 
 
 def summary_lines(group: "PublishedGroups") -> list[tuple[str, str]]:
@@ -256,7 +256,7 @@ def _difference_text(by: str, comparison: Comparison) -> str:
 
 def details(group: "PublishedGroups") -> Details:
     """Say how a statistic of groups was measured, and on which grid."""
-    scale = f"scale {scale_text(group.noise.scale)} steps"
+    scale = f"scale {scale_text(group.noise.scale)} in steps"
     return grid_details(title(group), scale, group.outcome)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from semidp.core.exact import count_noun
 from semidp.core.margins import Floats
 from semidp.core.spaces.linked import LinkedDataspace
 from semidp.core.spaces.protection import Protect
@@ -89,7 +90,10 @@ def noise_lines(mechanism: LinkedMechanism, foreseen: Sequence[LinkedForecast]) 
         f"{mechanism.name} for {len(foreseen)} tables from one budget, {mechanism.claim} claim; "
         f"{share:.0%} of it for members"
     )
-    return [first, *(f"{table.name}: {table.line()}, {table.cells:,} cells" for table in foreseen)]
+    return [
+        first,
+        *(f"{table.name}: {table.line()}, {count_noun(table.cells, 'cell')}" for table in foreseen),
+    ]
 
 
 def title(result: "PublishedLinked") -> str:
@@ -109,7 +113,8 @@ def _name(result: "PublishedLinked", table: "PublishedTable") -> str:
 def noisy_lines(result: "PublishedLinked") -> list[str]:
     """Say how many cells each table has."""
     return [
-        f"{_name(result, table)}: {table.schema.size:,} cells, together with the other tables"
+        f"{_name(result, table)}: {count_noun(table.schema.size, 'cell')}, together with the other"
+        " tables"
         for table in result.tables
     ]
 
@@ -133,7 +138,8 @@ def _agree_line(result: "PublishedLinked") -> str:
     coded = ""
     if result.coding is not None:
         coded = f", counted before sizes were coded as {result.coding.levels[-1]}"
-    return f"sizes times units is the number of {whose} in {agreeing:,} of {places:,} places{coded}"
+    where = f"{agreeing:,} of {count_noun(places, 'place')}"
+    return f"sizes times units is the number of {whose} in {where}{coded}"
 
 
 def _whose(result: "PublishedLinked") -> str:
@@ -163,11 +169,12 @@ def _measured(result: "PublishedLinked") -> list[str]:
     residuals = len(mechanism.members.sigma2) + len(mechanism.units.sigma2)
     return [
         f"One budget is shared by the tables of members ({len(result.members)}) and of units"
-        f" ({len(result.units)}). It is divided by need over {residuals} residuals of both kinds; a"
-        " residual is what a table says beyond its own totals. One change of the data can move"
-        " tables of both kinds, so the noise has to hide both changes together. Estimates are"
-        " unbiased, that is, right on average. Standard errors are those of the noise after both"
-        " kinds were made to agree. Counts are whole numbers fitted to the estimates."
+        f" ({len(result.units)}). It is divided by need over"
+        f" {count_noun(residuals, 'residual')} of both kinds; a residual is what a table says"
+        " beyond its own totals. One change of the data can move tables of both kinds, so the noise"
+        " has to hide both changes together. Estimates are unbiased, that is, right on average."
+        " Standard errors are those of the noise after both kinds were made to agree. Counts are"
+        " whole numbers fitted to the estimates."
     ]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from semidp.core.exact import count_noun
 from semidp.core.margins import View, maximal, meet
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.cells import Form
@@ -40,7 +41,8 @@ def noisy_lines(product: "PublishedTables") -> list[str]:
     tables = product.tables
     if len(tables) <= FEW_TABLES:
         return [
-            f"{table_title(table)}: {table.schema.size:,} cells, together with the other tables"
+            f"{table_title(table)}: {count_noun(table.schema.size, 'cell')}, together with the"
+            " other tables"
             for table in tables
         ]
     cells = sum(table.schema.size for table in tables)
@@ -82,7 +84,7 @@ class ErrorsOfTable:
         errors = f"standard error {span} a cell"
         if "widest" in self.errors:
             errors += f", 95% {within_text(self.errors, error_text)}"
-        return f"{self.name}: {errors}, {self.cells:,} cells"
+        return f"{self.name}: {errors}, {count_noun(self.cells, 'cell')}"
 
 
 def mechanism_lines(
@@ -119,7 +121,7 @@ def near_least(mechanism: ResidualMechanism) -> list[str]:
 
 def together_words(tables: int) -> str:
     """Say how many tables share a budget."""
-    return f"{tables} tables from one budget"
+    return f"{count_noun(tables, 'table')} from one budget"
 
 
 def summary_lines(product: "PublishedTables") -> list[tuple[str, str]]:
@@ -195,9 +197,10 @@ def product_paragraphs(product: "PublishedTables") -> list[str]:
         return ["The exact totals fix every table: no noise was needed."]
     paragraphs = [
         (
-            f"{len(product.tables)} tables share one budget. They are put together from residuals:"
-            " a residual is what a table says beyond its own totals. Noise was added to"
-            f" {len(mechanism.sigma2)} residuals, once to each; the exact totals fix the others. So"
+            "The tables share one budget. They are put together from residuals: a residual is what"
+            " a table says beyond its own totals. Noise was added to"
+            f" {count_noun(len(mechanism.sigma2), 'residual')}, once to each; the exact totals fix"
+            " the others. So"
             " a number that occurs in two tables is the same number in both. Estimates are"
             " unbiased, that is, right on average, and their standard errors are those of the noise"
             " alone. The counts are whole numbers, fitted to the estimates from the coarsest table"
@@ -241,7 +244,8 @@ def product_losses(product: "PublishedTables") -> dict[str, float]:
 def losses_caption(product: "PublishedTables") -> str:
     """Name the promise of each number in the picture of losses."""
     adjacency, curve = product.guarantee.adjacency, name_of(product.guarantee.tradeoff)
-    records = "1 record" if adjacency.a == 1 else f"{adjacency.a} {adjacency.words.noun}"
+    records = count_noun(adjacency.a, adjacency.words.one, adjacency.words.noun)
+    keep = "it keeps" if adjacency.a == 1 else "they keep"
     promise = adjacency.words.promise
     alone = " The tables measured one by one, with the best split of the budget, promise the same."
     if product.one_by_one_l2 is None:
@@ -250,7 +254,7 @@ def losses_caption(product: "PublishedTables") -> str:
         "The picture shows how far all estimates together are expected to be from the true tables:"
         " the root of the mean of the sum of squares over all cells. This is known before any noise"
         f" is drawn. This release promises {curve} for {promise}.{alone} Ordinary differential"
-        f" privacy promises it for any {records}, whether they keep the totals or not. For that it"
+        f" privacy promises it for any {records}, whether {keep} the totals or not. For that it"
         " needs more noise than for one record (group privacy)."
     )
 
@@ -309,7 +313,9 @@ def file_words(product: "PublishedTables", form: Form | None) -> list[tuple[str,
         )
     left = names[_LISTED_TABLES:]
     if left:
-        words.append((left[0], f"the same of the next table, and so on: {len(left):,} files"))
+        words.append(
+            (left[0], f"the same of the next table, and so on: {count_noun(len(left), 'file')}")
+        )
     words.append((measurements, "the measured residuals of all tables, for statisticians"))
     return words
 

@@ -6,6 +6,7 @@ Tables that share a budget are in `product_words`.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from semidp.core.exact import count_noun
 from semidp.output.cells import Form
 from semidp.output.plots.figures import loss_plot
 from semidp.output.sections import Details, Section
@@ -40,7 +41,7 @@ def noisy_lines(result: "PublishedTables") -> list[str]:
     """Say how many cells have noise."""
     if result.noise.absent:
         return [f"nothing of {title(result)}: the exact totals fix the whole table"]
-    return [f"{title(result)}: {result.only.schema.size:,} cells"]
+    return [f"{title(result)}: {count_noun(result.only.schema.size, 'cell')}"]
 
 
 def summary_lines(result: "PublishedTables") -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from semidp.core.exact import count_noun
 from semidp.output.cells import Form
 from semidp.output.published_table import Fitted
 from semidp.output.sections import Section
@@ -110,7 +111,7 @@ def noisy_lines(result: "SeparateTables") -> list[str]:
     for table in part_errors(result):
         # A table at the cut or above it is in one piece.
         parts = f" in {table.parts:,} parts" if table.parts > 1 else ""
-        lines.append(f"{table.title}: {table.errors.cells:,} cells{parts}")
+        lines.append(f"{table.title}: {count_noun(table.errors.cells, 'cell')}{parts}")
     return lines
 
 
@@ -195,7 +196,7 @@ def assembled_lines(result: "AssembledTables") -> list[str]:
             if table.name in below and len(result.parts) > 1
             else ""
         )
-        lines.append(f"{table_title(table)}: {table.schema.size:,} cells{parts}")
+        lines.append(f"{table_title(table)}: {count_noun(table.schema.size, 'cell')}{parts}")
     return lines
 
 
