@@ -183,14 +183,24 @@ def check(hospital, relation, seen):
     _check_tables(hospital, relation, tabled, seen)
     if not hospital.blocks:
         return
-    blocks = [Margin(*names_of("m", block, hospital.features)) for block in hospital.blocks]
     outcome = Outcome("y", 0, 2, steps=2)
-    sums = sum_space(public, adjacency, outcome, blocks)
-    ranks = rank_space(public, adjacency, outcome, blocks)
-    whole = distribution_space(public, adjacency, outcome, blocks)
+    _check_groups(hospital, relation, adjacency, moves, outcome, hospital.blocks, seen)
+    coarser = tuple(tuple((axis, 1) for axis, _ in block) for block in hospital.blocks)
+    if coarser != hospital.blocks:
+        _check_groups(hospital, relation, adjacency, moves, outcome, coarser, seen)
+    _check_moments(hospital, relation, adjacency, moves, outcome, seen)
+
+
+def _check_groups(hospital, relation, adjacency, moves, outcome, blocks, seen):
+    """Sums, ranks and distributions of the outcome by groups that are exact."""
+    public = hospital.public
+    margins = [Margin(*names_of("m", block, hospital.features)) for block in blocks]
+    sums = sum_space(public, adjacency, outcome, margins)
+    ranks = rank_space(public, adjacency, outcome, margins)
+    whole = distribution_space(public, adjacency, outcome, margins)
     added, ranked, halves = [], [], []
     for move in moves:
-        groups = np.concatenate([hospital.by_block(move, block) for block in hospital.blocks])
+        groups = np.concatenate([hospital.by_block(move, block) for block in blocks])
         added.append(groups @ np.arange(3))
         ranked.append(np.abs(np.cumsum(groups, axis=1)).max(axis=1))
         halves.append(whole.measured(groups))
@@ -201,7 +211,9 @@ def check(hospital, relation, seen):
     assert (ranked**2).sum(axis=1).max() <= ranks.l2_squared, hospital
     for name in ("sums", "ranks", "distributions"):
         seen[name, relation] += 1
-    _check_moments(hospital, relation, adjacency, moves, outcome, seen)
+    attained = np.abs(added).sum(axis=1).max() == sums.norms.l1
+    seen["sums attained", relation] += bool(attained)
+    seen["ranks attained", relation] += bool(ranked.sum(axis=1).max() == ranks.l1)
 
 
 def _check_tables(hospital, relation, adjacency, seen):
