@@ -1,6 +1,7 @@
 """Cell keys: their laws by all keys, their curves by all tests, and the files that offices use."""
 
 import itertools
+import random
 from collections import defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
@@ -157,6 +158,94 @@ def test_laws_without_a_common_outcome_are_told_apart() -> None:
     one, other = {0: Fraction(1)}, {1: Fraction(1)}
     assert repeated_advantage(one, other, 3) == 1
     assert repeated_advantage(one, one, 3) == 0
+
+
+def random_table(generator: random.Random) -> tuple[dict[int, dict[int, Fraction]], int]:
+    """Rows of a table by count, which may publish negative numbers, and a threshold."""
+    rows = {0: {generator.choice([0, 0, 1]): Fraction(1)}}
+    for count in range(1, generator.randint(1, 6)):
+        noises = generator.sample(range(-4, 5), generator.randint(1, 4))
+        weights = [generator.randint(1, 5) for _ in noises]
+        rows[count] = {
+            noise: Fraction(weight, sum(weights))
+            for noise, weight in zip(noises, weights, strict=True)
+        }
+    return rows, generator.choice([0, 0, 1, 2, 3, 5, 8, 13, 20])
+
+
+def by_every_count(
+    rows: dict[int, dict[int, Fraction]], threshold: int, lookup: bool
+) -> tuple[Fraction, set[int], list[tuple[Fraction, Fraction]]]:
+    """The largest advantage over all counts, those told apart for certain, and what attackers that
+    name one count can do: by the definition, far beyond the rows and the threshold.
+    """
+
+    def law(count: int) -> dict[int | None, Fraction]:
+        # ONS gives no noise to a count without a row, ptable that of the last row
+        row = rows.get(count, {0: Fraction(1)}) if lookup else rows[min(count, len(rows) - 1)]
+        found: dict[int | None, Fraction] = defaultdict(Fraction)
+        for noise, chance in row.items():
+            value = count + noise
+            found[None if threshold and value < threshold else value] += chance
+        return found
+
+    most, apart, attacks = Fraction(0), set[int](), list[tuple[Fraction, Fraction]]()
+    for count in range(len(rows) + threshold + 40):
+        pair = law(count), law(count + 1)
+        values = {*pair[0], *pair[1]}
+        for one, other in (pair, pair[::-1]):
+            gains = {value: other.get(value, 0) - one.get(value, 0) for value in values}
+            most = max(most, sum(gain for gain in gains.values() if gain > 0))
+            kept = [value for value in values if gains[value] <= 0]
+            attacks.append(
+                (
+                    sum((one.get(value, Fraction(0)) for value in kept), Fraction(0)),
+                    sum((other.get(value, Fraction(0)) for value in kept), Fraction(0)),
+                )
+            )
+        if not {*pair[0]} & {*pair[1]}:
+            apart.add(count)
+    return most, apart, attacks
+
+
+def understated(tables: int, seed: int, lookup: bool = False) -> tuple[int, int]:
+    """How many random tables are assessed too low, and how many have a threshold."""
+    generator, wrong, suppressing = random.Random(seed), 0, 0
+    for _ in range(tables):
+        rows, threshold = random_table(generator)
+        table = PerturbationTable(rows, repeats=lookup).suppressing(threshold)
+        assessment = assess_cell_keys(table)
+        most, apart, attacks = by_every_count(rows, threshold, lookup)
+        suppressing += threshold > 0
+        right = (
+            max(assessment.advantages) == pytest.approx(float(most), abs=1e-12)
+            and assessment.curve.delta(0) == pytest.approx(float(most), abs=1e-12)
+            and {*assessment.told_apart} >= {count for count in apart if count <= table.last}
+            and all(assessment.curve.at(accepted) <= missed for accepted, missed in attacks)
+        )
+        wrong += not right
+    return wrong, suppressing
+
+
+@pytest.mark.parametrize(
+    ("tables", "with_threshold"), [(100, 74), pytest.param(840, 655, marks=pytest.mark.long)]
+)
+def test_no_count_near_a_threshold_is_left_out(tables: int, with_threshold: int) -> None:
+    """Random tables of the R package: every count far beyond the threshold, both directions."""
+    assert understated(tables, 43) == (0, with_threshold)
+
+
+@pytest.mark.long
+def test_no_count_near_a_threshold_is_left_out_of_the_other_format() -> None:
+    assert understated(12, 44, lookup=True)[0] == 0
+
+
+def test_a_comparison_that_stops_at_the_last_row_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The twin: counts were compared up to the last row alone."""
+    monkeypatch.setattr(PerturbationTable, "last", property(lambda self: max(1, *self.rows)))
+    assert understated(100, 43)[0] > 30
 
 
 def test_the_export_of_the_r_package() -> None:

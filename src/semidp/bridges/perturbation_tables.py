@@ -28,6 +28,7 @@ LOOKUP = ("pcv", "ckey", "pvalue")
 """Columns of a table of ONS: count, cell key, noise."""
 
 _LAST, _REPEATED = 750, 250  # ONS: counts above the last row use the last 250 rows again and again
+_MOST_THRESHOLD = 10_000  # of the R package ptable, whose counts are compared one by one
 _MOST_ROWS = 5_000_000
 _MOST_KEYS = 1 << 20
 _ROUNDING = Fraction(1, 10**4)  # by which printed probabilities of a row may miss 1
@@ -52,7 +53,7 @@ class PerturbationTable:
         Whether rows 501 to 750 serve again for larger counts, and counts without a row get no noise
         (ONS); otherwise the last row serves for all larger counts (the R package ptable).
     threshold
-        Published counts below it are suppressed.
+        Published counts below it are suppressed; at 0 none are, negative ones included.
 
     Examples
     --------
@@ -106,22 +107,30 @@ class PerturbationTable:
         >>> table.law(1)
         {'suppressed': Fraction(1, 1)}
         """
-        if threshold < 0 or (self.repeats and threshold > _LAST - _REPEATED):
-            raise InputError(
-                f"a threshold lies between 0 and {_LAST - _REPEATED}, not at {threshold}"
-            )
+        most = _LAST - _REPEATED if self.repeats else _MOST_THRESHOLD
+        if not 0 <= threshold <= most:
+            raise InputError(f"a threshold lies between 0 and {most}, not at {threshold}")
         return evolve(self, threshold=threshold)
 
     @property
     def last(self) -> int:
-        """The largest count that needs to be looked at: beyond it everything repeats."""
-        return _LAST if self.repeats else max(self.rows)
+        """The largest count that needs to be looked at: beyond it everything repeats.
+
+        Noise may carry a count below the threshold, so that counts are looked at up to the first
+        period of which nothing is suppressed.
+        """
+        never_suppressed = self.threshold - self.reach[0] if self.threshold else 0
+        last_row = _LAST if self.repeats else max(1, *self.rows)
+        return max(last_row, never_suppressed + self._period - 1)
 
     @property
     def lasting(self) -> range:
         """The counts whose rows serve for all larger ones too."""
-        number = _REPEATED if self.repeats else 1
-        return range(self.last + 1 - number, self.last + 1)
+        return range(self.last + 1 - self._period, self.last + 1)
+
+    @property
+    def _period(self) -> int:
+        return _REPEATED if self.repeats else 1
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -139,7 +148,7 @@ class PerturbationTable:
         if self.repeats and count > _LAST:
             count = (count - 1) % _REPEATED + _LAST - _REPEATED + 1
         if not self.repeats:
-            count = min(count, self.last)
+            count = min(count, max(self.rows))
         row = self.rows.get(count, nothing)
         if count:
             return row
@@ -151,7 +160,8 @@ class PerturbationTable:
         law: dict[Any, Fraction] = {}
         for added, probability in self.noise(count).items():
             value = count + added
-            published: Any = SUPPRESSED if value < self.threshold else value
+            hidden = self.threshold > 0 and value < self.threshold
+            published: Any = SUPPRESSED if hidden else value
             law[published] = law.get(published, Fraction(0)) + probability
         return law
 
