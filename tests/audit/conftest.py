@@ -35,13 +35,20 @@ def a_space(
     return sensitivity_space(dataspace, Ball(a), None if released is None else tuple(released))
 
 
+def snapped(values: Any) -> Any:
+    """Round to a grid that is as fine whatever the size, so that sums are exact: digits of floats
+    betray what noise was added to.
+    """
+    return np.rint(np.asarray(values) * 2**20) / 2**20
+
+
 def knorm_draws(ball: NormBall, epsilon: Fraction, law: Any = knorm_noise) -> Draws:
     """Return K-norm noise of a ball, or another law of its radius, added to a table without
-    rounding.
+    rounding to whole numbers.
     """
 
     def draws(values: Any, count: int, randomness: Any) -> Any:
-        return values + law(ball, epsilon, count, generator(randomness))
+        return values + snapped(law(ball, epsilon, count, generator(randomness)))
 
     return draws
 

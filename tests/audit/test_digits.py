@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 
 from semidp.audit import Pair, audit_samples
 from semidp.audit.attack_bounds import Point
-from semidp.audit.digits import digit_scores
+from semidp.audit.digits import digit_scores, lowest_digits
 from semidp.audit.scores import Batch
 from semidp.core.tradeoff.curves import approximate, gaussian
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.noise.randomness import SeededRandomness
+from tests.audit.conftest import snapped
 
 Floats = NDArray[np.float64]
 MANY = 4_000
@@ -63,6 +64,29 @@ def test_values_of_one_dataset_alone_are_found() -> None:
     assert (found.verdict, found.worst.attack) == ("convicted", "values that occur")
 
 
+@pytest.mark.few(2)
+@pytest.mark.parametrize("value", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("law", "claim"), [("laplace", approximate(1)), ("normal", gaussian(1))], ids=["ε = 1", "μ = 1"]
+)
+def test_textbook_noise_in_floating_point_is_convicted(
+    value: int, law: str, claim: Tradeoff
+) -> None:
+    """Ideal noise keeps these claims, and so do the same numbers on a grid. As floats, a share of
+    the outputs of one dataset has digits that the other never gives: 27% of Laplace noise on 0.
+    """
+    words = np.random.default_rng(12)
+    one, other = (getattr(words, law)(mean, 1.0, 5 * MANY) for mean in (value, value + 1))
+    found = audit_samples(one, other, claim, randomness=SeededRandomness(1))
+    assert found.verdict == "convicted"
+    assert "lowest binary digit" in found.worst.attack
+    honest = audit_samples(snapped(one), snapped(other), claim, randomness=SeededRandomness(1))
+    assert honest.verdict != "convicted"
+    if (law, value) == ("laplace", 0):
+        places = [lowest_digits(rows[None, :])[0] for rows in (one, other)]
+        assert np.isin(places[0], places[1], invert=True).mean() == pytest.approx(0.27, abs=0.01)
+
+
 @pytest.mark.long
 def test_honest_outputs_are_not_convicted_by_their_digits() -> None:
     """30 audits of outputs that have no leak, a false alarm in at most 1 of 1,000 each: any at all
@@ -71,7 +95,7 @@ def test_honest_outputs_are_not_convicted_by_their_digits() -> None:
     words = np.random.default_rng(7)
     audits = 0
     for seed in range(10):
-        real = words.normal(0, 3, MANY), words.normal(3, 3, MANY)
+        real = tuple(snapped(words.normal(mean, 3, MANY)) for mean in (0, 3))
         rounded = tuple(part.round(2) for part in real)
         whole = tuple(np.rint(part).astype(np.int64) for part in real)
         for one, other in (real, rounded, whole):

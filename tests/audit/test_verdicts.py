@@ -30,7 +30,7 @@ from semidp.noise.randomness import SeededRandomness, generator
 from semidp.queries.table_spaces import TableSpace
 from semidp.studies.naive import published_noise
 
-from .conftest import knorm_draws
+from .conftest import knorm_draws, snapped
 
 ONE = Fraction(1)
 
@@ -214,7 +214,8 @@ def test_a_rare_leak_is_found() -> None:
     def draws(values: np.ndarray, count: int, words: SeededRandomness) -> np.ndarray:
         source = generator(words)
         leak = source.random((count, 1)) < 0.01
-        return values + np.where(leak, 0.0, source.laplace(scale=2.0, size=(count, 2)))
+        noise = snapped(source.laplace(scale=2.0, size=(count, 2)))
+        return values + np.where(leak, 0.0, noise)
 
     randomness = SeededRandomness(9)
     assert audit_mechanism(
@@ -315,7 +316,7 @@ def test_attained_claims_are_refuted_no_more_often_than_stated() -> None:
     pair = Pair([0], [1])
 
     def draws(values: np.ndarray, count: int, words: SeededRandomness) -> np.ndarray:
-        return values + generator(words).standard_normal((count, 1))
+        return values + snapped(generator(words).standard_normal((count, 1)))
 
     def convictions(claim: Tradeoff) -> int:
         found = (

@@ -27,6 +27,7 @@ from semidp.audit.attack_bounds import (
 )
 from semidp.audit.digits import digit_scores, printed
 from semidp.audit.scores import (
+    GRID,
     Batch,
     Floats,
     Score,
@@ -257,8 +258,8 @@ def audit_mechanism(
         Gives outputs of the shape of the tables: ``mechanism(values, count, randomness)``. For a
         mechanism of this package it is its `measure_many`; `one_by_one` turns any other callable
         into one. Distances of real-valued outputs are read on a grid of 2^-20. Of the digits below
-        it each byte is compared by itself, so that what floating point leaks in digits and size
-        together may pass.
+        it each byte is compared by itself, and the place of the lowest digit, alone and with the
+        size of the output. Other leaks of floating point may pass.
     pair
         The two tables, as `worst_pair` finds them.
     claim
@@ -402,7 +403,8 @@ def shrunk(
     """Return what the mechanism would have given with a share of its noise, 80% unless given:
     outputs drawn towards their table.
 
-    Whole numbers stay whole, by rounding up or down at random.
+    Whole numbers stay whole, by rounding up or down at random. Others are put on a grid, or else
+    digits of this very product would betray the table.
 
     >>> shrunk(np.array([[10.0]]), np.array([0]), np.random.default_rng(0)).tolist()
     [[8.0]]
@@ -410,6 +412,8 @@ def shrunk(
     noise = share * (outputs - table)
     if np.asarray(outputs).dtype.kind in "iu":
         noise = np.floor(noise + dither.random(noise.shape))
+    else:
+        noise = np.rint(noise / GRID) * GRID
     return np.asarray(table + noise)
 
 

@@ -20,6 +20,9 @@ remainders compared."""
 
 _BINS = 16  # of a remainder
 _BYTES = 6  # of the binary digits of a float, the last ones first
+_DIGITS = 53  # binary digits of a float
+_ZERO = 1100  # stands for the lowest digit of 0, which has none: beyond that of any float
+_SIZES = 32  # ranges of sizes, equally frequent
 _ROUNDING = 1e-9  # of the spread of outputs: a smaller distance is one of rounding, and no grid
 # the luckiest of many scores without a leak promises so much more than it keeps, about
 _HANDICAP = 2.0
@@ -91,6 +94,8 @@ def digit_scores(first: Rows, second: Rows) -> tuple[Score, ...]:
         kinds = [(name, _remainders(grid)) for name, grid in grids]
         for place in range(_BYTES):
             kinds.append((f"binary digits, byte {place + 1} from the last", _byte(place)))
+        kinds.append(("the lowest binary digit", lowest_digits))
+        kinds.append(("the lowest binary digit and the size", _digits_and_sizes(first, second)))
         scores += [_learned(name, keys, first, second, _HANDICAP) for name, keys in kinds]
     return tuple(scores)
 
@@ -129,6 +134,36 @@ def _byte(place: int) -> _Keys:
         bits = np.ascontiguousarray(rows, dtype=np.float64).view(np.uint64)
         shifted = bits >> np.uint64(8 * place)
         return np.asarray(shifted & np.uint64(255))
+
+    return keys
+
+
+def lowest_digits(rows: Rows) -> Rows:
+    """Return the place e of the lowest binary digit: a value is an odd multiple of 2^e.
+
+    A sum in floating point has no digits below those of its parts (Mironov 2012). So small values
+    of 0 + noise have digits that 1 + noise never has.
+
+    >>> lowest_digits(np.array([[0.75, 6.0, 0.0]])).tolist()
+    [[-2, 1, 1100]]
+    """
+    mantissas, exponents = np.frexp(rows.astype(np.float64))
+    whole = np.abs(np.ldexp(mantissas, _DIGITS)).astype(np.int64)
+    lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 1
+    return np.where(whole == 0, _ZERO, exponents - _DIGITS + lowest)
+
+
+def _digits_and_sizes(first: Rows, second: Rows) -> _Keys:
+    """The same within ranges of sizes: which digits are possible depends on the size of the noise.
+
+    The ranges of each cell are learned from the outputs of both tables.
+    """
+    levels = np.arange(1, _SIZES) / _SIZES
+    edges = [np.quantile(row, levels) for row in np.hstack([first, second])]
+
+    def keys(rows: Rows) -> Rows:
+        sizes = [np.searchsorted(edge, row) for edge, row in zip(edges, rows, strict=True)]
+        return np.asarray(lowest_digits(rows) * _SIZES + np.stack(sizes))
 
     return keys
 

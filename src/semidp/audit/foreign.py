@@ -52,7 +52,7 @@ def audit_samples(
     --------
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> words = np.random.default_rng(1)
-    >>> one, other = words.normal(0.0, 1.0, 20_000), words.normal(1.0, 1.0, 20_000)
+    >>> one, other = (words.normal(mean, 1.0, 20_000).round(3) for mean in (0.0, 1.0))
     >>> (
     ...     audit_samples(one, other, gaussian("0.75")).verdict,
     ...     audit_samples(one, other, gaussian(1)).verdict,
