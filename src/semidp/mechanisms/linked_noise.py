@@ -20,6 +20,7 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import InputError, Refused
+from semidp.mechanisms.mechanism import cell_weights
 from semidp.mechanisms.placement import Objective, Workload
 from semidp.mechanisms.residual_laws import law_within
 from semidp.mechanisms.residual_noise import ResidualMechanism
@@ -258,6 +259,12 @@ class LinkedMechanism(SharedNoise):
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each entry of the vector."""
         return np.concatenate([part.standard_errors() for part in self.parts])
+
+    def standard_error(self, weights: ArrayLike) -> float:
+        """Return the standard error of a weighted sum of entries of the vector."""
+        of_kinds = self.space.split(cell_weights(weights, self.space))
+        pairs = zip(self.parts, of_kinds, strict=True)
+        return math.hypot(*(part.standard_error(of_kind) for part, of_kind in pairs))
 
     def worst_pair(self, space: QuerySpace) -> Pair:
         """Return the pair whose change costs most of the noise of both kinds."""
