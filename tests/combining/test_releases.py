@@ -2,8 +2,10 @@
 refused.
 """
 
+import itertools
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ import pytest
 import semidp
 from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest, combine
 from semidp.cli import run
+from semidp.core.tradeoff.composition import compose
+from semidp.core.tradeoff.curves import gaussian
+from semidp.core.tradeoff.function import Order
 from semidp.errors import InputError, Refused
 from semidp.noise import SeededRandomness
 from semidp.publishing.combined import combination
@@ -257,6 +262,50 @@ def test_the_guarantee_is_that_of_all_together() -> None:
     assert both.guarantee.adjacency.a == 3
     rho = float(both.guarantee.tradeoff.rho)
     assert rho == pytest.approx(2 * 0.1 * 18 / 8, rel=1e-6)
+
+
+def several_promises() -> dict[str, Release]:
+    """Releases of the same records: nothing exact, any a records, exchanges."""
+    both = ["sex", "region"]
+    asked: dict[str, tuple[list[Any], Budget, dict[str, Any]]] = {
+        "one record": ([], Budget.gdp(1), {}),
+        "one person": ([], Budget.gdp(1), {"id": "number"}),
+        "exchange of nothing": ([], Budget.gdp(1), {"adjacency": "exchange"}),
+        "any two": (["sex"], Budget.gdp(1), {}),
+        "any three": (both, Budget.zcdp(1), {}),
+        "exchange": (["sex"], Budget.gdp(1), {"adjacency": "exchange"}),
+        "exchange of both": (both, Budget.zcdp(1), {"adjacency": "exchange"}),
+    }
+    records = {**people(), "number": list(map(str, range(RECORDS)))}
+    releases = {}
+    for seed, (name, (exact, budget, more)) in enumerate(asked.items()):
+        plan = Plan([TableRequest(both, budget)], exact, levels_from_data=True, **more)
+        releases[name] = semidp.run(plan, records, SeededRandomness(seed))
+    return releases
+
+
+def test_the_guarantee_does_not_depend_on_the_order() -> None:
+    """Exchange beside one record with nothing exact was stated in one order and not in the
+    other.
+    """
+    releases, found = several_promises(), Counter[str]()
+    for one, other in itertools.combinations(releases.values(), 2):
+        forth, back = combine(one, other).stated, combine(other, one).stated
+        assert (forth is None) == (back is None)
+        found["stated" if forth else "not stated"] += 1
+        if forth and back:
+            assert forth.adjacency == back.adjacency
+            assert {*forth.dataspace.margins} == {*back.dataspace.margins}
+            assert forth.tradeoff.compare(back.tradeoff) is Order.EQUAL
+    # Only any a records beside exchanges do not add up: two of the one, two of the other.
+    assert found == {"stated": 17, "not stated": 4}
+    # By group privacy one record alone adds up with exchanges, which change two records here.
+    together = combine(releases["one record"], releases["exchange"]).guarantee
+    assert together.adjacency == releases["exchange"].guarantee.adjacency
+    grouped = compose(releases["exchange"].guarantee.tradeoff, gaussian(1).group(2))
+    assert together.tradeoff.compare(grouped) in (Order.EQUAL, Order.STRONGER)
+    alone = compose(releases["exchange"].guarantee.tradeoff, gaussian(1))
+    assert together.tradeoff.compare(alone) in (Order.EQUAL, Order.WEAKER)
 
 
 def test_rounding_of_k_norm_noise_is_in_the_errors() -> None:

@@ -311,10 +311,7 @@ class Account:
             return replace(self, dataspace=dataspace, adjacency=adjacency, charges=(charge,))
         _refuse_other_persons(self.adjacency, adjacency)
         kinds = {self.adjacency.kind, adjacency.kind}
-        # One record beside nothing exact joins either kind of ledger, by group privacy.
-        ordinary = isinstance(dataspace, Dataspace) and not dataspace.margins
-        one_record = adjacency.a == 1 and ordinary
-        if len(kinds) > 1 and not one_record:
+        if len(kinds) > 1 and not _joins_either_kind(guarantee):
             raise Refused(
                 f"this ledger adds up guarantees for {self.adjacency}, and the new one is for"
                 f" {adjacency}: ball and exchange are two promises and are not added up; ask"
@@ -613,12 +610,29 @@ def guarantee_together(
     """
     # No budget is asked about, so that any will do.
     account = Account(Budget.zcdp(1))
-    for guarantee, label, measured in charges:
+    for guarantee, label, measured in sorted(charges, key=lambda charge: _place(charge[0])):
         charge = _charge(guarantee, label, "", measured)
         account = account._rebased(charge, guarantee)
     together = guarantee_of(account, account.semi_first())
     assert together is not None, "there is a charge"
     return together
+
+
+def _joins_either_kind(guarantee: Guarantee) -> bool:
+    """Whether a guarantee is for one record with nothing exact: by group privacy it adds up with
+    those for exchanges, and with those for any a records.
+    """
+    dataspace = guarantee.dataspace
+    ordinary = isinstance(dataspace, Dataspace) and not dataspace.margins
+    return guarantee.adjacency.a == 1 and ordinary
+
+
+def _place(guarantee: Guarantee) -> tuple[bool, bool]:
+    """Place of a guarantee among several, whose order must not matter: those that decide between
+    any a records and exchanges come first. Of one record alone both promise the same.
+    """
+    joins = _joins_either_kind(guarantee)
+    return joins, joins and not guarantee.adjacency.protects_groups
 
 
 def composed_anew(
