@@ -8,11 +8,13 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from semidp.cli import run
 from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
@@ -303,6 +305,25 @@ def test_the_axes_of_the_table_may_come_in_any_order() -> None:
         for counts in (table, turned)
     )
     assert (one.u, one.margins, one.p_value) == (other.u, other.margins, other.p_value)
+
+
+@pytest.mark.parametrize("strata", ["county", "state,county"])
+def test_strata_may_be_nested(
+    strata: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same as where the places are flat: a nested feature has one axis and two names."""
+    rows, generator = ["state,county,sex,ok"], np.random.default_rng(1)
+    for state, county, sex, ok in generator.integers(0, [2, 3, 2, 2], (200, 4)):
+        rows.append(f"{state},{state}{county},{'fm'[sex]},{'ny'[ok]}")
+    (tmp_path / "people.csv").write_text("\n".join(rows) + "\n")
+    words = ["test", str(tmp_path / "people.csv"), "--rows", "sex", "--columns", "ok"]
+    words += ["--epsilon", "1", "--seed", "1", "--format", "json"]
+    found = []
+    for asked in (["--strata", "county"], ["--strata", strata, "--nest", "state,county"]):
+        assert run([*words, *asked]) == 0
+        document = json.loads(capsys.readouterr().out)
+        found.append([document[key] for key in ("u", "p_value", "margins", "x11")])
+    assert found[0] == found[1]
 
 
 def test_what_cannot_be_stratified_is_refused() -> None:

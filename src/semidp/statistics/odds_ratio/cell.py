@@ -201,8 +201,10 @@ def recorded_cell(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adja
 
 
 def ordered(table: Table, names: tuple[str, ...]) -> NDArray[np.int64]:
-    """Return the counts of a table with its axes in a given order."""
-    return table.counts.transpose([table.schema.names.index(name) for name in names])
+    """Return the counts of a table with its axes in a given order; a nested feature has one axis,
+    however many of its names are given.
+    """
+    return table.counts.transpose([*dict.fromkeys(map(table.schema.axis, names))])
 
 
 @dataclass(frozen=True, eq=False)
