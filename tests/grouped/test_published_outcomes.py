@@ -28,12 +28,15 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.budget import Budget
+from semidp.errors import DataError
 from semidp.publishing.plan import Plan
 from semidp.queries.outcome_moves import OutcomeMoves
 from semidp.queries.patterns import Norms
 from semidp.sources.contract import Outcome
+from semidp.statistics.answered.answered_space import answered_space
 from semidp.statistics.distribution.distribution_space import distribution_space
 from semidp.statistics.distribution.value_tree import ValueTree
+from semidp.statistics.outcomes.exact_levels import find_moves
 from semidp.statistics.outcomes.spaces import sum_space
 from semidp.statistics.quantiles.exponential import PermuteAndFlip
 from semidp.statistics.quantiles.ranks import rank_space
@@ -203,6 +206,87 @@ def test_a_release_beside_exact_bands_spends_what_it_claims() -> None:
     # in years: Δ2² = 250 at mu = 1
     sigma = mechanism.scale * float(mechanism.space.unit)
     assert sigma**2 == pytest.approx(250, rel=1e-3)
+
+
+@pytest.mark.parametrize("by", ["sex", "band"])
+def test_an_exact_band_does_not_say_who_answered(by: str) -> None:
+    ages = Feature.nested(["band", "age"], [("a", "1"), ("b", "8")])
+    table = Table(
+        Schema([Feature("sex", "fm"), ages.at(1).above_outcome("age", ages)]), [[9] * 2] * 2
+    )
+    public = Dataspace.of(table, [Margin("sex"), Margin("band")])
+    age, exchange = Outcome("age", 0, 9, 9), outcome_exchange(public)
+    space = answered_space(public, exchange, age, [Margin(by)])
+    # in each band one has the only value, and one has none
+    axes = [Axis.flat(2), Axis.nested([[0, 0], [0, 0]])]
+    cells, moves, pairs = list_record_moves(axes, [{0: 1}, {1: 1}])
+    answered = np.array([cell[1] % 2 == 0 for cell in cells], dtype=np.int64)
+    steps = answered * np.array([(1, 1, 8, 8)[cell[1]] for cell in cells])
+    groups = images(axes, cells, (1, 0) if by == "sex" else (0, 1), centered=False).astype(int)
+    numbers = [moves @ (groups * values[:, None]) for values in (answered, steps)]
+    moved = norms_of(np.array([space.pairs(*pair) for pair in zip(*numbers, strict=True)]))
+    assert pairs > 1_000
+    assert moved.l1 <= space.norms.l1
+    assert moved.l2_squared <= space.norms.l2_squared
+    assert moved.linf <= space.norms.linf
+    # with the levels alone it would be too little, and by band nothing
+    levels = find_moves(public, age, [Margin(by)])
+    assert levels is not None
+    side = (2 * space.half) ** 2
+    assert levels.replaced_norms.l2_squared * side < moved.l2_squared
+
+
+def test_a_share_of_one_value_of_a_binned_column_is_charged() -> None:
+    table = Table(Schema([Feature("sex", "fm"), Feature("age", bins=[5, 8, 10])]), [[9] * 2] * 2)
+    public = Dataspace.of(table, [Margin("sex", "age")])
+    share = Outcome("age=8", 0, 1, 1)
+    # two records of one cell, or the person alone: a bin does not say who is 8
+    assert sum_space(public, outcome_exchange(public), share, [Margin("sex")]).l2_squared == 2
+
+
+def test_a_level_of_missing_values_is_no_bin() -> None:
+    ages = Feature("age", bins=[0, 5, 10], null_level="unknown")
+    public = Dataspace.of(Table(Schema([ages]), [3, 3, 3]), [Margin("age")])
+    found = find_moves(public, Outcome("age", 0, 10, 10), [Margin()])
+    assert found is not None
+    assert [*map(list, found.values)] == [[*range(6)], [*range(5, 11)], [*range(11)]]
+
+
+def test_outcomes_that_contradict_their_declared_bands_are_refused() -> None:
+    nested = Feature.nested(["band", "age"], [("a", "1"), ("b", "8")])
+    mean = semidp.mean("age", by="band", bounds=(0, 9))
+    plan = Plan([mean], ["band"], [nested], adjacency="exchange").with_budget(Budget.gdp(1))
+    records = {"band": ["a", "a", "b"], "age": ["1", "1", "8"]}
+    assert semidp.prepare(plan, records).mechanisms[0].space.l2_squared == 0
+    # an age that no band declares: exact bands would not say the sum
+    for ages in (["1", "3", "8"], ["1", "8", "8"]):
+        with pytest.raises(DataError, match="age"):
+            semidp.prepare(plan, {**records, "age": ages})
+
+
+def test_a_ledger_knows_that_an_exact_band_is_one_of_an_outcome(tmp_path: Path) -> None:
+    generator = np.random.default_rng(3)
+    ages = generator.integers(0, 10, 400)
+    records = {
+        "sex": generator.choice(["f", "m"], 400).tolist(),
+        "age": ages.astype(str).tolist(),
+        "band": (ages // 5).astype(str).tolist(),
+    }
+    nested = Feature.nested(["band", "age"], [(str(age // 5), str(age)) for age in range(10)])
+    sexes = Feature("sex", "fm")
+    mean = Plan([semidp.mean("age", by="sex", bounds=(0, 9))], ["sex"], adjacency="exchange")
+    totals = {}
+    for band in (nested, Feature("band", "01")):
+        book = Ledger.create(tmp_path / f"{len(band.names)}.json", Budget.gdp(3))
+        table = Plan([semidp.table("band", "sex")], ["band"], [band, sexes], adjacency="exchange")
+        for plan in (table, mean):
+            semidp.run(plan.with_budget(Budget.gdp(1)), records, semidp.RunOptions(ledger=book))
+        total = book.total()
+        assert total is not None
+        totals[len(band.names)] = float(total.tradeoff.mu)
+    # of a band that is no part of the age, its carrier keeps the age: 162. Of a part, 18² + 9².
+    assert totals[1] ** 2 == pytest.approx(2, rel=1e-3)
+    assert totals[2] ** 2 == pytest.approx(1 + 405 / 162, rel=1e-3)
 
 
 def test_a_ledger_counts_such_a_charge_for_all_records_that_change(tmp_path: Path) -> None:

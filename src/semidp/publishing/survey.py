@@ -35,6 +35,7 @@ from semidp.publishing.resources import needs_of, part_needs
 from semidp.queries.branches import Cut
 from semidp.sources.opening import KEEPS_NOTHING, Source
 from semidp.sources.reader import Reader, at_hand
+from semidp.sources.readings import answered_column
 
 _TOTALS = {
     "total",
@@ -81,6 +82,7 @@ def survey(
         other_columns = [name for name in plan.columns if name not in features]
         held = dict.fromkeys((*reader.columns, *other_columns))
         source.hold(tuple(held))
+    _check_outcome_levels(plan, schema, source)
     margins = normalised(schema, plan.invariants)
     # Every exact margin adds up to n, so that n is counted by itself only where there is none.
     n = reader.table(schema.names[:1]).n if not margins else None
@@ -265,7 +267,7 @@ def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
         else:
             cut = evolve(owner, names=owner.names[: position + 1])
             features.append(cut.feature(source.paths(cut.names, cut.null_level)))
-    features = [_above_outcomes(feature, owners, plan.outcomes) for feature in features]
+    features = [_above_outcomes(feature, owners, plan) for feature in features]
     declared_names = {name for feature in features for name in feature.names}
     zeros = []
     for zero in plan.structural_zeros:
@@ -282,19 +284,41 @@ def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
     return Schema(tuple(features), tuple(zeros)), tuple(disclosures)
 
 
-def _above_outcomes(
-    feature: Feature, owners: Mapping[str, Feature | Nest], outcomes: Iterable[str]
-) -> Feature:
-    """Return a nested feature that knows which outcomes are finer levels of it."""
+def _above_outcomes(feature: Feature, owners: Mapping[str, Feature | Nest], plan: Plan) -> Feature:
+    """Return a nested feature that knows its finer levels, which may be outcomes: of this plan, or
+    of another release in the same ledger.
+    """
     owner = owners.get(feature.name)
-    for column in outcomes:
-        name = column if column in owners else column.partition("=")[0]
-        if owner is not None and name in owner.names and name not in feature.names:
-            below = None
-            if isinstance(owner, Feature):
-                below = owner.at(owner.names.index(name) + 1)
-            feature = feature.above_outcome(name, below)
+    if owner is None:
+        return feature
+    readings = dict(plan.read_as)
+    outcomes = {
+        column if column in owners else column.partition("=")[0] for column in plan.outcomes
+    }
+    for depth, name in enumerate(owner.names, start=1):
+        if name in feature.names:
+            continue
+        below = None
+        # only a plan with the outcome checks its levels, and whoever did not answer has none
+        if (
+            isinstance(owner, Feature)
+            and name in outcomes
+            and answered_column(name) not in readings
+        ):
+            below = owner.at(depth)
+        feature = feature.above_outcome(name, below)
     return feature
+
+
+def _check_outcome_levels(plan: Plan, schema: Schema, source: Source) -> None:
+    """Refuse records whose outcome is no declared level below their published one: what exchanges
+    cost rests on these levels.
+    """
+    known = {name for feature in schema.features for name, labels in feature.finer if labels}
+    for feature in plan.features:
+        for depth, name in enumerate(feature.names, start=1):
+            if name in known:
+                source.counts(Schema([feature.at(depth)]))
 
 
 def formulas(schema: Schema) -> tuple[str, ...]:

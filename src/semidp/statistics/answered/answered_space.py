@@ -4,6 +4,7 @@ sizes stay.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -16,8 +17,10 @@ from semidp.core.margins import Counts, Floats
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Margin
 from semidp.core.tradeoff.budget import Budget
+from semidp.queries.outcome_moves import OutcomeMoves
 from semidp.queries.patterns import Norms
 from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.exact_levels import find_moves
 from semidp.statistics.outcomes.spaces import SpaceByGroups, recorded_outcome, sum_space
 
 # parts that half of the bounds is divided into, at least: the weight of an answer is a whole number
@@ -118,6 +121,17 @@ class AnsweredSpace(SpaceByGroups):
         square = self.weight**2 + self.half**2
         most = max(self.weight, 2 * self.half)
         return Norms(cells * far, cells * square, most)
+
+    @cached_property
+    def exact_moves(self) -> OutcomeMoves | None:
+        """The exchanges, if an exact total has the outcome as a feature. Its levels say nothing of
+        who answered, so that each allows one value more: none.
+        """
+        moves = find_moves(self.dataspace, self.outcome, self.sets)
+        if moves is None or self.adjacency.protects_groups:
+            return None
+        # which value counts for nothing here, only whether two are the same
+        return replace(moves, values=[range(len(values) + 1) for values in moves.values])
 
     @cached_property
     def norms(self) -> Norms:

@@ -93,13 +93,12 @@ def _allowed_values(
     """The values, in steps, of records at a leaf: any, if labels do not say."""
     # a histogram that is cut at lines has more cells than steps
     anything = range((len(outcome.edges) if outcome.cuts else outcome.steps) + 1)
-    if outcome.column.endswith(SQUARED):
+    if outcome.column.endswith(SQUARED) or (feature.bins is not None and level is not None):
         return anything
-    if feature.bins is not None and leaf < len(feature.bins):
-        edges = [*feature.bins, math.inf]
-        return range(
-            _steps_of(edges[leaf], outcome)[0], _steps_of(edges[leaf + 1], outcome)[-1] + 1
-        )
+    # what comes after the bins is the level of missing values
+    if feature.bins is not None and leaf + 1 < len(feature.bins):
+        low, high = feature.bins[leaf : leaf + 2]
+        return range(_steps_of(low, outcome)[0], _steps_of(high, outcome)[-1] + 1)
     values: set[int] = set()
     for label in _labels_at(feature, name, leaf):
         if level is not None:
