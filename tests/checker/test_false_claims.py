@@ -1,6 +1,7 @@
 """False claims, made on purpose, are called false with a pair; true ones never are."""
 
 import itertools
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,7 @@ def test_a_false_claim_is_false_with_a_pair(name: str, tmp_path: Path) -> None:
     release = FALSE[name]
     verdict, findings, _ = check.check_release(write(tmp_path / "r", release), 20)
     assert verdict == "false"
-    pair = check.to_json(verdict, findings)["pair"]
+    pair = json.loads(json.dumps(check.to_json(verdict, findings)))["pair"]
     others, often = [record for record, _ in pair["others"]], [count for _, count in pair["others"]]
     ones = [1] * len(pair["before"])
     first = totals(release, others + pair["before"], often + ones)

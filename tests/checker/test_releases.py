@@ -51,6 +51,9 @@ PLANS = {
     "means": "--group sex --mean income --bounds income=0,10 --exact sex --mu 1",
     "two sets of means": f"--group sex --group region --sum income --bounds income=0,10 {BALL} --rho 1",
     "proportions, exchange": f"--group sex --group region --proportion smokes {BALL} --mu 1 --adjacency exchange",
+    "proportion of a level": "--group sex --proportion job=y --exact sex --mu 1",
+    "two Laplace tables": "--table sex,region --table job,sex --exact sex --epsilon 1 --mechanism laplace",
+    "lattice": "--table sex,region --exact sex --exact region --rho 1 --mechanism lattice",
     "table and mean": "--table sex,region --group sex --mean income --bounds income=0,10 --exact sex --mu 1 --adjacency exchange",
 }
 
@@ -58,6 +61,7 @@ PLANS = {
 QUICK = (
     *("two-way", "two-way, rho", "laplace, exchange", "nested product", "zeros", "overlapping"),
     *("several records, exchange", "two sets of means", "table and mean"),
+    *("proportion of a level", "two Laplace tables"),
 )
 """What `make test` carries out."""
 

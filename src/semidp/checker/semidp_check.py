@@ -34,10 +34,14 @@ from pathlib import Path
 
 # --- 1 numbers: fractions that enclose irrational ones -------------------------------------------
 
-BITS = 160
+BITS = 256
 UNIT = 1 << BITS
-PI_LOW = Fraction(314159265358979323846264338327950288419716939937510, 10**50)
-PI_HIGH = PI_LOW + Fraction(1, 10**50)
+PI_DIGITS = (
+    "31415926535897932384626433832795028841971693993751"
+    "058209749445923078164062862089986280348253421170679"
+)
+PI_LOW = Fraction(int(PI_DIGITS), 10**100)
+PI_HIGH = PI_LOW + Fraction(1, 10**100)
 FAR = 38  # beyond so many standard deviations a normal tail is below 2^-1000
 
 
@@ -108,9 +112,8 @@ def normal_bounds(x):
         total += term
         if not term:
             break
-    # rounding down loses at most (k + 1) units in each of k terms, and x itself less than one;
-    # the derivative of Phi is below 1/2
-    error = (k + 2) ** 2
+    # every factor was cut by less than one unit: k terms, each wrong by at most k parts of UNIT
+    error = (k + 2) ** 2 * (total // UNIT + 2)
     low, high = exp_bounds(x * x / 2)
     root_low, root_high = root_bounds(2 * PI_LOW)[0], root_bounds(2 * PI_HIGH)[1]
     below = Fraction(1, 2) + Fraction(total, UNIT) / (high * root_high)
@@ -178,11 +181,14 @@ class Feature:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """`mu`: value is mu squared. `rho`: value is rho. `epsilon`: value is epsilon, with delta."""
+    """`mu`: value is mu squared. `rho`: value is rho. `epsilon`: value is epsilon, with delta, or
+    the sum of the pure epsilons `terms` of a composition.
+    """
 
     kind: str
     value: Fraction
     delta: Fraction = Fraction(0)
+    terms: tuple = ()
 
     def __str__(self):
         if self.kind == "mu":
@@ -281,6 +287,7 @@ class Release:
 LAWS = {
     "rounded gaussian": ("rounded", "sigma2"),
     "discrete gaussian": ("discrete", "sigma2"),
+    "lattice gaussian": ("lattice", "sigma2"),
     "laplace": ("laplace", "scale"),
 }
 READERS = {"tables": "read_tables", "products": "read_tables", "groups": "read_sums"}
@@ -310,9 +317,9 @@ def _release(folder, document):
     if not isinstance(plan, dict) or "partition" in document or "parts" in document:
         raise NotCovered("a combined release, or one made part by part")
     public = read_public(document["dataspace"])
-    if public.n != 0 and {_depths(public, m) for m in plan.get("invariants", [])} != {
-        depths for depths, _ in public.margins
-    }:
+    planned = {_depths(public, names) for names in plan.get("invariants", [])}
+    exact = {depths for depths, _ in public.margins}
+    if not exact <= planned or not all(is_fixed(public, depths) for depths in planned):
         raise NotCovered("the exact totals are not those that the plan names")
     promise = read_promise(plan, document)
     parts = []
@@ -327,14 +334,10 @@ def _release(folder, document):
     for part in parts:
         part.measured = [(replace(q, depths=pad(public, q.depths)), n) for q, n in part.measured]
         part.tables = [pad(public, depths) for depths in part.tables]
-    stated = [("guarantee", read_guarantee(document["guarantee"]))]
-    stated.append(("budget", read_budget(document["budget"])))
+    stated = [read_guarantee(document["guarantee"]), read_budget(document["budget"])]
     delta = Fraction(str(plan.get("report_delta", document["report_delta"])))
     reported = Guarantee("epsilon", Fraction(document["epsilon"]), delta)
-    notes = []
-    if not document["private"]:
-        notes.append("the noise was drawn from a seed: the release says that it is not private")
-    notes += [str(text) for text in document.get("disclosures", [])]
+    notes = [] if document["private"] else ["note: noise from a seed, so it is not private"]
     return Release(public, promise, parts, stated, reported, notes, reason)
 
 
@@ -439,11 +442,11 @@ def read_promise(plan, document):
 
 def _part(entry, planned, plan):
     """What every result states, and what the plan gave it to spend."""
-    part = Part(entry["name"], stated=[("guarantee", read_guarantee(entry["guarantee"]))])
-    part.stated.append(("budget", read_budget(entry["budget"])))
+    part = Part(entry["name"], stated=[read_guarantee(entry["guarantee"])])
+    part.stated.append(read_budget(entry["budget"]))
     for asked in [each for each in planned if each["name"] == entry["name"]] or [plan]:
         if not {"mu", "rho", "epsilon"}.isdisjoint(asked):
-            part.stated.append(("plan", read_budget(asked)))
+            part.stated.append(read_budget(asked))
     return part
 
 
@@ -453,6 +456,9 @@ def read_sums(folder, public, plan, entry):
     part, noise = _part(entry, [asked], plan), entry["noise"]
     if asked.get("answered") or "missing" in plan:
         part.reason = "outcomes that some records lack have no rule yet"
+    elif noise["claim"] == "exact" and noise["mechanism"] == "no noise":
+        column = asked["column"].partition("=")[0]
+        part.tables = [_depths(public, [*names, column]) for names in asked["by"]]
     elif noise["claim"] != "exact" or noise.get("law") not in LAWS:
         part.reason = f"noise of the law {noise.get('law', noise['mechanism'])!r} has no rule"
     else:
@@ -469,31 +475,27 @@ def find_outcome(public, plan, asked):
     column, _, level = asked["column"].partition("=")
     low, high = map(Fraction, asked.get("bounds", ["0", "1"]))
     steps = asked.get("grid", 1000) if "bounds" in asked else 1
-    name = f"{asked['column']} from {low} to {high} in {steps} steps"
-    nested = [n for each in plan.get("feature", []) for n in each.get("nest", [])]
-    known = [names for feature in public.features for names in feature.names]
-    if column not in known:
-        if column in nested:
+    name, ends = f"{asked['column']} from {low} to {high} in {steps} steps", (("low",), ("high",))
+    if all(column not in feature.names for feature in public.features):
+        if any(column in each.get("nest", []) for each in plan.get("feature", [])):
             raise NotCovered(f"{column!r} is nested, and its values are not in the public schema")
-        ends = (("low",), ("high",))
-        feature = Feature((column,), ends, {name: {ends[0]: 0, ends[1]: steps}})
-        public.features.append(feature)
+        public.features.append(Feature((column,), ends))
         public.margins[:] = [((*depths, 0), counts) for depths, counts in public.margins]
-        return len(public.features) - 1, name
     number, depth = _place(public, column)
     feature = public.features[number]
-    if feature.names == (column,) and set(feature.leaves) == {("low",), ("high",)}:
-        feature.values[name] = {("low",): 0, ("high",): steps}
-        return number, name
-    values = {}
+    feature.values[name] = values = {}
     for leaf in feature.leaves:
         label = leaf[depth - 1]
-        value = Fraction(label == level) if level else Fraction(label)
-        step = (min(max(value, low), high) - low) / (high - low) * steps
+        try:
+            value = Fraction(label == level) if level else Fraction(label)
+            step = (min(max(value, low), high) - low) / (high - low) * steps
+        except ValueError:
+            step = Fraction(1, 2)
+        if feature.leaves == ends:
+            step = Fraction(steps * ends.index(leaf))
         if step.denominator != 1:
-            raise NotCovered(f"the values of {column!r} are not on its grid")
+            raise NotCovered(f"the levels of {column!r} are no values on its grid")
         values[leaf] = int(step)
-    feature.values[name] = values
     return number, name
 
 
@@ -511,11 +513,11 @@ def read_tables(folder, public, plan, entry):
         for residual in entry["residuals"]:
             query = Query("residual", _depths(public, residual["features"]))
             part.measured.append((query, Noise(law, _positive(residual["sigma2"]))))
-        _check_scales(folder, public, entry, part)
+        _check_levels(folder, public, entry, part)
     elif noise.get("law") in LAWS:
         law, key = LAWS[noise["law"]]
         part.measured.append((Query("table", part.tables[0]), Noise(law, _positive(noise[key]))))
-        _check_cells(folder, public, entry, part.tables[0])
+        _check_levels(folder, public, entry, part)
     else:
         part.reason = f"noise of the law {noise.get('law', noise['mechanism'])!r} has no rule"
     return part
@@ -528,48 +530,34 @@ def _positive(text):
     return value
 
 
-def _measured_rows(folder, entry):
-    """The file of measurements, where it is a CSV file."""
+def _check_levels(folder, public, entry, part):
+    """The file of measurements shows the levels: every cell of a table; of a residual, centered
+    over the levels that can occur, how many entries it has and by what they were multiplied.
+    """
     stem = "measurements.csv" if entry["name"] == "table" else f"{entry['name']}-measurements.csv"
     if not (folder / stem).exists():
-        return None
-    with open(folder / stem, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def _check_cells(folder, public, entry, depths):
-    """The measured cells must be those of the levels in the schema; names of bins are not known."""
-    rows = _measured_rows(folder, entry)
-    named = [(f, feature) for f, feature in enumerate(public.features) if depths[f]]
-    cells = math.prod(len(feature.nodes(depths[f])) for f, feature in named)
-    if rows is not None and len(rows) != cells:
-        raise Unreadable(f"the measured cells of {entry['name']} are not those of its levels")
-    for f, feature in named if rows is not None else ():
-        names = feature.names[: depths[f]]
-        found = {tuple(row[name] for name in names) for row in rows}
-        if found != set(feature.nodes(depths[f])) and not feature.leaves[0][0].startswith("from "):
-            raise Unreadable(f"the measured levels of {names[-1]} are not those of the schema")
-
-
-def _check_scales(folder, public, entry, part):
-    """Residuals are centered over the levels that can occur; the file of measurements shows how
-    many entries each has and by what it was multiplied, so wrong levels are seen here.
-    """
-    rows = _measured_rows(folder, entry)
-    if rows is None:
         return
-    found = Counter((row["residual"], int(row["scale"])) for row in rows)
-    kept = drop_empty_levels(public).features
-    for residual, (query, _) in zip(entry["residuals"], part.measured):
-        expected = Counter()
-        trees = [(f, depth) for f, depth in zip(kept, query.depths) if depth]
-        sizes = [Counter(f.siblings(node) for node in f.nodes(depth)) for f, depth in trees]
-        for combination in itertools.product(*(size.items() for size in sizes)):
-            scale = math.prod(c for c, _ in combination)
-            expected[scale] += math.prod(often for _, often in combination)
-        name = " × ".join(residual["features"])
-        if {s: c for (r, s), c in found.items() if r == name} != dict(expected):
-            raise Unreadable(f"the measured entries of {name} are not those of its levels")
+    with open(folder / stem, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    (query, _), kept = part.measured[0], drop_empty_levels(public).features
+    if query.kind == "table":
+        named = [(feature, depth) for feature, depth in zip(public.features, query.depths) if depth]
+        names = [name for feature, depth in named for name in feature.names[:depth]]
+        cells = itertools.product(*(feature.nodes(depth) for feature, depth in named))
+        known = {tuple(label for node in cell for label in node) for cell in cells}
+        is_binned = any(label.startswith("from ") for cell in known for label in cell)
+        found = {tuple(row[name] for name in names) for row in rows}
+        agrees = len(found) == len(known) and (is_binned or found == known)
+    else:
+        known = Counter()
+        for residual, (query, _) in zip(entry["residuals"], part.measured):
+            trees = [(f, depth) for f, depth in zip(kept, query.depths) if depth]
+            sizes = [[f.siblings(node) for node in f.nodes(depth)] for f, depth in trees]
+            name = " × ".join(residual["features"])
+            known += Counter((name, math.prod(c)) for c in itertools.product(*sizes))
+        agrees = known == Counter((row["residual"], int(row["scale"])) for row in rows)
+    if not agrees:
+        raise Unreadable(f"the measured entries of {entry['name']} are not those of its levels")
 
 
 def read_guarantee(document):
@@ -581,6 +569,10 @@ def read_guarantee(document):
         return Guarantee("rho", Fraction(document["rho"]))
     if kind == "approximate" and document.get("group", 1) == 1:
         return Guarantee("epsilon", Fraction(document["epsilon"]), Fraction(document["delta"]))
+    if kind == "composed":
+        parts = [read_guarantee(part) for part in document["parts"]]
+        if {(part.kind, part.delta) for part in parts} == {("epsilon", 0)}:
+            return compose(parts)
     raise NotCovered(f"a guarantee of the kind {kind!r}")
 
 
@@ -588,12 +580,8 @@ def read_budget(document):
     """A budget: texts are exact, and floats are read up to their last digits."""
 
     def number(key):
-        value = document.get(key, 0)
-        return (
-            Fraction(value) * (1 + Fraction(1, 10**12))
-            if isinstance(value, float)
-            else Fraction(value)
-        )
+        value = Fraction(document.get(key, 0))
+        return value * (1 + Fraction(1, 10**12)) if isinstance(document.get(key), float) else value
 
     if "mu" in document:
         return Guarantee("mu", number("mu") ** 2)
@@ -760,22 +748,28 @@ def exchange_moves(blocks, seen):
             yield Move(tuple(slots), tuple(same), tuple(differ))
 
 
-def ball_moves(margins, seen, a):
-    """The moves of any a records: x_i becomes y_i, and every published margin of the y_i is that of
-    the x_i, so a permutation of the records matches them (THEORY 3). One of these permutations can
-    be taken as the identity.
+def ball_move(margins, seen, orders):
+    """Any a records change: x_i becomes y_i, and every published margin of the y_i is that of the
+    x_i, so some order of the records matches them: y_i has the published value of x_order[i].
     """
-    touched = [{f: d for f, d in enumerate(b) if d and f in seen} for b in margins]
-    touched = [block for block in touched if block]
+    a = len(orders[0]) if orders else 0
     slots = [(-1, dict.fromkeys(seen, i)) for i in range(a)]
     slots += [(1, dict.fromkeys(seen, a + i)) for i in range(a)]
-    orders = [list(itertools.permutations(range(a)))] * max(0, len(touched) - 1)
-    for permutations in itertools.product(*([[tuple(range(a))]] * bool(touched)), *orders):
-        same = []
-        for block, order in zip(touched, permutations):
-            for i, f in itertools.product(range(a), block):
+    same = []
+    for block, order in zip(margins, orders):
+        for i, f in itertools.product(range(a), seen):
+            if block[f]:
                 same.append((f, order[i], a + i, block[f]))
-        yield Move(tuple(slots), tuple(same), ())
+    return Move(tuple(slots), tuple(same), ())
+
+
+def ball_moves(margins, seen, a):
+    """All such moves (THEORY 3); the order of one margin can be taken as it is."""
+    touched = [block for block in margins if any(block[f] for f in seen)]
+    first = [tuple(range(a))]
+    others = [list(itertools.permutations(range(a)))] * (len(touched) - 1)
+    for orders in itertools.product(first, *others):
+        yield ball_move(touched, seen, orders)
 
 
 def subsets(items):
@@ -908,7 +902,7 @@ class WorstCost:
         states = {(1,) * len(pairs)}
         for f in self.seen:
             options = {option[query.role(f)] for option in self._options(f, move, pairs)}
-            self._spend(len(states) * len(options) // 2)
+            self._spend(len(states) * len(options) * len(pairs) // 40)
             states = {tuple(map(int.__mul__, s, o)) for s, o in itertools.product(states, options)}
         costs = [sum(map(int.__mul__, state, factors)) for state in states]
         lengths = [0]
@@ -931,7 +925,8 @@ class WorstCost:
             )
         tables = []
         for features, queries in groups.items():
-            self._spend(len(queries) * math.prod(len(options[f]) for f in features))
+            steps = len(queries) * math.prod(len(options[f]) for f in features)
+            self._spend(steps * len(pairs) // 20)
             table = {}
             for chosen in itertools.product(*(range(len(options[f])) for f in features)):
                 cost = 0
@@ -962,7 +957,7 @@ class WorstCost:
         best = [0]
 
         def extend(choices):
-            self._spend(1)
+            self._spend(len(known) // 2)
             bound = 0
             for ranks, costs in known:
                 bound += costs[tuple(choices[f] for f in ranks if f in choices)]
@@ -998,7 +993,7 @@ class WorstCost:
         else:
             places = placements(tree_shape(feature), distinct)
         for place in places:
-            self._spend(1)
+            self._spend(1 + len(pairs) // 10)
             at = {letter: place[joined[letter]] for letter in joined}
             if any(at[a][:depth] != at[b][:depth] for a, b, depth in same):
                 continue
@@ -1032,7 +1027,7 @@ class Costs:
         self.public, self.promise, self.a = public, promise, a
         self.margins = [d for d, counts in maximal_margins(public) if len(counts) > 1]
         self.rules = {}
-        self._known = {}
+        self.norms = functools.cache(self._norms)
 
     def bound(self, weighted):
         """The largest sum of weight x |query|^2 over the pairs of the promise.
@@ -1040,167 +1035,109 @@ class Costs:
         *Residuals* (THEORY 13, 22.5): at most the sum of the worst costs of each query; all
         queries at once where the patterns are few.
         """
-        apart = sum(self.square(query) * weight for query, weight in weighted)
+        apart = sum(self.norms(query)[1] * weight for query, weight in weighted)
         if len(weighted) == 1 or not apart:
             return apart
-        together = [(query, weight) for query, weight in weighted if self.square(query)]
-        joint, _ = self._patterns(together)
-        bounds = {"sum of single costs": apart}
-        if joint is not None:
-            bounds["joint cost by patterns"] = joint
-        if self.promise.kind == "ball":
-            bounds["joint cost by pairing records"] = self._paired(together)
+        together = [(query, weight) for query, weight in weighted if self.norms(query)[1]]
+        bounds = {"the sum of single costs": apart, **self._listed_bounds(together)}
+        return self._least(bounds, "residuals by")
+
+    def _least(self, bounds, what):
+        """The least of some bounds; its rule is noted."""
         rule = min(bounds, key=bounds.get)
-        self.rules[f"residuals: {rule}"] = None
+        self.rules[f"{what} {rule}"] = None
         return bounds[rule]
 
-    def square(self, query):
-        """Bound of |query|^2."""
-        return self._norms(query)[1]
-
-    def absolute(self, query):
-        """Bound of the sum of absolute changes of a table."""
-        return self._norms(query)[0]
-
     def _norms(self, query):
-        if query not in self._known:
-            self._known[query] = self._fresh_norms(query)
-        return self._known[query]
+        """Bounds of the sum of absolute changes of a query (None: unknown), and of |query|^2.
 
-    def _fresh_norms(self, query):
-        if query.kind == "sums":
-            return self._sum_norms(query)
-        if is_fixed(self.public, query.depths):
+        *Exchange norms* (THEORY 11, 22.3): D1 <= 2(q + 1), D2^2 <= q^2 + q + 2 for a table that
+        touches q blocks; m records are m exchanges one after another, m times as long. *Ball
+        norms*: see `ball_norms`. A residual is no longer than its table.
+        """
+        if query.kind != "sums" and is_fixed(self.public, query.depths):
             self.rules["totals: what lies below an exact margin does not move"] = None
             return 0, Fraction(0)
-        table = replace(query, kind="table")
         touched = sum(1 for m in self.margins if any(d and e for d, e in zip(m, query.depths)))
-        if self.promise.kind == "exchange":
-            # Exchange norms (THEORY 11, 22.3), for m records m exchanges one after another
-            times = self.promise.most
+        times = self.promise.most if self.promise.kind == "exchange" else 1
+        if query.kind == "sums":
+            length, square = self._sum_norms(query)
+        elif self.promise.kind == "exchange":
             length, square = 2 * (touched + 1), touched**2 + touched + 2
-            rule = "exchange norms: D1 <= 2(q + 1), D2^2 <= q^2 + q + 2"
         else:
-            times = 1
-            length, square = ball_norms(self.public, self.margins, table, self.a)
-            rule = "ball norms: D1 <= 2a, D2^2 by fractional covers"
-        found, found_length = self._patterns([(query, Fraction(1))])
-        square = Fraction(square) * times**2
-        if found is not None and found < square:
-            square, rule = found, f"{self.promise.kind} norms by patterns"
-        if query.kind == "table" and found_length is not None:
-            length = min(length, found_length)
-        self.rules[rule] = None
-        return length * times, square
+            length, square = ball_norms(self.public, self.margins, query.depths, self.a)
+        lengths = []
+        bounds = self._listed_bounds([(query, Fraction(1))], lengths)
+        if square is not None:
+            bounds["formulas"] = Fraction(square * times**2)
+        if not bounds:
+            raise NotCovered("sums of an outcome that exact totals show, with too many patterns")
+        if length is not None:
+            length = min([length, *(found for found in lengths if query.kind == "table")]) * times
+        return length, self._least(bounds, f"{self.promise.kind} norms of {query.kind}s by")
 
     def _sum_norms(self, query):
-        """Sums of an outcome in [l, u] by groups whose counts are exact (THEORY 8, 11, 22.4): any a
-        records move them by a(u - l); one exchange moves D1 by 2(u - l) and D2^2 by 2(u - l)^2,
-        by half of that where there is one group. If an exact total shows part of the outcome, or
-        does not show the groups, only patterns tell.
+        """*Sums* of an outcome in [l, u] by groups whose counts are exact (THEORY 8, 11, 22.4): any
+        a records move them by a(u - l); one exchange moves D1 by 2(u - l) and D2^2 by 2(u - l)^2,
+        by half of that where there is one group. If the groups are not exact, or for exchanges an
+        exact total shows part of the outcome, only patterns tell.
         """
-        feature, name = self.public.features[query.outcome[0]], query.outcome[1]
-        worth = [feature.values[name][leaf] for leaf in feature.leaves]
-        width, times = max(worth) - min(worth), self.promise.most
-        is_free = not any(margin[query.outcome[0]] for margin in self.margins)
-        if is_free and is_fixed(self.public, query.depths):
-            self.rules["sums by exact groups: D1 and D2 from the bounds of the outcome"] = None
-            if self.promise.kind == "ball":
-                return self.a * width, Fraction(self.a * width) ** 2
-            several = 1 + (not is_fixed(replace(self.public, margins=[]), query.depths))
-            return several * width * times, Fraction(several * width**2 * times**2)
-        square, _ = self._patterns([(query, Fraction(1))])
-        if square is None:
-            raise NotCovered("sums of an outcome that exact totals show, with too many patterns")
-        self.rules[f"sums: {self.promise.kind} norms by patterns"] = None
-        return None, square
+        number, name = query.outcome
+        worth = self.public.features[number].values[name].values()
+        width, a = max(worth) - min(worth), self.a
+        if not is_fixed(self.public, query.depths):
+            return None, None
+        if self.promise.kind == "ball":
+            return a * width, (a * width) ** 2
+        if any(m[number] for m in self.margins):
+            return None, None
+        several = 1 + (not is_fixed(replace(self.public, margins=[]), query.depths))
+        return several * width, several * width**2
 
-    def _patterns(self, weighted):
-        """Worst cost and length by patterns, with all records of a person; None if too many."""
-        worst = WorstCost(self.public.features, weighted)
+    def _listed_bounds(self, weighted, lengths=None):
+        """Bounds by listing placements: of all moves, and for the ball of single moves.
+
+        *Pairing* (THEORY 18): pair the records of a move by one margin; then the move is a sum of
+        a single moves that keep this margin, and its norm is at most a times the worst of them.
+        """
+        bounds, seen = {}, WorstCost(self.public.features, weighted).seen
         if self.promise.kind == "exchange":
-            moves, times = exchange_moves(self.margins, worst.seen), self.promise.most
-        elif self.a <= 4:
-            moves, times = ball_moves(self.margins, worst.seen, self.a), 1
+            options = [("patterns", self.promise.most, exchange_moves(self.margins, seen))]
         else:
-            return None, None
-        try:
-            cost, length = worst.largest(moves)
-        except TooMany:
-            return None, None
-        return cost * times**2, length
-
-    def _paired(self, weighted):
-        """*Pairing* (THEORY 18): pair the records of a move by one margin; then the move is a sum
-        of a single moves that keep this margin, and its norm is at most a times the worst of them.
-        """
-        bounds = []
-        for margin in [*self.margins, (0,) * len(self.public.features)]:
-            worst = WorstCost(self.public.features, weighted)
-            same = tuple((f, 0, 1, d) for f, d in enumerate(margin) if d and f in worst.seen)
-            slots = ((-1, dict.fromkeys(worst.seen, 0)), (1, dict.fromkeys(worst.seen, 1)))
+            options = [("patterns", 1, ball_moves(self.margins, seen, self.a))] * (self.a <= 4)
+            for margin in [*self.margins, (0,) * len(self.public.features)]:
+                single = [ball_move([margin], seen, [(0,)])]
+                options.append((f"pairing along margin {margin}", self.a, single))
+        for rule, times, moves in options:
             try:
-                cost, _ = worst.largest([Move(slots, same, ())])
+                cost, length = WorstCost(self.public.features, weighted).largest(moves)
             except TooMany:
                 continue
-            bounds.append(self.a**2 * cost)
-        return min(bounds)
+            bounds[rule] = cost * times**2
+            if lengths is not None and rule == "patterns":
+                lengths.append(length)
+        return bounds
 
 
-def ball_norms(public, margins, table, a):
+def ball_norms(public, margins, depths, a):
     """D1 and D2^2 of a table when any a records change (THEORY 3, 22.2).
 
     Roll the margins up to the table. A feature that the table shows deeper than every margin is
-    unpublished: D2^2 <= 2a^2. Otherwise, with w at least the fractional number of margins that
-    cover its features, k = floor(a(1 - 1/w)) and g(s) = floor(a/s) s^2 + (a mod s)^2:
-    D2^2 <= max g(s) + g(u) over 1 <= u <= s <= k, s + u <= a. Two blocks at the table's depth, one
-    with two inhabited values: the number of records that move is even.
+    unpublished: D2^2 <= 2a^2. Otherwise, with w margins that together show every feature (at least
+    their fractional cover number), k = floor(a(1 - 1/w)), g(s) = floor(a/s) s^2 + (a mod s)^2:
+    D2^2 <= max g(s) + g(u) over 1 <= u <= s <= k, s + u <= a.
     """
-    depths = table.depths
     visible = [f for f, d in enumerate(depths) if d and len(public.features[f].nodes(d)) > 1]
-    rolled = []
-    for margin in margins:
-        rolled.append({f for f in visible if min(margin[f], depths[f])})
-    published = {f for f in visible if any(m[f] >= depths[f] for m in margins)}
-    if published != set(visible):
+    if not all(any(m[f] >= depths[f] for m in margins) for f in visible):
         return 2 * a, 2 * a * a
-    rolled = [block for block in rolled if block]
-    weight = cover_weight(
-        set(visible),
-        [
-            {f for f in block if margin[f] >= depths[f]}
-            for margin, block in zip([m for m in margins if any(m[f] for f in visible)], rolled)
-        ],
-    )
-    if len(rolled) == 2 and not rolled[0] & rolled[1]:
-        for block in rolled:
-            shown = tuple(d if f in block else 0 for f, d in enumerate(depths))
-            margin, counts = next(
-                (m, c) for m, c in public.margins if all(map(int.__le__, shown, m))
-            )
-            if len(roll_up(counts, margin, shown)) == 2:
-                a = 2 * (a // 2)
-    k = math.floor(a * (1 - 1 / weight))
+    w = sum(1 for m in margins if any(m[f] >= depths[f] for f in visible))
+    k = a - math.ceil(Fraction(a, w))
 
     def most(s):
         return (a // s) * s * s + (a % s) ** 2
 
     options = [most(s) + most(u) for s in range(1, k + 1) for u in range(1, s + 1) if s + u <= a]
     return (2 * a if options else 0), max(options, default=0)
-
-
-def cover_weight(features, blocks):
-    """The least weight of a cover of the features by blocks with weights 0, 1/2 or 1: at least the
-    fractional cover number, which is all that is needed.
-    """
-    best = Fraction(len(blocks))
-    if len(blocks) > 8:
-        return best
-    for halves in itertools.product(range(3), repeat=len(blocks)):
-        covered = all(sum(h for h, b in zip(halves, blocks) if f in b) >= 2 for f in features)
-        if covered:
-            best = min(best, Fraction(sum(halves), 2))
-    return max(best, Fraction(1))
 
 
 # --- 6 noise, composition, conversions -----------------------------------------------------------
@@ -1210,14 +1147,14 @@ def guarantee_of(law, cost, length):
     """What noise of a law gives when no pair costs more (THEORY 22.6).
 
     Rounded Gaussian noise on whole numbers is the Gaussian mechanism, rounded: mu = D2/sigma.
-    Discrete Gaussian noise: rho = D2^2/(2 sigma^2), and never mu. Discrete Laplace noise:
-    epsilon = D1/scale.
+    Discrete Gaussian noise, also on the lattice of tables with the exact totals (THEORY 4.5):
+    rho = D2^2/(2 sigma^2), and never mu. Discrete Laplace noise: epsilon = D1/scale.
     """
     if law == "rounded":
         return Guarantee("mu", cost)
-    if law == "discrete":
-        return Guarantee("rho", cost / 2)
-    return Guarantee("epsilon", length)
+    if law == "laplace":
+        return Guarantee("epsilon", length)
+    return Guarantee("rho", cost / 2)
 
 
 def prove_part(part, costs):
@@ -1228,7 +1165,7 @@ def prove_part(part, costs):
         return Guarantee("mu", Fraction(0))
     law = part.measured[0][1].law
     if law == "laplace":
-        lengths = [(costs.absolute(query), weight) for query, weight in weighted]
+        lengths = [(costs.norms(query)[0], weight) for query, weight in weighted]
         if any(length is None for length, _ in lengths):
             raise NotCovered("Laplace noise on sums of an outcome that exact totals show")
         return guarantee_of(law, 0, sum(length * weight for length, weight in lengths))
@@ -1249,7 +1186,7 @@ def check_everything_measured(part, costs):
         if is_fixed(costs.public, depths) or is_centred_away(costs.public, depths):
             continue
         query = Query("residual", depths)
-        if costs.promise.kind != "exchange" or costs.square(query):
+        if costs.promise.kind != "exchange" or costs.norms(query)[1]:
             raise NotCovered("a residual is neither measured nor fixed by an exact total")
 
 
@@ -1271,11 +1208,11 @@ def compose(guarantees):
     epsilon; mixtures as rho = mu^2/2 = epsilon^2/2 (THEORY 1, 22.6).
     """
     parts = [g for g in guarantees if g.value or g.delta] or [Guarantee("mu", Fraction(0))]
-    kinds = {g.kind for g in parts}
-    if len(kinds) == 1:
-        delta = sum((g.delta for g in parts), Fraction(0))
-        return Guarantee(parts[0].kind, sum(g.value for g in parts), delta)
-    return Guarantee("rho", sum(as_rho(g) for g in parts))
+    if len({g.kind for g in parts}) > 1:
+        return Guarantee("rho", sum(as_rho(g) for g in parts))
+    terms = tuple(term for g in parts for term in g.terms or (g.value,))
+    delta = sum((g.delta for g in parts), Fraction(0))
+    return Guarantee(parts[0].kind, sum(g.value for g in parts), delta, terms)
 
 
 def as_rho(g):
@@ -1299,13 +1236,35 @@ def implies(proved, stated):
         return gaussian_delta(proved.value, stated.value) <= stated.delta
     if proved.kind == "rho":
         return concentrated_holds(proved.value, stated.value, stated.delta)
-    if proved.value <= stated.value and proved.delta <= stated.delta:
-        return True
-    if proved.delta:
-        return False
-    # f of (epsilon, 0): delta(e) = (exp(epsilon) - exp(e)) / (1 + exp(epsilon))
-    low, high = exp_bounds(proved.value)
-    return high - exp_bounds(stated.value)[0] <= stated.delta * (1 + low)
+    if proved.delta or not stated.delta:
+        if len(stated.terms) < 2:
+            return proved.delta <= stated.delta and proved.value <= stated.value
+        # a composition is implied term by term, the largest first
+        pairs = itertools.zip_longest(sorted_terms(proved), sorted_terms(stated), fillvalue=0)
+        return proved.delta <= stated.delta and all(mine <= theirs for mine, theirs in pairs)
+    return pure_delta(proved, stated.value) <= stated.delta
+
+
+def sorted_terms(g):
+    """The pure epsilons of a composition, the largest first."""
+    return sorted(g.terms or (g.value,), reverse=True)
+
+
+def pure_delta(g, epsilon):
+    """An upper bound of delta(epsilon) for composed pure epsilons: each is at most a coin that
+    tells the truth with odds exp(e), so sum P(coins) (1 - exp(epsilon - loss))+ is exact.
+    """
+    terms = g.terms or (g.value,)
+    if len(terms) > 12:
+        terms = (g.value,)
+    total = Fraction(0)
+    for signs in itertools.product((1, -1), repeat=len(terms)):
+        loss = sum(sign * term for sign, term in zip(signs, terms))
+        if loss > epsilon:
+            odds = [exp_bounds(sign * term) for sign, term in zip(signs, terms)]
+            chance = math.prod(high / (1 + high) for _, high in odds)
+            total += chance * (1 - exp_bounds(epsilon - loss)[0])
+    return total
 
 
 def gaussian_delta(mu_squared, epsilon):
@@ -1441,14 +1400,13 @@ def list_differences(public, promise, a, records, tables, limit, deadline):
         if promise.kind == "ball":
             others = (t for t in tables if sum(abs(p - q) for p, q in zip(table, t)) <= 2 * a)
         else:
-            others = reach_by_exchanges(public, records, table, chain_length(public, promise))
+            others = reach_by_exchanges(public, promise, records, table, deadline)
         for other in others:
             tried += 1
             if tried > limit or time.monotonic() > deadline:
                 return None
             found.setdefault(tuple(q - p for p, q in zip(table, other)), (table, other))
-        tried += len(tables) // 4
-    return found
+    return None if time.monotonic() > deadline else found
 
 
 def chain_length(public, promise):
@@ -1456,21 +1414,20 @@ def chain_length(public, promise):
     return max(1, min(promise.most, public.n - (promise.persons - 1)))
 
 
-def reach_by_exchanges(public, records, table, length):
-    """All datasets that at most `length` exchanges make of one: each sets one more record of the
-    person, and records that are set carry nothing (THEORY 15, promise A with own features).
+def reach_by_exchanges(public, promise, records, table, deadline):
+    """All datasets that the exchanges of a person's records make of one, until the time is over:
+    each sets one more record, and what is set carries nothing (THEORY 15, promise A).
     """
     index = {record: number for number, record in enumerate(records)}
     blocks = [d for d, counts in maximal_margins(public) if len(counts) > 1]
-    start = (table, (0,) * len(table))
-    reached, current = {start}, {start}
-    for _ in range(length):
-        current = {
-            (after, settled)
-            for free, settled_before in current
-            for after, settled in _one_exchange(records, index, blocks, free, settled_before)
-        }
-        reached |= current
+    reached = current = {(table, (0,) * len(table))}
+    for _ in range(chain_length(public, promise)):
+        following = set()
+        for free, settled in current:
+            if time.monotonic() < deadline:
+                following.update(_one_exchange(records, index, blocks, free, settled))
+        current = following
+        reached = reached | current
     return {tuple(p + q for p, q in zip(free, settled)) for free, settled in reached}
 
 
@@ -1545,10 +1502,7 @@ class Pair:
 
     def to_json(self):
         """Records as lists of labels; the others with how often they occur."""
-        labels = [[list(leaf) for leaf in record] for record in self.before + self.after]
-        half = len(self.before)
-        others = [[[list(leaf) for leaf in record], count] for record, count in self.others]
-        return {"before": labels[:half], "after": labels[half:], "others": others}
+        return {"before": self.before, "after": self.after, "others": self.others}
 
 
 def pair_from_tables(records, first, second):
@@ -1578,18 +1532,14 @@ def complete(public, before, after):
         for (depths, _), column in zip(margins, columns):
             named = [f for f, depth in enumerate(depths) if depth]
             for f, node in zip(named, column[-1][0]):
-                record[f] = first_leaf_below(public.features[f], node)
+                below = (leaf for leaf in public.features[f].leaves if leaf[: len(node)] == node)
+                record[f] = next(below)
             column[-1][1] -= count
             if not column[-1][1]:
                 column.pop()
         others.append((tuple(record), count))
         rest -= count
     return Pair(tuple(before), tuple(after), tuple(others)) if rest == 0 else None
-
-
-def first_leaf_below(feature, node):
-    """Some leaf below a node."""
-    return next(leaf for leaf in feature.leaves if leaf[: len(node)] == node)
 
 
 class Climber:
@@ -1603,12 +1553,13 @@ class Climber:
         self.times = chain_length(public, promise) if promise.kind == "exchange" else 1
         everything = range(len(public.features))
         blocks = [depths for depths, _ in self.margins]
-        if promise.kind == "exchange":
-            moves = exchange_moves(blocks, everything)
-        else:
-            moves = ball_moves(blocks, everything, a)
-        self.moves = list(itertools.islice(moves, 2000))
         self.random = random.Random(0)
+        if promise.kind == "exchange":
+            self.moves = list(itertools.islice(exchange_moves(blocks, everything), 2000))
+        else:
+            draws = [self.random.sample(range(a), a) for _ in range(200 * (len(blocks) + 1))]
+            orders = zip(*[iter(draws)] * (len(blocks) + 1))  # one more, for no margin at all
+            self.moves = [ball_move(blocks, everything, order) for order in orders]
         self.leaves = [feature.leaves for feature in public.features]
         for f, feature in enumerate(public.features):
             if feature.values:
@@ -1694,20 +1645,17 @@ def shifts(public, measured, pair):
             raise TooMany
         for cell in itertools.product(*axes):
             families = [public.features[f].siblings(node) for f, node in zip(seen, cell)]
-            scale = math.prod(families) if query.kind == "residual" else 1
-            moved = 0
-            for sign, record in signed:
-                term = sign * scale
+            scale, moved = math.prod(families) if query.kind == "residual" else 1, 0
+            for term, record in signed:
                 if query.outcome:
                     f, name = query.outcome
                     term *= public.features[f].values[name][record[f]]
                 for f, node, family in zip(seen, cell, families):
-                    depth = query.depths[f]
-                    share = Fraction(record[f][:depth] == node)
-                    if query.kind == "residual" and record[f][: depth - 1] == node[:-1]:
+                    share = int(record[f][: len(node)] == node)
+                    if query.kind == "residual" and record[f][: len(node) - 1] == node[:-1]:
                         share -= Fraction(1, family)
                     term *= share
-                moved += term
+                moved += term * scale
             if moved:
                 power = 1 if noise.law == "laplace" else 2
                 entries.append((int(moved), noise.size * scale**power, noise.law))
@@ -1727,7 +1675,7 @@ def is_refuted(entries, stated, deadline):
         return laws == {"laplace"} and not stated.delta and loss > stated.value
     if stated.kind == "rho":
         divergence = sum(Fraction(shift**2) / (2 * size) for shift, size, _ in entries)
-        return laws == {"discrete"} and divergence > stated.value
+        return laws <= {"discrete", "lattice"} and divergence > stated.value
     if not laws <= {"rounded", "discrete"}:
         return False
     return mu_is_refuted(entries, stated.value, deadline)
@@ -1751,13 +1699,6 @@ def mu_is_refuted(entries, mu_squared, deadline):
         # |T - its unrounded value| <= sum |w| / 2
         slack = distance - sum(abs(w) for w, _, _, _ in kept)
         if slack > 0 and slack**2 > mu_squared * variance:
-            return True
-        # total variation between a rounded normal with uniform dither and the normal itself is at
-        # most 1/(sigma sqrt(2 pi)), half the variation of its density
-        roots = [root_bounds(1 / (2 * PI_LOW * size))[1] for _, _, size, _ in kept]
-        middle = root_bounds(Fraction(distance**2) / (4 * variance))[0]
-        tail = 1 - normal_bounds(middle)[0] + sum(roots)
-        if exceeds(tail, 1 - tail, mu_squared):
             return True
     spread = sum(abs(w) * (10 * math.sqrt(size) + 3) for w, _, size, _ in kept)
     if max(size for _, _, size, _ in kept) > 500**2 or spread * len(kept) > 2e6:
@@ -1793,11 +1734,8 @@ def lower_law(name, size):
         half = Fraction(1, 2)
         ends = []
         for k in range(last + 1):
-            low, high = (
-                normal_bounds((k + half) * inverse[0])[0],
-                normal_bounds((k + half) * inverse[1])[1],
-            )
-            ends.append((low, high))
+            low, high = ((k + half) * root for root in inverse)
+            ends.append((normal_bounds(low)[0], normal_bounds(high)[1]))
         right = [ends[k][0] - ends[k - 1][1] for k in range(1, last + 1)]
         middle = 2 * ends[0][0] - 1
     else:
@@ -1876,73 +1814,68 @@ class Finding:
     """What is found about one part, or about the whole."""
 
     name: str
-    verdict: str
     stated: list
+    verdict: str = WEAKER
     proved: Guarantee = None
     rules: list = field(default_factory=list)
+    reason: str = ""
     pair: Pair = None
     refuted: Guarantee = None
-    reason: str = ""
 
     @property
     def ratio(self):
         """By how much the proved number exceeds the stated one, in mu where that is its kind."""
-        first = self.stated[0][1] if self.stated else None
-        if not first or self.proved is None or self.proved.kind != first.kind or not first.value:
+        first = self.stated[0] if self.stated else None
+        if not first or not first.value or not self.proved or self.proved.kind != first.kind:
             return None
         ratio = float(self.proved.value / first.value)
         return math.sqrt(ratio) if first.kind == "mu" else ratio
+
+    @property
+    def holds(self):
+        """Whether what is proved implies everything that is stated."""
+        return all(implies(self.proved, stated) for stated in self.stated)
 
 
 class Checker:
     """Checks one release: proofs first, then listing, and always a hunt."""
 
     def __init__(self, release, seconds):
-        self.release = replace(release, public=drop_empty_levels(release.public))
-        self.public, self.promise = self.release.public, release.promise
-        self.start, self.seconds = time.monotonic(), seconds
+        self.release, self.public = release, drop_empty_levels(release.public)
+        self.promise, self.seconds = release.promise, seconds
+        self.deadline = time.monotonic() + seconds
         self.margins = [m for m in maximal_margins(self.public) if len(m[1]) > 1]
-        self.listed = None
-        self.reach_reason = ""
+        self.a = self.hunted_a = self.promise.a
+        self.listed, self.reach_reason = None, ""
 
     def run(self):
         """All findings, the whole release last."""
         self._find_reach()
         covered = [part for part in self.release.parts if not part.reason]
-        self._list(covered)
+        self._list([entry for part in covered for entry in part.measured])
         costs = Costs(self.public, self.promise, self.a)
-        findings, proved = [], []
-        for part in self.release.parts:
-            finding = self._check_part(part, costs)
-            findings.append(finding)
-            proved.append(finding.proved)
-        findings.append(self._check_whole(covered, findings, proved))
-        return findings
-
-    # how many records change together
+        findings = [self._check_part(part, costs) for part in self.release.parts]
+        return [*findings, self._check_whole(covered, findings)]
 
     def _find_reach(self):
         """The a of the proof, and the a of the hunt: a promise to everyone is about a(t)."""
         low, high, self.reach_rule = reach_bounds(self.public)
         stated, most = self.promise.a, self.promise.most
-        self.a = self.hunted_a = stated
         if self.promise.kind == "exchange":
             self._check_exchange_conditions()
             self.reach_rule = "exchange: everybody reaches every possible value"
-            return
-        if not self.promise.everyone:
+        elif not self.promise.everyone:
             self.reach_rule = f"given: any {stated} records, which need not suffice for everybody"
-            return
-        if most > 1 and "overlapping rarest" in self.reach_rule:
-            high = high + 1  # m(1 + q): a(t) itself is about these totals only
-        if high is None:
+        elif high is None:
             self.reach_reason = f"{self.reach_rule}; the release states a = {stated}"
-        elif high * most > stated:
-            self.reach_reason = (
-                f"{self.reach_rule} gives {high * most}; the release states {stated}"
-            )
-            self.a = high * most
-            self.hunted_a = max(stated, low) if most == 1 else stated
+        else:
+            if most > 1 and low < high and are_disjoint(self.margins) and not self.public.zeros:
+                high += 1  # m(1 + q): that a(t) <= q is about these totals only
+            needed = min(high * most, self.public.n)
+            if needed > stated:
+                self.reach_reason = f"{self.reach_rule} gives {needed}; the release states {stated}"
+                self.a = needed
+                self.hunted_a = max(stated, low) if most == 1 else stated
 
     def _check_exchange_conditions(self):
         """Disjoint blocks, and zeros only between published values of one block (THEORY 11)."""
@@ -1953,250 +1886,184 @@ class Checker:
             if not any(inside):
                 raise NotCovered("exchange with structural zeros outside one exact margin")
 
-    # listing
-
-    def _list(self, parts):
+    def _list(self, measured):
         """List all datasets and pairs if they are few; correct a(t) by them."""
-        measured = [entry for part in parts for entry in part.measured]
-        deadline = self.start + self.seconds / 2
+        middle = self.deadline - self.seconds / 2
         self.records = relevant_records(self.public, measured)
         if self.records is None or self.public.n > 60:
             return
-        tables = list_tables(self.public, self.records, 3000, deadline)
-        if not tables:
+        tables = list_tables(self.public, self.records, 3000, middle)
+        if not tables or (self.reach_reason and (self.promise.most > 1 or len(tables) > 400)):
             return
-        if self.reach_reason and self.promise.most == 1 and len(tables) <= 400:
+        if self.reach_reason:
             exact = list_reach(self.records, tables)
-            self.a, self.hunted_a = max(self.promise.a, exact), max(self.promise.a, exact)
-            if exact <= self.promise.a:
-                self.reach_reason = ""
-                self.reach_rule = f"reach: a(t) = {exact} by listing {len(tables)} tables"
-            else:
-                self.reach_reason = (
-                    f"a(t) = {exact} by listing; the release states {self.promise.a}"
-                )
-        elif self.reach_reason:
-            return
-        self.listed = list_differences(
-            self.public, self.promise, self.a, self.records, tables, 400_000, deadline
-        )
+            self.a = self.hunted_a = max(self.promise.a, exact)
+            self.reach_rule = f"reach: a(t) = {exact} by listing {len(tables)} tables"
+            is_more = exact > self.promise.a
+            self.reach_reason = f"{self.reach_rule}; {self.promise.a} is stated" if is_more else ""
         self.tables = len(tables)
+        self.listed = list_differences(
+            self.public, self.promise, self.a, self.records, tables, 400_000, middle
+        )
 
-    def _listed_worst(self, measured):
+    def _worst_listed(self, measured):
         """The worst listed pair, and the guarantee that it gives."""
-        if self.listed is None or not measured:
-            return None, None
-        law = measured[0][1].law
-        weighted = [(query, 1 / noise.size) for query, noise in measured]
-        best, pair = Fraction(-1), None
+        value, best, worst = self._value(measured), -1, None
         for first, second in self.listed.values():
-            candidate = pair_from_tables(self.records, first, second)
-            value = self._value(law, weighted)(candidate.before, candidate.after)
-            if value > best:
-                best, pair = value, candidate
-            if time.monotonic() > self.start + self.seconds:
-                return None, pair
-        return guarantee_of(law, best, best), pair
+            pair = pair_from_tables(self.records, first, second)
+            found = value(pair.before, pair.after)
+            if found > best:
+                best, worst = found, pair
+            if time.monotonic() > self.deadline:
+                return None, worst
+        return guarantee_of(measured[0][1].law, best, best), worst
 
-    def _value(self, law, weighted):
-        if law == "laplace":
-            noisy = [(query, Noise(law, 1 / Fraction(weight))) for query, weight in weighted]
+    def _value(self, measured, number=Fraction):
+        """What a pair costs, as a function of its records before and after."""
 
-            def length(before, after):
-                moved = shifts(self.public, noisy, Pair(before, after, ()))
-                return sum(abs(shift) / size for shift, size, _ in moved)
+        def length(before, after):
+            moved = shifts(self.public, measured, Pair(before, after, ()))
+            return sum(number(abs(shift) / size) for shift, size, _ in moved)
 
+        if measured[0][1].law == "laplace":
             return length
+        weighted = [(query, number(1 / noise.size)) for query, noise in measured]
         return lambda before, after: cost_of(self.public, weighted, before, after)
 
-    # parts and the whole
-
     def _check_part(self, part, costs):
-        if part.reason:
-            return Finding(part.name, UNCOVERED, part.stated, reason=part.reason)
-        finding = Finding(part.name, WEAKER, part.stated)
-        costs.rules = {}
+        """Prove, or list; and try to refute in any case."""
+        finding, costs.rules = Finding(part.name, part.stated, reason=part.reason), {}
         try:
+            if part.reason:
+                raise NotCovered(part.reason)
             finding.proved = prove_part(part, costs)
         except NotCovered as error:
-            return Finding(part.name, UNCOVERED, part.stated, reason=str(error))
-        finding.rules = [self.reach_rule, *costs.rules, *self._noise_rules(part)]
-        self._conclude(finding, part.measured)
+            finding.verdict, finding.reason = UNCOVERED, str(error)
+            return finding
+        laws = {f"noise: {noise.law}" for _, noise in part.measured}
+        finding.rules, worst = [self.reach_rule, *costs.rules, *sorted(laws)], None
+        if finding.holds:
+            finding.verdict = CONFIRMED
+        elif self.listed and part.measured:
+            listed, worst = self._worst_listed(part.measured)
+            finding.proved = listed or finding.proved
+            if listed:
+                finding.rules = [f"listing: {self.tables} tables, {len(self.listed)} differences"]
+                finding.verdict = LISTED if finding.holds else WEAKER
+        if finding.verdict != WEAKER and self.reach_reason:
+            finding.verdict, finding.reason = WEAKER, self.reach_reason
+        if finding.verdict != LISTED and part.measured:
+            self._refute(finding, part.measured, worst)
         return finding
 
-    def _noise_rules(self, part):
-        names = {
-            "rounded": "rounded Gaussian",
-            "discrete": "discrete Gaussian",
-            "laplace": "Laplace",
-        }
-        return sorted({f"noise: {names[noise.law]}" for _, noise in part.measured})
-
-    def _conclude(self, finding, measured):
-        """Confirm by rules, or by listing; and try to refute in any case."""
-        worst = None
-        if all(implies(finding.proved, stated) for _, stated in finding.stated):
-            finding.verdict = CONFIRMED
-        if finding.verdict != CONFIRMED:
-            listed, worst = self._listed_worst(measured)
-            if listed is not None:
-                finding.proved = listed
-                finding.rules = [f"listing: {self.tables} tables, {len(self.listed)} differences"]
-                if all(implies(listed, stated) for _, stated in finding.stated):
-                    finding.verdict = LISTED
-        if finding.verdict in (CONFIRMED, LISTED) and self.reach_reason:
-            finding.verdict, finding.reason = WEAKER, self.reach_reason
-        if finding.verdict != LISTED and measured:
-            self._refute(finding, measured, worst)
-
-    def _refute(self, finding, measured, pair):
+    def _refute(self, finding, measured, pair=None):
+        """Hunt for a pair, and compare the exact law of what is published with what is stated."""
         laws = {noise.law for _, noise in measured}
-        if len(laws) > 1 or not are_disjoint(self.margins) or self.public.zeros:
-            pair = pair if len(laws) == 1 else None
-        elif pair is None:
-            weighted = [(query, float(1 / noise.size)) for query, noise in measured]
-            climber = Climber(
-                self.public, self.promise, self.hunted_a, self._value(*laws, weighted)
-            )
-            enough = float(finding.proved.value) * (2 if laws == {"discrete"} else 1)
+        if len(laws) > 1:
+            return
+        if pair is None and are_disjoint(self.margins) and not self.public.zeros:
+            value = self._value(measured, float)
+            climber = Climber(self.public, self.promise, self.hunted_a, value)
+            enough = float(finding.proved.value) * (1 if laws <= {"rounded", "laplace"} else 2)
             share = self.seconds / (1 + len(self.release.parts))
             found = climber.climb(time.monotonic() + share, enough * (1 - 1e-9))
             pair = complete(self.public, *found) if found else None
-        if pair is None:
-            return
         try:
-            entries = shifts(self.public, measured, pair)
+            entries = shifts(self.public, measured, pair) if pair else []
         except TooMany:
             return
-        deadline = time.monotonic() + max(2, self.seconds)
-        for _, stated in finding.stated:
-            if is_refuted(entries, stated, deadline):
+        for stated in finding.stated if entries else ():
+            if is_refuted(entries, stated, time.monotonic() + max(2, self.seconds)):
                 finding.verdict, finding.pair, finding.refuted = FALSE, pair, stated
                 return
 
-    def _check_whole(self, covered, findings, proved):
+    def _check_whole(self, covered, findings):
         """The composition of all parts against what is stated of the release."""
-        stated = self.release.stated
-        whole = Finding("the release", WEAKER, stated)
+        whole = Finding("the release", self.release.stated, reason=self.reach_reason)
         missing = [finding for finding in findings if finding.proved is None]
         if missing or self.release.reason:
-            whole.verdict = UNCOVERED
-            reasons = {f"{finding.name}: {finding.reason}" for finding in missing}
-            whole.reason = "; ".join(sorted(reasons)) or self.release.reason
+            reasons = sorted({f"{finding.name}: {finding.reason}" for finding in missing})
+            whole.verdict, whole.reason = UNCOVERED, "; ".join(reasons) or self.release.reason
             return whole
-        whole.proved = compose(proved)
+        whole.proved = compose([finding.proved for finding in findings])
         whole.rules = list(dict.fromkeys(rule for f in findings for rule in f.rules))
-        if len(findings) > 1:
-            whole.rules.append("composition: mu^2, rho and epsilon add")
-        confirmed = [finding.verdict in (CONFIRMED, LISTED) for finding in findings]
-        if all(implies(whole.proved, s) for _, s in stated) and all(confirmed):
-            whole.verdict = max(
-                (f.verdict for f in findings), key=SEVERITY.index, default=CONFIRMED
-            )
+        whole.rules += ["composition: mu^2, rho and epsilon add"] * (len(findings) > 1)
+        if not whole.holds:
+            self._refute(whole, [entry for part in covered for entry in part.measured])
+        elif all(finding.verdict in (CONFIRMED, LISTED) for finding in findings):
+            whole.verdict = worst_verdict(findings)
             if not implies(whole.proved, self.release.reported):
                 whole.verdict = WEAKER
                 whole.reason = f"the reported {self.release.reported} does not follow by the rules"
-            return whole
-        whole.reason = self.reach_reason
-        if not all(implies(whole.proved, s) for _, s in stated):
-            self._refute(whole, [entry for part in covered for entry in part.measured], None)
         return whole
+
+
+def worst_verdict(findings):
+    """The most severe verdict of some findings."""
+    return max((finding.verdict for finding in findings), key=SEVERITY.index, default=CONFIRMED)
 
 
 def check_release(folder, seconds=10):
     """Check a folder. Returns the verdict, the findings (the whole last) and the release."""
     release = read_release(folder)
     findings = Checker(release, seconds).run()
-    verdict = max((finding.verdict for finding in findings), key=SEVERITY.index)
-    return verdict, findings, release
+    return worst_verdict(findings), findings, release
 
 
 def main(arguments=None):
     """Run the command; returns the exit code."""
     parser = argparse.ArgumentParser(description="Check the privacy guarantee of a semidp release.")
     parser.add_argument("release", metavar="RELEASE", help="the folder of the release")
-    parser.add_argument(
-        "--seconds", type=float, default=10, help="time to list and hunt (default 10)"
-    )
+    parser.add_argument("--seconds", type=float, default=10, help="to list and hunt (default 10)")
     parser.add_argument("--format", choices=("text", "json"), default="text")
     options = parser.parse_args(arguments)
+    notes = []
     try:
         verdict, findings, release = check_release(options.release, options.seconds)
+        notes = release.notes
     except Unreadable as error:
         print(f"semidp_check: {error}", file=sys.stderr)
         return 2
     except NotCovered as error:
-        verdict, findings, release = (
-            UNCOVERED,
-            [Finding("the release", UNCOVERED, [], reason=str(error))],
-            None,
-        )
+        verdict, findings = UNCOVERED, [Finding("the release", [], UNCOVERED, reason=str(error))]
     if options.format == "json":
         print(json.dumps(to_json(verdict, findings), indent=2, ensure_ascii=False))
     else:
-        print("\n".join(to_lines(verdict, findings, release)))
+        print("\n".join(to_lines(verdict, findings) + notes))
     return EXIT_CODES[verdict]
 
 
 def to_json(verdict, findings):
     """The verdict as plain values; `parts` says it for each result."""
+    documents = []
+    for finding in findings:
+        document = {"name": finding.name, "verdict": finding.verdict, "ratio": finding.ratio}
+        document["stated"] = finding.stated[0].to_json() if finding.stated else None
+        document["proved"] = finding.proved.to_json() if finding.proved else None
+        documents.append(document | {"rules": finding.rules, "reason": finding.reason})
+    pair = next((finding.pair.to_json() for finding in findings if finding.pair), None)
+    return {**documents.pop(), "verdict": verdict, "pair": pair, "parts": documents}
+
+
+def to_lines(verdict, findings):
+    """The verdict for people: one line, then why, then the pair."""
     whole = findings[-1]
-    culprit = next((f for f in findings if f.pair), whole)
-    return {
-        "verdict": verdict,
-        **_finding_json(whole),
-        "pair": culprit.pair.to_json() if culprit.pair else None,
-        "parts": [
-            {"name": f.name, "verdict": f.verdict, **_finding_json(f)} for f in findings[:-1]
-        ],
-    }
-
-
-def _finding_json(finding):
-    return {
-        "stated": finding.stated[0][1].to_json() if finding.stated else None,
-        "proved": finding.proved.to_json() if finding.proved else None,
-        "ratio": finding.ratio,
-        "rules": finding.rules,
-        "reason": finding.reason,
-    }
-
-
-def to_lines(verdict, findings, release):
-    """The verdict for people: one line, then why."""
-    whole = findings[-1]
-    stated = f"stated {whole.stated[0][1]}" if whole.stated else ""
-    proved = f"proved {whole.proved}" if whole.proved else ""
     reason = next((f.reason for f in reversed(findings) if f.reason and f.verdict == verdict), "")
     if not reason and verdict == WEAKER:
         reason = "the release uses a finer argument, which is not repeated here"
-    lines = [verdict + ": " + "; ".join(text for text in (stated, proved, reason) if text)]
+    texts = [f"stated {whole.stated[0]}" if whole.stated else "", reason]
+    texts.insert(1, f"proved {whole.proved}" if whole.proved else "")
+    lines = [verdict + ": " + "; ".join(text for text in texts if text)]
     for finding in findings:
-        ratio = (
-            f" (ratio {finding.ratio:.4g})" if finding.ratio and finding.verdict == WEAKER else ""
-        )
+        ratio = f" (ratio {finding.ratio:.4g})" if finding.ratio else ""
         lines.append(f"  {finding.name}: {finding.verdict}, proved {finding.proved}{ratio}")
         lines += [f"    {rule}" for rule in finding.rules]
-    for finding in findings:
-        if finding.pair:
-            lines += pair_lines(finding)
-            break
-    lines += [f"note: {note}" for note in (release.notes if release else [])]
-    return lines
-
-
-def pair_lines(finding):
-    """Two datasets that agree with all exact totals and are told apart better than stated."""
-    pair = finding.pair
-    lines = [f"pair: {finding.name} states {finding.refuted}; these two are told apart better"]
-    for before, after in zip(pair.before, pair.after):
-        lines.append(f"  {_record_text(before)}  ->  {_record_text(after)}")
-    for record, count in pair.others[:8]:
-        lines.append(f"  {count} x {_record_text(record)} in both")
-    if len(pair.others) > 8:
-        lines.append(
-            f"  and {len(pair.others) - 8} more values in both (all of them with --format json)"
-        )
+    for finding in [finding for finding in findings if finding.pair][:1]:
+        pair = finding.pair
+        lines.append(f"pair: two datasets told apart better than {finding.name} states")
+        for before, after in zip(pair.before, pair.after):
+            lines.append(f"  {_record_text(before)}  ->  {_record_text(after)}")
+        lines += [f"  {count} x {_record_text(record)} in both" for record, count in pair.others]
     return lines
 
 
