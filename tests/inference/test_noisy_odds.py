@@ -21,6 +21,7 @@ from semidp.publishing.release import Release
 from semidp.questions import common_odds_ratio
 from semidp.questions.common_odds import stratified_odds_ratio
 from semidp.questions.convex_bounds import NoiseTerms
+from semidp.questions.models import model
 from semidp.questions.noisy_odds import BoundedStratum, NoisyOdds, bounding_law
 from semidp.questions.unknown_totals import MISS, UnknownTotals, asked_questions, cut_scores
 
@@ -227,6 +228,38 @@ def test_a_release_with_noisy_totals_of_either_feature_has_an_interval() -> None
     exact = (("sex", "dept"), ("in", "dept"))
     known = common_odds_ratio(admissions(exact=exact), "sex", "in", ["dept"])
     assert known.high / known.low < answer.high / answer.low
+
+
+def test_where_the_bound_has_an_open_end_a_model_answers_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Much noise: the bound has no end, and the answer is that of `semidp model`."""
+    release = admissions(mu="0.6")
+    answer = common_odds_ratio(release, "sex", "in", ["dept"])
+    assert answer.approximate
+    fitted = model(release, "in ~ sex + dept")
+    ends = np.exp([fitted.coefficients[1], fitted.low[1], fitted.high[1]])
+    assert [answer.value, answer.low, answer.high] == pytest.approx(ends.tolist())
+    assert "has an open end" in answer.notes[0]
+    assert "in ~ sex + dept" in answer.notes[0]
+    assert not any("at least as often" in note for note in answer.notes)
+    assert answer.to_json()["approximate"] is True
+    folder = str(tmp_path / "release")
+    release.save(folder)
+    # Turned over for the other level.
+    groups = ["--of", "in=yes", "--among", "sex=f", "--minus", "sex=m", "--strata", "dept"]
+    words = [*groups, "--measure", "odds-ratio", "--sampling", "--format", "json"]
+    assert command(["intervals", folder, *words]) == 0
+    document = json.loads(capsys.readouterr().out)
+    again = document.get("interval", document)
+    assert (again["low"], again["high"]) == pytest.approx((1 / answer.high, 1 / answer.low))
+    assert (again["exact"], again["bounded"]) == (False, False)
+    assert "This one is an approximation instead" in again["note"]
+    asked = ["test", folder, "--rows", "sex", "--columns", "in", "--strata", "dept", "--pooled"]
+    assert command(asked) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "covers noise and sampling, by an approximation" in printed
+    assert "This one is an approximation instead" in printed
 
 
 def test_what_has_no_interval_is_refused_and_the_test_still_answers(

@@ -204,6 +204,8 @@ def _print_answer(found: IntervalEstimate, measure: RateMeasure) -> None:
     ]
     if found.p_value is not None:
         rows.append(("p-value", f"{found.p_value:.4g} (is there a difference?)"))
+    if found.note:
+        rows.append(("note", found.note))
     print_rows(rows)
 
 

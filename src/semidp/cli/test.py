@@ -270,6 +270,8 @@ def _test_release(
     except Refused as refusal:
         # The test itself has an answer.
         notes = (*notes, f"The odds ratio has no interval: {refusal}.")
+    if ratio is not None and ratio.approximate:
+        notes = (*notes, ratio.notes[0])
     if printing.json:
         interval = {} if ratio is None else {"odds_ratio": ratio.to_json()}
         print_json({"release": folder, **answer.to_json(), **interval, "notes": list(notes)})
@@ -331,7 +333,9 @@ def _ratio_rows(ratio: CommonOddsRatio) -> list[tuple[str, str]]:
     value = "infinite" if math.isinf(ratio.value) else f"{ratio.value:.6g}"
     level = plain(exact(ratio.level))
     covers = "covers noise and sampling"
-    if ratio.noisy_totals:
+    if ratio.approximate:
+        covers += ", by an approximation"
+    elif ratio.noisy_totals:
         covers += ", at least as often as stated"
     return [
         (

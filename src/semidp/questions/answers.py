@@ -68,6 +68,8 @@ class IntervalEstimate:
         and no simulation.
     cluster
         The most records of one person, where it is about a population: they may vary together.
+    note
+        What a reader must know besides.
 
     Examples
     --------
@@ -86,6 +88,7 @@ class IntervalEstimate:
     p_value: float | None = None
     bounded: bool = False
     cluster: int = 1
+    note: str = ""
 
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
@@ -95,6 +98,8 @@ class IntervalEstimate:
         document = asdict(self)
         numbers = ("value", "standard_error", "low", "high")
         finite = {key: document[key] if math.isfinite(document[key]) else None for key in numbers}
+        if not self.note:
+            del document["note"]
         return document | finite | {"covers": str(self.covers)}
 
 

@@ -22,6 +22,7 @@ from semidp.questions.answers import Covers, IntervalEstimate
 from semidp.questions.crossed_table import CrossedTable, crossed_table
 from semidp.questions.independence import check_draws
 from semidp.questions.measured import Cells, measured_table
+from semidp.questions.models import model
 from semidp.questions.noisy_odds import NoisyOdds
 from semidp.questions.noisy_totals import exact_sides
 from semidp.questions.unknown_totals import MISS, asked_questions, cut_scores, unknown_totals
@@ -66,6 +67,9 @@ class CommonOddsRatio:
     noisy_totals
         The feature whose totals are noisy: the interval then holds for all plausible totals, at
         least as often as stated.
+    approximate
+        Whether value and interval are the coefficient of a logistic model instead, since that
+        interval had an open end.
     """
 
     rows: str
@@ -82,6 +86,7 @@ class CommonOddsRatio:
     draws: int
     notes: tuple[str, ...] = ()
     noisy_totals: tuple[str, ...] = ()
+    approximate: bool = False
 
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
@@ -96,7 +101,7 @@ class CommonOddsRatio:
         asked = {"compared": list(self.compared), "table": self.table, "noise": self.noise}
         counted = {"level": self.level, "varying": self.varying, "draws": self.draws}
         lists = {"notes": list(self.notes), "noisy_totals": list(self.noisy_totals)}
-        return {**features, **asked, **ends, **counted, **lists}
+        return {**features, **asked, **ends, **counted, **lists, "approximate": self.approximate}
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +215,8 @@ def common_odds_ratio(
     The strata are weighed as in the pooled test, by what the noise leaves of them. The interval
     holds for every odds ratio with at least the level, whatever the noise and however few the
     records. The totals of one feature must be exact within strata. If those of the other are noisy,
-    the interval holds for all that are plausible (`noisy_odds`).
+    the interval holds for all that are plausible (`noisy_odds`); where it has an open end, the
+    answer is the coefficient of a logistic model (`model`), by an approximation, and says so.
 
     Parameters
     ----------
@@ -257,7 +263,9 @@ def common_odds_ratio(
             " coefficient, by an approximation"
         )
     if not all(sides):
-        return _bounded(asked, sides[0], level)
+        bounded = _bounded(asked, sides[0], level)
+        is_open = bounded.low == 0.0 or math.isinf(bounded.high)
+        return _by_model(release, bounded) if is_open else bounded
     source = SystemRandomness() if randomness is None else randomness
     if draws is None:
         # Fewer tables where there are many strata: the interval is valid for any number.
@@ -355,6 +363,31 @@ def _bounded(asked: CrossedTable, rows_exact: bool, level: float) -> CommonOddsR
     return replace(answer, notes=(note, *answer.notes), noisy_totals=(noisy,))
 
 
+def _by_model(release: "Release", bounded: CommonOddsRatio) -> CommonOddsRatio:
+    """The odds ratio as the coefficient of a logistic model, where the bound has an open end; the
+    bound where the model has none either.
+    """
+    within = f" + {' * '.join(bounded.strata)}" if bounded.strata else ""
+    formula = f"{bounded.columns} ~ {bounded.rows}{within}"
+    try:
+        fitted = model(release, formula, level=bounded.level, table=bounded.table)
+    except (InputError, Refused):
+        return bounded
+    # The first term is that of the rows: the second level against the first, which is the same
+    # odds ratio.
+    logarithms = (fitted.coefficients[1], fitted.low[1], fitted.high[1])
+    value, low, high = (math.exp(number) for number in logarithms)
+    end = "without end" if math.isinf(bounded.high) else f"to {bounded.high:.3g}"
+    note = (
+        f"The totals of {bounded.noisy_totals[0]} are noisy, and the interval that holds for all"
+        f" plausible totals has an open end ({bounded.low:.3g} {end}). This one is an approximation"
+        f" instead: the coefficient of {bounded.rows} in the logistic model {formula} (semidp"
+        " model)."
+    )
+    notes = (note, *bounded.notes[1:])
+    return replace(bounded, value=value, low=low, high=high, notes=notes, approximate=True)
+
+
 def stratified_odds_ratio(
     release: "Release",
     of: Cells,
@@ -397,9 +430,12 @@ def stratified_odds_ratio(
     if (group == first_row) != (case == first_column):
         value, high, low = (math.inf if end == 0 else 1 / end for end in ends)
         ends = (value, low, high)
-    bounded = bool(answer.noisy_totals)
+    bounded = bool(answer.noisy_totals) and not answer.approximate
     return IntervalEstimate(
-        ends[0], math.nan, ends[1], ends[2], level, Covers.both, not bounded, bounded=bounded
+        *(ends[0], math.nan, ends[1], ends[2], level, Covers.both),
+        exact=not answer.noisy_totals,
+        bounded=bounded,
+        note=answer.notes[0] if answer.approximate else "",
     )
 
 
