@@ -373,7 +373,7 @@ def test_the_command_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "sex × region" in captured.out
     assert "of the same records was checked" in captured.err
     header, *rows = (out / "sex-age.csv").read_text().splitlines()
-    assert header == "sex,age,count,estimate,standard_error,estimate_low,estimate_high"
+    assert header == "sex,age,estimate,standard_error,estimate_low,estimate_high,count"
     assert len(rows) == 8
     assert run(words) == 2
     assert run([*words, "--force", "--format", "json"]) == 0

@@ -20,7 +20,7 @@ from semidp.core.tables.features import Nest
 from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, SchemaError, SemidpError
 from semidp.noise.randomness import SeededRandomness
-from semidp.output.grids import FOLDED_CELLS, branches
+from semidp.output.grids import FOLDED_CELLS, Total, branches
 from semidp.report.report_page import html
 from semidp.statistics.sums.request import GroupRequest
 
@@ -357,14 +357,19 @@ def test_nothing_of_the_size_of_parents_times_children_is_ever_made() -> None:
 def test_the_report_shows_each_parent_with_its_subtotal_and_the_totals_of_its_table() -> None:
     release = run(plan_of(["tract", "sex"], ["county"]), people(), SeededRandomness(1))
     page, table = html(release), release.tables[0]
-    parts = branches(table)
+    parts = branches(table, release.scope.dataspace)
     assert [part.name for part in parts] == ["AL", "WA", "DC"]
     states = table.schema.grid.sum(table.counts, (1, 0)).ravel()
-    assert [part.total for part in parts] == [f"{n:,}" for n in states.tolist()]
+    assert [part.total.count for part in parts] == [f"{n:,}" for n in states.tolist()]
     sexes = table.schema.grid.sum(table.counts, (1, 1))
-    assert [part.grid.totals for part in parts] == [
-        tuple(f"{n:,}" for n in (*row, sum(row))) for row in sexes.tolist()
+    assert [[total.count for total in part.grid.totals] for part in parts] == [
+        [f"{n:,}" for n in (*row, sum(row))] for row in sexes.tolist()
     ]
+    # the counts of counties are exact, and so are those of states: not those by sex, nor of tracts
+    for part in parts:
+        assert part.total.exact
+        assert [total.exact for total in part.grid.totals] == [False, False, True]
+        assert not any(row.total.exact for row in part.grid.rows)
     assert [row.heads[0][0] for row in parts[0].grid.rows] == ["001 · a", "001 · b", "003 · c"]
     assert page.count('<details class="branch" open>') == 3
     assert all(f"<summary>{part.name} <span" in page for part in parts)
@@ -379,13 +384,14 @@ def test_a_nested_table_too_long_to_fold_shows_its_subtotals() -> None:
     paths = [(f"s{i % 7}", f"c{i}") for i in range(FOLDED_CELLS + 1)]
     county = Feature.nested(["state", "county"], paths)
     data = {"county": [path[1] for path in paths]}
-    parts = branches(run(plan_of(["county"], ["county"], features=[county]), data).tables[0])
+    release = run(plan_of(["county"], ["county"], features=[county]), data)
+    parts = branches(release.tables[0], release.scope.dataspace)
     assert [part.grid for part in parts] == [None] * 7
-    assert sum(int(part.total.replace(",", "")) for part in parts) == len(paths)
+    assert sum(int(part.total.count.replace(",", "")) for part in parts) == len(paths)
     counties = [sum(path[0] == part.name for path in paths) for part in parts]
     assert [len(part.nodes) + part.unlisted for part in parts] == counties
     assert parts[0].unlisted == 1, "of 20,000 names over seven states"
-    assert parts[0].nodes[:2] == (("c0", "1"), ("c7", "1"))
+    assert parts[0].nodes[:2] == (("c0", Total("1", True)), ("c7", Total("1", True)))
 
 
 # --- the command line -----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 
 from semidp import Budget, Feature, Outcome, Plan, Release, TableRequest, TablesRequest, run
 from semidp.noise.randomness import SeededRandomness
-from semidp.output.grids import CellGrid, faint_cells, grid
+from semidp.output.grids import CellGrid, Total, faint_cells, grid
 from semidp.output.plots.figures import estimates_plot
 from semidp.report.report_page import html
 from semidp.report.sentences import strength
@@ -65,7 +65,7 @@ def everything() -> Release:
 
 
 def laid_out(release: Release) -> CellGrid:
-    found = grid(release.tables[0])
+    found = grid(release.tables[0], release.scope.dataspace)
     assert found is not None
     return found
 
@@ -79,15 +79,45 @@ def test_lines_blocks_and_columns_add_up(three: Release) -> None:
     assert (cells.side, cells.across) == (("sex", "age"), "region")
     counts = three.tables[0].counts
     for row, line in zip(cells.rows, counts.reshape(-1, 3), strict=True):
-        assert number(row.total) == sum(number(cell.count) for cell in row.cells) == line.sum()
+        assert (
+            number(row.total.count) == sum(number(cell.count) for cell in row.cells) == line.sum()
+        )
     blocks = [row.subtotals for row in cells.rows if row.subtotals]
-    assert [[number(text) for text in block] for block in blocks] == [
+    assert [[number(total.count) for total in block] for block in blocks] == [
         [*part.sum(axis=0).tolist(), part.sum()] for part in counts
     ]
-    assert [number(text) for text in cells.totals] == [
+    assert [number(total.count) for total in cells.totals] == [
         *counts.sum(axis=(0, 1)).tolist(),
         counts.sum(),
     ]
+
+
+@pytest.mark.parametrize(
+    "exact", [[], ["sex"], ["region", "age"], [("sex", "region")], [("sex", "age"), "region"]]
+)
+def test_a_sum_is_exact_where_no_draw_of_the_noise_changes_it(
+    exact: list[str | tuple[str, ...]],
+) -> None:
+    """Eight draws, little noise: what is said to be exact is the sum of the records in all, and
+    every other sum is not in some.
+    """
+    features = [
+        Feature("age", "yo"),
+        Feature("sex", "fm"),
+        Feature("region", ["north", "south", "west"]),
+    ]
+    plan = Plan([TableRequest(["sex", "age", "region"], Budget.gdp("0.2"))], exact, features)
+    seen: list[list[Total]] = []
+    for seed in range(8):
+        cells = laid_out(run(plan, PEOPLE, SeededRandomness(seed)))
+        totals = [row.total for row in cells.rows]
+        totals += [total for row in cells.rows for total in row.subtotals]
+        seen.append([*totals, *cells.totals])
+    for several in zip(*seen, strict=True):
+        assert len({total.exact for total in several}) == 1
+        assert several[0].exact == (len({total.count for total in several}) == 1)
+    # four lines, two blocks of four sums, four sums of columns
+    assert len(seen[0]) == 4 + 8 + 4
 
 
 def test_a_table_of_one_feature_has_one_sum_and_no_subtotal() -> None:
@@ -100,7 +130,7 @@ def test_a_table_of_one_feature_has_one_sum_and_no_subtotal() -> None:
             )
         )
     )
-    assert [number(text) for text in cells.totals] == [300]
+    assert [number(total.count) for total in cells.totals] == [300]
     assert not any(row.subtotals for row in cells.rows)
 
 

@@ -42,12 +42,20 @@ _ROWS = 1 << 16  # rows of a CSV file that are put together at once
 METADATA = "csv-metadata.json"
 """The name at which readers of CSV on the Web look beside the tables."""
 
-TABLE_NUMBERS = ("count", "estimate", "standard_error", "estimate_low", "estimate_high")
+TABLE_NUMBERS = ("estimate", "standard_error", "estimate_low", "estimate_high", "count")
 """The columns of a table's file beside its features; large tables leave the ends of the interval
-out."""
+out. Estimates come first: sums of them are unbiased, and those of counts are not."""
+TABLE_MEANINGS = {
+    "estimate": "the unbiased estimate of the count: add these up, and compute with these",
+    "count": (
+        "the estimate fitted to the exact totals, as a whole number that is not negative unless"
+        " asked otherwise: for a table that adds up. Small counts are too large on average; for"
+        " other sums take the estimates"
+    ),
+}
+"""What the estimates and the counts of a table are for."""
 _MEANINGS = {
-    "count": "the number of records that is published",
-    "estimate": "the unbiased estimate of the count, before it was fitted to the exact totals",
+    "count": "the number of records",
     "standard_error": "of the estimate, from the noise alone",
     "estimate_low": "the lower end of a 95% interval of the estimate, from the noise alone",
     "estimate_high": "the upper end of a 95% interval of the estimate, from the noise alone",
@@ -121,7 +129,12 @@ class Columns:
     key: tuple[str, ...] | None = None
 
     @classmethod
-    def of_cells(cls, schema: Schema, numbers: Mapping[str, NDArray[Any]]) -> "Columns":
+    def of_cells(
+        cls,
+        schema: Schema,
+        numbers: Mapping[str, NDArray[Any]],
+        meanings: Mapping[str, str] | None = None,
+    ) -> "Columns":
         """Return numbers for every cell of a schema, one row a cell, with the labels of every depth
         of its features.
         """
@@ -133,7 +146,7 @@ class Columns:
             labels += [Labels(depth, stride) for depth in depths]
         named = dict(zip(schema.names, labels, strict=True))
         flat = {name: column.reshape(-1) for name, column in numbers.items()}
-        return cls(named, flat)
+        return cls(named, flat, meanings or {})
 
     @classmethod
     def of_rows(

@@ -5,6 +5,7 @@ A table with a nested feature is cut into one table for each of its coarsest nod
 """
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any, Protocol
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.output.texts import count_text, error_text
@@ -50,12 +52,22 @@ class Cell:
     1.
 
     It is `faint` where the count is smaller than the half-width of its 95% interval: mostly noise.
+    It is `exact` where the estimate has no error.
     """
 
     count: str
     error: str
     shade: float
     faint: bool
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Total:
+    """A sum of published counts as text; `exact` where the exact totals say it."""
+
+    count: str
+    exact: bool
 
 
 @dataclass(frozen=True)
@@ -68,8 +80,8 @@ class Row:
 
     heads: tuple[tuple[str, int], ...]
     cells: tuple[Cell, ...]
-    total: str
-    subtotals: tuple[str, ...] = ()
+    total: Total
+    subtotals: tuple[Total, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,7 +96,7 @@ class CellGrid:
     across: str | None
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
-    totals: tuple[str, ...]
+    totals: tuple[Total, ...]
 
 
 @dataclass(frozen=True)
@@ -96,10 +108,10 @@ class Branch:
     """
 
     name: str
-    total: str
+    total: Total
     grid: CellGrid | None
     unfolded: bool
-    nodes: tuple[tuple[str, str], ...] = ()
+    nodes: tuple[tuple[str, Total], ...] = ()
     unlisted: int = 0
 
 
@@ -123,22 +135,41 @@ class _Numbers:
         return _Numbers(*(array.reshape(-1, columns) for array in arrays))
 
 
-def grid(table: CountedCells) -> CellGrid | None:
+@dataclass(frozen=True)
+class _Sums:
+    """Which sums of a table's cells are exact, by the axes that they are not taken over."""
+
+    public: Dataspace
+    names: tuple[str, ...]
+    top: str | None = None
+    """The depth at which a nested feature is cut, to which all of its sums belong."""
+
+    def total(self, count: Any, axes: Iterable[int], *depths: str) -> Total:
+        """Return a sum of counts for one level of each of these axes, and of these depths."""
+        names = {*(self.names[axis] for axis in axes), *depths}
+        names |= set() if self.top is None else {self.top}
+        # what the data are not declared to hold is no part of an exact total
+        known = names <= {*self.public.schema.names}
+        return Total(count_text(count), known and self.public.publishes(Margin(*sorted(names))))
+
+
+def grid(table: CountedCells, public: Dataspace) -> CellGrid | None:
     """Lay out a published table with one feature across and the others down the side; None where it
     is too large.
 
     The feature across is the one with the most levels that still fit side by side, the last of
-    equals.
+    equals. `public` says which sums are exact.
     """
     if table.schema.size > SHOWN_CELLS:
         return None
     features = [_flat(feature) for feature in table.schema.features]
-    return _laid_out(features, _numbers(table))
+    names = tuple(feature.name for feature in table.schema.features)
+    return _laid_out(features, _numbers(table), _Sums(public, names))
 
 
-def branches(table: CountedCells) -> tuple[Branch, ...]:
+def branches(table: CountedCells, public: Dataspace) -> tuple[Branch, ...]:
     """Cut a published table at the coarsest depth of its first nested feature; empty where it has
-    none.
+    none. `public` says which sums are exact.
     """
     features = table.schema.features
     nested = [axis for axis, feature in enumerate(features) if feature.above]
@@ -149,6 +180,7 @@ def branches(table: CountedCells) -> tuple[Branch, ...]:
     top, paths = features[axis].depths[0], features[axis].paths()
     below = " · ".join(features[axis].names[1:])
     sides = [_flat(feature) for feature in features]
+    sums = _Sums(public, tuple(feature.name for feature in features), top.name)
     parts = []
     for name, (start, end) in zip(top.labels, pairwise((*top.starts, len(paths))), strict=True):
         here = numbers.part((slice(None),) * axis + (slice(start, end),))
@@ -157,22 +189,22 @@ def branches(table: CountedCells) -> tuple[Branch, ...]:
             # The coarsest label stands above the table of its branch.
             labels = [" · ".join(path[1:]) for path in paths[start:end]]
             sides[axis] = Feature(below, tuple(labels))
-            laid_out = _laid_out(sides, here, down=axis)
-        total = count_text(here.counts.sum().item())
+            laid_out = _laid_out(sides, here, sums, down=axis)
+        total = sums.total(here.counts.sum().item(), ())
         if laid_out is not None:
             parts.append(Branch(name, total, laid_out, size <= _UNFOLDED_CELLS))
             continue
         # At least ten nodes of every part, however many parts there are.
         most = max(10, _LISTED_NODES // len(top.labels))
-        nodes = _nodes_below(features[axis], here.counts, axis, (start, end))
+        nodes = _nodes_below(features[axis], here.counts, axis, (start, end), sums)
         unlisted = max(0, len(nodes) - most)
         parts.append(Branch(name, total, None, False, nodes[:most], unlisted))
     return tuple(parts)
 
 
 def _nodes_below(
-    feature: Feature, counts: NDArray[Any], axis: int, leaves: tuple[int, int]
-) -> tuple[tuple[str, str], ...]:
+    feature: Feature, counts: NDArray[Any], axis: int, leaves: tuple[int, int], sums: _Sums
+) -> tuple[tuple[str, Total], ...]:
     """Return the nodes at the second depth over some leaves, each with the sum of its counts."""
     start, end = leaves
     second = feature.depths[1]
@@ -180,9 +212,10 @@ def _nodes_below(
     inside = np.flatnonzero((starts >= start) & (starts < end))
     across = tuple(place for place in range(counts.ndim) if place != axis)
     by_leaf = counts.sum(axis=across)
-    totals = np.add.reduceat(by_leaf, starts[inside] - start)
+    counted = np.add.reduceat(by_leaf, starts[inside] - start)
     labels = [second.labels[place] for place in inside.tolist()]
-    return tuple(zip(labels, map(count_text, totals.tolist()), strict=True))
+    totals = [sums.total(count, (), second.name) for count in counted.tolist()]
+    return tuple(zip(labels, totals, strict=True))
 
 
 def faint_cells(table: CountedCells) -> NDArray[np.bool_]:
@@ -216,10 +249,13 @@ def _flat(feature: Feature) -> Feature:
     return Feature(" · ".join(feature.names), tuple(paths))
 
 
-def _laid_out(features: list[Feature], numbers: _Numbers, down: int | None = None) -> CellGrid:
+def _laid_out(
+    features: list[Feature], numbers: _Numbers, sums: _Sums, down: int | None = None
+) -> CellGrid:
     """Lay out counts with one feature across, never the one that is to run down."""
     chosen = _across(features, down)
-    side = [feature for position, feature in enumerate(features) if position != chosen]
+    axes = [position for position in range(len(features)) if position != chosen]
+    side = [features[position] for position in axes]
     across: str | None = None
     columns: tuple[str, ...] = ("count",)
     if chosen is not None:
@@ -233,11 +269,14 @@ def _laid_out(features: list[Feature], numbers: _Numbers, down: int | None = Non
     rows = []
     for line, heads in enumerate(_heads(side)):
         ends_block = has_subtotals and (line + 1) % block == 0
-        subtotals = _sums(lines.counts[line + 1 - block : line + 1], chosen) if ends_block else ()
-        total = count_text(lines.counts[line].sum().item())
+        subtotals: tuple[Total, ...] = ()
+        if ends_block:
+            subtotals = _totals(lines.counts[line + 1 - block : line + 1], chosen, sums, axes[:1])
+        total = sums.total(lines.counts[line].sum().item(), axes)
         rows.append(Row(heads, _cells(lines, line, largest), total, subtotals))
     names = tuple(feature.name for feature in side)
-    return CellGrid(names, across, columns, tuple(rows), _sums(lines.counts, chosen))
+    totals = _totals(lines.counts, chosen, sums, ())
+    return CellGrid(names, across, columns, tuple(rows), totals)
 
 
 def _cells(lines: _Numbers, line: int, largest: float) -> tuple[Cell, ...]:
@@ -252,17 +291,21 @@ def _cells(lines: _Numbers, line: int, largest: float) -> tuple[Cell, ...]:
     for count, error, faint in columns:
         # The root keeps small counts apart beside a few large ones.
         shade = math.sqrt(max(count, 0) / largest)
-        cells.append(Cell(count_text(count), error_text(error), round(shade, 3), faint))
+        exact = error == 0
+        cells.append(Cell(count_text(count), error_text(error), round(shade, 3), faint, exact))
     return tuple(cells)
 
 
-def _sums(counts: Any, chosen: int | None) -> tuple[str, ...]:
-    """Write the sums of columns, and their sum where a feature runs across."""
+def _totals(counts: Any, chosen: int | None, sums: _Sums, axes: Sequence[int]) -> tuple[Total, ...]:
+    """Return the sums of columns for one level of each of some axes, and their sum where a feature
+    runs across.
+    """
     columns = counts.sum(axis=0)
-    texts = [count_text(total) for total in columns.tolist()]
+    across = [] if chosen is None else [chosen]
+    totals = [sums.total(total, (*axes, *across)) for total in columns.tolist()]
     if chosen is not None:
-        texts.append(count_text(columns.sum().item()))
-    return tuple(texts)
+        totals.append(sums.total(columns.sum().item(), axes))
+    return tuple(totals)
 
 
 def _across(features: list[Feature], down: int | None) -> int | None:

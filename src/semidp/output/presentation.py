@@ -5,7 +5,7 @@ exact files.
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from semidp.errors import InputError, did_you_mean
 from semidp.output.place_maps import PlaceMap
@@ -13,6 +13,18 @@ from semidp.output.place_maps import PlaceMap
 _LONGEST = 10_000  # characters of a title or a note
 _MOST_NOTES = 100
 _MOST_ROUNDED = 10**9
+
+
+class ShownCount(Protocol):
+    """A count on a page, as text."""
+
+    @property
+    def count(self) -> str:
+        """The number as published."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether it has no error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +40,8 @@ class Presentation:
     notes
         Paragraphs at the top of the report.
     round_to
-        Show counts in multiples of this number, on the page and in a column of the workbook; files
-        stay as they are.
+        Show noisy counts in multiples of this number, on the page and in a column of the workbook;
+        exact ones, and the files, stay as they are.
     mark_below
         Mark counts below this number, on the page and in the workbook.
     workbook
@@ -39,9 +51,12 @@ class Presentation:
 
     Examples
     --------
+    >>> from semidp.output.grids import Total
     >>> shown = Presentation(title="Health 2026", round_to=5, mark_below=10)
-    >>> shown.count("1,234"), shown.count("7"), shown.is_marked("7"), shown.is_marked("1,234")
-    ('1,235', '5', True, False)
+    >>> shown.count(Total("1,234", exact=False)), shown.count(Total("1,234", exact=True))
+    ('1,235', '1,234')
+    >>> shown.is_marked("7"), shown.is_marked("1,234")
+    (True, False)
     >>> Presentation.from_json(shown.to_json()) == shown
     True
     """
@@ -74,13 +89,13 @@ class Presentation:
             if number is not None and not (type(number) is int and 1 <= number <= _MOST_ROUNDED):
                 raise InputError(f"{words} a whole number from 1 on, not {number!r}")
 
-    def count(self, text: str) -> str:
+    def count(self, published: "ShownCount") -> str:
         """Return a published count as the page shows it: rounded to the nearest multiple, halves
-        up.
+        up, but for an exact one.
         """
-        if self.round_to is None:
-            return text
-        return f"{rounded(_number(text), self.round_to):,}"
+        if self.round_to is None or published.exact:
+            return published.count
+        return f"{rounded(_number(published.count), self.round_to):,}"
 
     def is_marked(self, text: str) -> bool:
         """Whether a published count is marked as small."""
@@ -91,8 +106,9 @@ class Presentation:
         said = []
         if self.round_to is not None:
             said.append(
-                f"Counts on this page are rounded to multiples of {self.round_to:,}, each for"
-                " itself, so that they need not add up; the files hold them as published."
+                f"Noisy counts on this page are rounded to multiples of {self.round_to:,}, each for"
+                " itself, so that they need not add up; exact ones are not rounded. The files hold"
+                " all as published."
             )
         if self.mark_below is not None:
             before = "" if self.round_to is None else " as published, before they are rounded"

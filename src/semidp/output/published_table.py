@@ -17,7 +17,7 @@ from semidp.core.exact import count_noun
 from semidp.core.spaces.dataspace import RECORD, Dataspace
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
-from semidp.output.cells import TABLE_NUMBERS, Columns, PublishedColumns, StoredFiles
+from semidp.output.cells import TABLE_MEANINGS, Columns, PublishedColumns, StoredFiles
 from semidp.output.plots.figures import heatmap
 
 UNNAMED = "table"
@@ -177,18 +177,18 @@ class PublishedTable(PublishedColumns):
         return public.contains(Table(self.schema, self.counts))
 
     def columns(self) -> Columns:
-        """Return a row a cell: the count, the estimate and its standard error, the ends of its 95%
-        interval.
+        """Return a row a cell: the estimate and its standard error, the ends of its 95% interval,
+        the count.
 
         The interval is from the noise alone and never clipped. Tables of a million cells and more
         leave it out.
         """
         shown = self.as_asked()
-        numbers = [shown.counts, shown.estimate, shown.standard_errors]
+        named = {"estimate": shown.estimate, "standard_error": shown.standard_errors}
         if shown.half_widths is not None:
-            numbers += interval_ends(shown.estimate, shown.half_widths)
-        named = dict(zip(TABLE_NUMBERS, numbers, strict=False))
-        return Columns.of_cells(shown.schema, named)
+            low, high = interval_ends(shown.estimate, shown.half_widths)
+            named |= {"estimate_low": low, "estimate_high": high}
+        return Columns.of_cells(shown.schema, {**named, "count": shown.counts}, TABLE_MEANINGS)
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the counts as shades, on matplotlib axes where given; return the figure."""

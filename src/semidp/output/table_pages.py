@@ -5,6 +5,7 @@ called.
 from collections.abc import Sequence
 from urllib.parse import quote
 
+from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.linked import UNIT
 from semidp.output.cells import Form
 from semidp.output.grids import FOLDED_CELLS, branches, faint_cells, grid
@@ -27,13 +28,17 @@ def _counted_title(table: PublishedTable) -> str:
     return f"units by {title}" if table.counted == UNIT else title
 
 
-def page_cells(table: PublishedTable, absent: bool, form: Form | None) -> PageCells:
-    """Return the counts of a table as a page shows them; `absent` says that there is no noise in
-    them.
+def page_cells(
+    table: PublishedTable, public: Datasets, absent: bool, form: Form | None
+) -> PageCells:
+    """Return the counts of a table as a page shows them; `public` says which sums are exact, and
+    `absent` that there is no noise in them.
     """
     laid_out = table.as_asked()
-    parts = branches(laid_out)
-    cells = None if parts else grid(laid_out)
+    assert isinstance(public, Dataspace)
+    about = public.about(table.counted)
+    parts = branches(laid_out, about)
+    cells = None if parts else grid(laid_out, about)
     shown = bool(cells or parts)
     nested = [feature for feature in table.schema.features if feature.above]
     file = f"{table.name}.{table.columns().form(form)}"
@@ -52,11 +57,11 @@ def page_cells(table: PublishedTable, absent: bool, form: Form | None) -> PageCe
 
 
 def first_cells(
-    tables: Sequence[PublishedTable], absent: bool, form: Form | None
+    tables: Sequence[PublishedTable], public: Datasets, absent: bool, form: Form | None
 ) -> list[PageCells]:
     """Return the counts of the first tables, as far as they fit on a page."""
     fitting = [table for table in tables[:SHOWN_TABLES] if table.schema.size <= FOLDED_CELLS]
-    return [page_cells(table, absent, form) for table in fitting]
+    return [page_cells(table, public, absent, form) for table in fitting]
 
 
 def errors_caption(table: PublishedTable, absent: bool, shown: bool) -> str:
@@ -69,7 +74,9 @@ def errors_caption(table: PublishedTable, absent: bool, shown: bool) -> str:
     largest = error_text(float(table.standard_errors.max(initial=0.0)))
     caption = (
         f"Published counts{below}. The largest standard error is {largest}. It is the error of the"
-        " estimate, not of the count, which was fitted to the estimate. The file has both."
+        " estimate, not of the count, which was fitted to the estimate. The file has both. Counts"
+        " are for a table that adds up. To add up small cells yourself, take the estimates: small"
+        " counts are too large on average."
     )
     low = faint_cells(table)
     if not low.any():

@@ -206,7 +206,7 @@ class ReleaseFiles(ReleaseValue):
             return []
         by_parts = [result for result in self.results if result.part_stems()[0]]
         overview = [table for result in by_parts for table in result.held_tables()]
-        return [parts_section(self.partition, overview, self.form)]
+        return [parts_section(self.partition, overview, self.scope.dataspace, self.form)]
 
     def parts_file_words(self) -> list[tuple[str, str]]:
         """Say what the files of the parts hold; none where there are no parts."""

@@ -197,12 +197,12 @@ def _presented(
         formats = {**formats, "count": f'[<{shown.mark_below}]{plain}"*";{plain}'}
     if shown.round_to is None or "estimate" not in numbers:
         return numbers, formats
-    counts = numbers["count"].tolist()
-    in_steps = np.array([rounded(count, shown.round_to) for count in counts], dtype=np.int64)
+    counts = numbers["count"]
+    in_steps = [rounded(count, shown.round_to) for count in counts.tolist()]
     heading = f"count, in multiples of {shown.round_to}"
-    first = {"count": numbers["count"], heading: in_steps}
-    beside = {name: values for name, values in numbers.items() if name != "count"}
-    return {**first, **beside}, {**formats, heading: decimals_format(0)}
+    # exact counts are never rounded
+    shown_counts = np.where(numbers["standard_error"] == 0, counts, in_steps)
+    return {**numbers, heading: shown_counts}, {**formats, heading: decimals_format(0)}
 
 
 def workbook_differs(release: Release, path: Path) -> bool:

@@ -91,7 +91,7 @@ class Margin:
 def normalised(schema: Schema, margins: Iterable[Margin]) -> tuple[Margin, ...]:
     """Return the margins in the schema's order, without those that another one contains.
 
-    >>> from semidp.core.tables.features import Feature, read_stored
+    >>> from semidp.core.tables.features import Feature
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
     >>> normalised(schema, [Margin("region", "sex"), Margin("sex"), Margin()])
     (Margin('sex', 'region'),)
@@ -291,7 +291,7 @@ class Dataspace(Datasets):
 
     Examples
     --------
-    >>> from semidp.core.tables.features import Feature, read_stored
+    >>> from semidp.core.tables.features import Feature
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
     >>> table = Table(schema, [[1, 2, 3], [4, 5, 6]])
     >>> space = Dataspace.of(table, [Margin("sex"), Margin("region")])
@@ -350,7 +350,7 @@ class Dataspace(Datasets):
     ) -> "Dataspace":
         """Return the space with published values known from elsewhere.
 
-        >>> from semidp.core.tables.features import Feature, read_stored
+        >>> from semidp.core.tables.features import Feature
         >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
         >>> sexes = Table(schema.restrict(["sex"]), [6, 15])
         >>> Dataspace.known(schema, {Margin("sex"): sexes}).n
@@ -391,7 +391,7 @@ class Dataspace(Datasets):
     def publishes(self, margin: Margin) -> bool:
         """Whether a margin is published, by itself or as part of a finer one.
 
-        >>> from semidp.core.tables.features import Feature, read_stored
+        >>> from semidp.core.tables.features import Feature
         >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 2], [3, 4]])
         >>> Dataspace.of(table, [Margin("sex", "region")]).publishes(Margin("sex"))
         True
@@ -406,7 +406,7 @@ class Dataspace(Datasets):
 
         A request names the kind of record that it counts, and asks for its datasets here.
 
-        >>> from semidp.core.tables.features import Feature, read_stored
+        >>> from semidp.core.tables.features import Feature
         >>> space = Dataspace.of(Table(Schema([Feature("sex", "fm")]), [3, 4]), [Margin("sex")])
         >>> space.about("record") is space
         True
@@ -434,7 +434,7 @@ class Dataspace(Datasets):
     def over(self, names: Iterable[str]) -> "Dataspace":
         """Return the dataspace of the table over some features alone.
 
-        >>> from semidp.core.tables.features import Feature, read_stored
+        >>> from semidp.core.tables.features import Feature
         >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 2], [3, 4]])
         >>> Dataspace.of(table, [Margin("sex", "region")]).over(["region"]).value(
         ...     Margin("region")
@@ -452,7 +452,7 @@ class Dataspace(Datasets):
     def coded_as(self, schema: Schema) -> "Dataspace":
         """Return the same where features that no exact total has are published in other levels.
 
-        >>> from semidp.core.tables.features import Feature, read_stored
+        >>> from semidp.core.tables.features import Feature
         >>> homes = Table(Schema([Feature("zone", "ab"), Feature("size", "123")]), np.ones((2, 3)))
         >>> coded = Schema([Feature("zone", "ab"), Feature("size", ["1", "2+"])])
         >>> Dataspace.of(homes, [Margin("zone")]).coded_as(coded).schema.shape
@@ -482,7 +482,7 @@ class Dataspace(Datasets):
     def tables(self) -> Iterator[Table]:
         """Iterate over the tables of a small space.
 
-        >>> from semidp.core.tables.features import Feature, read_stored
+        >>> from semidp.core.tables.features import Feature
         >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])
         >>> space = Dataspace.of(Table(schema, [[1, 1], [0, 1]]), [Margin("sex"), Margin("region")])
         >>> [table.counts.tolist() for table in space.tables()]
@@ -517,7 +517,7 @@ class Dataspace(Datasets):
         number of them, other levels, values that contradict each other. Structural zeros may tie
         the features of both together, so that with any the features must be the same.
 
-        >>> from semidp.core.tables.features import Feature, read_stored
+        >>> from semidp.core.tables.features import Feature
         >>> sexes = {Margin("sex"): Table(Schema([Feature("sex", "fm")]), [6, 15])}
         >>> ages = {Margin("age"): Table(Schema([Feature("age", "yo")]), [11, 10])}
         >>> regions = Dataspace.known(

@@ -134,7 +134,7 @@ class CombinedTables(Published):
             paragraphs=paragraphs,
             columns=("table", "cells", "standard error", "largest", "fit"),
             rows=rows,
-            tables=first_cells(self.tables, False, form),
+            tables=first_cells(self.tables, self.guarantee.dataspace, False, form),
         )
         return [section]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from semidp.core.spaces.dataspace import Dataspace
 from semidp.output.cells import Form
 from semidp.output.published_table import PublishedTable
 from semidp.output.sections import LISTED_ROWS, Section
@@ -11,7 +12,7 @@ from semidp.statistics.parts import Partition
 
 
 def parts_section(
-    partition: Partition, overview: Sequence[PublishedTable], form: Form | None
+    partition: Partition, overview: Sequence[PublishedTable], public: Dataspace, form: Form | None
 ) -> Section:
     """Return the section that lists the parts of a release, with the counts of all tables at the
     cut.
@@ -26,7 +27,7 @@ def parts_section(
         columns=(depth, "folder", "files"),
         rows=rows,
         names=2,
-        tables=first_cells(overview, False, form),
+        tables=first_cells(overview, public, False, form),
     )
 
 

@@ -159,7 +159,7 @@ def sections(result: "PublishedLinked", form: Form | None) -> list[Section]:
     together = Section(
         heading="How members and units agree",
         paragraphs=_agreement(result),
-        tables=first_cells(result.tables, result.noise.absent, form),
+        tables=first_cells(result.tables, result.guarantee.dataspace, result.noise.absent, form),
     )
     return [errors_section, together]
 

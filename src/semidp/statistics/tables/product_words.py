@@ -186,7 +186,7 @@ def _together_section(product: "PublishedTables", form: Form | None) -> Section:
         columns=("table", "has the same numbers as other tables in", "exact in it"),
         rows=rows,
         names=3,
-        tables=first_cells(product.tables, product.noise.absent, form),
+        tables=first_cells(product.tables, product.guarantee.dataspace, product.noise.absent, form),
     )
 
 

@@ -70,7 +70,7 @@ def section(result: "PublishedTables", form: Form | None) -> Section:
         figure = loss_plot(
             {"this release": result.noise.expected_l2, "ordinary DP,\nsame guarantee": naive}
         )
-    cells = page_cells(result.only, result.noise.absent, form)
+    cells = page_cells(result.only, result.guarantee.dataspace, result.noise.absent, form)
     return Section(
         heading=cells.heading,
         paragraphs=[table_summary(result)],
