@@ -18,7 +18,10 @@ from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
 from semidp.sources.outcome_readers import read_histogram
-from semidp.statistics.distribution.distribution_space import distribution_space
+from semidp.statistics.distribution.distribution_space import (
+    distribution_space,
+    recorded_distribution,
+)
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.sums.request import GroupRequest
 
@@ -85,6 +88,10 @@ def test_a_line_is_part_of_what_is_recorded() -> None:
     query = mechanism.space.query()
     assert (query["grid"], query["lines"]) == (10, ["5"])
     assert mechanism.space.outcome == asked.cut_outcome
+    # what a ledger computes again from the record
+    space = mechanism.space
+    again = recorded_distribution(query, space.dataspace, space.adjacency)
+    assert (again.outcome, again.l2_squared) == (space.outcome, space.l2_squared)
 
 
 # --- how often intervals hold ---------------------------------------------------------------------

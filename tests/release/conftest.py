@@ -62,7 +62,8 @@ def read_table(
 ) -> tuple[list[str], dict[tuple[str, ...], list[str]]]:
     """Return the header of a CSV file of a release and, for each cell, its columns as text."""
     header, *rows = csv.reader((folder / file).read_text(encoding="utf-8").splitlines())
-    width = next(place for place, name in enumerate(header) if name in ("count", "noisy_count"))
+    numbers = ("estimate", "noisy_count")
+    width = next(place for place, name in enumerate(header) if name in numbers)
     cells = {tuple(row[:width]): row[width:] for row in rows}
     assert len(cells) == len(rows), "a cell is written twice"
     return header, cells
@@ -71,8 +72,8 @@ def read_table(
 def whole_counts(folder: Path, file: str = "table.csv") -> dict[tuple[str, ...], int]:
     """Return the published counts, which must be written as whole numbers that are not negative."""
     _, cells = read_table(folder, file)
-    assert all(row[0].isdigit() for row in cells.values())
-    return {cell: int(row[0]) for cell, row in cells.items()}
+    assert all(row[-1].isdigit() for row in cells.values())
+    return {cell: int(row[-1]) for cell, row in cells.items()}
 
 
 def strict_json(text: str) -> Any:

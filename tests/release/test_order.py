@@ -42,7 +42,7 @@ def test_columns_are_in_the_order_asked_for(folder: Path) -> None:
     table = release.table("region-health-sex")
     assert table.schema.names == ("sex", "health", "region")
     rows = list(zip(*table.to_dict().values(), strict=True))
-    assert list(table.to_dict())[:4] == ["region", "health", "sex", "count"]
+    assert list(table.to_dict())[:4] == ["region", "health", "sex", "estimate"]
     # The rows are sorted by the first column asked for, and every number stands beside its labels.
     assert [row[0] for row in rows] == sorted(row[0] for row in rows)
     checked = 0

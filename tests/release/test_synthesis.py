@@ -61,7 +61,7 @@ def counted(path: Path, names: list[str]) -> Counter:
 
 def published(content: Columns) -> tuple[list[str], Counter]:
     rows = list(csv.DictReader(b"".join(content.csv()).decode().splitlines()))
-    names = list(rows[0])[: list(rows[0]).index("count")]
+    names = list(rows[0])[: list(rows[0]).index("estimate")]
     return names, Counter(
         {tuple(row[n] for n in names): int(row["count"]) for row in rows if int(row["count"])}
     )

@@ -150,6 +150,7 @@ def different_column(
     labels: Mapping[str, Labels],
     columns: Mapping[str, NDArray[Any]],
     slack: Mapping[str, float] | None = None,
+    in_order: bool = True,
 ) -> str | None:
     """Return the first column of a Parquet file that is not as `write_parquet` would write it, or
     None.
@@ -164,6 +165,9 @@ def different_column(
         What it should hold.
     slack
         By how much the numbers of some columns may differ; others may not.
+    in_order
+        Whether the columns of numbers must stand in this order: in files of earlier versions the
+        count came first.
 
     >>> import tempfile
     >>> sexes, counts = {"sex": Labels(("f", "m"), 1)}, {"count": np.array([3, 4])}
@@ -174,7 +178,8 @@ def different_column(
     """
     with contextlib.closing(connect()) as connection:
         return quietly(
-            lambda: _different(connection, path, labels, columns, slack or {}), DamagedColumns()
+            lambda: _different(connection, path, labels, columns, slack or {}, in_order),
+            DamagedColumns(),
         )
 
 
@@ -252,6 +257,7 @@ def _different(
     labels: Mapping[str, Labels],
     columns: Mapping[str, NDArray[Any]],
     slack: Mapping[str, float],
+    in_order: bool,
 ) -> str | None:
     codes: dict[str, NDArray[Any]] = {}
     for place, column in enumerate(labels.values()):
@@ -267,6 +273,8 @@ def _different(
     described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
     names = [name for name, *_ in described]
     expected = [*labels, *columns, "file_row_number"]
+    if not in_order and sorted(names) == sorted(expected):
+        expected = [*labels, *names[len(labels) :]]
     if names != expected:
         return next((name for name in expected if name not in names), "file_row_number")
     for place, (name, column) in enumerate(labels.items()):

@@ -44,7 +44,9 @@ def file_differences(
     """
     slack = {} if current else _UNROUNDED
     if name.endswith(f".{Form.parquet}"):
-        different = different_column(folder / name, columns.labels, columns.numbers, slack)
+        different = different_column(
+            folder / name, columns.labels, columns.numbers, slack, in_order=current
+        )
         if different is not None:
             yield f"another column {different!r} in {name} than follows"
         return
