@@ -373,9 +373,13 @@ def _by_model(release: "Release", bounded: CommonOddsRatio) -> CommonOddsRatio:
         fitted = model(release, formula, level=bounded.level, table=bounded.table)
     except (InputError, Refused):
         return bounded
-    # The first term is that of the rows: the second level against the first, which is the same
-    # odds ratio.
-    logarithms = (fitted.coefficients[1], fitted.low[1], fitted.high[1])
+    # The second level of the rows against the first, which is the same odds ratio; none where one of
+    # them has no records.
+    places = [at for at, name in enumerate(fitted.names) if name.startswith(f"{bounded.rows}[")]
+    if len(places) != 1:
+        return bounded
+    (place,) = places
+    logarithms = (fitted.coefficients[place], fitted.low[place], fitted.high[place])
     value, low, high = (math.exp(number) for number in logarithms)
     end = "without end" if math.isinf(bounded.high) else f"to {bounded.high:.3g}"
     note = (
