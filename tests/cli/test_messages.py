@@ -89,17 +89,17 @@ def test_a_where_that_keeps_nothing_blames_no_levels(
         assert here(*words, "--allow-empty", "--out", "out").code == 0
 
 
-def test_the_columns_that_a_where_reads_as_numbers_are_named(here: Semidp, tmp_path: Path) -> None:
-    data = people(tmp_path)
-    for words in (("release", data, *TABLE, "--mu", "1", "--dry-run"), ("analyze", data, *TABLE)):
-        said = here(*words, "--where", "age < 60 AND sex <> 'x'")
-        assert said.code == 0
-        assert "semidp: the WHERE compares as numbers: age (every value is one)\n" in said.err
-        assert here(*words, "--where", "age < 60", "--quiet").err == ""
-    kept = here(
-        "release", data, *TABLE, "--mu", "1", "--dry-run", "--format", "json", "--where", "age < 60"
-    ).json["n"]
-    assert kept == 3  # the order of texts would keep two: 10 and 9 beside 7 and 61
+def test_a_where_compares_numbers_and_says_what_else_it_needs(here: Semidp, tmp_path: Path) -> None:
+    words = ("release", people(tmp_path), *TABLE, "--mu", "1", "--dry-run", "--format", "json")
+    # the order of texts would keep two: 10 and 9 beside 7 and 61
+    assert here(*words, "--where", "age < 60").json["n"] == 3
+    tens = ("--where", "age // 10 = 6")
+    assert "declare it (--read-as age=integer, age=decimal or age=text)" in said_of(
+        here, *words, *tens
+    )
+    assert here(*words, *tens, "--read-as", "age=integer").json["n"] == 1
+    assert "only a condition asks for" in said_of(here, *words, "--read-as", "age=integer")
+    assert "there is no column 'agee'" in said_of(here, *words, *tens, "--read-as", "agee=text")
 
 
 @pytest.mark.parametrize("ending", [".xlsb", ".xls", ".ods", ".XLS"])

@@ -33,7 +33,7 @@ def test_an_error_about_bins_does_not_remember_the_value() -> None:
 @pytest.mark.parametrize("where", ["count(*) > 2", "sum(age) > 2 AND name = 'x'"])
 def test_a_where_that_looks_at_other_records_is_refused_in_our_words(where: str) -> None:
     with pytest.raises(
-        InputError, match=r"the WHERE must depend on the record alone, and \w+\(\) is"
+        InputError, match=r"the WHERE must depend on the record alone, and .* (count|sum)\(\)"
     ) as caught:
         open_source({"age": np.array([1, 2, 3]), "name": np.array(["x", "y", SECRET])}, where=where)
     assert caught.value.__context__ is None

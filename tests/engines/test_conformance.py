@@ -307,60 +307,6 @@ def test_where_keeps_what_it_says(
     assert engine(records, where=where).counts(schema) == Table.from_frame(columns, schema)
 
 
-NUMBERS: Records = {
-    "row": ["a", "b", "c", "d", "e"],
-    "lo": [10, 9, 2, None, 100],
-    "hi": [9, 10, 12, 3, 100],
-    "dose": [1.5, 10.0, 9.0, None, 0.25],
-    "code": ["01", "10", "02", "9", None],
-    "paid": [True, False, None, True, False],
-}
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("where", "kept"),
-    [
-        ("lo < hi", "bc"),
-        ("lo <= hi", "bce"),
-        ("lo <> hi", "abc"),
-        ("hi > 9", "bce"),
-        ("hi BETWEEN 9 AND 12", "abc"),
-        ("hi IN (9, 100)", "ae"),
-        ("lo > dose", "ae"),
-        ("dose < hi", "ace"),
-        ("dose = 10", "b"),
-        ("lo + 1 > hi", "ae"),
-        ("CASE WHEN lo > hi THEN 1 ELSE 0 END = 1", "a"),
-        ("greatest(lo, hi) = 10", "ab"),
-        ("coalesce(lo, 0) < hi", "bcd"),
-        ("NOT lo < hi AND hi >= 9", "ae"),
-        ("-lo < -9", "ae"),
-        ("lo % 2 = 0", "ace"),
-        ("lo IS NULL OR hi < 10", "ad"),
-        ("code = '01'", "a"),
-        ("code IN ('02', '9')", "cd"),
-        ("code <> '10' AND paid", "ad"),
-        ("code LIKE '0%'", "ac"),
-        ("paid = false", "be"),
-    ],
-)
-def test_a_where_keeps_the_same_records_in_every_store(
-    engine: Engine, where: str, kept: str
-) -> None:
-    """The values of a CSV file are text: (10, 9) is in the order of texts and not in that of
-    numbers.
-    """
-    source = engine(NUMBERS, where=where)
-    assert source.levels("row") == tuple(kept)
-    # What a feature holds stays as it is written, also of a column that the WHERE reads as numbers.
-    for name in ("lo", "code"):
-        rows = zip(NUMBERS["row"], NUMBERS[name], strict=True)
-        written = {str(value) for row, value in rows if row in kept and value is not None}
-        if written:
-            assert set(source.levels(name)) == written
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     "where",
@@ -373,7 +319,7 @@ def test_a_where_keeps_the_same_records_in_every_store(
         "age > 1) ORDER BY (age",
         "age > (SELECT avg(age) FROM records)",
         "EXISTS (SELECT 1)",
-        "age > avg(age) OVER ()",
+        "age > 1 OVER ()",
     ],
 )
 def test_a_where_that_is_not_one_condition_is_refused(
@@ -385,11 +331,13 @@ def test_a_where_that_is_not_one_condition_is_refused(
 
 
 def test_a_where_that_fails_on_the_data_quotes_none(engine: Engine, refused: Refused) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(DataError) as caught:
         engine(
-            {"sex": ["f", "m"], "code": ["1", f"x{SECRET}"]}, where="CAST(code AS INTEGER) > 0"
-        ).counts(Schema((Feature("sex", ("f", "m")),)))
-    refused(caught.value, "the data could not be tabulated|the WHERE must be one condition")
+            {"sex": ["f", "m"], "code": ["1", f"x{SECRET}"]},
+            where="CAST(code AS INTEGER) > 0",
+            read_as={"code": "text"},
+        )
+    refused(caught.value, "the WHERE casts text to integer, and some of it is none")
 
 
 def test_one_record_per_person_is_checked_on_what_is_read(
@@ -499,18 +447,6 @@ def test_a_where_depends_on_the_record_alone(
         caught.value,
         "the WHERE must (depend on the record alone, and |be one condition on the columns)",
     )
-
-
-@pytest.mark.few(4)
-@pytest.mark.parametrize(
-    "where",
-    ["lower(sex) = 'f'", "upper(trim(sex)) IN ('F')", "abs(length(sex)) = 1 AND sex LIKE 'f%'"],
-)
-def test_a_where_may_call_what_depends_on_its_arguments(
-    engine: Engine, records: Records, where: str
-) -> None:
-    women = engine(records, where=where).counts(Schema((Feature("sex", ("f", "m")),)))
-    assert women.counts.tolist() == [records["sex"].count("f"), 0]
 
 
 def test_a_source_that_is_held_answers_the_same(

@@ -3,6 +3,7 @@
 import gzip
 import os
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from tests.engines.small_files import SECRET, SEX, Refused, written_csv
 
 from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
+from semidp.core.tables.features import Feature, value_text
 from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError
 from semidp.sources.contract import Outcome
@@ -398,3 +399,51 @@ def test_a_file_without_permission(
     with pytest.raises(InputError) as caught:
         open_source(file)
     refused(caught.value, "may not be read: check its permissions")
+
+
+def test_parquet_files_of_different_types_round_nothing(tmp_path: Path, refused: Refused) -> None:
+    """DuckDB reads every file with the types of the first: 2.5 was 2 beside a file of whole
+    numbers.
+    """
+    kinds = {"whole": [1, 2], "real": [2.5, None], "text": ["01", "n/a"], "truth": [True, False]}
+    for first, second, levels in (
+        ("whole", "real", ("1", "2", "2.5")),
+        ("real", "whole", ("1", "2", "2.5")),
+        ("text", "text", ("01", "n/a")),
+        ("whole", "text", None),
+        ("truth", "whole", None),
+        ("truth", "text", None),
+    ):
+        for place, name in enumerate((first, second)):
+            table = pa.table({"x": kinds[name]})
+            pa.parquet.write_table(table, tmp_path / f"{place}.parquet")
+        if levels is None:
+            with pytest.raises(DataError) as caught:
+                open_source(f"{tmp_path}/*.parquet")
+            refused(
+                caught.value, "hold the column 'x' in different types: write them with the same"
+            )
+            continue
+        with open_source(f"{tmp_path}/*.parquet") as source:
+            assert source.levels("x") == levels
+
+
+@pytest.mark.parametrize("other", [2.5, "x", True, None, Decimal("2.125")])
+def test_no_value_of_a_data_frame_decides_how_another_is_read(other: object) -> None:
+    """DuckDB looks at a thousand values of a column of objects: 2.5 was 2 among whole numbers."""
+    import pandas
+
+    for one, text in (
+        (1, "1"),
+        (1.0, "1"),
+        ("1.0", "1.0"),
+        (Decimal("1.5"), "1.5"),
+        (False, "false"),
+    ):
+        values = [one] * 6000
+        values[3001] = other
+        levels = sorted({text} | ({value_text(other)} - {None}))
+        schema = Schema((Feature("x", levels, null_level="?"),))
+        for data in ({"x": values}, pandas.DataFrame({"x": pandas.Series(values, dtype=object)})):
+            with open_source(data) as source:
+                assert source.counts(schema).counts[levels.index(text)] >= 5999

@@ -46,7 +46,7 @@ ASKED = {
     "linked records have the adjacency": f"{GOOD} --adjacency definition",
     "no depth of a nested feature": f"{GOOD} --partition zone --out parts",
     "only tables are built": f"{GOOD} --group zone --mean age --bounds age=0,99",
-    "read as they are written": f"{GOOD} --read-as age=1.234,5",
+    "only aggregates ask what a column holds": f"{GOOD} --read-as age=1.234,5",
     "structural zeros": f"{GOOD.replace(LEVELS, '')} --schema schema.toml",
     "asked for twice": f"{GOOD} --table units:zone,size",
     # promises that are not known
@@ -93,6 +93,14 @@ ASKED = {
     ),
     "'old' has values not among": (
         f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=max(age)'"
+        " --read-as age=integer"
+    ),
+    "(--read-as age=integer, age=decimal or age=text)": (
+        f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=max(age)'"
+    ),
+    "there is no column 'agee'": (
+        f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=max(age)'"
+        " --read-as agee=integer"
     ),
     "computed here": (
         f"{GOOD.replace('size', 'size,type')} --levels type=1 --aggregate 'type=max(age)'"

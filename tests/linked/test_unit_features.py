@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 import semidp
 from semidp.accounting.ledger import Ledger
@@ -13,8 +14,9 @@ from semidp.errors import DataError, InputError, SchemaError
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.linked_survey import computed_features, linked_units, with_units
 from semidp.publishing.plan import Plan
-from semidp.sources.aggregates import aggregated_columns
-from semidp.sources.linked_records import LinkedData
+from semidp.sources.duck_conditions import aggregated_columns
+from semidp.sources.joining import Joining
+from semidp.sources.linked_records import LinkedData, open_linked
 from tests.linked.test_command import command, files  # noqa: F401 - a fixture
 from tests.linked.test_release import AGES, SEX, homes_and_persons
 
@@ -26,10 +28,12 @@ def plan_of(
     aggregates,
     features=(CHILDREN,),
     tables=(["zone", "sex"], ["units:zone", "size", "children"]),
+    read_as=(),
     **units,
 ):
     features = [AGES, SEX, *features]
-    asked = Plan([semidp.TableRequest(names) for names in tables], ["units:zone"], features)
+    requests = [semidp.TableRequest(names) for names in tables]
+    asked = Plan(requests, ["units:zone"], features, read_as=read_as)
     computed = computed_features(aggregates, features)
     chosen = {"least": None, "most": 6, **units}
     linked = linked_units("home", "member", chosen["least"], chosen["most"], (), computed)
@@ -67,7 +71,12 @@ def test_files_compare_as_numbers_what_data_frames_do(files):  # noqa: F811
     plan = plan_of(
         {"children": COUNTED, "oldest": "max(age)"},
         (CHILDREN, semidp.Feature("oldest", bins=[0, 9, 50, "inf"])),
+        read_as={"age": "integer"},
     )
+    with pytest.raises(InputError, match="does not say whether 'age' holds numbers or text"):
+        semidp.prepare(
+            evolve(plan, read_as={}), LinkedData(files / "persons.csv", files / "homes.csv")
+        )
     from_frames = semidp.run(plan, LinkedData(*homes_and_persons()), SeededRandomness(3))
     from_files = semidp.run(
         plan, LinkedData(files / "persons.csv", files / "homes.csv"), SeededRandomness(3)
@@ -139,7 +148,7 @@ NO_AGGREGATES = {
     "max(members.age)": "one expression",
     "count(*), 1": "one expression",
     "max(": "one expression",
-    "sum(sex)": "one expression with a value a unit",
+    "sum(sex)": "reads 'sex' as a number",
     "main.count(*)": "one expression",
     "max(read_text('x.csv'))": "one expression|no order",
     "max(age) filter (where age < 'x' || random())": "no order",
@@ -196,3 +205,46 @@ def test_the_command_takes_aggregates(files, capsys):  # noqa: F811
     code, _, err = command(f"{asked} --aggregate children --out other", capsys)
     assert code == 2
     assert "NAME=" in err
+
+
+def derived(folder, aggregate, others, declared):
+    """What an aggregate makes of the first of two homes; None where it is refused."""
+    lines = ["home,x", "1,30", "1,9", "1,900719925.5", "1,0.1", *(f"2,{x}" for x in others)]
+    (folder / "persons.csv").write_text("\n".join(lines) + "\n")
+    (folder / "homes.csv").write_text("home,zone\n1,a\n2,b\n")
+    data = LinkedData(folder / "persons.csv", folder / "homes.csv")
+    aggregates = {"made": aggregate}
+    joining = Joining("home", 1, 9, aggregates=aggregates, declared=declared)
+    try:
+        with open_linked(data, joining, ["zone"]) as both:
+            return dict(both.units.paths(["zone", "made"], null_level="none"))["a"]
+    except (InputError, DataError):
+        return None
+
+
+AGGREGATES = {
+    "sum(x)": "900719964.6",
+    "max(x)": None,
+    "max(x) > 30": "true",
+    "min(x) = 0.1": "true",
+    "avg(x) < 30": "false",
+    "median(x)": "19.5",
+    "count(x)": "4",
+    "count_if(x < 10)": "2",
+    "count(*) FILTER (WHERE x = '9')": "1",
+    "bool_or(x = 900719925.50)": "true",
+}
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+def test_no_member_of_another_unit_decides_how_members_are_read(tmp_path, aggregate):
+    """A column became text or numbers by all its values: max(x) was 9 or 900719925.5."""
+    answers = {}
+    for declared in ({}, {"x": "decimal"}):
+        for others in (["52"], ["52.5"], ["n/a"], ["007"]):
+            found = derived(tmp_path, aggregate, others, declared)
+            if found is not None:
+                answers.setdefault(str(declared), set()).add(found)
+    assert answers.get("{}", {None}) == {AGGREGATES[aggregate]}
+    assert all(len(values) == 1 for values in answers.values())

@@ -262,7 +262,7 @@ class Opening:
     allow_empty: bool = flag("--allow-empty", "Accept files that hold no record.")
     read_as: Texts = option(
         "How a column is written: dates by day, month, quarter or year; numbers as 1.234,5 or"
-        " 1,234.5.",
+        " 1,234.5. What conditions take it for: integer, decimal or text.",
         "COLUMN=HOW",
     )
     encoding: Text = option(
@@ -274,11 +274,9 @@ class Opening:
         """How columns are read."""
         return assignments("--read-as", self.read_as)
 
-    def source(self, plan: Plan, data: Any, *, quiet: bool) -> Source:
-        """Open data as a plan reads them; say which columns a WHERE reads as numbers, unless asked
-        to be quiet.
-        """
-        source = open_source(
+    def source(self, plan: Plan, data: Any) -> Source:
+        """Open data as a plan reads them."""
+        return open_source(
             data,
             table=self.from_table,
             count=plan.count,
@@ -290,13 +288,6 @@ class Opening:
             read_as=plan.read_as,
             encoding=self.encoding,
         )
-        # '10' < '9' as text: whoever wrote the condition should know which comparison was made.
-        if source.read_as_numbers and not quiet:
-            notice(
-                f"the WHERE compares as numbers: {', '.join(source.read_as_numbers)} (every value"
-                " is one)"
-            )
-        return source
 
 
 FILES = ("from_table", "hive_partitions", "allow_empty", "encoding")

@@ -50,7 +50,6 @@ from semidp.cli._output import (
 from semidp.cli._usage import usage_sentence
 from semidp.cli.test import odds_ratio
 from semidp.errors import SemidpError
-from semidp.sources.contract import QUERY_THREAD
 from semidp.statistics.registry import chosen_fields
 
 app = typer.Typer(
@@ -232,10 +231,8 @@ def main() -> None:
     code = run(sys.argv[1:])
     if code:
         silence_stdout()
-    # it does not end by itself
-    given_up = any(thread.name == QUERY_THREAD for thread in threading.enumerate())
     # then a solver may be at work in a thread, for which Python would wait
-    if given_up or (code and _interrupts):
+    if code and _interrupts:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
         os._exit(code)

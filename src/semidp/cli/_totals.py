@@ -72,7 +72,7 @@ def scope_of(
     It is read from the data; without them it follows from public totals and declared levels.
     """
     if data is not None:
-        with opening.source(plan, data, quiet=quiet) as source:
+        with opening.source(plan, data) as source:
             return survey(plan, source)[0], True
     space = totals_of(totals, plan) if totals else None
     schema = schema_of(space, plan)

@@ -414,7 +414,7 @@ def _subject(
         )
     linking.beside(plan)
     both = linking.data(plan, data, opening)
-    opened = opening.source(plan, data, quiet=quiet) if both is None else both
+    opened = opening.source(plan, data) if both is None else both
     with opened as source:
         prepared = prepare(plan, source)
         return _Subject(claims_of_plan(prepared), prepared.plan, prepared.scope, pairs.of(prepared))

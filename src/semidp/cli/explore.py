@@ -94,10 +94,10 @@ def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) 
         check_place(folder, force=False, ours=release_files, inputs=inputs)
         # A book for each release: what is told of a failure is what this book has charged.
         book = o.ledger_of(ledger, quiet=True)
-        with charge_said(book), opening.source(plan, data, quiet=True) as source:
+        with charge_said(book), opening.source(plan, data) as source:
             return run(plan, source, RunOptions(ledger=book, out=folder, inputs=inputs))
 
-    with opening.source(first, data, quiet=False) as source:
+    with opening.source(first, data) as source:
         columns = source.columns()
     return PlanForecasts(
         columns,

@@ -95,7 +95,7 @@ def release(
     if foreseen is not None and running.partition is None:
         foreseen.refuse_memory(options.memory)
     both = linking.data(plan, data, opening)
-    opened = opening.source(plan, data, quiet=printing.quiet) if both is None else both
+    opened = opening.source(plan, data) if both is None else both
     with progress_bar(printing.quiet) as progress, opened as source:
         if running.dry_run:
             rehearse(plan, source, options, running.partition, printing)

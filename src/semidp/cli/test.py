@@ -185,7 +185,7 @@ def odds_ratio(
     base = evolve(o.described(declaring, opening, comparing), requests=[request])
     plan = o.plan_of(base, invariant or (), budget=budget, report_delta=target)
     declaring.check_used(plan)
-    with opening.source(plan, data, quiet=printing.quiet) as source:
+    with opening.source(plan, data) as source:
         label = f"odds ratio of {rows} and {columns}"
         done = run(
             plan, source, RunOptions(randomness=o.randomness_of(seed), ledger=book, label=label)

@@ -28,6 +28,7 @@ from semidp.sources.joining import Joining
 from semidp.sources.linked_records import LinkedData, LinkedReader, LinkedSource, open_linked
 from semidp.sources.opening import Source
 from semidp.sources.reader import Reader
+from semidp.sources.readings import declared_kinds
 from semidp.statistics.tables.linked_published import COMMAND_PREFIX
 from semidp.statistics.tables.linked_request import LinkedTablesRequest
 from semidp.statistics.tables.request import TableRequest
@@ -211,7 +212,10 @@ def linked_records(plan: Plan, units: LinkedUnits, data: Any) -> LinkedSource:
     if link.quarters is not None:
         _check_quarters(plan, units, link.quarters)
         quarters = link.quarters.feature, link.quarters.kinds
-    joining = Joining(link.column, link.least, link.most, link.derived, computed, quarters)
+    declared = declared_kinds(plan.read_as)
+    joining = Joining(
+        link.column, link.least, link.most, link.derived, computed, quarters, declared
+    )
     return open_linked(data, joining, [*columns])
 
 

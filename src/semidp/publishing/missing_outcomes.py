@@ -24,6 +24,7 @@ from semidp.sources.readings import (
     ANSWERS,
     EQUAL,
     EQUAL_OR_MISSING,
+    KINDS,
     MISSING_AS,
     NUMBERS,
     answered_column,
@@ -73,7 +74,7 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
             requests.append(request)
             continue
         declared_reading = dict(plan.read_as).get(source)
-        if declared_reading is not None and declared_reading not in NUMBERS:
+        if declared_reading is not None and declared_reading not in (*NUMBERS, *KINDS):
             raise InputError(
                 f"{source!r} is read in a way of its own, and its missing values in another:"
                 " keep one"

@@ -23,7 +23,7 @@ from semidp.core.tables.features import SIZE, Feature, Nest
 from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, SchemaError
-from semidp.sources.readings import EQUAL, both_readings, readings_of
+from semidp.sources.readings import EQUAL, KINDS, both_readings, readings_of
 from semidp.statistics.protocol.request_defaults import entries_of
 
 if TYPE_CHECKING:
@@ -464,10 +464,14 @@ class Plan:
 
     def __attrs_post_init__(self) -> None:
         self._check_persons()
-        if self.units is not None and self.read_as:
-            raise InputError(
-                "columns of two linked sources are read as they are written: leave read_as out"
-            )
+        if self.units is not None:
+            used = KINDS if self.units.features else ()
+            for column, how in self.read_as:
+                if how not in used:
+                    raise InputError(
+                        f"read_as of {column!r} is {how}, and of linked sources only aggregates ask"
+                        " what a column holds (integer, decimal or text): leave it out"
+                    )
         declared = {name for feature in self.features for name in feature.names}
         named = {name for zero in self.structural_zeros for name, _ in zero.levels}
         if not named <= declared:

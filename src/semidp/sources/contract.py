@@ -7,7 +7,7 @@ engines alike.
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as field_of
 from fractions import Fraction
@@ -28,10 +28,7 @@ LARGEST_COUNT = 2**53  # a count is checked as a double, which is exact below th
 SETS_AT_ONCE = 24  # sets of keys that one query groups by
 KEYS_AT_ONCE = 30  # PostgreSQL tells no more of them apart
 
-MAX_WHERE = 10_000  # characters
 NO_FOLDERS = "only files lie in folders, so only they can have partitions: leave the partitions out"
-# the name of a thread that runs a user's condition, which may never end
-QUERY_THREAD = "semidp query"
 
 # What a bin's key may say instead of the bin's number.
 BELOW = -1
@@ -39,8 +36,6 @@ NOT_A_NUMBER = -2
 
 # What may be wrong with what a record adds, worst last.
 FINE, BAD_COUNT, MISSING_OUTCOME, BAD_OUTCOME = range(4)
-
-_TURNED = {"=>": ">=", "=<": "<="}  # which DuckDB takes for operators of somebody's own
 
 Result = TypeVar("Result")
 
@@ -265,8 +260,8 @@ class Records(ABC):
 
     columns: Mapping[str, bool]
     """Every column's name, and whether its values can be read as numbers."""
-    read_as_numbers: tuple[str, ...] = ()
-    """The columns without a type (of CSV files, of folders) that the WHERE compares as numbers."""
+    untyped: frozenset[str] = frozenset()
+    """The columns without a type: those of CSV files and workbooks, and those that folders name."""
 
     @abstractmethod
     def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
@@ -406,40 +401,6 @@ def require(columns: Mapping[str, bool], name: str, *, number_for: str | None = 
     if number_for is not None and not columns[name]:
         raise SchemaError(
             f"column {name!r} does not hold numbers, which {number_for}: convert it, in a view say"
-        )
-
-
-def short_enough(where: str) -> None:
-    """Refuse a condition that no person wrote: parsers take their time, or their stack, over such a
-    text.
-    """
-    if len(where) > MAX_WHERE:
-        raise InputError(
-            f"the WHERE has more than {MAX_WHERE:,} characters: keep the records in a view or a"
-            " file"
-        )
-
-
-def refuse_calls(names: Collection[str]) -> None:
-    """Refuse functions that an engine does not declare to depend on their arguments alone.
-
-    >>> refuse_calls({"random"})
-    Traceback (most recent call last):
-    semidp.errors.InputError: the WHERE must depend on the record alone, and random() is not
-    declared to: leave it out
-    """
-    turned = sorted(name for name in names if name in _TURNED)
-    if turned:
-        raise InputError(
-            f"the WHERE holds {turned[0]}, which is no comparison: write {_TURNED[turned[0]]}"
-        )
-    if names:
-        called = ", ".join(f"{name}()" for name in sorted(names))
-        verb = "is" if len(names) == 1 else "are"
-        it = "it" if len(names) == 1 else "them"
-        raise InputError(
-            f"the WHERE must depend on the record alone, and {called} {verb} not declared to: leave"
-            f" {it} out"
         )
 
 

@@ -11,10 +11,8 @@ import importlib.util
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from threading import Thread
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,7 +28,6 @@ from semidp.sources.contract import (
     LARGEST_COUNT,
     MISSING_OUTCOME,
     NOT_A_NUMBER,
-    QUERY_THREAD,
     Coded,
     CodedColumn,
     CodedGroups,
@@ -63,9 +60,9 @@ SETTINGS = {
     "python_enable_replacements": "false",  # a WHERE must not reach the caller's variables
 }
 
-_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+WHOLE_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 
-_NUMBERS = (*_WHOLE, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")
+_NUMBERS = (*WHOLE_TYPES, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")
 
 _TEXTS = ("VARCHAR", "ENUM")
 
@@ -76,20 +73,6 @@ _SEARCHED = 32  # texts that are found quickest one by one
 _UNSIGNED = {1: "UTINYINT", 2: "USMALLINT", 4: "UINTEGER"}
 
 MAX_COLUMNS = 10_000
-
-PATIENCE = 60.0  # seconds that a WHERE may take, and a second more for each of the next:
-
-SLOWEST_BYTES, SLOWEST_ROWS = 1e6, 1e4
-
-_GRACE = 1.0
-
-_SLOW_WHERE = (
-    "the WHERE takes too long and was given up: write a condition that is quicker to decide"
-)
-
-_SLOW_AGGREGATE = (
-    "an aggregate takes too long and was given up: write one that is quicker to compute"
-)
 
 FAILED = (
     "the data could not be tabulated: a record could not be read, a WHERE does not fit it, or"
@@ -108,22 +91,21 @@ class DuckRecords(Records):
         self,
         connection: Any,
         files: Sequence[str] = (),
-        patience: float | None = None,
-        read_as_numbers: Sequence[str] = (),
+        untyped: Collection[str] = (),
+        condition: str = "true",
     ) -> None:
         self._connection = connection
-        self._patience = patience
         self._view = "records"
         self._database = connection
-        self.read_as_numbers = tuple(read_as_numbers)
+        self.untyped = frozenset(untyped)
         # a view of its own: else DuckDB 2.0 reads CSV columns as what a TRY_CAST tries, and fails
-        if patience is None:
-            connection.execute("CREATE TEMP VIEW records AS SELECT * FROM source")
+        view = f"CREATE TEMP VIEW records AS SELECT * FROM source WHERE {condition}"
+        connection.execute(view if condition != "true" else view.removesuffix(" WHERE true"))
         self._files = {file: stamp_of(file) for file in files}
         self._types = dict(self._rows("SELECT column_name, column_type FROM (DESCRIBE records)"))
         columns: dict[str, bool] = {}
         for name, kind in self._types.items():
-            columns[name] = _numeric(kind) or _text(kind)
+            columns[name] = is_number(kind) or _text(kind)
         self.columns: Mapping[str, bool] = columns
 
     @classmethod
@@ -153,14 +135,10 @@ class DuckRecords(Records):
                 connection.register(name, frame)
             confine(connection, ())
             failed = DataError(FAILED)
-            counts = [run_query(connection, f"SELECT count(*) FROM {name}") for name in frames]
-            rows = sum(count for ((count,),) in counts)
-            patience = PATIENCE + rows / SLOWEST_ROWS
             yielded = steps(connection)
             while (step := quietly(lambda: next(yielded, None), failed)) is not None:
                 sql, sentence = step
-                carry_out = partial(run_query, connection, sql, patience, too_slow=_SLOW_AGGREGATE)
-                answer = quietly(carry_out, failed)
+                answer = quietly(partial(run_query, connection, sql), failed)
                 if sentence is not None and answer:
                     raise DataError(sentence)
             for name in frames:
@@ -355,7 +333,7 @@ class DuckRecords(Records):
         return list(self._asked(sql, _fetched))
 
     def _asked(self, sql: str, fetch: Callable[[Any], Any]) -> Any:
-        action = partial(run_query, self._connection, sql, self._patience, fetch)
+        action = partial(run_query, self._connection, sql, fetch)
         answer = read_or_explain([*self._files], FAILED, action)
         changed = any(stamp_of(file) != stamp for file, stamp in self._files.items())
         if changed:
@@ -370,7 +348,7 @@ class DuckRecords(Records):
         raw = quoted_name(key.column)
         number = self._number(key.column)
         edges = [_double(edge) for edge in key.edges]
-        is_whole = self._types[key.column].removeprefix("U") in _WHOLE
+        is_whole = self._types[key.column].removeprefix("U") in WHOLE_TYPES
         if is_whole and all(abs(edge) < 2**53 for edge in key.edges):
             # No casts, for speed: a whole number is below an edge if and only if it is below the
             # edge's ceiling.
@@ -543,14 +521,6 @@ def frame_connection(frame: Any, readings: Sequence[ColumnReading] = ()) -> Any:
     return connection
 
 
-def frame_patience(connection: Any) -> float:
-    """Return the seconds that a WHERE on a data frame may take: more for more records."""
-    count = partial(run_query, connection, "SELECT count(*) FROM source")
-    with closed_on_error(connection):
-        ((rows,),) = quietly(count, DataError(FAILED))
-    return PATIENCE + float(rows) / SLOWEST_ROWS
-
-
 def connect() -> Any:
     """Open a database in memory that may not spill to disk, load an extension or reach the caller's
     variables.
@@ -589,45 +559,14 @@ def _fetched(answer: Any) -> list[tuple[Any, ...]]:
     return list(answer.fetchall())
 
 
-def run_query(
-    connection: Any,
-    sql: str,
-    patience: float | None = None,
-    fetch: Callable[[Any], Any] = _fetched,
-    too_slow: str = _SLOW_WHERE,
-) -> Any:
-    """Return the rows of a query; where a user's expression is in it, wait `patience` seconds at
-    most.
-
-    DuckDB looks for an interruption only between batches of records, and one expression can keep a
-    batch for hours. So the query runs in a thread, which is left alone if it does not end.
-    """
-    if patience is None:
-        try:
-            return fetch(connection.execute(sql))
-        except RuntimeError as error:
-            if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
-                raise KeyboardInterrupt from None
-            raise
-    answer: Future[Any] = Future()
-
-    def work() -> None:
-        try:
-            answer.set_result(fetch(connection.execute(sql)))
-        except BaseException as error:
-            answer.set_exception(error)
-
-    Thread(target=work, name=QUERY_THREAD, daemon=True).start()
+def run_query(connection: Any, sql: str, fetch: Callable[[Any], Any] = _fetched) -> Any:
+    """Return the rows of a query."""
     try:
-        done, _ = wait([answer], patience)
-    except KeyboardInterrupt:
-        connection.interrupt()
+        return fetch(connection.execute(sql))
+    except RuntimeError as error:
+        if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
+            raise KeyboardInterrupt from None
         raise
-    if not done:
-        connection.interrupt()
-        wait([answer], _GRACE)
-        raise InputError(too_slow)
-    return answer.result()
 
 
 def read_or_explain(files: Sequence[str], otherwise: str, action: Callable[[], Result]) -> Result:
@@ -714,7 +653,8 @@ def literal(file: str) -> str:
     return re.sub(r"([*?\[])", r"[\1]", file)
 
 
-def _numeric(kind: str) -> bool:
+def is_number(kind: str) -> bool:
+    """Whether a type is one of numbers, or of truth values."""
     return kind.removeprefix("U").startswith(_NUMBERS) and not _is_list(kind)
 
 
@@ -725,7 +665,7 @@ def _text(kind: str) -> bool:
 def is_plain(kind: str) -> bool:
     """Whether the text of a value says which it is."""
     is_day = kind.startswith(_DAYS) and not _is_list(kind)
-    return _numeric(kind) or _text(kind) or is_day
+    return is_number(kind) or _text(kind) or is_day
 
 
 def _is_list(kind: str) -> bool:

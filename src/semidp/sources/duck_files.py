@@ -3,9 +3,8 @@
 Nothing is guessed of a file: levels are text as it stands.
 """
 
-import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,12 +18,11 @@ from semidp.sources.data_files import (
     partition_columns,
 )
 from semidp.sources.duck import (
-    PATIENCE,
-    SLOWEST_BYTES,
     DuckRecords,
     closed_on_error,
     confine,
     connect,
+    is_number,
     literal,
     quoted_name,
     quoted_text,
@@ -61,6 +59,7 @@ def records_of_files(
     hive_partitions: bool = False,
     allow_empty: bool = False,
     readings: Sequence[ColumnReading] = (),
+    declared: Mapping[str, str] | None = None,
     encoding: str | None = None,
 ) -> DuckRecords:
     """Open a CSV or Parquet file, every file that a glob matches, or a folder of Parquet files."""
@@ -75,7 +74,8 @@ def records_of_files(
         if kind == "CSV":
             names, options = _csv_header(files, pattern, encoding, read)
         else:
-            names, options = read(lambda: _parquet_header(connection, files)), ()
+            names = read(lambda: _parquet_header(connection, files))
+            options = read(lambda: _parquet_options(connection, files, pattern))
         refuse_many_columns(names, pattern)
         folders = partition_columns(files, names) if hive_partitions else []
         every_name = [*names, *folders]
@@ -91,12 +91,10 @@ def records_of_files(
             batches = [[file] for file in files] if kind == "CSV" else [files]
             for batch in batches:
                 _refuse_empty(connection, kind, batch, options, pattern, read)
-        if where is None:
-            return DuckRecords(connection, files)
-        size = sum(os.path.getsize(file) for file in files)
-        patience = PATIENCE + size / SLOWEST_BYTES
         untyped = source_columns(connection) if kind == "CSV" else folders
-        return kept_records(connection, where, patience, untyped, files)
+        if where is None:
+            return DuckRecords(connection, files, untyped)
+        return kept_records(connection, where, untyped, declared or {}, files)
 
 
 def _csv_header(
@@ -145,6 +143,31 @@ def _parquet_header(connection: Any, files: Sequence[str]) -> list[str]:
             names.append(name)
         inside += children - (inside > 0)
     return names
+
+
+def _parquet_options(connection: Any, files: Sequence[str], pattern: str) -> tuple[str, ...]:
+    """Return how Parquet files are read whose columns differ in type, as those that pandas writes
+    with and without missing values do: as numbers that hold both.
+
+    DuckDB would convert every file to the types of the first, and round 52.5 to 52 for it.
+    """
+    together = ("union_by_name = true",)
+    first, every = (
+        dict(run_query(connection, f"SELECT column_name, column_type FROM (DESCRIBE {reader})"))
+        for reader in (
+            f"SELECT * FROM {_reader('Parquet', files, [], how)}" for how in ((), together)
+        )
+    )
+    changed = [name for name, kind in first.items() if every[name] != kind]
+    if not changed:
+        return ()
+    numbers = all(is_number(every[name]) and first[name] != "BOOLEAN" for name in changed)
+    if first.keys() != every.keys() or not numbers:
+        raise DataError(
+            f"the files of {pattern} hold the column {changed[0]!r} in different types: write them"
+            " with the same"
+        )
+    return together
 
 
 def _reader(kind: str, files: Sequence[str], folders: Sequence[str], options: Sequence[str]) -> str:

@@ -38,6 +38,7 @@ from semidp.sources.ibis_databases import (
     names_files,
     table_called,
 )
+from semidp.sources.memory import without_mixtures
 
 _FAILED = (
     "the data could not be tabulated: the database refused the query, or a WHERE does not fit its"
@@ -69,18 +70,21 @@ class IbisRecords(Records):
         for name, kind in table.schema().items():
             columns[name] = kind.is_numeric() or kind.is_boolean()
         self.columns: Mapping[str, bool] = columns
+        # in a frame they are text
+        decimals = [name for name, kind in table.schema().items() if kind.is_decimal()]
+        self.untyped = frozenset(decimals)
 
     @classmethod
-    def of(cls, table: Any, where: str | None) -> "IbisRecords":
+    def of(cls, table: Any, where: str | None, declared: Mapping[str, str]) -> "IbisRecords":
         """Read an Ibis table, whose connection stays the caller's."""
         if not hasattr(table, "schema") or not hasattr(table, "aggregate"):
             raise InputError(
                 "an Ibis value was given that is not a table: give a table or a selection from one"
             )
-        return cls(kept_rows(table, where))
+        return cls(kept_rows(table, where, declared))
 
     @classmethod
-    def of_spark(cls, frame: Any, where: str | None) -> "IbisRecords":
+    def of_spark(cls, frame: Any, where: str | None, declared: Mapping[str, str]) -> "IbisRecords":
         """Read a Spark data frame, whose session stays the caller's."""
         missing = MissingExtra(
             "a Spark data frame needs more packages: pip install 'semidp[spark]'"
@@ -99,11 +103,17 @@ class IbisRecords(Records):
             frame.sparkSession.catalog.dropTempView(name)
 
         table = hushed(viewed, InputError("the Spark data frame could not be read"))
-        return cls(kept_rows(table, where), forget)
+        return cls(kept_rows(table, where, declared), forget)
 
     @classmethod
     def at(
-        cls, address: str, name: str | None, where: str | None, *, hive_partitions: bool = False
+        cls,
+        address: str,
+        name: str | None,
+        where: str | None,
+        declared: Mapping[str, str],
+        *,
+        hive_partitions: bool = False,
     ) -> "IbisRecords":
         """Open the table `name` at a database address, which must not hold a password."""
         parts = address_parts(address)
@@ -120,7 +130,7 @@ class IbisRecords(Records):
                     begin, InputError("PostgreSQL refused to begin a transaction that only reads")
                 )
             table = table_called(connection, parts, name, hive_partitions)
-            return cls(kept_rows(table, where), close, steady=steady)
+            return cls(kept_rows(table, where, declared), close, steady=steady)
         except BaseException:
             close()
             raise
@@ -132,7 +142,7 @@ class IbisRecords(Records):
         """Open two tables at one database address, so that it can join them; the first closes the
         connection.
         """
-        first = cls.at(address, names[0], None)
+        first = cls.at(address, names[0], None, {})
         with contextlib.ExitStack() as on_error:
             on_error.callback(first.close)
             if not names[1]:
@@ -181,7 +191,10 @@ class IbisRecords(Records):
         names = list(dict.fromkeys(columns))
         values = self._answer(self._table.select(*names), names)
         pairs = zip(names, values, strict=True)
-        return {name: np.array(column, dtype=object) for name, column in pairs}
+        frame, _ = without_mixtures(
+            {name: np.array(column, dtype=object) for name, column in pairs}
+        )
+        return frame
 
     def together(
         self, keys: Sequence[Key], sets: Sequence[Sequence[int]], measure: Measure, limit: int

@@ -1,6 +1,6 @@
 """How members and units are joined, and what is said where records contradict it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,8 @@ class Joining:
     quarters
         A column of units and its values that are no counted units, but group quarters without a
         bound.
+    declared, untyped
+        What aggregates take columns of members for, and the columns that have no type of their own.
     """
 
     column: str
@@ -36,6 +38,8 @@ class Joining:
     derived: Sequence[str] = ()
     aggregates: Mapping[str, str] = field(default_factory=dict)
     quarters: tuple[str, Sequence[str]] | None = None
+    declared: Mapping[str, str] = field(default_factory=dict)
+    untyped: Collection[str] = ()
 
 
 def check_kinds(name: str, values: Sequence[Any]) -> None:

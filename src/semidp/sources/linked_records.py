@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 from semidp.core.tables.counts import no_column
 from semidp.core.tables.features import SIZE, Feature, value_text
 from semidp.errors import DataError, InputError, Refused
-from semidp.sources.aggregates import aggregated_columns, typed_aggregates
 from semidp.sources.duck import DuckRecords, Step, quoted_name
+from semidp.sources.duck_conditions import aggregated_columns, written_aggregates
 from semidp.sources.joining import MOST_KINDS, Contradictions, Joining, check_kinds
 from semidp.sources.opening import Source, open_source
 from semidp.sources.reader import Reader
@@ -203,7 +203,7 @@ def _of_one_database(
     if kinds == {"ibis"}:
         from semidp.sources.ibis import IbisRecords
 
-        members, units = IbisRecords.of(data.members, None), IbisRecords.of(data.units, None)
+        members, units = (IbisRecords.of(part, None, {}) for part in (data.members, data.units))
         return (members, units) if members.shares_connection(units) else None
     return None
 
@@ -217,7 +217,11 @@ def _joined_here(data: LinkedData, joining: Joining, names: Sequence[str]) -> Li
             of_members, of_units, inherited = _columns(members, units, joining, names)
             homes = units.frame([column, *of_units])
         of_records = [name for name in members.columns() if name != column]
+        for name in joining.declared:
+            if name not in of_records:
+                raise no_column(name, of_records)
         aggregated = aggregated_columns(joining.aggregates, of_records)
+        joining = replace(joining, untyped=members.untyped)
         frames = (members.frame([column, *of_members, *aggregated]), homes)
     joined = _joined(frames, joining, of_members, of_units)
     return LinkedSource(Source(joined[0]), Source(joined[1]), tuple(inherited))
@@ -319,7 +323,9 @@ def _steps(
 def _sizes(connection: Any, joining: Joining, of_units: Sequence[str]) -> Iterator[Step]:
     """Yield how units get their sizes, and what else is computed from their members."""
     key = quoted_name(joining.column)
-    expressions = typed_aggregates(connection, joining.aggregates, "members", joining.column)
+    expressions = written_aggregates(
+        connection, joining.aggregates, "members", joining.untyped, joining.declared
+    )
     derived = [f"{expression} AS derived_{place}" for place, expression in enumerate(expressions)]
     counted = ", ".join(["count(*) AS counted", *derived])
     if derived:

@@ -3,11 +3,14 @@ an Arrow table.
 """
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from semidp.core.tables.counts import Table
+from semidp.core.tables.features import missing_values, value_text
 from semidp.errors import InputError
 from semidp.sources.contract import CodedGroups, Key, Measure, Records, quietly
 
@@ -59,6 +62,47 @@ class TableRecords(Records):
             gone = [leaf for leaf in range(schema.shape[axis]) if leaf not in kept]
             counts[(slice(None),) * axis + (gone,)] = 0
         return TableRecords(Table(schema, counts))
+
+
+def without_mixtures(data: Any) -> tuple[Any, list[str]]:
+    """Return a mapping of columns, or a pandas frame, with columns of values of several types as
+    text, value by value; and their names.
+
+    Else NumPy or DuckDB chooses a type for all values, and 1.0 is written otherwise beside "x".
+
+    >>> without_mixtures({"x": [1.0, "x", None], "y": [1, 2]})
+    ({'x': array(['1', 'x', None], dtype=object), 'y': array([1, 2])}, ['x'])
+    """
+    is_frame = not isinstance(data, Mapping)
+    columns = dict(data.items())
+    if is_frame:
+        columns = {
+            name: column
+            for name, column in columns.items()
+            if isinstance(name, str) and column.dtype == np.dtype(object)
+        }
+    read = {name: _of_one_type(column) for name, column in columns.items()}
+    mixed = [name for name, (_, is_mixed) in read.items() if is_mixed]
+    uniform = {name: values for name, (values, _) in read.items()}
+    return data.assign(**uniform) if is_frame else uniform, mixed
+
+
+def _of_one_type(column: Any) -> tuple[NDArray[Any], bool]:
+    """Return a column, as text where its values are of several types, and whether they are.
+
+    Decimals become text too: DuckDB cuts them to the digits of a sample.
+    """
+    if getattr(column, "dtype", np.dtype(object)).kind != "O" or np.ndim(column) != 1:
+        return np.asarray(column), False
+    values = np.empty(len(column), dtype=object)
+    values[:] = column
+    kinds = {type(value) for value in values[~missing_values(values)]}
+    if len(kinds) > 1 and kinds <= {int, float, np.int64, np.float64}:
+        return values.astype(float), False
+    if len(kinds) > 1 or kinds == {Decimal}:
+        values[:] = [value_text(value) for value in values]
+        return values, True
+    return np.asarray(column), False
 
 
 def materialised(data: Any) -> Any:

@@ -37,8 +37,8 @@ from semidp.sources.contract import (
     Records,
     require,
 )
-from semidp.sources.memory import TableRecords, materialised
-from semidp.sources.readings import ColumnReading, readings_of
+from semidp.sources.memory import TableRecords, materialised, without_mixtures
+from semidp.sources.readings import ColumnReading, declared_kinds, readings_of
 from semidp.sources.sheets import is_workbook, sheet_columns
 from semidp.sources.tabulate import Codes, Tabulation
 from semidp.sources.windows_text import is_windows, windows_columns
@@ -86,11 +86,10 @@ def open_source(
     count
         The column that holds counts, where each row stands for several records.
     where
-        A condition in the engine's SQL that keeps some of the records. It may depend on the record
-        alone, so it cannot hold a query of its own, and only functions that the engine declares to
-        depend on their arguments alone. A column of a CSV file has no type: the condition compares
-        it as numbers where every value is one (a value with a leading zero is not), and
-        `Source.read_as_numbers` lists these columns.
+        A condition that keeps some of the records: comparisons, AND, OR, NOT, IN, BETWEEN, LIKE and
+        IS NULL. It means the same in every engine and depends on the record alone. A column that is
+        compared with a number is read as numbers, and one that is compared with text as text;
+        arithmetic and functions need a declared type (`read_as`).
     id
         The column that names the person. Every person may have one record, and no record may lack
         one; this is checked now.
@@ -105,7 +104,8 @@ def open_source(
     read_as
         How the values of columns are written: dates by ``"day"``, ``"month"``, ``"quarter"`` or
         ``"year"``; numbers as ``"1.234,5"``, ``"1,234.5"``, ``"1 234,5"``, ``"1'234.5"`` or
-        ``"1234,5"``. Files and data frames alone.
+        ``"1234,5"``. Files and data frames alone. ``"integer"``, ``"decimal"`` or ``"text"`` says
+        what a condition takes a column for.
     encoding
         Of CSV files: ``"utf-8"`` unless given, ``"latin-1"`` or ``"utf-16"``.
 
@@ -225,11 +225,9 @@ class Source:
         """
 
     @property
-    def read_as_numbers(self) -> tuple[str, ...]:
-        """The columns without a type, as those of a CSV file, that the WHERE compares as
-        numbers.
-        """
-        return self._records.read_as_numbers
+    def untyped(self) -> frozenset[str]:
+        """The columns without a type, as those of a CSV file."""
+        return self._records.untyped
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns, in order."""
@@ -598,7 +596,13 @@ def _records(
         )
     if hive_partitions and not named:
         raise InputError(NO_FOLDERS)
-    readings = [ColumnReading(*pair) for pair in read_as]
+    readings = [reading for pair in read_as if not (reading := ColumnReading(*pair)).keeps_values]
+    declared = declared_kinds(read_as) if read_as else {}
+    if where is None and len(readings) < len(read_as):
+        (unused, how), *_ = [pair for pair in read_as if ColumnReading(*pair).keeps_values]
+        raise InputError(
+            f"{unused!r} is declared as {how}, which only a condition asks for: leave it out"
+        )
     if encoding is not None and (sheets or not is_file):
         raise InputError("an encoding is for CSV files: leave it out")
     if readings and (in_database or isinstance(data, Table)):
@@ -610,9 +614,9 @@ def _records(
         from semidp.sources.ibis import IbisRecords
 
         if address:
-            return IbisRecords.at(data, table, where, hive_partitions=hive_partitions)
+            return IbisRecords.at(data, table, where, declared, hive_partitions=hive_partitions)
         of_kind = IbisRecords.of if kind == "ibis" else IbisRecords.of_spark
-        return of_kind(data, where)
+        return of_kind(data, where, declared)
     from semidp.sources.duck_files import records_of_files
 
     if sheets or (encoding is not None and is_windows(encoding)):
@@ -623,7 +627,7 @@ def _records(
                 f"{path} holds no record: check that it is whole, or allow empty files",
                 needs="empty",
             )
-        return _frame_records(columns, where, list(columns), readings)
+        return _frame_records(columns, where, list(columns), readings, declared)
     if isinstance(data, (str, os.PathLike)):
         return records_of_files(
             os.fspath(data),
@@ -631,6 +635,7 @@ def _records(
             hive_partitions=hive_partitions,
             allow_empty=allow_empty,
             readings=readings,
+            declared=declared,
             encoding=encoding,
         )
     if isinstance(data, Table):
@@ -639,27 +644,30 @@ def _records(
                 "a table holds counts and no records that a WHERE could keep: leave it out"
             )
         return TableRecords(data)
-    if isinstance(data, Mapping):
-        data = {name: np.asarray(column) for name, column in data.items()}
-    in_memory = kind == "pandas" or isinstance(data, dict)
-    frame = data if in_memory else materialised(data)
-    return _frame_records(frame, where, (), readings)
+    of_objects = kind == "pandas" and np.dtype(object) in set(getattr(data, "dtypes", ()))
+    if of_objects or isinstance(data, Mapping):
+        frame, mixed = without_mixtures(data)
+        return _frame_records(frame, where, mixed, readings, declared)
+    frame = data if kind == "pandas" else materialised(data)
+    return _frame_records(frame, where, (), readings, declared)
 
 
 def _frame_records(
-    frame: Any, where: str | None, untyped: Sequence[str], readings: Sequence[ColumnReading]
+    frame: Any,
+    where: str | None,
+    untyped: Sequence[str],
+    readings: Sequence[ColumnReading],
+    declared: Mapping[str, str],
 ) -> Records:
-    """Open a data frame; a WHERE compares `untyped` columns as numbers where every value is one, as
-    those of a CSV file.
-    """
-    from semidp.sources.duck import DuckRecords, frame_connection, frame_patience
+    """Open a data frame; `untyped` columns have no type, as those of a CSV file."""
+    from semidp.sources.duck import DuckRecords, frame_connection
 
     connection = frame_connection(frame, readings)
     if where is None:
-        return DuckRecords(connection)
+        return DuckRecords(connection, untyped=untyped)
     from semidp.sources.duck_conditions import kept_records
 
-    return kept_records(connection, where, frame_patience(connection), untyped)
+    return kept_records(connection, where, untyped, declared)
 
 
 def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.intp]:

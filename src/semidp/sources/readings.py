@@ -1,5 +1,5 @@
 """How the values of a column are written: dates by month, numbers with a decimal comma, whether it
-has some value.
+has some value; and what a condition takes them for.
 
 A reading is declared and part of the plan. It becomes an expression of DuckDB; what it does not fit
 is refused.
@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from semidp.core.tables.features import ANSWERED_SUFFIX
 from semidp.errors import InputError
+from semidp.sources.conditions import DECIMAL, INTEGER, TEXT
 
 DATES = {"day": "%Y-%m-%d", "month": "%Y-%m", "year": "%Y"}
 """How dates are written at each depth; quarters are put together otherwise."""
@@ -44,6 +45,9 @@ outcome. One of `NUMBERS` and a comma may come before it."""
 DATES_FROM = "dates from "
 """How the reading begins that puts dates into bins, such as "dates from 1990-01-01,2000-01-01"."""
 
+KINDS = (INTEGER, DECIMAL, TEXT)
+"""What a condition or an aggregate takes the values for; they stay as they are."""
+
 _QUARTER = "quarter"
 _VALUES = (EQUAL, EQUAL_OR_MISSING)
 _ANSWERS = (ANSWERED, ANSWERED_AS_ONE)
@@ -74,13 +78,15 @@ class ColumnReading:
         if MISSING_AS in self.how:
             written, number = self._missing
             is_number = bool(re.fullmatch(r"-?[\d.eE+-]+", number))
-            stands_in = is_number and written in ("", *NUMBERS)
+            stands_in = is_number and written in ("", *NUMBERS, *KINDS)
         if self.how.startswith(DATES_FROM):
             date_bins(self.column, _date_edges(self.how))
             return
-        if self.how not in {*DATES, _QUARTER, *NUMBERS, *_VALUES, *_ANSWERS} and not stands_in:
-            ways = ", ".join((*DATES, _QUARTER, *NUMBERS))
-            raise InputError(f"the column {self.column!r} can be read as {ways}, not {self.how!r}")
+        ways = (*DATES, _QUARTER, *NUMBERS, *KINDS)
+        if self.how not in {*ways, *_VALUES, *_ANSWERS} and not stands_in:
+            raise InputError(
+                f"the column {self.column!r} can be read as {', '.join(ways)}, not {self.how!r}"
+            )
         if self.how in _VALUES and not all(self.column.partition("=")):
             raise InputError(f"{self.column!r} names no value of a column: write it as ok=Y")
 
@@ -104,6 +110,21 @@ class ColumnReading:
         """Whether it makes a column beside the others, and replaces none."""
         return self.how in (*_VALUES, *_ANSWERS)
 
+    @property
+    def keeps_values(self) -> bool:
+        """Whether the values stay as they are, and only a condition asks for it."""
+        return self.how in KINDS
+
+    @property
+    def kind(self) -> str | None:
+        """What a condition takes the values for; None where nothing says so."""
+        written = self._missing[0] if MISSING_AS in self.how else self.how
+        if written in KINDS or not written:
+            return written or None
+        if written in (*_VALUES, ANSWERED_AS_ONE):
+            return INTEGER
+        return DECIMAL if written in NUMBERS else TEXT
+
     def expression(self, name: str) -> str:
         """Return the values as an expression of DuckDB; `name` is the quoted column. NULL where
         they do not fit.
@@ -126,7 +147,7 @@ class ColumnReading:
         if MISSING_AS in self.how:
             written, number = self._missing
             stands_in = _quoted(number)
-            if written:
+            if written in NUMBERS:
                 value = ColumnReading(self.column, written).expression(name)
                 return f"CASE WHEN {missing} THEN {stands_in} ELSE {value} END"
             # Truth values of a proportion become zeros and ones, so that the lower bound stands
@@ -185,7 +206,7 @@ def both_readings(column: str, first: str | None, second: str) -> str:
     """
     if first is None:
         return second
-    if first in NUMBERS and second.startswith(MISSING_AS):
+    if first in (*NUMBERS, *KINDS) and second.startswith(MISSING_AS):
         return f"{first}, {second}"
     if first == second or first.endswith(f", {second}"):
         return first
@@ -207,6 +228,16 @@ def readings_of(
     pairs = value.items() if isinstance(value, Mapping) else value
     checked = [ColumnReading(str(column), str(how)) for column, how in pairs]
     return tuple((reading.column, reading.how) for reading in checked)
+
+
+def declared_kinds(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return what conditions take columns for, where a reading says so.
+
+    >>> declared_kinds([("age", "integer"), ("pay", "1.234,5"), ("admitted", "month")])
+    {'age': 'integer', 'pay': 'decimal', 'admitted': 'text'}
+    """
+    readings = [ColumnReading(column, how) for column, how in pairs]
+    return {reading.column: reading.kind for reading in readings if reading.kind is not None}
 
 
 def are_dates(edges: Iterable[object]) -> bool:
