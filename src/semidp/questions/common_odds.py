@@ -373,8 +373,8 @@ def _by_model(release: "Release", bounded: CommonOddsRatio) -> CommonOddsRatio:
         fitted = model(release, formula, level=bounded.level, table=bounded.table)
     except (InputError, Refused):
         return bounded
-    # The second level of the rows against the first, which is the same odds ratio; none where one of
-    # them has no records.
+    # The second level of the rows against the first, which is the same odds ratio; none where one
+    # of them has no records.
     places = [at for at, name in enumerate(fitted.names) if name.startswith(f"{bounded.rows}[")]
     if len(places) != 1:
         return bounded
