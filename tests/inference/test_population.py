@@ -303,6 +303,20 @@ def test_an_empty_cell_of_a_log_linear_model_is_no_empty_level() -> None:
     assert fit.fit.p_value < 1e-6
 
 
+def test_a_coefficient_that_fits_an_impossible_count_uses_no_degree_of_freedom() -> None:
+    """Noise took 6 cases from 4 records: no rate fits that, and the prior holds the slope. With one
+    degree fewer the test of fit rejected 0.13 at 0.05.
+    """
+    design = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 1.0]])
+    noise = np.diag([9.0, 9.0, 9.0, 0.0, 0.0, 0.0])
+    possible, impossible = (
+        logistic_fit(design, np.array([20.0, 25.0, cases]), np.array([50.0, 50.0, records]), noise)
+        for cases, records in ((30.0, 60.0), (-6.0, 4.0))
+    )
+    assert possible.determined == pytest.approx(2, abs=0.05)
+    assert impossible.determined < 1.5
+
+
 @pytest.mark.long
 def test_slopes_hold_and_the_fit_has_its_size_with_empty_groups() -> None:
     """Earlier versions held 0.85 of the slopes, and the fit was never rejected."""

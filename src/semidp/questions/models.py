@@ -181,11 +181,15 @@ class DesignMatrix:
 
 @dataclass(frozen=True)
 class QuasiFit:
-    """Coefficients that solve ``D'V⁻¹r = 0``, their covariance ``(D'V⁻¹D)⁻¹``, and ``r'V⁻¹r``."""
+    """Coefficients that solve ``D'V⁻¹r = 0``, their covariance ``(D'V⁻¹D)⁻¹``, ``r'V⁻¹r``, and how
+    many coefficients the counts determine: the trace of ``D'V⁻¹D (D'V⁻¹D + P)⁻¹`` with the prior's
+    precision P.
+    """
 
     coefficients: Floats
     covariance: Floats
     distance: float
+    determined: float
 
 
 def quasi_fit(
@@ -224,7 +228,9 @@ def quasi_fit(
         coefficients = coefficients + step * min(damping, _LARGEST_STEP / max(longest, 1e-300))
         if longest < 1e-7:
             covariance = np.linalg.inv(information)
-            return QuasiFit(coefficients, covariance, float(residuals @ solved[:, -1]))
+            determined = len(start) - float(penalty @ np.diag(covariance))
+            distance = float(residuals @ solved[:, -1])
+            return QuasiFit(coefficients, covariance, distance, determined)
     raise Refused(
         "the coefficients do not settle, because too many noisy counts are below 0: leave out a"
         " term, or ask a table with more records in each cell"
@@ -570,7 +576,8 @@ def _goodness(design: DesignMatrix, result: QuasiFit) -> TermTest | None:
     rows, columns = design.matrix.shape
     if rows <= columns:
         return None
-    degrees = rows - columns
+    # Where noise makes a count impossible, the prior holds a coefficient that then fits nothing.
+    degrees = round(rows - result.determined)
     return TermTest(
         "fit", result.distance, degrees, float(scipy.special.chdtrc(degrees, result.distance))
     )
