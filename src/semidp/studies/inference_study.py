@@ -35,7 +35,7 @@ from semidp.questions.answers import (
     linear_interval,
     mover_difference,
     ratio_interval,
-    sampled_rate,
+    upper_binomial,
 )
 from semidp.questions.independence import random_tables, simulated_bound
 from semidp.statistics import Alternative
@@ -421,21 +421,28 @@ def population_rate(
     def run(seed: int, runs: int, draws: int) -> Shares:
         world, sizes, rate = _groups(seed, budget, draws_of)
         reference = world.errors(draws)[:, 0]
-        noise = float(np.var(reference))
         size = float(sizes[group])
         sampled = world.source.binomial(sizes[group], rate, runs)
         cases = sampled + world.errors(runs)[:, 0]
 
-        def held(variance: float) -> list[bool]:
-            flags = []
-            for y in cases:
-                interval = sampled_rate((float(y), size), (variance, 0.0, 0.0), LEVEL)
-                flags.append(rate in interval)
-            return flags
+        def held(noise: Floats) -> NDArray[np.bool_]:
+            # `inverted_rate` holds a rate where both of its tails are large enough.
+            true_cases = cases[:, None] - noise
+            above = _mean_tails(true_cases, size, rate)
+            below = _mean_tails(size - true_cases, size, 1 - rate)
+            return np.minimum(above, below) > (1 - LEVEL) / 2
 
-        return _covered([held(noise), held(0.0)])
+        return _covered([held(reference), held(np.zeros(1))])
 
     return run
+
+
+def _mean_tails(counts: Floats, records: float, rate: float) -> Floats:
+    """``P(Bin(records, rate) >= counts)``, averaged over the last axis."""
+    whole = np.ceil(counts - 1e-6).astype(np.int64)
+    every = np.arange(whole.min(), whole.max() + 1.0)
+    tails = upper_binomial(every, np.full(len(every), records), rate, 1)
+    return np.asarray(tails[whole - whole.min()].mean(axis=-1))
 
 
 TWO_SIDED = Alternative.TWO_SIDED
@@ -495,7 +502,7 @@ EXPERIMENTS: dict[str, tuple[str, str, Callable[..., Shares]]] = {
     "ratio of two noisy counts, noise": ("coverage", "release", noisy_ratio(Budget.gdp(1))),
     "population rate, noise and sampling": (
         "coverage",
-        "release, normal approximation",
+        "release",
         population_rate(Budget.gdp("0.15")),
     ),
     "odds ratio of 3": ("coverage", "data", odds_ratio(Budget.pure("0.5"), TWO_SIDED, odds=3.0)),
@@ -556,8 +563,8 @@ HARD_EXPERIMENTS: dict[str, tuple[str, str, Callable[..., Shares]]] = {
     "count of a cell, noise": ("coverage", "release", one_cell(Budget.pure(5), HARD)),
     "all cells at once, noise": ("coverage", "release", all_cells(_COARSE, HARD)),
     "ratio of two noisy counts, noise": ("coverage", "release", noisy_ratio(_COARSE, HARD, (3, 9))),
-    "population rate, the small group": ("coverage", _NORMAL, population_rate(_COARSE, HARD)),
-    "population rate, the large group": ("coverage", _NORMAL, population_rate(_COARSE, HARD, 1)),
+    "population rate, the small group": ("coverage", "release", population_rate(_COARSE, HARD)),
+    "population rate, the large group": ("coverage", "release", population_rate(_COARSE, HARD, 1)),
     "difference of population rates, noise and sampling": (
         "coverage",
         _NORMAL,
