@@ -3,6 +3,7 @@ and what they show.
 """
 
 import contextlib
+import errno
 import itertools
 import json
 import os
@@ -41,7 +42,7 @@ from semidp.mechanisms.gaussian import (
     RoundedGaussianMechanism,
 )
 from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
-from semidp.output.files import locked
+from semidp.output.files import locked, replace_file
 from semidp.queries.table_spaces import sensitivity_space
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.spaces import sum_space
@@ -562,6 +563,40 @@ def test_a_ledger_keeps_its_permissions(path: Path, mode: int) -> None:
     path.chmod(mode)
     book.charge(semi(zcdp("0.1")), "first")
     assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+def test_the_lock_has_the_permissions_of_the_ledger(path: Path) -> None:
+    lock = path.with_name(f".{path.name}.lock")
+    before = os.umask(0o002)
+    try:
+        book = Ledger.create(path, Budget.zcdp(1))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(lock.stat().st_mode) == stat.S_IMODE(path.stat().st_mode) == 0o664
+    for mode in (0o660, 0o600, 0o664):
+        path.chmod(mode)
+        book.charge(semi(zcdp("0.1")), "first")
+        assert stat.S_IMODE(lock.stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_named(
+    path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    book = Ledger.create(path, Budget.zcdp(1))
+
+    def refuse(handle: int, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(InputError, match=r"cannot lock .*: its file system has no file locks"):
+        book.charge(semi(zcdp("0.1")), "first")
+    with pytest.raises(InputError, match=r"cannot write .*: its file system has no file locks"):
+        replace_file(path.with_name("page.html"), "page")
+    monkeypatch.undo()
+    assert not book.account().charges
 
 
 def test_who_waits_for_a_ledger_is_told_and_gives_up(

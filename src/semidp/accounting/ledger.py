@@ -294,14 +294,14 @@ def _locked(path: Path, waiting: Callable[[str], None] | None = None) -> Iterato
     with contextlib.ExitStack() as held:
         try:
             try:
-                held.enter_context(locked(file, _AT_ONCE))
+                held.enter_context(locked(file, _AT_ONCE, path))
             except TimeoutError:
                 if waiting:
                     waiting(
                         f"another process holds the ledger {path}: waiting for up to {PATIENCE:g}"
                         " seconds"
                     )
-                held.enter_context(locked(file, PATIENCE))
+                held.enter_context(locked(file, PATIENCE, path))
         except TimeoutError:
             raise InputError(
                 f"another process has held the ledger {path} for {PATIENCE:g} seconds: nothing was"

@@ -35,6 +35,9 @@ _LONGEST_TAG = 200
 
 _HASHED = "sha256-"
 
+# how file systems without flock refuse it
+_NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
+
 _SETTLED = 600.0
 """Seconds for which a scrap is left alone even if its lock is free: a lock may not reach every
 machine of a volume."""
@@ -243,12 +246,13 @@ def recover(path: str | Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(file: Path, timeout: float = -1) -> Iterator[None]:
+def locked(file: Path, timeout: float = -1, guarded: Path | None = None) -> Iterator[None]:
     """Hold the lock file `file`, and leave it in place. Wait at most `timeout` seconds, or for ever
     if negative.
 
-    The operating system frees the lock when a process ends, however it ends. An `OSError` if it
-    cannot be had, a `TimeoutError` if somebody else holds it for too long.
+    The operating system frees the lock when a process ends, however it ends. Whoever may write the
+    `guarded` file may take its lock. An `OSError` if it cannot be had, a `TimeoutError` if somebody
+    else holds it for too long.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, locked(Path(folder) / "lock"):
@@ -263,16 +267,29 @@ def locked(file: Path, timeout: float = -1) -> Iterator[None]:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     # the package takes a folder where nothing can be made, such as /proc, for a lock that is held
     try:
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o644))
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o666))
     except FileNotFoundError:
         raise OSError(errno.EACCES, "no file can be made in that folder") from None
-    lock = FileLock(file)
+    except PermissionError:
+        if not file.exists():
+            raise
+        raise PermissionError(
+            errno.EACCES, f"its lock {file} belongs to somebody else: ask for its permissions"
+        ) from None
+    if guarded is not None:
+        _like(guarded, file)
+    # Without locks the package would fall back to a file that a killed run leaves locked.
+    lock = FileLock(file, fallback_to_soft=False)
     try:
         lock.acquire(timeout=timeout, poll_interval=0.01)
     except Timeout:
         raise TimeoutError("another process holds the lock") from None
-    except NotImplementedError:
-        raise OSError(errno.ENOTSUP, "the file system has no locks") from None
+    except (OSError, NotImplementedError) as error:
+        if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
+            raise
+        raise OSError(
+            errno.ENOTSUP, "its file system has no file locks: choose a place on another one"
+        ) from None
     try:
         yield
     finally:
@@ -302,7 +319,7 @@ def claimed(path: Path, timeout: float) -> Iterator[None]:
     file = path.with_name(f".semidp-{tag_of(path)}.lock")
     with contextlib.ExitStack() as held:
         try:
-            held.enter_context(locked(file, timeout))
+            held.enter_context(locked(file, timeout, path))
         except TimeoutError:
             raise Occupied(f"another run is writing {path}") from None
         try:
