@@ -391,6 +391,33 @@ def test_a_kill_keeps_the_old_release(
     check_no_leak(tmp_path)
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no SIGHUP")
+@pytest.mark.parametrize("ignored", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_closed_terminal_ends_a_release_in_order(
+    semidp: Semidp, people: Path, tmp_path: Path, ignored: bool
+) -> None:
+    """SIGHUP is handled as SIGTERM is; nohup has it ignored, and that is kept."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(
+        "import os, signal, sys\nimport semidp.cli\n"
+        f"if {ignored}: signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "pipeline = sys.modules['semidp.publishing.pipeline']\n"
+        "def hang_up(*words, survey=pipeline.survey, **named):\n"
+        "    os.kill(os.getpid(), signal.SIGHUP)\n"
+        "    return survey(*words, **named)\n"
+        "pipeline.survey = hang_up\n"
+    )
+    words = ("release", people, *BOTH, *SPEND, "--out", "release")
+    done = semidp(*words, env={"PYTHONPATH": str(tmp_path / "site")})
+    shutil.rmtree(tmp_path / "site")
+    if ignored:
+        assert done.code == 0
+        return
+    assert (done.code, done.out) == (128 + signal.SIGHUP, "")
+    assert done.err == "semidp: interrupted; no release was written\n"
+    leaves_nothing(tmp_path)
+
+
 BAD_WORDS = [
     (("--rho", "-1"), "rho"),
     (("--rho", "nan"), "rho"),

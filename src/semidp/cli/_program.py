@@ -63,7 +63,8 @@ app = typer.Typer(
 INTERRUPTED = 130
 CLOSED_PIPE = 141
 _SIGNALLED = 128  # what a shell adds to the number of the signal that ended a command
-_ENDING = (signal.SIGINT, signal.SIGTERM)
+# no SIGHUP on Windows
+_ENDING = (signal.SIGINT, signal.SIGTERM, *filter(None, [getattr(signal, "SIGHUP", None)]))
 _PATIENCE = 1.5
 """Seconds that an interrupted command is given to end by itself."""
 _interrupts: list[int] = []
@@ -219,8 +220,8 @@ def main() -> None:
     It is 0 once what was asked for is done, 1 where an audit convicts, or where a release or a
     ledger contradicts what it should follow from, 2 for what the user can mend, 3 where an audit is
     inconclusive or a check confirms less than is stated, 70 for an error of the program, 130 after
-    an interrupt, 143 after SIGTERM, and 141 where the reader of stdout has gone and nothing else
-    was asked for.
+    an interrupt, 143 after SIGTERM, 129 after SIGHUP, and 141 where the reader of stdout has gone
+    and nothing else was asked for.
     """
     _open_closed_streams()
     for number in _ENDING:

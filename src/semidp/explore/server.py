@@ -5,6 +5,7 @@ other users.
 import contextlib
 import html
 import secrets
+import signal
 import socket
 import tempfile
 import webbrowser
@@ -42,6 +43,8 @@ def serve(
             _opened(where) if browser else contextlib.nullcontext(),
             contextlib.suppress(KeyboardInterrupt),
         ):
+            if hasattr(signal, "SIGHUP"):  # the server itself knows the other signals only
+                signal.signal(signal.SIGHUP, server.handle_exit)
             server.run(sockets=[listener])
 
 

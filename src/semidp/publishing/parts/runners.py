@@ -162,7 +162,9 @@ def _end_with(parent: int) -> None:
     import ctypes
     import multiprocessing
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # a terminal sends both to the parent, too
+    for name in {"SIGINT", "SIGHUP"} & {known.name for known in signal.Signals}:
+        signal.signal(signal.Signals[name], signal.SIG_IGN)
     # the system then kills at once, even a solver that lets no thread of Python run
     if sys.platform == "linux":
         kill_with_parent = 1  # PR_SET_PDEATHSIG
