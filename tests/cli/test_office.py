@@ -75,12 +75,25 @@ def test_a_log_holds_what_was_asked_and_said(here: Semidp, tmp_path: Path) -> No
         (("show", "x", "--log"), "--log takes the name of a file"),
         (("show", "x", "--log", "a", "--log", "b"), "--log is given twice"),
         (("show", "x", "--log", "nowhere/run.log"), "cannot write to the log"),
+        (("show", "x", "--log", "people.csv"), "people.csv is not a log of semidp: name a new"),
+        (("show", "x", "--log=blank.txt"), "blank.txt is not a log of semidp"),
     ],
 )
 def test_a_log_that_cannot_be_is_one_sentence(
-    here: Semidp, words: tuple[str, ...], reason: str
+    here: Semidp, tmp_path: Path, words: tuple[str, ...], reason: str
 ) -> None:
+    kept = {"people.csv": PEOPLE, "blank.txt": "\n"}
+    for name, text in kept.items():
+        (tmp_path / name).write_text(text)
     assert reason in one_sentence(here(*words))
+    assert {name: (tmp_path / name).read_text() for name in kept} == kept
+
+
+def test_an_empty_file_becomes_a_log(here: Semidp, tmp_path: Path) -> None:
+    (tmp_path / "run.log").touch()
+    for lines in (3, 6):
+        assert "not a release" in one_sentence(here("show", "x", "--log", "run.log"))
+        assert len((tmp_path / "run.log").read_text().splitlines()) == lines
 
 
 @pytest.mark.parametrize(

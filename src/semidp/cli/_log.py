@@ -5,6 +5,7 @@ Nothing is logged that is not also printed or typed: no data, and no password, e
 typed into an address.
 """
 
+import re
 import shlex
 import time
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from semidp.errors import InputError
 from semidp.sources.addresses import mask_passwords
 
 _OPTION = "--log"
+_LINE = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00 ")
 
 
 class RunLog:
@@ -54,8 +56,9 @@ class RunLog:
         # A word that begins with a dash is the next option: the file was forgotten.
         if not names[0] or names[0].startswith("-"):
             raise InputError("--log takes the name of a file")
-        self._file = Path(names[0])
         try:
+            _refuse_other_files(Path(names[0]))
+            self._file = Path(names[0])
             # Before the command runs: what cannot be logged is refused while nothing is spent.
             self._write(f"semidp {__version__}: semidp {shlex.join(map(mask_passwords, asked))}")
         except OSError:
@@ -83,6 +86,16 @@ class RunLog:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._file.open("a", encoding="utf-8") as file:
             file.write(f"{now} {line}\n")
+
+
+def _refuse_other_files(path: Path) -> None:
+    """Refuse to add lines to a file that does not begin as a log does."""
+    if not path.is_file():  # new, or a stream such as /dev/stderr
+        return
+    with path.open("rb") as file:
+        start = file.read(32)
+    if start and not _LINE.match(start):
+        raise InputError(f"{path} is not a log of semidp: name a new file for --log")
 
 
 run_log = RunLog()
