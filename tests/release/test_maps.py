@@ -1,6 +1,8 @@
 """Results by place: outlines matched to labels, maps on the report, bars without outlines."""
 
+import errno
 import json
+import os
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -179,6 +181,17 @@ def test_the_commands_take_a_map(
     )
     assert "<h2>Map of the " in page.read_text()
     assert not (tmp_path / "plain" / MAP).exists()
+
+    def fail(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    half = tmp_path / "half.html"
+    again = ["show", str(tmp_path / "plain"), "--map", str(map_file), "--page", str(half)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        assert command([*again, "--quiet"]) == 2
+    assert "no space left" in capsys.readouterr().err
+    assert not [path for path in tmp_path.iterdir() if "half.html" in path.name]
     capsys.readouterr()
     for wrong, reason in (
         (

@@ -29,7 +29,7 @@ from semidp.cli._presenting import Presenting, places_of
 from semidp.cli._rehearsal import found_budget, rehearse
 from semidp.cli._running import Measuring, Running
 from semidp.errors import InputError
-from semidp.output.files import check_place
+from semidp.output.files import check_place, replace_file
 from semidp.output.place_maps import PlaceMap
 from semidp.output.plain_reading import document_at
 from semidp.output.unfinished import discard_unfinished, is_unfinished
@@ -271,7 +271,7 @@ def _draw_page(done: Release, page: Path | None, places: PlaceMap | None) -> Non
     if page is None:
         return
     mapped = replace(done, presentation=replace(done.presentation, places=places))
-    page.write_text(mapped.report_html(), encoding="utf-8")
+    replace_file(page, mapped.report_html(), force=False)
 
 
 def _on_trust(found: Recheck, key: Path | None) -> list[tuple[str, str]]:
