@@ -240,6 +240,18 @@ def test_a_release_counts_homes_alone_and_everybody_else_too(tmp_path):
         linked_records(again, SeededRandomness(1))
 
 
+def test_quarters_have_no_bound_on_alike_members():
+    """A population of members is refused; these members, and a population of homes, are not."""
+    release = released(plan_of())
+    members = next(table for table in release.tables if table.counted == "member")
+    homes = next(table for table in release.tables if table.counted == "unit")
+    with pytest.raises(Refused, match="group quarters may have any number of members"):
+        release.intervals(members.name, sampling=True)
+    assert release.intervals(members.name, randomness=SeededRandomness(1)).cluster == 1
+    found = release.intervals(homes.name, sampling=True, randomness=SeededRandomness(1))
+    assert (found.cluster, found.exact) == (1, True)
+
+
 def test_the_type_of_the_column_does_not_matter():
     persons, homes = town()
     first = released(plan_of()).results[0].noisy

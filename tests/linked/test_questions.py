@@ -251,17 +251,26 @@ def test_areas_count_one_kind(release):
 
 
 def test_tests_and_models_of_both_kinds(release):
-    tested = release.test("sex", "age", randomness=SeededRandomness(3))
-    assert tested.table == "zone-sex-age"
-    assert any("members of one unit" in note for note in tested.notes)
+    # members of one unit may be alike, and an exact test would not know
+    with pytest.raises(Refused, match="members for independent of each other, and one"):
+        release.test("sex", "age", randomness=SeededRandomness(3))
+    offered = model(release, "~ sex * age", against="~ sex + age")
+    assert 0 < offered.against.p_value <= 1
+    assert "the sampling variance is multiplied by that" in offered.notes[-1]
     # zones are exact among units, and types have two levels
     homes = release.test("type", "zone", table=UNITS, randomness=SeededRandomness(3))
     assert homes.noisy_totals == ("type",)
-    assert not any("members of one unit" in note for note in homes.notes)
     # totals of many levels are bounded, by the noise of both kinds
     assert 0 < release.test("size", "zone", randomness=SeededRandomness(3)).p_value <= 1
     assert model(release, "type ~ zone").table == "units-zone-size-type"
+    assert model(release, "type ~ zone").notes == ()
     assert model(release, "sex ~ age").table == "zone-sex-age"
+    members, units = (
+        release.interval(of, sampling=True, table=table, randomness=SeededRandomness(4))
+        for of, table in (({"sex": "f"}, None), ({"size": "1"}, UNITS))
+    )
+    assert members.cluster == release.scope.dataspace.link.most > 1
+    assert units.cluster == 1
 
 
 def test_what_has_no_answer_is_one_sentence(release):
@@ -279,7 +288,7 @@ def test_folders_answer_in_the_terminal(release, tmp_path, capsys):
     asked = {
         f"intervals {tmp_path}/release --name {UNITS} --seed 1": "All intervals hold at once",
         f"intervals {tmp_path}/release --of size=1 --among zone=A1 --seed 1": "estimate",
-        f"test {tmp_path}/release --rows sex --columns age --seed 1": "zone-sex-age",
+        f"test {tmp_path}/release --rows size --columns zone --seed 1": "units-zone-size-type",
         f"model {tmp_path}/release 'type ~ zone'": "units-zone-size-type",
         f"show {tmp_path}/release": "sizes times units is the number of members in 5 of 5 places",
     }

@@ -18,7 +18,7 @@ from semidp.core.exact import check_level
 from semidp.core.margins import View
 from semidp.core.spaces.cell_bounds import CellBounds, whole_interval
 from semidp.core.spaces.dataspace import RECORD, Dataspace
-from semidp.core.spaces.linked import UNIT
+from semidp.core.spaces.linked import UNIT, LinkedDataspace
 from semidp.core.spaces.protection import Protection
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused
@@ -397,8 +397,18 @@ def clustering(release: "Release", measured: Measured) -> Protection | None:
         return None
     # Releases without a guarantee together still are of the same persons.
     sources = [release] if release.combination is None else release.combination.releases
-    every = [source.scope.protection for source in sources]
-    several = [one for one in every if one is not None and one.most > 1]
+    several = []
+    for scope in (source.scope for source in sources):
+        persons = scope.protection
+        if isinstance(scope.dataspace, LinkedDataspace):
+            persons = scope.dataspace.link.whole_unit
+            if scope.dataspace.link.quarters is not None:
+                raise Refused(
+                    "group quarters may have any number of members that are alike, so nothing is"
+                    " known about a population of members: ask about these members, or about units"
+                )
+        if persons is not None and persons.most > 1:
+            several.append(persons)
     return max(several, key=lambda one: one.most, default=None)
 
 
@@ -452,12 +462,11 @@ def interval_of(
     measured = measured_table(release, names, table)
     public = public_about(release, measured)
     bounds = CellBounds.of(public, measured.schema.names)
-    cluster = cluster_size(release, measured)
+    cluster = cluster_size(release, measured) if sampling else 1
     question = TableQuestion(
         measured, public.n or 0, bounds, level, sampling, draws, randomness, measure, cluster
     )
-    answer = question.answer(of, minus, among)
-    return replace(answer, cluster=cluster) if sampling else answer
+    return replace(question.answer(of, minus, among), cluster=cluster)
 
 
 @dataclass(frozen=True)

@@ -173,6 +173,11 @@ class Link:
             )
 
     @property
+    def whole_unit(self) -> Protection:
+        """One unit with all its members."""
+        return Protection(self.column, self.most, "members", Protect.unit, self.least)
+
+    @property
     def sizes(self) -> tuple[str, ...]:
         """The levels of the size of a unit: every value from the least to the most."""
         sizes = range(self.least, self.most + 1)
@@ -518,7 +523,7 @@ def linked_adjacency(public: LinkedDataspace, kind: AdjacencyKind) -> Adjacency:
     link, reach = public.link, public.reach
     if link.protect is Protect.member:
         return Adjacency.named(kind, reach.members)
-    protection = Protection(link.column, link.most, "members", Protect.unit, link.least)
+    protection = link.whole_unit
     units = ChangedUnits(reach.own_units, reach.size_units, reach.derived_units)
     return Adjacency.named(kind, reach.members, protection, units)
 
