@@ -119,10 +119,23 @@ def residual(dataset, depths, leaves):
     return values
 
 
-def cost(first, second, queries, leaves):
+def sums(dataset, depths, values):
+    """Sums of what records are worth by the leaf of one feature, over the cells at some depths."""
+    total = Counter()
+    for record in dataset:
+        cell = tuple(leaf[:d] for leaf, d in zip(record, depths) if d)
+        total[cell] += values[record]
+    return total
+
+
+def cost(first, second, queries, leaves, values=None):
     """Sum of weight x squared change over (kind, depths, weight)."""
     total = Fraction(0)
     for kind, depths, weight in queries:
+        if kind == "sums":
+            one, two = sums(first, depths, values), sums(second, depths, values)
+            total += weight * sum((one[c] - two[c]) ** 2 for c in {*one, *two})
+            continue
         if kind == "table":
             changes = table(first, depths)
             changes.subtract(table(second, depths))

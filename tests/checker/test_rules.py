@@ -38,6 +38,8 @@ class Space:
             free = [r for r in itertools.product(*self.leaves) if r not in dataset]
             self.zeros = draw.sample(free, min(len(free), draw.randint(1, 2)))
         self.most = draw.choice((1, 1, 2)) if self.is_exchange else 1
+        self.outcome = draw.randrange(count)
+        self.worth = {leaf: draw.randrange(6) for leaf in self.leaves[self.outcome]}
         self.queries = self._queries(draw)
         self.dataset = tuple(sorted(dataset))
 
@@ -58,8 +60,14 @@ class Space:
         kept = [draw.randint(0, len(leaves[0])) for leaves in self.leaves]
         if not any(kept):
             kept[0] = 1
-        if draw.random() < 0.4:
+        kind = draw.random()
+        if kind < 0.35:
             return [("table", tuple(kept), Fraction(1))]
+        if kind < 0.55:  # one or two sets of groups
+            other = tuple(draw.randint(0, depth) for depth in kept)
+            return [("sums", tuple(kept), Fraction(1)), ("sums", other, Fraction(2))][
+                : draw.randint(1, 2)
+            ]
         views = [d for d in itertools.product(*(range(k + 1) for k in kept)) if any(d)]
         chosen = draw.sample(views, min(len(views), draw.randint(1, 4)))
         return [("residual", depths, Fraction(draw.randint(1, 9), 7)) for depths in chosen]
@@ -68,7 +76,8 @@ class Space:
         features = []
         for number, leaves in enumerate(self.leaves):
             names = tuple(f"f{number}d{depth}" for depth in range(len(leaves[0])))
-            features.append(check.Feature(names, leaves))
+            values = {"worth": self.worth} if number == self.outcome else {}
+            features.append(check.Feature(names, leaves, values))
         margins = []
         for margin in self.margins:
             depths = tuple(margin.get(f, 0) for f in range(len(self.leaves)))
@@ -122,9 +131,13 @@ def compare(seed: int, counts: Counter[str]) -> None:
         + tuple(sorted((Counter(first) - Counter(second)).items())): (first, second)
         for first, second in pairs
     }
-    true = [brute_force.cost(p, q, space.queries, leaves) for p, q in distinct.values()]
+    values = {record: space.worth[record[space.outcome]] for record in world.domain}
+    true = [brute_force.cost(p, q, space.queries, leaves, values) for p, q in distinct.values()]
     worst = max(true, default=Fraction(0))
-    weighted = [(check.Query(k, depths), w) for k, depths, w in space.queries]
+    weighted = []
+    for sort, depths, weight in space.queries:
+        outcome = (space.outcome, "worth") if sort == "sums" else None
+        weighted.append((check.Query(sort, depths, outcome), weight))
     # the checker's own listing
     measured = [(query, check.Noise("rounded", 1 / w)) for query, w in weighted]
     records = check.relevant_records(public, measured)
@@ -142,6 +155,7 @@ def compare(seed: int, counts: Counter[str]) -> None:
         listed = max(listed, check.cost_of(public, weighted, pair.before, pair.after))
     assert listed == worst, (seed, listed, worst)
     counts[f"listing, {kind}"] += 1
+    counts["sums"] += space.queries[0][0] == "sums"
     # the rules
     costs = check.Costs(public, promise, promise.a)
     proved = costs.bound(weighted)
@@ -167,6 +181,7 @@ def test_rules_are_never_below_the_truth_and_listing_is_the_truth() -> None:
     print(counts)
     assert counts["listing, ball"] + counts["listing, exchange"] >= 500
     assert counts["reach, exact"] >= 100
+    assert counts["sums"] >= 80
 
 
 @pytest.mark.long

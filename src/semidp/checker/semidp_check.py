@@ -219,12 +219,12 @@ class Query:
     def role(self, f):
         """What a feature is in the query: a depth of a table or residual, or the outcome."""
         if self.outcome and self.outcome[0] == f:
-            return ("value", self.outcome[1])
+            return ("value", self.depths[f], self.outcome[1])
         return ("residual" if self.kind == "residual" else "table", self.depths[f])
 
     def sees(self, f):
         """Whether a feature matters."""
-        return self.role(f)[1] != 0
+        return any(self.role(f)[1:])
 
 
 @dataclass(frozen=True)
@@ -832,14 +832,13 @@ def kernel(feature, role, first, second):
 
     Table: 1 if they share the node at this depth. Residual: the inner product of two centred unit
     vectors, 1 - 1/c for the same node, -1/c for siblings, 0 if they part above. Depth 0: 1.
-    Outcome: the product of the two values.
+    Outcome: the product of the two values, if they share the group at this depth.
     """
-    kind, depth = role
-    if kind == "value":
-        values = feature.values[depth]
-        return (
-            values[tuple(label for label, _ in first)] * values[tuple(label for label, _ in second)]
-        )
+    kind, depth, *outcome = role
+    if outcome:
+        values = feature.values[outcome[0]]
+        worth = [values[tuple(label for label, _ in place)] for place in (first, second)]
+        return worth[0] * worth[1] * (first[:depth] == second[:depth])
     together = int(first[:depth] == second[:depth])
     if kind == "table" or depth == 0:
         return together
@@ -985,8 +984,8 @@ class WorstCost:
                 joined = {k: new if v == old else v for k, v in joined.items()}
         roles = list({query.role(f): None for query in self.queries})
         distinct, options = sorted(set(joined.values())), set()
-        if any(kind == "value" for kind, _ in roles):
-            deepest = max([0, *(depth for _, _, depth in (*same, *differ))])
+        if any(role[0] == "value" for role in roles):
+            deepest = max([depth for _, _, depth in (*same, *differ)] + [role[1] for role in roles])
             ends = [feature.paths[leaf] for leaf in feature.extremes(deepest)]
             chosen = itertools.product(ends, repeat=len(distinct))
             places = (dict(zip(distinct, paths)) for paths in chosen)
