@@ -28,7 +28,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -281,7 +281,6 @@ class Release:
     stated: list
     reported: Guarantee
     notes: list
-    reason: str = ""
 
 
 LAWS = {
@@ -301,8 +300,8 @@ def read_release(folder):
         for key in ("plan", "dataspace"):
             if document.get(key) == {"file": f"{key}.json"}:  # large ones have files of their own
                 document[key] = json.loads((Path(folder) / f"{key}.json").read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise Unreadable(f"no readable release.json in {folder}: {error}") from None
+    except (OSError, ValueError):
+        raise Unreadable(f"{folder} has no readable release.json: name a release") from None
     try:
         return _release(Path(folder), document)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
@@ -311,7 +310,7 @@ def read_release(folder):
 
 def _release(folder, document):
     """The release as plain values."""
-    plan, reason = document.get("plan"), ""
+    plan = document.get("plan")
     if "schema" not in document["dataspace"]:
         raise NotCovered("linked files: their promise is not covered by rules")
     if not isinstance(plan, dict) or "partition" in document or "parts" in document:
@@ -330,7 +329,7 @@ def _release(folder, document):
         elif key in RESULTS and entries:
             parts += [Part(entry["name"], reason=f"{key} have no rule yet") for entry in entries]
         elif isinstance(entries, list) and entries and isinstance(entries[0], dict):
-            reason = f"results of the kind {key!r} are unknown here"
+            parts.append(Part(key, reason="results of a kind that is unknown here"))
     for part in parts:
         part.measured = [(replace(q, depths=pad(public, q.depths)), n) for q, n in part.measured]
         part.tables = [pad(public, depths) for depths in part.tables]
@@ -338,7 +337,7 @@ def _release(folder, document):
     delta = Fraction(str(plan.get("report_delta", document["report_delta"])))
     reported = Guarantee("epsilon", Fraction(document["epsilon"]), delta)
     notes = [] if document["private"] else ["note: noise from a seed, so it is not private"]
-    return Release(public, promise, parts, stated, reported, notes, reason)
+    return Release(public, promise, parts, stated, reported, notes)
 
 
 def read_public(space):
@@ -476,8 +475,10 @@ def find_outcome(public, plan, asked):
     low, high = map(Fraction, asked.get("bounds", ["0", "1"]))
     steps = asked.get("grid", 1000) if "bounds" in asked else 1
     name, ends = f"{asked['column']} from {low} to {high} in {steps} steps", (("low",), ("high",))
-    if all(column not in feature.names for feature in public.features):
-        if any(column in each.get("nest", []) for each in plan.get("feature", [])):
+    known = {each for feature in public.features for each in feature.names}
+    if column not in known:
+        nests = [set(each.get("nest", [])) for each in plan.get("feature", [])]
+        if any(column in nest and nest & known for nest in nests):
             raise NotCovered(f"{column!r} is nested, and its values are not in the public schema")
         public.features.append(Feature((column,), ends))
         public.margins[:] = [((*depths, 0), counts) for depths, counts in public.margins]
@@ -797,9 +798,7 @@ def tree_shape(feature, node=()):
     depth = len(node)
     if depth == len(feature.names):
         return ()
-    children = list(
-        dict.fromkeys(leaf[: depth + 1] for leaf in feature.leaves if leaf[:depth] == node)
-    )
+    children = {leaf[: depth + 1] for leaf in feature.leaves if leaf[:depth] == node}
     return tuple(sorted(tree_shape(feature, child) for child in children))
 
 
@@ -877,9 +876,8 @@ class WorstCost:
 
     def largest(self, moves):
         """The largest cost over all moves; of a single table also its largest sum of sizes."""
-        results = [
-            self._of_one(move) if len(self.queries) == 1 else self._of_many(move) for move in moves
-        ]
+        find = self._of_one if len(self.queries) == 1 else self._of_many
+        results = [find(move) for move in moves]
         cost = Fraction(max((cost for cost, _ in results), default=0), self.denominator)
         return cost, max((length for _, length in results), default=0)
 
@@ -919,9 +917,8 @@ class WorstCost:
             return 0, 0
         groups = {}
         for query, weight in zip(self.queries, self.weights):
-            groups.setdefault(tuple(f for f in self.seen if query.sees(f)), []).append(
-                (query, weight)
-            )
+            features = tuple(f for f in self.seen if query.sees(f))
+            groups.setdefault(features, []).append((query, weight))
         tables = []
         for features, queries in groups.items():
             steps = len(queries) * math.prod(len(options[f]) for f in features)
@@ -1441,13 +1438,11 @@ def _one_exchange(records, index, blocks, free, settled):
         for groups in set_partitions(changed):
             choices = []
             for group in groups:
-                fits = [
-                    r
-                    for r in range(len(records))
-                    if rest[r]
-                    and all(value_of(records[r], b) == value_of(records[y], b) for b in group)
-                ]
-                choices.append(fits)
+                wanted = [value_of(records[y], b) for b in group]
+                have = [r for r, often in enumerate(rest) if often]
+                choices.append(
+                    [r for r in have if wanted == [value_of(records[r], b) for b in group]]
+                )
             for carriers in itertools.product(*choices):
                 if any(often > rest[r] for r, often in Counter(carriers).items()):
                     continue
@@ -1498,10 +1493,6 @@ class Pair:
     before: tuple
     after: tuple
     others: tuple
-
-    def to_json(self):
-        """Records as lists of labels; the others with how often they occur."""
-        return {"before": self.before, "after": self.after, "others": self.others}
 
 
 def pair_from_tables(records, first, second):
@@ -1587,9 +1578,8 @@ class Climber:
         """Give some letters other leaves, then make equal what must agree."""
         letters = sorted({(f, letter) for _, at in move.slots for f, letter in at.items()})
         fresh = dict(leaves)
-        some = (
-            self.random.choices(letters, k=self.random.choice((1, 1, 2, 3))) if leaves else letters
-        )
+        few = self.random.choice((1, 1, 2, 3))
+        some = self.random.choices(letters, k=few) if leaves else letters
         for f, letter in some:
             drawn = self.random.choice(self.leaves[f])
             copied = leaves.get((f, self.random.choice(letters)[1]), drawn)
@@ -1669,15 +1659,13 @@ def is_refuted(entries, stated, deadline):
     event whose probabilities G_mu does not allow (THEORY 22, last line: a norm refutes nothing).
     """
     laws = {law for _, _, law in entries}
-    if stated.kind == "epsilon":
-        loss = sum(abs(shift) / size for shift, size, _ in entries)
-        return laws == {"laplace"} and not stated.delta and loss > stated.value
+    if stated.kind == "mu":
+        return laws == {"rounded"} and mu_is_refuted(entries, stated.value, deadline)
     if stated.kind == "rho":
         divergence = sum(Fraction(shift**2) / (2 * size) for shift, size, _ in entries)
         return laws <= {"discrete", "lattice"} and divergence > stated.value
-    if not laws <= {"rounded", "discrete"}:
-        return False
-    return mu_is_refuted(entries, stated.value, deadline)
+    loss = sum(abs(shift) / size for shift, size, _ in entries)
+    return laws == {"laplace"} and not stated.delta and loss > stated.value
 
 
 def mu_is_refuted(entries, mu_squared, deadline):
@@ -1686,27 +1674,23 @@ def mu_is_refuted(entries, mu_squared, deadline):
     The law of T without shift is the convolution of the entries' laws. For every s:
     alpha = P(T >= s), power = P(T >= s - D), and G_mu needs power <= Phi(Phi^-1(alpha) + mu).
     """
-    is_rounded = all(law == "rounded" for _, _, law in entries)
-    total = sum(Fraction(shift**2) / size for shift, size, _ in entries)
-    if not entries or (is_rounded and total <= mu_squared):
+    if sum(Fraction(shift**2) / size for shift, size, _ in entries) <= mu_squared:
         return False  # the Gaussian that was rounded is no further apart
     weights = whole_weights(entries)
-    kept = [(w, *entry) for w, entry in zip(weights, entries) if w]
-    distance = sum(w * shift for w, shift, _, _ in kept)
-    variance = sum(w * w * size for w, _, size, _ in kept)
-    if is_rounded:
-        # |T - its unrounded value| <= sum |w| / 2
-        slack = distance - sum(abs(w) for w, _, _, _ in kept)
-        if slack > 0 and slack**2 > mu_squared * variance:
-            return True
-    spread = sum(abs(w) * (10 * math.sqrt(size) + 3) for w, _, size, _ in kept)
-    if max(size for _, _, size, _ in kept) > 500**2 or spread * len(kept) > 2e6:
+    kept = [(w, shift, size) for w, (shift, size, _) in zip(weights, entries) if w]
+    distance = sum(w * shift for w, shift, _ in kept)
+    # |T - its unrounded value| <= sum |w| / 2
+    slack = distance - sum(abs(w) for w, _, _ in kept)
+    if slack > 0 and slack**2 > mu_squared * sum(w * w * size for w, _, size in kept):
+        return True
+    spread = sum(abs(w) * (10 * math.sqrt(size) + 3) for w, _, size in kept)
+    if max(size for _, _, size in kept) > 500**2 or spread * len(kept) > 2e6:
         return False
     law = [UNIT_SMALL]
-    for w, _, size, name in kept:
+    for w, _, size in kept:
         if time.monotonic() > deadline:
             return False
-        law = convolve(law, stretch(lower_law(name, size), abs(w)))
+        law = convolve(law, stretch(lower_law(size), abs(w)))
     return any_event(law, distance, mu_squared)
 
 
@@ -1725,27 +1709,16 @@ UNIT_SMALL = 1 << SMALL_BITS
 
 
 @functools.lru_cache(maxsize=64)
-def lower_law(name, size):
-    """Lower bounds of the probabilities of -K..K, in units of 2^-72; K is ten deviations."""
-    last = math.isqrt(math.ceil(100 * size)) + 2
-    if name == "rounded":
-        inverse = root_bounds(1 / Fraction(size))
-        half = Fraction(1, 2)
-        ends = []
-        for k in range(last + 1):
-            low, high = ((k + half) * root for root in inverse)
-            ends.append((normal_bounds(low)[0], normal_bounds(high)[1]))
-        right = [ends[k][0] - ends[k - 1][1] for k in range(1, last + 1)]
-        middle = 2 * ends[0][0] - 1
-    else:
-        powers = [exp_bounds(-Fraction(k * k) / (2 * size)) for k in range(last + 1)]
-        # beyond K the terms fall faster than a geometric series with ratio exp(-K/size)
-        ratio = exp_bounds(-Fraction(last) / size)[1]
-        total = powers[0][1] + 2 * sum(high for _, high in powers[1:])
-        total += 2 * powers[-1][1] * ratio / (1 - ratio)
-        right, middle = [low / total for low, _ in powers[1:]], powers[0][0] / total
-    row = [max(0, math.floor(p * UNIT_SMALL)) for p in right]
-    return (*reversed(row), max(0, math.floor(middle * UNIT_SMALL)), *row)
+def lower_law(size):
+    """Lower bounds of P(round(sigma Z) = -K..K), in units of 2^-72; K is ten deviations."""
+    last, inverse = math.isqrt(math.ceil(100 * size)) + 2, root_bounds(1 / Fraction(size))
+    ends = []
+    for k in range(last + 1):
+        low, high = (Fraction(2 * k + 1, 2) * root for root in inverse)
+        ends.append((normal_bounds(low)[0], normal_bounds(high)[1]))
+    row = [ends[k][0] - ends[k - 1][1] for k in range(1, last + 1)]
+    whole = [max(0, math.floor(p * UNIT_SMALL)) for p in [2 * ends[0][0] - 1, *row]]
+    return (*reversed(whole[1:]), *whole)
 
 
 def stretch(law, times):
@@ -1757,37 +1730,29 @@ def stretch(law, times):
 
 def convolve(first, second):
     """The product of two laws, rounded down: one multiplication of long integers."""
-    width = (2 * SMALL_BITS + 40) // 8
-    packed = [
-        int.from_bytes(b"".join(p.to_bytes(width, "little") for p in law), "little")
-        for law in (first, second)
-    ]
-    size = len(first) + len(second) - 1
-    digits = (packed[0] * packed[1]).to_bytes(size * width + width, "little")
-    return [
-        int.from_bytes(digits[i * width : (i + 1) * width], "little") >> SMALL_BITS
-        for i in range(size)
-    ]
+    width, size = (2 * SMALL_BITS + 40) // 8, len(first) + len(second) - 1
+    product = 1
+    for law in (first, second):
+        digits = b"".join(p.to_bytes(width, "little") for p in law)
+        product *= int.from_bytes(digits, "little")
+    digits = product.to_bytes((size + 1) * width, "little")
+    starts = range(0, size * width, width)
+    return [int.from_bytes(digits[i : i + width], "little") >> SMALL_BITS for i in starts]
 
 
 def any_event(law, distance, mu_squared):
-    """Whether some threshold shows more than G_mu allows; `law` has lower bounds around 0."""
-    half = len(law) // 2
-    at_most = [0, *itertools.accumulate(law)]  # P(T < k - half)
-    at_least = [0, *itertools.accumulate(reversed(law))]
-    best, events = 0.0, []
-    spread = 3 * math.isqrt(sum(p * (k - half) ** 2 for k, p in enumerate(law)) // UNIT_SMALL) + 3
-    first, last = max(-half, distance // 2 - spread), min(half, distance // 2 + spread)
-    for s in range(first, last + 1, max(1, (last - first) // 400)):
-        alpha = 1 - Fraction(at_most[s + half], UNIT_SMALL)
-        first = max(0, min(len(law), s - distance + half))
-        power = Fraction(at_least[len(law) - first], UNIT_SMALL)
-        if 1e-12 < alpha < 1 and 0 < power < 1:
+    """Whether a threshold near the middle shows more than G_mu allows; `law` has lower bounds of
+    the probabilities around 0.
+    """
+    half, events = len(law) // 2, []
+    below = [0, *itertools.accumulate(law)]  # of T < k - half, and by symmetry of T > half - k
+    for s in range(distance // 2 - 20, distance // 2 + 22):
+        alpha = 1 - Fraction(below[min(max(0, s + half), len(law))], UNIT_SMALL)
+        power = Fraction(below[min(max(0, half + 1 - s + distance), len(law))], UNIT_SMALL)
+        if 1e-12 < alpha < 1 - 1e-12 and 1e-12 < power < 1 - 1e-12:
             gap = NORMAL.inv_cdf(float(power)) - NORMAL.inv_cdf(float(alpha))
-            if gap > best and 1 - power > Fraction(1, 10**12):
-                best = gap
-                events.append((alpha, power))
-    return any(exceeds(alpha, power, mu_squared) for alpha, power in events[-3:])
+            events.append((gap, alpha, power))
+    return any(exceeds(alpha, power, mu_squared) for _, alpha, power in sorted(events)[-2:])
 
 
 def exceeds(alpha, power, mu_squared):
@@ -1980,9 +1945,9 @@ class Checker:
         """The composition of all parts against what is stated of the release."""
         whole = Finding("the release", self.release.stated, reason=self.reach_reason)
         missing = [finding for finding in findings if finding.proved is None]
-        if missing or self.release.reason:
+        if missing:
             reasons = sorted({f"{finding.name}: {finding.reason}" for finding in missing})
-            whole.verdict, whole.reason = UNCOVERED, "; ".join(reasons) or self.release.reason
+            whole.verdict, whole.reason = UNCOVERED, "; ".join(reasons)
             return whole
         whole.proved = compose([finding.proved for finding in findings])
         whole.rules = list(dict.fromkeys(rule for f in findings for rule in f.rules))
@@ -2040,7 +2005,7 @@ def to_json(verdict, findings):
         document["stated"] = finding.stated[0].to_json() if finding.stated else None
         document["proved"] = finding.proved.to_json() if finding.proved else None
         documents.append(document | {"rules": finding.rules, "reason": finding.reason})
-    pair = next((finding.pair.to_json() for finding in findings if finding.pair), None)
+    pair = next((asdict(finding.pair) for finding in findings if finding.pair), None)
     return {**documents.pop(), "verdict": verdict, "pair": pair, "parts": documents}
 
 
