@@ -3,6 +3,7 @@
 import copy
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,15 @@ feature = [
   { name = "job", levels = ["x", "y", "z"] },
   { name = "region", levels = ["n", "s", "w"] },
 ]
+"""
+AGES = """
+[[feature]]
+name = "sex"
+levels = ["f", "m"]
+[[feature]]
+name = "age"
+nest = ["band", "age"]
+tree = { young = ["0", "1", "2", "3", "4"], old = ["5", "6", "7", "8", "9"] }
 """
 NEST = "--nest state,county"
 BALL = "--exact sex --exact region"
@@ -54,6 +64,8 @@ PLANS = {
     "proportion of a level": "--group sex --proportion job=y --exact sex --mu 1",
     "two Laplace tables": "--table sex,region --table job,sex --exact sex --epsilon 1 --mechanism laplace",
     "lattice": "--table sex,region --exact sex --exact region --rho 1 --mechanism lattice",
+    "exact band, mean of age": "--schema ages.toml --group sex --mean age --bounds age=0,9 --grid age=9 --exact sex --exact band --mu 1 --adjacency exchange",
+    "exact band, any records": "--schema ages.toml --group sex --mean age --bounds age=0,9 --grid age=9 --table band,sex --exact band --rho 1",
     "table and mean": "--table sex,region --group sex --mean income --bounds income=0,10 --exact sex --mu 1 --adjacency exchange",
 }
 
@@ -61,7 +73,7 @@ PLANS = {
 QUICK = (
     *("two-way", "two-way, rho", "laplace, exchange", "nested product", "zeros", "overlapping"),
     *("several records, exchange", "two sets of means", "table and mean"),
-    *("proportion of a level", "two Laplace tables"),
+    *("proportion of a level", "two Laplace tables", "exact band, mean of age"),
 )
 """What `make test` carries out."""
 
@@ -81,17 +93,20 @@ def all_releases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def carried_out(folder: Path, names: tuple[str, ...]) -> dict[str, Path]:
     """The releases of plans on one small file."""
     draw = random.Random(4)
-    lines = ["person,sex,region,state,county,job,income,smokes"]
+    lines = ["person,sex,region,state,county,job,income,smokes,age,band"]
     for i in range(120):
         sex, state = draw.choice("ffm"), draw.choice("AB")
         job = draw.choice("xyz" if sex == "m" else "yz")
         rest = f"{state}{draw.choice('12')},{job},{draw.randrange(11)},{draw.randrange(2)}"
+        age = draw.randrange(10)
+        rest += f",{age},{'young' if age < 5 else 'old'}"
         lines.append(f"p{i // 2},{sex},{draw.choice('nsw')},{state},{rest}")
     (folder / "people.csv").write_text("\n".join(lines) + "\n")
     (folder / "schema.toml").write_text(SCHEMA)
+    (folder / "ages.toml").write_text(AGES)
     made = {}
     for number, name in enumerate(names):
-        words = PLANS[name].replace("schema.toml", str(folder / "schema.toml")).split()
+        words = re.sub(r"\w+\.toml", lambda found: str(folder / found[0]), PLANS[name]).split()
         made[name] = folder / f"r{number}"
         levels = [] if "--schema" in words else ["--levels-from-data"]
         arguments = ["release", str(folder / "people.csv"), *words, *levels, "--quiet"]

@@ -361,14 +361,21 @@ def read_public(space):
 
 
 def _feature(entry):
+    """A feature from its tree, levels or bins; `finer` has the labels of an outcome below them."""
+    names, leaves = (entry["name"],), []
     if "tree" in entry:
-        return Feature(tuple(entry["nest"]), tuple(_paths(entry["tree"])))
-    labels = entry.get("levels")
-    if labels is None:  # every edge begins a bin, but for an open end
-        labels = [f"from {edge}" for edge in entry["bins"] if edge != "inf"]
-    if entry.get("null_level", labels[0]) not in labels:
-        labels = [*labels, entry["null_level"]]
-    return Feature((entry["name"],), tuple((label,) for label in labels))
+        names, leaves = tuple(entry["nest"]), _paths(entry["tree"])
+    elif "levels" in entry:
+        leaves = [(label,) for label in entry["levels"]]
+    else:  # every edge begins a bin, but for an open end
+        leaves = [(f"from {edge}",) for edge in entry["bins"] if edge != "inf"]
+    if "tree" not in entry and (entry.get("null_level"),) not in [(None,), *leaves]:
+        leaves.append((entry["null_level"],))
+    if len(entry.get("finer", {})) == 1:
+        ((name, below),) = entry["finer"].items()
+        names = (*names, name)
+        leaves = [(*leaf, label) for leaf, labels in zip(leaves, below) for label in labels]
+    return Feature(names, tuple(leaves))
 
 
 def _paths(tree):
@@ -666,10 +673,12 @@ def reach_bounds(public):
     values, m_b the smallest positive count of block b: a(t) <= q + 1, with equality if and only if
     the m_b sum to at most n - 1. *Junction tree*: decomposable margins with m cliques, no zeros:
     a(t) <= m + 1. *Graver*: any zeros, two blocks with r and c values: a(t) <= 1 + min(r, c); one
-    block or none: a(t) <= 2.
+    block: a(t) <= 2. Nothing exact but n: a(t) = 1.
     """
     margins = [(d, counts) for d, counts in maximal_margins(public) if len(counts) > 1]
     q = len(margins)
+    if not q:
+        return 1, 1, "reach: no published value changes, a(t) = 1"
     if are_disjoint(margins) and not public.zeros:
         if sum(min(counts.values()) for _, counts in margins) <= public.n - 1:
             return q + 1, q + 1, "reach: disjoint blocks, a(t) = q + 1"
@@ -793,13 +802,13 @@ def set_partitions(items):
             yield [*groups[:number], [first, *group], *groups[number + 1 :]]
 
 
-def tree_shape(feature, node=()):
-    """The tree below a node as nested tuples, children sorted: siblings can be renamed."""
+def tree_shape(feature, height, node=()):
+    """The tree below a node, down to a depth, as nested tuples: siblings can be renamed."""
     depth = len(node)
-    if depth == len(feature.names):
+    if depth == height:
         return ()
     children = {leaf[: depth + 1] for leaf in feature.leaves if leaf[:depth] == node}
-    return tuple(sorted(tree_shape(feature, child) for child in children))
+    return tuple(sorted(tree_shape(feature, height, child) for child in children))
 
 
 def placements(tree, letters):
@@ -974,20 +983,21 @@ class WorstCost:
         feature, letters = self.features[f], [letter_of[f] for _, letter_of in move.slots]
         same = [(a, b, depth) for g, a, b, depth in move.same if g == f]
         differ = [(a, b, depth) for g, a, b, depth in move.differ if g == f]
+        roles = list({query.role(f): None for query in self.queries})
+        has_values = any(role[0] == "value" for role in roles)
+        deepest = max([depth for _, _, depth in (*same, *differ)] + [role[1] for role in roles])
         joined = {letter: letter for letter in set(letters)}
         for a, b, depth in same:
-            if depth == len(feature.names):  # the same leaf: one letter
+            if depth == (len(feature.names) if has_values else deepest):  # one letter will do
                 old, new = joined[b], joined[a]
                 joined = {k: new if v == old else v for k, v in joined.items()}
-        roles = list({query.role(f): None for query in self.queries})
         distinct, options = sorted(set(joined.values())), set()
-        if any(role[0] == "value" for role in roles):
-            deepest = max([depth for _, _, depth in (*same, *differ)] + [role[1] for role in roles])
+        if has_values:
             ends = [feature.paths[leaf] for leaf in feature.extremes(deepest)]
             chosen = itertools.product(ends, repeat=len(distinct))
             places = (dict(zip(distinct, paths)) for paths in chosen)
         else:
-            places = placements(tree_shape(feature), distinct)
+            places = placements(tree_shape(feature, deepest), distinct)
         for place in places:
             self._spend(1 + len(pairs) // 10)
             at = {letter: place[joined[letter]] for letter in joined}
@@ -1070,7 +1080,7 @@ class Costs:
             raise NotCovered("sums of an outcome that exact totals show, with too many patterns")
         if length is not None:
             length = min([length, *(found for found in lengths if query.kind == "table")]) * times
-        return length, self._least(bounds, f"{self.promise.kind} norms of {query.kind}s by")
+        return length, self._least(bounds, f"{self.promise.kind} norms ({query.kind}) by")
 
     def _sum_norms(self, query):
         """*Sums* of an outcome in [l, u] by groups whose counts are exact (THEORY 8, 11, 22.4): any
