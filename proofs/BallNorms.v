@@ -306,3 +306,36 @@ have <- : \sum_j positive m (r0, j) = \sum_j negative m (r0, j).
 by rewrite addnn odd_double.
 Qed.
 End Parity.
+
+(* RELEASED TABLES UNDER THE BALL. Records have published values; the table shows the cell of a record.
+   If every margin k of the table follows from the published value of one block b k, two datasets with
+   the same totals, at most a records apart, have tables whose difference has zero margins and a
+   positive part of at most a. So all bounds of this file hold for it, with the margins rolled up. *)
+Theorem released_table_in_ball (R B W C K W' : finType) (published : R -> B -> W) (cell : R -> C)
+    (margin : C -> K -> W') (b : K -> B) (roll_up : K -> W -> W') n (X Y : dataset R n) a
+    (m := fun c => (table (fun i => cell (Y i)) c - table (fun i => cell (X i)) c)%R) :
+  (forall r k, margin (cell r) k = roll_up k (published r (b k))) ->
+  same_totals published X Y -> distance X Y <= a ->
+  [/\ (\sum_c m c = 0)%R, forall k w, (\sum_(c | margin c k == w) m c = 0)%R & positive_part m <= a].
+Proof.
+move=> rolled /same_totalsP same near.
+pose shown (Z : dataset R n) : dataset C n := [ffun i => cell (Z i)].
+have tableE (Z : dataset R n) c : table (fun i => cell (Z i)) c = table (shown Z) c.
+  by rewrite /table; congr Posz; apply: eq_card => i; rewrite !inE ffunE.
+have mE : m =1 (fun c => table (shown Y) c - table (shown X) c)%R by move=> c; rewrite /m !tableE.
+have same' : same_totals margin (shown X) (shown Y).
+  apply/same_totalsP=> k w.
+  have E (Z : dataset R n) : Posz (total margin (shown Z) k w) =
+      table (fun i => roll_up k (published (Z i) (b k))) w.
+    by rewrite /table /total; congr Posz; apply: eq_card => i; rewrite !inE ffunE rolled.
+  have := @table_of_totals _ _ _ (fun i => published (X i) (b k)) (fun i => published (Y i) (b k))
+    (roll_up k) (same (b k)) w.
+  by rewrite -!E => -[].
+have near' : distance (shown X) (shown Y) <= a.
+  apply: leq_trans near; apply: subset_leq_card; apply/subsetP=> i; rewrite !inE !ffunE.
+  by apply: contraNneq => ->.
+have [h1 h2 h3] := tables_in_ball same' near'; split.
+- by rewrite (eq_bigr _ (fun c _ => mE c)).
+- by move=> k w; rewrite (eq_bigr _ (fun c _ => mE c)).
+by apply: leq_trans h3; apply: leq_sum => c _; rewrite /positive mE.
+Qed.

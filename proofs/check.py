@@ -95,7 +95,10 @@ def main() -> None:
     started = time.monotonic()
     if gaps := find_gaps(HERE):
         sys.exit("proofs: not everything is proved:\n" + "\n".join(gaps))
-    theorems = list_theorems(HERE)
+    try:
+        theorems = list_theorems(HERE)
+    except ValueError as problem:
+        sys.exit(f"proofs: {problem}")
     install()
     shutil.rmtree(BUILD, ignore_errors=True)
     BUILD.mkdir(parents=True)
