@@ -124,4 +124,4 @@ def test_the_workbook_and_the_page_have_it_too(tmp_path: Path) -> None:
     ]
     assert command([*words, "--write", "xlsx", "--out", str(tmp_path / "out")]) == 0
     book = openpyxl.load_workbook(tmp_path / "out" / "tables.xlsx")
-    assert [cell.value for cell in book["region-sex"][1]][:3] == ["region", "sex", "count"]
+    assert [cell.value for cell in book["region-sex"][1]][:3] == ["region", "sex", "estimate"]
