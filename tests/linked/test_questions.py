@@ -210,7 +210,7 @@ def test_a_release_holds_the_tables_of_both_kinds(release):
 
 
 def test_weighted_sums_of_both_kinds_know_that_they_agree(release):
-    persons, homes = np.zeros((5, 2, 4)), np.zeros((5, 6, 2))
+    persons, homes = np.zeros((5, 2, 3)), np.zeros((5, 6, 2))
     persons[0] = 1.0
     homes[0] = SIZES[:, None]
     value, error = release.estimate({"zone-sex-age": persons})
