@@ -73,27 +73,10 @@ def exp_bounds(x):
     return Fraction(low, UNIT), Fraction(high, UNIT)
 
 
-def log_bounds(x):
-    """Fractions below and above ln(x): a power of two, and 2 artanh of what is left."""
-    x = Fraction(x)
-    power = x.numerator.bit_length() - x.denominator.bit_length()
-    low, high = _artanh_bounds(x / Fraction(2) ** power)
-    two = _artanh_bounds(Fraction(2))
-    ends = (power * two[0], power * two[1])
-    return low + min(ends), high + max(ends)
-
-
-def _artanh_bounds(x):
-    """Bounds of ln(x) for x between 1/2 and 2: ln x = 2 artanh z, z = (x - 1)/(x + 1)."""
-    z = (x - 1) / (x + 1)
-    z = Fraction(z.numerator * UNIT // z.denominator, UNIT)
-    total, power, k = Fraction(0), z, 1
-    while abs(power) * UNIT > 1:
-        total += Fraction(int(power / k * UNIT), UNIT)
-        power = Fraction(int(power * z * z * UNIT), UNIT)
-        k += 2
-    error = Fraction(8 * k, UNIT)
-    return 2 * total - error, 2 * total + error
+def log_above(x):
+    """A fraction above ln(x), by ln(x) <= g + x / exp(g) - 1 at a close guess g."""
+    guess = Fraction(math.log(x))
+    return guess + x / exp_bounds(guess)[0] - 1
 
 
 def normal_bounds(x):
@@ -432,13 +415,11 @@ def roll_up(counts, depths, coarser):
 def read_promise(plan, document):
     """The adjacency; the plan and the stated a must be about the same one."""
     asked, a = plan.get("adjacency", "worst-case"), document["a"]
-    is_exchange = a.get("kind") == "exchange"
-    if is_exchange != (asked == "exchange"):
-        raise NotCovered("the plan and the stated a name different adjacencies")
-    most = a.get("protection", {}).get("most", 1)
-    if most != plan.get("most", 1):
-        raise NotCovered("the plan and the stated a name different numbers of records per person")
-    if a.get("protection", {}).get("protect", "unit") != "unit":
+    is_exchange, person = a.get("kind") == "exchange", a.get("protection", {})
+    most = person.get("most", 1)
+    if (is_exchange, most) != (asked == "exchange", plan.get("most", 1)):
+        raise NotCovered("the plan and the stated a name different promises")
+    if person.get("protect", "unit") != "unit":
         raise NotCovered("the promise is about members of units")
     persons = _whole(document.get("persons") or document["dataspace"]["n"])
     kind = "exchange" if is_exchange else "ball"
@@ -885,8 +866,7 @@ class WorstCost:
 
     def largest(self, moves):
         """The largest cost over all moves; of a single table also its largest sum of sizes."""
-        find = self._of_one if len(self.queries) == 1 else self._of_many
-        results = [find(move) for move in moves]
+        results = [self._largest_of(move) for move in moves]
         cost = Fraction(max((cost for cost, _ in results), default=0), self.denominator)
         return cost, max((length for _, length in results), default=0)
 
@@ -895,54 +875,34 @@ class WorstCost:
         if self.limit < 0:
             raise TooMany
 
-    def _pairs(self, move):
-        """Pairs of records, and the sign of each pair (twice for two different records)."""
+    def _largest_of(self, move):
+        """A table of costs for every set of features that queries have; then the best choice."""
         signs = [sign for sign, _ in move.slots]
         pairs = list(itertools.combinations_with_replacement(range(len(signs)), 2))
-        return signs, pairs, [signs[i] * signs[j] * (1 + (i != j)) for i, j in pairs]
-
-    def _of_one(self, move):
-        """One query: place one feature after another and keep equal products once."""
-        signs, pairs, factors = self._pairs(move)
-        (query,) = self.queries
-        states = {(1,) * len(pairs)}
-        for f in self.seen:
-            options = {option[query.role(f)] for option in self._options(f, move, pairs)}
-            self._spend(len(states) * len(options) * len(pairs) // 40)
-            states = {tuple(map(int.__mul__, s, o)) for s, o in itertools.product(states, options)}
-        costs = [sum(map(int.__mul__, state, factors)) for state in states]
-        lengths = [0]
-        if query.kind == "table":
-            lengths += [_sum_of_sizes(state, pairs, signs) for state in states]
-        return self.weights[0] * max(costs, default=0), max(lengths)
-
-    def _of_many(self, move):
-        """Many queries: a table of costs for every set of features that queries have, and the best
-        choice of placements by branch and bound.
-        """
-        _, pairs, factors = self._pairs(move)
+        factors = [signs[i] * signs[j] * (1 + (i != j)) for i, j in pairs]
         options = {f: self._options(f, move, pairs) for f in self.seen}
         if not all(options.values()):
             return 0, 0
-        groups = {}
+        groups, tables, longest = {}, [], 0
         for query, weight in zip(self.queries, self.weights):
             features = tuple(f for f in self.seen if query.sees(f))
             groups.setdefault(features, []).append((query, weight))
-        tables = []
         for features, queries in groups.items():
             steps = len(queries) * math.prod(len(options[f]) for f in features)
             self._spend(steps * len(pairs) // 20)
             table = {}
             for chosen in itertools.product(*(range(len(options[f])) for f in features)):
-                cost = 0
+                table[chosen] = 0
                 for query, weight in queries:
-                    product = factors
+                    product = [1] * len(pairs)
                     for f, number in zip(features, chosen):
-                        product = map(int.__mul__, product, options[f][number][query.role(f)])
-                    cost += weight * sum(product)
-                table[chosen] = cost
+                        option = options[f][number][query.role(f)]
+                        product = list(map(int.__mul__, product, option))
+                    table[chosen] += weight * sum(map(int.__mul__, product, factors))
+                if len(self.queries) == 1 and query.kind == "table":
+                    longest = max(longest, _sum_of_sizes(product, pairs, signs))
             tables.append((features, table))
-        return self._best_choice(options, tables), 0
+        return self._best_choice(options, tables), longest
 
     def _best_choice(self, options, tables):
         """The largest sum of one entry of each table, where tables share the choices of features.
@@ -1305,7 +1265,7 @@ def concentrated_holds(rho, epsilon, delta):
     x = 1 + Fraction(math.exp(low - 20)).limit_denominator(10**9)
     if x == 1:
         return False
-    logarithm = log_bounds(1 / (x * delta))[1] / (x - 1) + log_bounds(1 - 1 / x)[1]
+    logarithm = log_above(1 / (x * delta)) / (x - 1) + log_above(1 - 1 / x)
     return rho * x + logarithm <= epsilon
 
 
@@ -1376,26 +1336,19 @@ def list_reach(records, tables):
     """a(t) from the definition: over all datasets, records x and values y that some dataset has,
     the most of the fewest records that must change so that x becomes y (THEORY 2, worst case).
     """
-    possible = [i for i in range(len(records)) if any(t[i] for t in tables)]
-    worst = 0
+    worst, possible = 0, [i for i in range(len(records)) if any(t[i] for t in tables)]
     for table in tables:
-        distances = [(sum(abs(p - q) for p, q in zip(table, other)), other) for other in tables]
-        distances.sort()
+        away = sorted((sum(abs(p - q) for p, q in zip(table, t)) // 2, t) for t in tables)
         for x, y in itertools.permutations(possible, 2):
-            if not table[x]:
-                continue
-            fewest = len(table) + sum(table)
-            for distance, other in distances:
-                if distance // 2 - 1 >= fewest:
+            fewest = sum(table) * bool(table[x])
+            for distance, other in away if table[x] else ():
+                if distance >= fewest:
                     break
                 if other[y]:
-                    # the person goes from x to y; what is left of both tables is matched
-                    rest = distance - abs(table[x] - other[x]) - abs(table[y] - other[y])
-                    rest += abs(table[x] - 1 - other[x]) + abs(table[y] - other[y] + 1)
-                    fewest = min(fewest, 1 + rest // 2)
+                    # the person goes from x to y: one more change each if the tables need it not
+                    spare = (table[x] <= other[x]) + (table[y] >= other[y])
+                    fewest = min(fewest, distance + spare)
             worst = max(worst, fewest)
-        if len(possible) == 1 and len(tables) == 1:
-            worst = max(worst, 0)
     return worst
 
 
@@ -1601,10 +1554,9 @@ class Climber:
 
     def _pair(self, move, leaves):
         """Records before and after, or None where conditions or exact totals do not allow them."""
-        conditions = [(leaves[f, a][:d] == leaves[f, b][:d], True) for f, a, b, d in move.same]
-        conditions += [(leaves[f, a][:d] == leaves[f, b][:d], False) for f, a, b, d in move.differ]
-        if any(found != wanted for found, wanted in conditions):
-            return None
+        for pairs, wanted in ((move.same, True), (move.differ, False)):
+            if any((leaves[f, a][:d] == leaves[f, b][:d]) != wanted for f, a, b, d in pairs):
+                return None
         sides = {-1: [], 1: []}
         for sign, at in move.slots:
             sides[sign].append(tuple(leaves[f, at[f]] for f in range(len(at))))
