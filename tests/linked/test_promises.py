@@ -2,6 +2,8 @@
 exceeded.
 """
 
+import math
+import random
 from collections import Counter
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 from semidp.core.margins import named
 from semidp.core.spaces.dataspace import Margin
+from semidp.core.tables.features import Feature
 from semidp.errors import Refused
 from semidp.queries.linked_costs import MemberCosts, UnitCosts
 from semidp.queries.residuals import Residuals, below
@@ -21,10 +24,12 @@ from tests.linked.worlds import (
     Setting,
     changed_members,
     changed_units,
+    mixed,
     squares,
     women,
 )
 
+RANDOM_SETTINGS = 30  # for each seed
 THREE = ((0,), (1,), (2,))
 FOUR = ((0, 0), (1, 1), (2, 0), (2, 1))
 # two homes in state A, one in B; every block and kind of quarters is one unit more
@@ -101,7 +106,7 @@ def exchanged(setting):
     return moves, seen
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_member_reaches_every_alternative_and_no_exchange_costs_more(name):
     setting = SETTINGS[name]
@@ -135,6 +140,75 @@ def test_every_member_reaches_every_alternative_and_no_exchange_costs_more(name)
             attained[kind.__name__, abs(largest - claimed) < 1e-9] += 1
     print(name, dict(seen), dict(attained))
     assert attained["MemberCosts", True] > 0
+
+
+AGES = Feature.nested(["band", "years"], [("young", "1"), ("young", "2"), ("old", "9")])
+
+
+def drawn_setting(rng):
+    """Units and members with some features, some bounds on sizes, and some exact totals."""
+    own = rng.choice(
+        [(PLACES,), (TENURE,), (PLACES, TENURE), (PLACES, QUARTERS), (TENURE, QUARTERS)]
+    )
+    features = rng.choice([(SEX,), (AGES,), (SEX, AGES)])
+    if QUARTERS in own:
+        units = tuple((place, kind) for kind in (0, 1) for place in range(len(own[0].levels)))
+        least = 0
+    else:
+        count = rng.choice([2, 3, 3, 4])
+        units = tuple(tuple(rng.randrange(len(f.levels)) for f in own) for _ in range(count))
+        least = rng.choice([0, 0, 1])
+    places, rest = [rng.choice(f.names) for f in own], [rng.choice(f.names) for f in features]
+    rng.shuffle(rest)
+    exact = []
+    if rng.random() < 0.7:
+        taken = rng.choice([0, 1])
+        exact.append((*rng.sample(places, rng.randint(1, len(places))), *rest[:taken]))
+        rest = rest[taken:]
+    exact += [(name,) for name in rest if rng.random() < 0.5]
+    members, most = rng.choice([3, 3, 4]), rng.choice([1, 2, 2, 3])
+    return Setting(
+        own, units, members, features, least, most, tuple(exact), rng.choice([mixed, women])
+    )
+
+
+def small_settings(rng, count):
+    """Settings with more than five and not too many worlds, for which a promise is known."""
+    while count:
+        setting = drawn_setting(rng)
+        kinds = len(setting.units) * math.prod(len(f.levels) for f in setting.features)
+        if math.comb(kinds + setting.members - 1, setting.members) > 1_500:
+            continue
+        worlds = list(setting.worlds())
+        if len(worlds) > 5:
+            count -= 1
+            yield setting
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2))
+def test_no_exchange_in_random_settings_costs_more(seed):
+    compared = Counter()
+    for setting in small_settings(random.Random(seed), RANDOM_SETTINGS):
+        moves, seen = exchanged(setting)
+        public = setting.public(next(iter(moves.values()))[0])
+        for schema, kind, place in (
+            (setting.member_schema, MemberCosts, 1),
+            (setting.unit_schema, UnitCosts, 2),
+        ):
+            every = np.array(sorted({move for found in moves.values() for move in found[place]}))
+            costs = kind(public, Residuals(schema.grid), True)
+            for view, largest in largest_squares(schema, every).items():
+                if largest > 1e-12:
+                    assert largest <= float(costs.cost(view)) + 1e-9, (setting, view)
+                    compared[kind.__name__] += 1
+                    compared["attained"] += largest > float(costs.cost(view)) - 1e-9
+        compared += seen
+        compared["quarters"] += setting.quarters is not None
+    print(seed, dict(compared))
+    assert compared["MemberCosts"] > 5 * RANDOM_SETTINGS
+    assert compared["attained"] > 2 * RANDOM_SETTINGS
+    assert RANDOM_SETTINGS / 8 < compared["quarters"] < RANDOM_SETTINGS
 
 
 def within_the_ball(setting):

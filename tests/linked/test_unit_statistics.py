@@ -21,6 +21,7 @@ from semidp.errors import AdjacencyUnknown, Refused
 from semidp.queries.products import product_space
 from semidp.queries.table_spaces import sensitivity_space
 from semidp.sources.contract import Outcome
+from semidp.statistics.answered.answered_space import answered_space
 from semidp.statistics.distribution.distribution_space import distribution_space
 from semidp.statistics.outcomes.spaces import sum_space
 from semidp.statistics.quantiles.ranks import rank_space
@@ -189,6 +190,7 @@ def check(hospital, relation, seen):
     if coarser != hospital.blocks:
         _check_groups(hospital, relation, adjacency, moves, outcome, coarser, seen)
     _check_moments(hospital, relation, adjacency, moves, outcome, seen)
+    _check_answers(hospital, relation, adjacency, moves, seen)
 
 
 def _check_groups(hospital, relation, adjacency, moves, outcome, blocks, seen):
@@ -240,18 +242,32 @@ def _check_tables(hospital, relation, adjacency, seen):
 
 
 def _check_moments(hospital, relation, adjacency, moves, outcome, seen):
-    """A regression of the outcome on the first exact total, where it is of one feature."""
+    """A regression of the outcome on the features of the first exact total."""
     first = hospital.blocks[0]
-    if len(first) > 1 or len(hospital.features) > 1 or len(hospital.features[0][0]) > 1:
+    names = names_of("m", first, hospital.features)
+    try:
+        design = Design.of(hospital.public.schema, names)
+        space = moment_space(hospital.public, adjacency, outcome, design)
+    except Refused:
+        seen["regressions refused", relation] += 1
         return
-    design = Design.of(hospital.public.schema, ["m0"])
-    if not all(design.inhabited(hospital.public)):
-        return
-    space = moment_space(hospital.public, adjacency, outcome, design)
     rows = space.rows_by_cell.astype(np.int64)
     found = np.array([(hospital.by_block(move, first) @ np.arange(3)) @ rows for move in moves])
     assert is_within(space.norms, found), hospital
     seen["regressions", relation] += 1
+
+
+def _check_answers(hospital, relation, adjacency, moves, seen):
+    """Who has a value is private: 2 stands for no answer."""
+    blocks = hospital.blocks
+    margins = [Margin(*names_of("m", block, hospital.features)) for block in blocks]
+    space = answered_space(hospital.public, adjacency, Outcome("y", 0, 1, steps=1), margins)
+    found = []
+    for move in moves:
+        groups = np.concatenate([hospital.by_block(move, block) for block in blocks])
+        found.append(space.pairs(groups[:, 0] + groups[:, 1], groups[:, 1]))
+    assert is_within(space.norms, np.array(found)), hospital
+    seen["missing", relation] += 1
 
 
 def check_reach(hospital, seen):
@@ -281,17 +297,24 @@ STRUCTURES = {
     "two": ((FLAT, FLAT), (((0, 1),), ((1, 1),)), ()),
     "joint": ((FLAT, FLAT), (((0, 1), (1, 1)),), ()),
     "one of two": ((FLAT, FLAT), (((0, 1),),), ()),
+    "joint and free": ((FLAT, FLAT, FLAT), (((0, 1), (1, 1)),), ()),
     "nested": ((NESTED,), (((0, 1),),), ()),
     "nested, finest": ((NESTED,), (((0, 2),),), ()),
     "nested joint": ((NESTED, FLAT), (((0, 1), (1, 1)),), ()),
     "nested and flat": ((NESTED, FLAT), (((0, 1),), ((1, 1),)), ()),
     "zeros": ((FLAT, FLAT), (((0, 1), (1, 1)),), ((("0",), ("1",)),)),
+    "zeros and free": (
+        (FLAT, FLAT, FLAT),
+        (((0, 1), (1, 1)),),
+        ((("0",), ("1",), ("0",)), (("0",), ("1",), ("1",))),
+    ),
     "zeros that tie": ((FLAT, THREE), (((0, 1),), ((1, 1),)), ((("0",), ("2",)),)),
     "overlapping": ((FLAT, FLAT, FLAT), (((0, 1), (1, 1)), ((1, 1), (2, 1))), ()),
 }
 
 
-def drawn(name, seed, count, largest):
+def drawn(name, seed, count, largest, limits=(1, 2, 3)):
+    """Some hospitals of a structure, with one of some limits on the stays of a person each."""
     features, blocks, zeros = STRUCTURES[name]
     random = np.random.default_rng(seed)
     cells = [
@@ -300,7 +323,7 @@ def drawn(name, seed, count, largest):
     while count:
         size = int(random.integers(3, 5))
         stays = tuple(sorted(cells[random.integers(len(cells))] for _ in range(size)))
-        most = int(random.integers(1, 4))
+        most = limits[random.integers(len(limits))]
         persons = int(random.integers(-(-size // most), size + 1))
         hospital = Hospital(features, blocks, stays, persons, most, zeros)
         if 1 < len(hospital.fiber) <= largest:
