@@ -135,6 +135,7 @@ IN_BOTH = [
     ("dose < 0 OR dose = 0", {}, "d"),
     ("dose // 0.25 = 6", {"dose": "decimal"}, "a"),
     ("dose / 3 = 0.5", {"dose": "decimal"}, "a"),
+    ("dose // 1e-17 > 1e16 AND floor(dose * 1e17) > 0", {"dose": "decimal"}, "abcf"),
     ("paid", {}, "acf"),
     ("NOT paid", {}, "bd"),
     ("paid = false OR paid IS NULL", {}, "bde"),

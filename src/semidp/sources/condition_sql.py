@@ -85,6 +85,10 @@ class Dialect:
         """Divide a whole number by one that divides it."""
         return f"({dividend} // {divisor})"
 
+    def rounded(self, way: str, number: str) -> str:
+        """Round a floating-point number to a whole one, by floor or ceil."""
+        return f"{way}({number})"
+
 
 class PostgresDialect(Dialect):
     """The SQL of PostgreSQL."""
@@ -128,6 +132,12 @@ class SparkDialect(Dialect):
     def quotient(self, dividend: str, divisor: str) -> str:
         """Divide a whole number by one that divides it."""
         return f"CAST({dividend} / {divisor} AS {self.whole})"
+
+    def rounded(self, way: str, number: str) -> str:
+        """Round a floating-point number; Spark makes whole numbers of 64 bits, which may be too
+        few.
+        """
+        return f"(CASE WHEN abs({number}) < {2**52} THEN {way}({number}) ELSE {number} END)"
 
 
 class SqliteDialect(Dialect):
@@ -367,12 +377,11 @@ class ExpressionWriter:
         if INTEGER == first.kind == second.kind and sign != "/":
             return self._whole_arithmetic(sign, first, second, operations)
         one, other = self._double(first), self._double(second)
-        divisor = f"NULLIF({other}, 0)"
-        sql = {
-            "/": f"({one} / {divisor})",
-            "//": f"floor({one} / {divisor})",
-            "%": f"({one} - {other} * floor({one} / {divisor}))",
-        }.get(sign, f"({one} {sign} {other})")
+        quotient = f"({one} / NULLIF({other}, 0))"
+        whole = self.dialect.rounded("floor", quotient)
+        sql = {"/": quotient, "//": whole, "%": f"({one} - {other} * {whole})"}.get(
+            sign, f"({one} {sign} {other})"
+        )
         return Value(DECIMAL, sql, operations=operations)
 
     def _whole_arithmetic(self, sign: str, first: Value, second: Value, operations: int) -> Value:
@@ -396,7 +405,9 @@ class ExpressionWriter:
         if name in ("abs", "ceil", "floor"):
             value = self._number(parts[0])
             if value.kind == DECIMAL or name == "abs":
-                sql = f"{name}({value.sql})"
+                sql = (
+                    f"abs({value.sql})" if name == "abs" else self.dialect.rounded(name, value.sql)
+                )
                 whole = sql if value.kind == INTEGER else None
                 return Value(value.kind, sql, whole, bound=value.bound, operations=value.operations)
             return value
