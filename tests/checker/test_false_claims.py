@@ -162,6 +162,33 @@ def test_an_ideal_claim_is_never_confirmed(tmp_path: Path) -> None:
     assert check.check_release(write(tmp_path / "r", release), 1)[0] == "not covered"
 
 
+@pytest.mark.parametrize("key", ["combination", "partition", "quantiles", "unheard_of"])
+def test_what_has_no_rule_is_not_covered(key: str, tmp_path: Path) -> None:
+    release = document([SEX], [], ("mu", "2"), "1", a=1, table="sex", n=10)
+    release[key] = [{"name": "other"}]
+    folder = write(tmp_path / "r", release)
+    assert check.main([str(folder), "--seconds", "0.1"]) == 3
+
+
+def test_linked_files_are_not_covered(tmp_path: Path) -> None:
+    release = document([SEX], [], ("mu", "2"), "1", a=1, table="sex", n=10)
+    release["dataspace"]["link"] = "household"
+    assert check.main([str(write(tmp_path / "r", release)), "--seconds", "0.1"]) == 3
+
+
+def test_a_damaged_folder_is_unreadable(tmp_path: Path) -> None:
+    release = document([SEX], [], ("mu", "2"), "1", a=1, table="sex", n=10)
+    broken = 0
+    for key in ("plan", "dataspace", "a", "guarantee", "budget", "epsilon", "private"):
+        for value in (None, [], "x", -1):
+            code = check.main(
+                [str(write(tmp_path / "r", {**release, key: value})), "--seconds", "0.01"]
+            )
+            assert code in (0, 2, 3)
+            broken += code == 2
+    assert broken >= 20
+
+
 def test_bounds_of_functions_enclose_known_digits() -> None:
     digits = {
         check.exp_bounds: {

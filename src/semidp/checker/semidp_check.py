@@ -287,17 +287,17 @@ def read_release(folder):
         raise Unreadable(f"{folder} has no readable release.json: name a release") from None
     try:
         return _release(Path(folder), document)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise Unreadable(f"release.json lacks or damages {error}") from None
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        raise Unreadable(f"{folder}/release.json is damaged, or of another version") from None
 
 
 def _release(folder, document):
     """The release as plain values."""
     plan = document.get("plan")
-    if "schema" not in document["dataspace"]:
-        raise NotCovered("linked files: their promise is not covered by rules")
-    if not isinstance(plan, dict) or "partition" in document or "parts" in document:
-        raise NotCovered("a combined release, or one made part by part")
+    if "units" in plan or "link" in document["dataspace"]:
+        raise NotCovered("linked files have no rule yet")
+    if not {"combination", "partition"}.isdisjoint(document):
+        raise NotCovered("a combined release, or one made part by part, has no rule yet")
     public = read_public(document["dataspace"])
     planned = {_depths(public, names) for names in plan.get("invariants", [])}
     exact = {depths for depths, _ in public.margins}
