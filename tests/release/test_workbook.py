@@ -2,7 +2,9 @@
 
 import json
 import math
+import re
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,10 @@ from semidp.errors import DataError, InputError, Refused
 from semidp.noise.randomness import SeededRandomness
 from semidp.output import workbooks
 from semidp.output.presentation import Presentation
-from semidp.output.workbooks import WORKBOOK, WorkbookSheet, read_values, write_workbook
+from semidp.output.workbooks import WORKBOOK, WorkbookSheet, opened_pages, write_workbook
 from semidp.publishing.rechecking.release_check import recheck
 from semidp.publishing.release import Release
+from semidp.report.release_workbook import workbook_differs
 from semidp.sources.opening import open_source
 from semidp.statistics.protocol.requests import Request
 
@@ -39,6 +42,11 @@ def released(*wanted: Request | semidp.TableRequest, **more: Any) -> Release:
         randomness=SeededRandomness(1),
         **more,
     )
+
+
+def read_values(path: Path) -> dict[str, list[tuple[Any, ...]]]:
+    with opened_pages(path) as pages:
+        return {name: list(rows) for name, rows in pages.items()}
 
 
 def test_labels_stay_text_and_numbers_are_those_of_the_file(tmp_path: Path) -> None:
@@ -312,3 +320,69 @@ def test_the_command_reads_and_writes_workbooks(
     capsys.readouterr()
     assert command([*words, "--write", "ods", "--out", str(tmp_path / "other")]) == 2
     assert "tables are written as csv, parquet or xlsx, not 'ods'" in capsys.readouterr().err
+
+
+SENTENCES = "could not be read as a workbook|the first row of .* is empty"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"</row>", b"<"),
+        (b't="inlineStr"', b't="s"'),
+        (b'r="1"', b'r="999999999"'),
+        (b'r="A1"', b'r="ZZZZZ1"'),
+        (b"<sheetData>", b"<sheetData>\x00"),
+    ],
+)
+def test_a_damaged_sheet_is_a_sentence(tmp_path: Path, old: bytes, new: bytes) -> None:
+    rows = [["sex", "age"], ["f", 3], ["m", 4]]
+    path = rezipped(workbook(tmp_path / "w.xlsx", people=rows), lambda xml: xml.replace(old, new))
+    with pytest.raises(InputError, match=SENTENCES), open_source(path):
+        pass
+
+
+def test_a_stated_dimension_costs_nothing(tmp_path: Path) -> None:
+    rows = [["sex", "age"], ["f", 3], ["m", 4]]
+    path = rezipped(
+        workbook(tmp_path / "w.xlsx", people=rows),
+        lambda xml: re.sub(rb'ref="[^"]*"', b'ref="A1:XFD1048576"', xml),
+    )
+    with open_source(path) as source:
+        assert source.levels("sex") == ("f", "m")
+
+
+@pytest.mark.parametrize("part", ["xl/sharedStrings.xml", "xl/worksheets/sheet2.xml"])
+def test_a_workbook_bomb_is_seen_before_it_is_unfolded(
+    tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = released(semidp.table("sex", "code"))
+    release.save(tmp_path / "out", form="xlsx")
+    path = tmp_path / "out" / WORKBOOK
+    assert not workbook_differs(release, path)
+    # 200 MB of spaces, which are 200 kB here
+    rezipped(path, lambda xml: xml + b" " * 200_000_000, part)
+    monkeypatch.setattr(openpyxl, "load_workbook", lambda *words, **named: pytest.fail("unfolded"))
+    assert workbook_differs(release, path)
+
+
+def test_a_workbook_with_rows_without_end_is_left_at_the_first(tmp_path: Path) -> None:
+    release = released(semidp.table("sex", "code"))
+    release.save(tmp_path / "out", form="xlsx")
+    path = tmp_path / "out" / WORKBOOK
+    last = b'<row r="2000000000"><c r="A2000000000"/></row></sheetData>'
+    rezipped(path, lambda xml: xml.replace(b"</sheetData>", last), "xl/worksheets/sheet2.xml")
+    assert workbook_differs(release, path)
+
+
+def rezipped(
+    path: Path, change: Callable[[bytes], bytes], part: str = "xl/worksheets/sheet1.xml"
+) -> Path:
+    """Change one part of a workbook."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    parts[part] = change(parts.get(part, b""))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return path

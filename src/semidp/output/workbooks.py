@@ -3,7 +3,9 @@ Needs openpyxl.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -232,13 +234,25 @@ def _tab_name(name: str, taken: set[str]) -> str:
     return tab
 
 
-def read_values(path: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Return the values of every sheet of a workbook, row by row."""
+@contextmanager
+def opened_pages(
+    path: Path, most: int | None = None
+) -> Iterator[dict[str, Iterator[tuple[Any, ...]]]]:
+    """Yield the rows of every sheet of a workbook, read as they are asked for.
+
+    A `ValueError` where it would unfold to more than `most` bytes.
+    """
     check_installed()
     from openpyxl import load_workbook
 
+    with zipfile.ZipFile(path) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    if most is not None and size > most:
+        raise ValueError("a workbook that is larger than it should be")
     book = load_workbook(path, read_only=True)
     try:
-        return {page.title: list(page.iter_rows(values_only=True)) for page in book.worksheets}
+        for page in book.worksheets:
+            page.reset_dimensions()  # a sheet may state any number of columns
+        yield {page.title: page.iter_rows(values_only=True) for page in book.worksheets}
     finally:
         book.close()

@@ -2,6 +2,7 @@
 sheet a table.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from semidp.core.tables.counts import Table
 from semidp.output.cells import Columns
 from semidp.output.presentation import Presentation, rounded
-from semidp.output.workbooks import WorkbookSheet, decimals_format, read_values, write_workbook
+from semidp.output.workbooks import WorkbookSheet, decimals_format, opened_pages, write_workbook
 from semidp.publishing.release import Release
 from semidp.report import sentences
 
@@ -26,6 +27,7 @@ _LEGEND = (
 )
 _SMALLEST = 1e-6  # of standard errors that decide how many decimals are shown
 _MOST_DECIMALS = 3  # of numbers without an error
+_SHEET, _CELL = 100_000, 200  # bytes of XML for each sheet and each cell, beside texts
 
 
 def save_workbook(release: Release, path: Path) -> None:
@@ -41,14 +43,15 @@ def save_workbook(release: Release, path: Path) -> None:
     Examples
     --------
     >>> import semidp, tempfile
-    >>> from semidp.output.workbooks import read_values
+    >>> from semidp.output.workbooks import opened_pages
     >>> people = {"sex": [*"ffm"], "region": [*"nsn"]}
     >>> release = semidp.release(
     ...     people, semidp.table("sex", "region"), exact=["sex", "region"], mu=1
     ... )
     >>> with tempfile.TemporaryDirectory() as root:
     ...     save_workbook(release, Path(root) / "tables.xlsx")
-    ...     list(read_values(Path(root) / "tables.xlsx"))
+    ...     with opened_pages(Path(root) / "tables.xlsx") as pages:
+    ...         list(pages)
     ['About', 'table', 'exact sex', 'exact region']
     """
     write_workbook(path, front_lines(release), sheets(release))
@@ -207,10 +210,6 @@ def _presented(
 
 def workbook_differs(release: Release, path: Path) -> bool:
     """Whether a workbook holds something else than a release publishes."""
-    # Names of tabs may have been shortened: sheets are compared in their order.
-    stored = list(read_values(path).values())
-    if not stored:
-        return True
     expected: list[list[tuple[Any, ...]]] = [
         [(heading or "", text) for heading, text in front_lines(release)]
     ]
@@ -218,23 +217,36 @@ def workbook_differs(release: Release, path: Path) -> bool:
         header = (*sheet.texts, *sheet.numbers)
         columns = [*sheet.texts.values(), *(values.tolist() for values in sheet.numbers.values())]
         expected.append([header, *zip(*columns, strict=True)])
-    return _values(stored) != _values(expected)
+    # Names of tabs may have been shortened: sheets are compared in their order.
+    pages = [[_texts(row) for row in page] for page in expected]
+    size = sum(_SHEET + sum(map(_most_bytes, page)) for page in pages)
+    try:
+        with opened_pages(path, most=size) as stored:
+            if len(stored) != len(pages):
+                return True
+            # row by row, up to the first difference: a sheet may claim any number of them
+            for page, rows in zip(pages, stored.values(), strict=True):
+                for ours, theirs in itertools.zip_longest(page, rows):
+                    if ours is None or theirs is None or ours != _texts(theirs):
+                        return True
+    except Exception:  # whatever openpyxl makes of a damaged file
+        return True
+    return False
 
 
-def _values(pages: list[list[tuple[Any, ...]]]) -> list[list[tuple[str, ...]]]:
+def _most_bytes(texts: tuple[str, ...]) -> int:
+    """The bytes of a row in a workbook, at most: a letter may be written as &quot; is."""
+    return sum(_CELL + 6 * len(text) for text in ("", *texts))
+
+
+def _texts(row: tuple[Any, ...]) -> tuple[str, ...]:
     """Write every cell as text: an empty one and a number that is none are the same, and empty ends
     are left out.
     """
-    written = []
-    for page in pages:
-        rows = []
-        for row in page:
-            texts = [_cell_text(value) for value in row]
-            while texts and not texts[-1]:
-                texts.pop()
-            rows.append(tuple(texts))
-        written.append(rows)
-    return written
+    texts = [_cell_text(value) for value in row]
+    while texts and not texts[-1]:
+        texts.pop()
+    return tuple(texts)
 
 
 def _cell_text(value: Any) -> str:

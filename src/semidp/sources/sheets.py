@@ -18,6 +18,9 @@ SUFFIXES = (".xlsx", ".xlsm")
 """The names of workbooks that are read."""
 
 
+_MOST_ROWS = 2**20  # that a sheet has
+
+
 def is_workbook(path: str) -> bool:
     """Whether a file is a workbook, by its name.
 
@@ -42,7 +45,7 @@ def sheet_columns(path: str, sheet: str | None = None) -> dict[str, NDArray[Any]
     """
     with _opened(path, values=True) as book:
         name = _chosen(book, path, sheet)
-        rows = book[name].iter_rows(values_only=True)
+        rows = _rows(book[name], path)
         header = _header(next(rows, ()), path)
         # Every column is text: whether it holds numbers is asked later, as of a CSV file.
         columns: list[list[str | None]] = [[] for _ in header]
@@ -79,13 +82,32 @@ def _opened(path: str, *, values: bool) -> Iterator[Any]:
     try:
         book = load_workbook(path, read_only=True, data_only=values)
     except Exception:  # whatever a damaged file raises: it may quote what the file holds
-        raise InputError(
-            f"{path} could not be read as a workbook: open it in a spreadsheet and save it anew"
-        ) from None
+        raise _damaged(path) from None
     try:
         yield book
     finally:
         book.close()
+
+
+def _damaged(path: str) -> InputError:
+    return InputError(
+        f"{path} could not be read as a workbook: open it in a spreadsheet and save it anew"
+    )
+
+
+def _rows(page: Any, path: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of a sheet, row by row."""
+    page.reset_dimensions()  # as stated, they would fill every row with empty cells
+    rows = page.iter_rows(values_only=True)
+    for _ in range(_MOST_ROWS + 1):
+        try:
+            row = next(rows, None)
+        except Exception:  # a damaged sheet, as above
+            raise _damaged(path) from None
+        if row is None:
+            return
+        yield row
+    raise _damaged(path)
 
 
 def _chosen(book: Any, path: str, sheet: str | None) -> str:
@@ -145,8 +167,8 @@ def _refuse_unvalued(path: str, sheet: str) -> None:
     """Refuse formulas whose values were never stored: they would count as missing."""
     with _opened(path, values=True) as valued, _opened(path, values=False) as written:
         pages = zip(
-            valued[sheet].iter_rows(values_only=True),
-            written[sheet].iter_rows(values_only=True),
+            _rows(valued[sheet], path),
+            _rows(written[sheet], path),
             strict=False,
         )
         for values, formulas in pages:
