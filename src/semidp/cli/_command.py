@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 from attrs import Attribute, fields_dict, has
 
+from semidp.core.exact import is_unicode
 from semidp.errors import InputError
 
 
@@ -114,6 +115,20 @@ def _options_of(group: Any) -> dict[str, tuple[Any, Any]] | None:
     return {
         name: (field.metadata["option"], field.type) for name, field in fields_dict(group).items()
     }
+
+
+def refuse_unreadable_words(arguments: Sequence[str]) -> None:
+    """Refuse words that are no text, such as names of files in an old encoding.
+
+    >>> refuse_unreadable_words(["show", chr(0xDCE3)])
+    Traceback (most recent call last):
+    semidp.errors.InputError: the word '\\udce3' is not UTF-8: rename the file, or write it in UTF-8
+    """
+    for word in arguments:
+        if not is_unicode(word):
+            raise InputError(
+                f"the word {ascii(word)[:200]} is not UTF-8: rename the file, or write it in UTF-8"
+            )
 
 
 def refuse_missing_values(program: Any, arguments: Sequence[str]) -> None:

@@ -2,9 +2,12 @@
 
 import json
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from typing import Any
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def from_json(content: bytes | str) -> Any:
@@ -26,15 +29,20 @@ def from_json(content: bytes | str) -> Any:
     ValueError: NaN is no number of JSON
     """
     try:
-        return json.loads(
+        value = json.loads(
             content,
             object_pairs_hook=_once,
             parse_constant=_no_number,
             parse_float=_finite,
             parse_int=_bounded,
         )
+        if _SURROGATE.search(content if isinstance(content, str) else content.decode()):
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    except UnicodeEncodeError:
+        raise ValueError("a text holds half of a character") from None
+    return value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -306,6 +306,16 @@ def text(value: Any, what: str) -> str:
     return str(value)
 
 
+def is_unicode(word: str) -> bool:
+    """Whether text can be written as UTF-8; Python reads other bytes of file names as lone
+    surrogates.
+
+    >>> is_unicode("São"), is_unicode(chr(0xDCE3))
+    (True, False)
+    """
+    return not any("\ud800" <= letter <= "\udfff" for letter in word)
+
+
 def flag(value: Any, what: str) -> bool:
     """Return true or false, and nothing that merely looks like them.
 

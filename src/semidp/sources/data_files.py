@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+from semidp.core.exact import is_unicode
 from semidp.errors import DataError, InputError
 
 _DELIMITERS = ",;\t|"
@@ -64,7 +65,11 @@ def files_of(pattern: str) -> tuple[list[str], str]:
             )
         if not os.access(file, os.R_OK):
             raise InputError(f"the file {file} may not be read: check its permissions")
-    return [os.path.abspath(file) for file in files], kinds.pop()
+    paths = [os.path.abspath(file) for file in files]
+    for path in paths:
+        if not is_unicode(path):
+            raise InputError(f"the file name {path!a} is not UTF-8: rename it")
+    return paths, kinds.pop()
 
 
 def _is_hidden(path: Path) -> bool:
