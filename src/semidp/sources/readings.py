@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import pairwise
 
+from semidp.core.exact import shown
 from semidp.core.tables.features import ANSWERED_SUFFIX
 from semidp.errors import InputError
 from semidp.sources.conditions import DECIMAL, INTEGER, TEXT
@@ -225,7 +226,11 @@ def readings_of(
     semidp.errors.InputError: the column 'admitted' can be read as day, month, year, quarter,
     1.234,5, ... not 'decade'
     """
-    pairs = value.items() if isinstance(value, Mapping) else value
+    pairs = list(value.items() if isinstance(value, Mapping) else value)
+    if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
+        raise InputError(
+            f'how columns are read is a mapping such as {{"admitted": "month"}}, not {shown(value)}'
+        )
     checked = [ColumnReading(str(column), str(how)) for column, how in pairs]
     return tuple((reading.column, reading.how) for reading in checked)
 

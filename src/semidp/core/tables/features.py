@@ -23,7 +23,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.core.exact import Number, exact, plain
+from semidp.core.exact import Number, exact, plain, shown
 from semidp.core.margins import Chain
 from semidp.core.notebook import shortened
 from semidp.errors import DataError, SchemaError, did_you_mean
@@ -55,6 +55,14 @@ class Depth:
 
 def _levels(values: Iterable[object]) -> tuple[str, ...]:
     return tuple(level_text(level) for level in values)
+
+
+def _null_level(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise SchemaError(f'a null level is a level such as "unknown", not {shown(value)}')
+    return level_text(value)
 
 
 def _bins(edges: Iterable[Number] | None) -> tuple[Any, ...] | None:
@@ -112,7 +120,7 @@ class Feature:
     name: str
     levels: tuple[str, ...] = field(default=(), converter=_levels, repr=shortened)
     bins: tuple[Fraction | float, ...] | None = field(default=None, converter=_bins)
-    null_level: str | None = None
+    null_level: str | None = field(default=None, converter=_null_level)
     above: tuple[Depth, ...] = field(default=(), repr=False)
     finer: tuple[tuple[str, tuple[LabelPath, ...]], ...] = field(default=(), repr=False, eq=False)
 
@@ -531,7 +539,7 @@ class Nest:
 
     names: tuple[str, ...]
     repeat: bool = False
-    null_level: str | None = None
+    null_level: str | None = field(default=None, converter=_null_level)
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))

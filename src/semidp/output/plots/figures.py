@@ -62,7 +62,7 @@ def loss_plot(losses: Mapping[str, float]) -> Figure:
     >>> [float(bar.get_width()) for bar in figure.axes[0].patches]
     [17.1, 34.0]
     """
-    names, values = list(losses), list(losses.values())
+    names, values = list(losses), list(map(float, losses.values()))
     with drawing(4.2, 0.9 + 0.45 * len(names)) as (figure, axes):
         bars = axes.barh(names, values, color=[BLUE] + [GREY] * (len(names) - 1), height=0.6)
         axes.bar_label(bars, [f"{value:,.1f}" for value in values], padding=4, fontsize=10)

@@ -8,7 +8,7 @@ import numpy as np
 from attrs import Factory, field, frozen
 from numpy.typing import NDArray
 
-from semidp.core.exact import Number, check_level, exact, text, texts
+from semidp.core.exact import Number, check_level, down, exact, text, texts
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
@@ -50,7 +50,7 @@ def _alternative(value: Alternative | str) -> Alternative:
 
 def _level(value: Number) -> Fraction:
     level = exact(value, "the level of an interval")
-    check_level(float(level), "the level of an interval")
+    check_level(down(level), "the level of an interval")
     return level
 
 

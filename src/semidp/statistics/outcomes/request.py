@@ -9,7 +9,7 @@ from typing import Any, ClassVar, cast
 
 from attrs import Factory, evolve, field, frozen
 
-from semidp.core.exact import exact, plain, text, texts
+from semidp.core.exact import exact, plain, shown, text, texts
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
 from semidp.core.tradeoff.budget import Budget
@@ -169,17 +169,24 @@ class OutcomeRequest(OwnBudget):
         if "by" in fields:
             fields["by"] = [
                 [part] if isinstance(part, str) else texts(part, "a set of groups")
-                for part in fields["by"]
+                for part in _listed(fields["by"], "by")
             ]
         if "interactions" in fields:
             fields["interactions"] = [
-                texts(part, "an interaction") for part in fields["interactions"]
+                texts(part, "an interaction")
+                for part in _listed(fields["interactions"], "interactions")
             ]
         return (
             {**fields, "confidence": Confidence.from_json(value)}
             if "confidence" in cls._written
             else fields
         )
+
+
+def _listed(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, (list, tuple)):
+        raise InputError(f'{what} is a list such as [["sex", "region"]], not {shown(value)}')
+    return list(value)
 
 
 class GroupedRequest(OutcomeRequest):
