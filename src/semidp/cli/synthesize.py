@@ -81,7 +81,7 @@ def synthesize(
         return
     with naming_options(force):
         # All places are looked at before the records are sought, which may take minutes.
-        for path in numbered_files(out, max(files, 1)):
+        for path in numbered_files(out, files):
             check_records(path, force=force)
         # Records follow from the whole numbers, so that those are fitted again, too.
         done = load_consistent(folder, fits=True)

@@ -9,10 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from semidp.errors import Occupied
+from semidp.core.exact import shown
+from semidp.errors import InputError, Occupied
 from semidp.output.files import replace_file
 from semidp.output.plain_reading import document_at
 from semidp.questions.records.synthetic import SyntheticRecords
+
+MOST_FILES = 1000
+"""More files say nothing more of the noise."""
 
 KIND = "semidp synthetic records"
 """What the file beside records says they are."""
@@ -49,8 +53,6 @@ def save_records(
 def check_records(path: Path, *, force: bool = False) -> None:
     """Refuse a place for records where something is that nobody agreed to lose."""
     beside = about_file(path)
-    if not path.name:
-        raise Occupied(f"{path} is not a name for a new file")
     if os.path.lexists(beside) and not _is_ours(beside):
         raise Occupied(f"{beside} already exists, and was not written beside records")
     if os.path.lexists(path) and (path.is_symlink() or not path.is_file() or not _is_ours(beside)):
@@ -65,7 +67,14 @@ def about_file(path: Path) -> Path:
     >>> about_file(Path("people.csv")).name
     'people.about.json'
     """
-    return path.with_name(f"{path.stem}.about.json")
+    return _named(path).with_name(f"{path.stem}.about.json")
+
+
+def _named(path: Path) -> Path:
+    """Return a path that ends in the name of a file, or refuse it."""
+    if path.name in ("", ".."):
+        raise Occupied(f"{path} is not a name for a new file")
+    return path
 
 
 def _is_ours(beside: Path) -> bool:
@@ -78,6 +87,9 @@ def numbered_files(path: Path, files: int) -> list[Path]:
     >>> [each.name for each in numbered_files(Path("people.csv"), 2)]
     ['people-1.csv', 'people-2.csv']
     """
+    if isinstance(files, bool) or not isinstance(files, int) or not 1 <= files <= MOST_FILES:
+        raise InputError(f"the number of files is 1 to {MOST_FILES:,}, not {shown(files)}")
     if files == 1:
         return [path]
-    return [path.with_name(f"{path.stem}-{number}{path.suffix}") for number in range(1, files + 1)]
+    numbers = range(1, files + 1)
+    return [_named(path).with_name(f"{path.stem}-{number}{path.suffix}") for number in numbers]

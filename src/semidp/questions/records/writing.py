@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from semidp.core.exact import number
 from semidp.core.progress import Progress
-from semidp.errors import InputError
 from semidp.noise.randomness import Randomness
 from semidp.questions.records.record_assembly import records_of, several_records
 from semidp.questions.records.record_files import (
@@ -57,8 +56,6 @@ def write_records(
     """Write one set of records or several; return what is said of the first, with the names of all
     files.
     """
-    if isinstance(files, bool) or not isinstance(files, int) or files < 1:
-        raise InputError(f"the number of files is 1 or more, not {files!r}")
     paths = numbered_files(path, files)
     for each in paths:
         check_records(each, force=force)
