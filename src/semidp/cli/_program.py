@@ -36,7 +36,7 @@ from semidp.cli import (
     reproduce,
     synthesize,
 )
-from semidp.cli._command import refuse_missing_values
+from semidp.cli._command import refuse_missing_values, refuse_unreadable_words
 from semidp.cli._log import run_log
 from semidp.cli._output import (
     asides,
@@ -277,7 +277,12 @@ def _watch_interrupts() -> None:
         signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
     except ValueError:  # not the main thread, which signals would go to
         return
-    threading.Thread(target=_leave_in_time, args=(ours, theirs), daemon=True).start()
+    try:
+        threading.Thread(target=_leave_in_time, args=(ours, theirs), daemon=True).start()
+    except RuntimeError:  # no more threads: an interrupt may take longer
+        signal.set_wakeup_fd(-1)
+        ours.close()
+        theirs.close()
 
 
 def _leave_in_time(ours: socket.socket, _kept_open: socket.socket) -> None:
@@ -322,6 +327,7 @@ def run(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     try:
+        refuse_unreadable_words(arguments)
         arguments = run_log.open(arguments)
         program = _program(tuple(chosen_fields()))
         refuse_missing_values(program, arguments)
@@ -354,6 +360,11 @@ def _failure(error: Exception | SystemExit) -> int:
     if isinstance(error, OSError):
         return _complain(
             f"the operating system refused: {(error.strerror or type(error).__name__).lower()}"
+        )
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+        return _complain(
+            "the operating system starts no more threads: end other programs, or raise the limit"
+            " of processes (ulimit -u)"
         )
     if isinstance(error, MemoryError):
         return _complain("not enough memory for this table: use fewer features or coarser levels")

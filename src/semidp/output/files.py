@@ -552,7 +552,12 @@ def sync_files(folder: Path) -> None:
         with open(file, "r+b") as handle:  # some systems sync only what could be written
             os.fsync(handle.fileno())
 
-    # a disk takes many files at once in little more time than one
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(one, [file for file in folder.rglob("*") if file.is_file()]))
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    try:
+        # a disk takes many files at once in little more time than one
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(one, files))
+    except RuntimeError:  # the system starts no more threads
+        for file in files:
+            one(file)
     sync_folder(folder)
