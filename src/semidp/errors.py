@@ -19,6 +19,8 @@ it, and exits with code 2.
 import difflib
 from collections.abc import Iterable
 
+_LONGEST_WORD = 100  # difflib takes minutes for a word of 100,000 letters
+
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a question that names what is spelt most alike; nothing where nothing is.
@@ -26,6 +28,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("invariant", ["invariants", "id"]), did_you_mean("x", ["invariants"])
     (" (did you mean 'invariants'?)", '')
     """
+    if len(word) > _LONGEST_WORD:
+        return ""
     names = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), names, n=1)
     return f" (did you mean {names[close[0]]!r}?)" if close else ""

@@ -6,19 +6,26 @@ that shows up anywhere is a leak. The one release that succeeds is drawn with a 
 fixed seed, so that it hits none by chance.
 """
 
+import json
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from semidp import Release
+from semidp import Plan, Release
+from semidp.cli import _program
+from semidp.errors import InputError
 from semidp.publishing import pipeline
+from semidp.questions.records.record_files import check_records
 from tests.cli.conftest import Done, Semidp, one_sentence, settle
 
 PRIMES = (1000003, 1299709, 1500007, 2000003, 3000017, 5000011)
@@ -416,6 +423,97 @@ def test_a_closed_terminal_ends_a_release_in_order(
     assert (done.code, done.out) == (128 + signal.SIGHUP, "")
     assert done.err == "semidp: interrupted; no release was written\n"
     leaves_nothing(tmp_path)
+
+
+def test_no_more_threads_are_a_sentence_and_lose_no_release(
+    here: Semidp, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    _program._watch_interrupts()
+    assert here("release", people, *BOTH, *SPEND, "--out", "release").code == 0
+    monkeypatch.setattr(Release, "load", lambda folder: threading.Thread().start())
+    assert "the operating system starts no more threads" in one_sentence(here("show", "release"))
+
+
+NOT_UTF8 = os.fsdecode(b"S\xe3o.csv")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("release", NOT_UTF8, *BOTH, *SPEND, "--out", "release"),
+        ("release", "people.csv", *BOTH, *SPEND, "--out", NOT_UTF8),
+        ("synthesize", "release", "--out", NOT_UTF8),
+        ("show", "release", "--log", NOT_UTF8),
+        ("release", "*.csv", *BOTH, *SPEND, "--out", "release"),
+    ],
+)
+def test_names_that_are_not_utf8(
+    here: Semidp, people: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    try:
+        shutil.copy(people, tmp_path / NOT_UTF8)
+    except OSError:
+        pytest.skip("the file system takes names in UTF-8 alone")
+    before = set(tmp_path.iterdir())
+    assert "is not UTF-8: rename" in one_sentence(here(*words))
+    assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--files", "100000000"), "the number of files is 1 to 1,000, not 100000000"),
+        (("--files", "0"), "the number of files is 1 to 1,000, not 0"),
+        (("--out", ""), "is not a name for a new file"),
+        (("--out", "", "--files", "2"), "is not a name for a new file"),
+    ],
+)
+def test_records_without_a_place(here: Semidp, words: tuple[str, ...], reason: str) -> None:
+    assert reason in one_sentence(here("synthesize", "nowhere", "--out", "a.csv", *words))
+    with pytest.raises(InputError, match="is not a name for a new file"):
+        check_records(Path())  # where --units-out "" arrives
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        ({"feature": [{"name": "sex", "levels": ["f"], "null_level": False}]}, "not False"),
+        ({"feature": [{"nest": ["a", "b"], "null_level": []}]}, "a null level is a level such as"),
+        ({"read_as": ["a"]}, "how columns are read is a mapping"),
+        ({"read_as": [["sex", "day", "b"]]}, "how columns are read is a mapping"),
+        ({"read_as": [1, 2]}, "how columns are read is a mapping"),
+        ({"table": [{"features": ["sex"], "x" * 100_000: 1}]}, "has no key"),
+    ],
+)
+def test_plans_of_the_wrong_shape(plan: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        Plan.from_json(plan)
+
+
+@pytest.mark.parametrize("word", ["x" * 100_000, "aa:" * 30_000])
+def test_a_long_word_is_neither_printed_nor_pondered(
+    here: Semidp, people: Path, tmp_path: Path, word: str
+) -> None:
+    plan = {"table": [{"features": ["sex"], "mechanism": word, "mu": 1}]}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    begun = time.monotonic()
+    said = one_sentence(here("release", people, "--plan", "plan.json", "--dry-run"))
+    assert "there is no mechanism" in said
+    assert len(said) < 2000
+    assert time.monotonic() - begun < 20  # it took minutes
+
+
+def test_half_of_a_character_is_refused_before_anything_is_charged(
+    here: Semidp, people: Path, tmp_path: Path
+) -> None:
+    plan = {"table": [{"features": ["sex"], "name": "\ud800", "mu": 1}], "invariants": ["region"]}
+    (tmp_path / "plan.json").write_text(json.dumps({**plan, "levels_from_data": True}))
+    done = here("release", people, "--plan", "plan.json", "--out", "release")
+    assert "plan.json is not valid JSON" in one_sentence(done)
 
 
 BAD_WORDS = [

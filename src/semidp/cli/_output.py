@@ -48,6 +48,9 @@ _COMMANDS = re.compile(
 )
 
 
+_LONG_WORD = re.compile(r"\S{1000,}")  # nobody reads it, and to look for passwords takes minutes
+
+
 def harmless(text: str) -> str:
     """Return text with every character that a terminal may obey written out, as JSON would write
     it.
@@ -66,6 +69,7 @@ def echo(text: str = "", *, err: bool = False) -> None:
     shown = harmless(text)
     if err:
         # An address may have been typed where a file or a name belongs.
+        shown = _LONG_WORD.sub(lambda match: match[0][:40].partition(":")[0] + "…", shown)
         shown = "\n".join(map(mask_passwords, shown.split("\n")))
     typer.echo(shown, err=err)
     if err:

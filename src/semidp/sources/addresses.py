@@ -13,7 +13,7 @@ _MALFORMED = "the database address is malformed: write it as postgres://user@hos
 _SECRET = re.compile(r"(passw(or)?d|passphrase|pwd|secret|token|(private|access)_key)\s*=", re.I)
 _KEYS = re.compile(r"\b(host|server|user|uid|dbname|database)\s*=", re.I)
 # A scheme, or a user where the scheme was forgotten; one letter is a drive of Windows.
-_BEFORE = re.compile(r"[\w+.%-]{2,}:(?=//|\S*@|/[^/\s:]*:\S)")
+_BEFORE = re.compile(r"(?<![\w+.%-])[\w+.%-]{2,}:(?=//|\S*@|/[^/\s:]*:\S)")
 _HIDDEN = "***"
 
 
