@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.exact import positive
 from semidp.core.margins import Floats, View, named
 from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
@@ -32,7 +31,11 @@ from semidp.statistics.protocol.results import Published, measured_by, read_back
 from semidp.statistics.tables import linked_words
 from semidp.statistics.tables.error_words import CellErrors, cautions
 from semidp.statistics.tables.linked_fitting import Fit, fitted_kinds
-from semidp.statistics.tables.residual_files import LAWS, RESIDUAL_MEANINGS, residuals_json
+from semidp.statistics.tables.residual_files import (
+    RESIDUAL_MEANINGS,
+    residuals_from_json,
+    residuals_json,
+)
 
 if TYPE_CHECKING:
     from semidp.statistics.protocol.requests import Request
@@ -471,18 +474,5 @@ def linked_columns(spaces: Sequence[ProductSpace | None], noisy: NDArray[np.int6
 def linked_noise_from_json(entry: Mapping[str, Any], space: LinkedSpace) -> LinkedMechanism:
     """Read the noise of both kinds; refuse residuals that are not those of the space."""
     pairs = zip(KINDS, space.kinds, strict=True)
-    members, units = [_noise_from_json(entry[key], kind) for key, kind in pairs]
+    members, units = [residuals_from_json(entry[key], kind) for key, kind in pairs]
     return LinkedMechanism(space, members, units)
-
-
-def _noise_from_json(entry: Mapping[str, Any], kind: KindSpace) -> ResidualMechanism:
-    """Read the noise of one kind; refuse residuals that are not those of the space."""
-    squares = {}
-    for part in entry["residuals"]:
-        view = kind.schema.view(part["features"])
-        squares[view] = positive(part["sigma2"], "σ²")
-    if set(squares) != set(kind.measured) or entry["law"] not in LAWS:
-        raise ValueError("the residuals are not those of the plan")
-    return ResidualMechanism(
-        kind, squares, positive(entry["precision"], "the precision"), entry["law"]
-    )
