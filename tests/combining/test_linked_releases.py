@@ -184,7 +184,7 @@ def test_values_and_variances_are_those_of_dense_least_squares(name: str) -> Non
             table.standard_errors.flat[0], rel=1e-6, abs=1e-9
         )
         compared += table.estimate.size
-    assert compared >= 48
+    assert compared >= 40
     agree(both)
     better(both, releases)
 
