@@ -110,6 +110,7 @@ PLANS: dict[str, dict[str, Any]] = {
         "distribution": [{**BY_SEX, "step": 1, "probabilities": ["0.5"], "lines": [10]}],
     },
     "odds ratio": {
+        "invariants": [["sex"], ["region"]],
         "odds_ratio": [
             {
                 "rows": "sex",

@@ -57,8 +57,14 @@ _NO_OBJECTIVE = "an objective is for several tables that share a budget other th
 _CELL_BY_CELL = ("gaussian", "laplace")
 
 
+_LARGEST_WEIGHT = Fraction(10**100)  # weights are compared in floating point
+
+
 def _weight(value: Number) -> Fraction:
-    return positive(value, "the weight of a table")
+    weight = positive(value, "the weight of a table")
+    if not 1 / _LARGEST_WEIGHT <= weight <= _LARGEST_WEIGHT:
+        raise InputError("the weight of a table must lie between 1e-100 and 1e100")
+    return weight
 
 
 def _target(value: Number | None) -> Fraction | None:
