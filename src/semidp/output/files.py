@@ -278,6 +278,8 @@ def locked(file: Path, timeout: float = -1, guarded: Path | None = None) -> Iter
         ) from None
     if guarded is not None:
         _like(guarded, file)
+        with contextlib.suppress(OSError):  # a file that is read-only still has a lock to take
+            file.chmod(stat.S_IMODE(file.stat().st_mode) & 0o666 | 0o600)
     # Without locks the package would fall back to a file that a killed run leaves locked.
     lock = FileLock(file, fallback_to_soft=False)
     try:
