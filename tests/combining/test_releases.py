@@ -308,6 +308,29 @@ def test_the_guarantee_does_not_depend_on_the_order() -> None:
     assert together.tradeoff.compare(alone) in (Order.EQUAL, Order.WEAKER)
 
 
+def test_features_may_stand_in_another_order_in_a_union() -> None:
+    """Tables of ward and sex were not known again where the other release named sex first."""
+    people = {
+        "ward": [*"aabb"] * 9,
+        "sex": [*"fmmf"] * 9,
+        "ill": [*"ynyy"] * 9,
+        "age": [*range(36)],
+    }
+    tables = semidp.release(
+        people,
+        semidp.table("ward", "sex"),
+        semidp.table("ward", "ill"),
+        exact=["ward"],
+        levels={"sex": ["f", "m"], "ill": ["n", "y"]},
+        mu=1,
+    )
+    means = semidp.release(people, semidp.mean("age", by="sex", bounds=(0, 40)), mu=1)
+    forth, back = combine(tables, means).stated, combine(means, tables).stated
+    assert forth is not None
+    assert back is not None
+    assert forth.tradeoff.compare(back.tradeoff) is Order.EQUAL
+
+
 def test_rounding_of_k_norm_noise_is_in_the_errors() -> None:
     """The covariance of the stated law, dense: weights on both releases, each with its own
     covariance.

@@ -231,17 +231,23 @@ class ProductSpace(QuerySpace):
         Residuals are centred over those levels, so that the query is another where they are others.
         Features that no table uses do not matter.
         """
+        # by name: the features of a union of releases may stand in another order
+        axes = sorted(named(join(*self.views)), key=lambda axis: self.schema.features[axis].name)
+        return {**self._tables, "levels": self._levels(axes)}
+
+    def _levels(self, axes: Iterable[int]) -> str:
+        """Digest of the levels of some features that can hold a record."""
         digest = hashlib.sha256()
-        for axis in named(join(*self.views)):
+        for axis in axes:
             kept = self._kept[axis]
             names = "\0".join(self.schema.features[axis].names)
             digest.update(f"{names}\0{len(kept)}\0".encode())
             digest.update(np.packbits(kept).tobytes())
-        return {**self._tables, "levels": digest.hexdigest()}
+        return digest.hexdigest()
 
     def answers(self, query: Mapping[str, Any]) -> bool:
-        """Whether a recorded query is this one: records of earlier versions have a digest of all
-        features.
+        """Whether a recorded query is this one, whatever the order of features: records of earlier
+        versions have a digest of features in the order of their schema, or of all features.
 
         >>> from semidp.core.spaces.adjacency import Ball
         >>> from semidp.core.tables.features import Feature
@@ -250,10 +256,17 @@ class ProductSpace(QuerySpace):
         >>> space.answers(space.query()), space.answers({**space.query(), "levels": ""})
         (True, False)
         """
-        # Records of earlier versions hashed the levels of all features, used or not.
+        mine = self.query()
         leaves = [np.packbits(kept).tobytes() for kept in self._kept]
-        every = hashlib.sha256(b"".join(leaves))
-        return query in (self.query(), {**self._tables, "levels": every.hexdigest()})
+        every = hashlib.sha256(b"".join(leaves)).hexdigest()
+        digests = (mine["levels"], self._levels(named(join(*self.views))), every)
+        if query.keys() != mine.keys() or query["levels"] not in digests:
+            return False
+        recorded = query["tables"]
+        if not isinstance(recorded, list) or not all(isinstance(table, list) for table in recorded):
+            return False
+        same_tables = [{*map(str, table)} for table in recorded] == [*map(set, mine["tables"])]
+        return bool(query["kind"] == mine["kind"] and same_tables)
 
     @property
     def _tables(self) -> dict[str, Any]:
