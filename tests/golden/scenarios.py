@@ -74,7 +74,7 @@ SCENARIOS: dict[str, str] = {
     "combine": "release people.csv --table sex,ward --exact sex --exact ward --rho 0.5 --out a ; release people.csv --table sex,ward --exact sex --exact ward --rho 0.3 --seed 2 --out b ; combine a b --out c",
     "combine-products": "release people.csv --table sex,ward --table ward,ill --levels ill=0,1 --exact sex --exact ward --rho 0.5 --out a ; release people.csv --table sex,ward,ill --levels ill=0,1 --exact sex --exact ward --rho 0.3 --seed 2 --out b ; combine a b --out c",
     "synthesize": "release people.csv --table sex,ward --table ward,ill --levels ill=0,1 --exact sex --exact ward --rho 2 --out a ; synthesize a --out s --seed 1",
-    "intervals": "release people.csv --table sex,ward --exact sex --exact ward --mu 1 --out r ; intervals r --format json ; test r --rows sex --columns ward --format json ; model r 'sex ~ ward' --format json",
+    "intervals": "release people.csv --table sex,ward --exact sex --exact ward --mu 1 --out r ; intervals r --seed 1 --format json ; test r --rows sex --columns ward --seed 1 --format json ; model r 'sex ~ ward' --format json",
     "analyze": "analyze people.csv --exact sex --exact ward --table sex,ward,ill --levels ill=0,1 --format json",
     "dry-run": "release people.csv --table sex,ward --exact sex --exact ward --mu 1 --dry-run --format json",
     "check": "release people.csv --table sex,ward --exact sex --exact ward --mu 1 --out r ; check r --format json ; show r",
