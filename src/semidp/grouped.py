@@ -90,6 +90,7 @@ def sums(
 def means(data: Any, outcome: Outcome, by: By, budget: Budget, **options: Any) -> Estimates:
     """Release means of an outcome by groups; the parameters are those of `sums`.
 
+    >>> import numpy as np
     >>> from semidp.noise.randomness import SeededRandomness
     >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.repeat([2, 8], 500)}
     >>> stay = means(
@@ -112,6 +113,7 @@ def proportions(data: Any, column: str, by: By, budget: Budget, **options: Any) 
     """Release the proportion of records with a 1 in a column of zeros and ones, by groups; other
     values are refused.
 
+    >>> import numpy as np
     >>> from semidp.noise.randomness import SeededRandomness
     >>> records = {"ward": np.repeat(["a", "b"], 500), "cured": np.repeat([0, 1], 500)}
     >>> proportions(
@@ -186,6 +188,7 @@ def distributions(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from semidp.noise.randomness import SeededRandomness
     >>> records = {
     ...     "ward": np.repeat(["a", "b"], 500),

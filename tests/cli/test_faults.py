@@ -407,7 +407,7 @@ def test_a_closed_terminal_ends_a_release_in_order(
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(
         "import os, signal, sys\nimport semidp.cli\n"
-        f"if {ignored}: signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        f"signal.signal(signal.SIGHUP, signal.SIG_IGN if {ignored} else signal.SIG_DFL)\n"
         "pipeline = sys.modules['semidp.publishing.pipeline']\n"
         "def hang_up(*words, survey=pipeline.survey, **named):\n"
         "    os.kill(os.getpid(), signal.SIGHUP)\n"

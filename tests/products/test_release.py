@@ -125,11 +125,11 @@ def test_a_release_reads_back_the_same(tmp_path):
     assert list(rows[0]) == [
         "age",
         "region",
-        "count",
         "estimate",
         "standard_error",
         "estimate_low",
         "estimate_high",
+        "count",
     ]
     row = rows[5]
     middle, half = float(row["estimate"]), done["age-region"].half_widths.ravel()[5]

@@ -522,12 +522,18 @@ def frame_connection(frame: Any, readings: Sequence[ColumnReading] = ()) -> Any:
 
 
 def connect() -> Any:
-    """Open a database in memory that may not spill to disk, load an extension or reach the caller's
-    variables.
+    """Open a database in memory that may not spill to disk, load an extension, reach the caller's
+    variables or print.
+
+    >>> connect().execute("SELECT current_setting('enable_progress_bar')").fetchall()
+    [(False,)]
     """
     import duckdb
 
-    return duckdb.connect(":memory:", config=SETTINGS)
+    connection = duckdb.connect(":memory:", config=SETTINGS)
+    # where Python looks interactive, bars would be printed among the results
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 @contextlib.contextmanager

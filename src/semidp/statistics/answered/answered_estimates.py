@@ -73,7 +73,7 @@ class AnsweredSums(ByBlocks):
     >>> estimates = release.results[0].estimates[0]
     >>> # Of 300, and of 4
     >>> (estimates.answered.round(1).tolist(), estimates.values.round(2).tolist())
-    ([299.0], [3.98])
+    ([299.0], [3.97])
     """
 
     @property

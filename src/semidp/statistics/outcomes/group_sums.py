@@ -280,15 +280,15 @@ class GroupSums(ByBlocks):
         >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.repeat([2, 8], 500)}
         >>> stay = sums(
         ...     records,
-        ...     Outcome("days", 0, 10, 10),
+        ...     Outcome("days", 0, 10, 1000),
         ...     ["ward"],
         ...     Budget.gdp(1),
         ...     randomness=SeededRandomness(1),
         ... )
         >>> for found in (stay.mean_intervals(), stay.mean_intervals(sampling_sd=1.0)):
         ...     print(found.about, ((found.upper - found.lower) / 2).round(3).tolist())
-        noise [0.078, 0.078]
-        noise and sampling [0.118, 0.118]
+        noise [0.083, 0.083]
+        noise and sampling [0.123, 0.123]
         """
         number = self._number(block)
         if sampling or sampling_sd is not None:
