@@ -40,9 +40,10 @@ class OutcomeMoves:
     blocks
         The exact totals, with the published depth of each feature.
     axis
-        The outcome, a feature of a block.
+        The outcome, a feature of a block; or of none, if nothing of it is published.
     values
-        For each published node of the outcome the values that it allows, in increasing order.
+        For each published node of the outcome the values that it allows, in increasing order; all
+        values as one node, if nothing is published.
     sets
         The sets of groups; each lies inside a block.
 
@@ -75,8 +76,8 @@ class OutcomeMoves:
 
     @property
     def _depth(self) -> int:
-        """The published depth of the outcome."""
-        return next(block[self.axis] for block in self.blocks if self.axis in block)
+        """The published depth of the outcome; that of its only node, if nothing is published."""
+        return next((block[self.axis] for block in self.blocks if self.axis in block), 1)
 
     @property
     def _by_outcome(self) -> bool:
@@ -156,8 +157,11 @@ class OutcomeMoves:
         constant = [design] if len(rows) < 2 else []
         if len(self.values) < 2:
             constant.append(outcome)
+        blocks = [{design: 1}]
+        if any(self.axis in block for block in self.blocks):
+            blocks.append({outcome: 1})
         best = np.zeros(3)
-        for move in list_exchanges([{design: 1}, {outcome: 1}], (design, outcome), (), constant):
+        for move in list_exchanges(blocks, (design, outcome), (), constant):
             where = FeatureMove.along(move, design, [1])
             along = FeatureMove.along(move, outcome, [1])
             placed = list(self._place(along, ends, True))
