@@ -260,13 +260,8 @@ class ProductSpace(QuerySpace):
         leaves = [np.packbits(kept).tobytes() for kept in self._kept]
         every = hashlib.sha256(b"".join(leaves)).hexdigest()
         digests = (mine["levels"], self._levels(named(join(*self.views))), every)
-        recorded = query.get("tables")
-        if not isinstance(recorded, list) or not all(isinstance(table, list) for table in recorded):
-            return False
-        if [{*map(str, table)} for table in recorded] != [*map(set, mine["tables"])]:
-            return False
-        as_mine = {**query, "tables": mine["tables"]}
-        return any(as_mine == {**mine, "levels": digest} for digest in digests)
+        recorded, stated = _in_name_order(query), _in_name_order(mine)
+        return any(recorded == {**stated, "levels": digest} for digest in digests)
 
     @property
     def _tables(self) -> dict[str, Any]:
@@ -702,3 +697,11 @@ def _in_some(view: View, others: Iterable[View]) -> bool:
 def _has_gaps(margin: Totals) -> bool:
     """Whether a joint margin has empty cells, in which no record can lie."""
     return len(named(margin.view)) > 1 and not margin.counts.all()
+
+
+def _in_name_order(query: Mapping[str, Any]) -> dict[str, Any]:
+    """A recorded query with the features of each table by name."""
+    tables = query.get("tables")
+    if isinstance(tables, list) and all(isinstance(table, list) for table in tables):
+        return {**query, "tables": [sorted(map(str, table)) for table in tables]}
+    return {**query}
