@@ -701,7 +701,7 @@ def _has_gaps(margin: Totals) -> bool:
 
 def _in_name_order(query: Mapping[str, Any]) -> dict[str, Any]:
     """A recorded query with the features of each table by name."""
-    tables = query.get("tables")
-    if isinstance(tables, list) and all(isinstance(table, list) for table in tables):
-        return {**query, "tables": [sorted(map(str, table)) for table in tables]}
+    by_table = query.get("tables")
+    if isinstance(by_table, list) and all(isinstance(names, list) for names in by_table):
+        return {**query, "tables": [sorted(map(str, names)) for names in by_table]}
     return {**query}
