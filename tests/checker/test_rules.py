@@ -177,11 +177,11 @@ def run(seeds: range) -> Counter[str]:
 
 
 def test_rules_are_never_below_the_truth_and_listing_is_the_truth() -> None:
-    counts = run(range(700))
+    counts = run(range(200))
     print(counts)
-    assert counts["listing, ball"] + counts["listing, exchange"] >= 500
-    assert counts["reach, exact"] >= 100
-    assert counts["sums"] >= 80
+    assert counts["listing, ball"] + counts["listing, exchange"] >= 140
+    assert counts["reach, exact"] >= 50
+    assert counts["sums"] >= 25
 
 
 @pytest.mark.long
