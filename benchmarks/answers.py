@@ -36,19 +36,19 @@ from semidp import (
     sensitivity_space,
 )
 from semidp.errors import Refused
-from semidp.mechanisms.mechanism import Mechanism
-from semidp.mechanisms.selection import calibrated
-from semidp.noise.distributions import DiscreteGaussian
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions.association import ScoreTest
-from semidp.questions.convex_bounds import NoiseTerms
-from semidp.questions.independence import random_tables
-from semidp.questions.models import DesignMatrix, Formula, logistic_fit
-from semidp.questions.noisy_totals import TotalsTest, least_favourable
-from semidp.questions.paired_tests import every_pair
-from semidp.questions.ratios import NoisyRates, RateMeasure
-from semidp.questions.unknown_totals import ScoreQuestion, UnknownTotals
-from semidp.statistics.odds_ratio.umpu import Alternative
+from semidp.inference.association import ScoreTest
+from semidp.inference.convex_bounds import NoiseTerms
+from semidp.inference.independence import random_tables
+from semidp.inference.models import DesignMatrix, Formula, logistic_fit
+from semidp.inference.noisy_totals import TotalsTest, least_favourable
+from semidp.inference.paired_tests import every_pair
+from semidp.inference.ratios import NoisyRates, RateMeasure
+from semidp.inference.unknown_totals import ScoreQuestion, UnknownTotals
+from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.mechanisms.selection import calibrated
+from semidp.promise.noise.distributions import DiscreteGaussian
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -108,8 +108,7 @@ def coverage(folder: Path, cells: np.ndarray, codes: list[str]) -> dict[str, flo
     """Share of 95% intervals that hold the truth, at every level and for districts, over all groups
     of people.
     """
-    from semidp.census import Areas, estimate_state, groups
-    from semidp.combining import Share
+    from semidp.inference import Areas, Share, estimate_state, groups
 
     files, answer = estimate_state(folder, "15")
     weights = np.stack(list(groups().values()))
@@ -142,8 +141,7 @@ def errors(folder: Path, cells: np.ndarray) -> list[tuple[str, str, float, float
 
     Before: of the one query at that level that says most of the group.
     """
-    from semidp.census import estimate_state, groups
-    from semidp.combining import Share
+    from semidp.inference import Share, estimate_state, groups
 
     _, answer = estimate_state(folder, "15")
     rows = []
@@ -178,7 +176,7 @@ def before(level: str, weights: np.ndarray) -> float:
 
 def draw(rows: list[tuple[str, str, float, float, float]], path: Path) -> None:
     """Draw standard errors before and after."""
-    from semidp.output.plots.style import BLUE, GREY, drawing, plain_numbers
+    from semidp.publish.plots.style import BLUE, GREY, drawing, plain_numbers
 
     levels = list(LEVELS)
     with drawing(9.6, 3.6, columns=len(PEOPLE)) as (figure, axes):
@@ -281,7 +279,7 @@ def main() -> None:
         for level, label, old, new, made in rows:
             print(f"| {level} | {label} | {old:.1f} | {new:.1f} | {made:.1f} |")
         return
-    from semidp.census import CensusTask, estimate_areas, estimate_state, read_areas
+    from semidp.inference import CensusTask, estimate_areas, estimate_state, read_areas
 
     start = time.process_time()
     if options.districts is not None:

@@ -15,11 +15,11 @@ from answers import BoundedTotals, Tests, levels, share_of, two_levels
 from numpy.typing import NDArray
 
 from semidp import Budget
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions.common_odds import PooledSum
-from semidp.questions.noisy_odds import NoisyOdds
-from semidp.questions.unknown_totals import MISS, UnknownTotals
-from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
+from semidp.inference.common_odds import PooledSum
+from semidp.inference.noisy_odds import NoisyOdds
+from semidp.inference.unknown_totals import MISS, UnknownTotals
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
 
 Floats = NDArray[np.float64]
 

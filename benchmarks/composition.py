@@ -10,9 +10,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from semidp.core.tradeoff.composition import Composed, compose
-from semidp.core.tradeoff.curves import gaussian, laplace
-from semidp.core.tradeoff.function import Tradeoff
+from semidp.promise.tradeoff.composition import Composed, compose
+from semidp.promise.tradeoff.curves import gaussian, laplace
+from semidp.promise.tradeoff.function import Tradeoff
 
 COUNT = 1000
 DELTA = "1e-6"

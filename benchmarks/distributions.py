@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.selection import mechanism_for
-from semidp.noise.randomness import SeededRandomness
-from semidp.sources.contract import Outcome
-from semidp.statistics.distribution.distribution_estimates import GroupDistributions
-from semidp.statistics.distribution.distribution_space import distribution_space
-from semidp.statistics.outcomes.confidence import LEVEL, Intervals
-from semidp.statistics.quantiles.exponential import exponential_mechanism
-from semidp.statistics.quantiles.quantile_estimates import GroupQuantiles
-from semidp.statistics.quantiles.ranks import rank_space
+from semidp.promise.mechanisms.selection import mechanism_for
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.distribution.distribution_estimates import GroupDistributions
+from semidp.publish.statistics.distribution.distribution_space import distribution_space
+from semidp.publish.statistics.outcomes.confidence import LEVEL, Intervals
+from semidp.publish.statistics.quantiles.exponential import exponential_mechanism
+from semidp.publish.statistics.quantiles.quantile_estimates import GroupQuantiles
+from semidp.publish.statistics.quantiles.ranks import rank_space
 
 GROUPS, SIZE, STEPS = 150, 400, 127
 # records a group and μ, of which levels are counted

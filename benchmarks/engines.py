@@ -13,10 +13,10 @@ from typing import Any
 
 import duckdb
 
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.sources.contract import Outcome
-from semidp.sources.opening import open_source
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.sources.opening import open_source
 
 TARGET = 1.5
 REPEATS = 15

@@ -16,10 +16,10 @@ import numpy as np
 from starlette.testclient import TestClient
 
 from semidp import Feature, Plan, Schema, Table, prepare
-from semidp.core.tradeoff.budget import Budget
-from semidp.explore.controls import LADDER
-from semidp.explore.explorer_page import application
-from semidp.explore.plan_forecasts import PlanForecasts
+from semidp.present.explore.controls import LADDER
+from semidp.present.explore.explorer_page import application
+from semidp.present.explore.plan_forecasts import PlanForecasts
+from semidp.promise.tradeoff.budget import Budget
 
 TARGET = 0.2
 SHAPE = {"area": 250, "age": 20, "status": 20}

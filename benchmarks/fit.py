@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from semidp.core.margins import Grid, Totals
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.fitting.problem import pose
-from semidp.fitting.programs import prove
-from semidp.fitting.real import project
-from semidp.fitting.tables import fit_table
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import Grid, Totals
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish.fitting.problem import pose
+from semidp.publish.fitting.programs import prove
+from semidp.publish.fitting.real import project
+from semidp.publish.fitting.tables import fit_table
 
 ALLOWED = {
     "300x300, rows and columns": ((300, 300), [(0,), (1,)], 1.0),

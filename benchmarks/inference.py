@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import hypergeom
 
-from semidp.core.tradeoff.curves import approximate, zcdp
-from semidp.noise.canonical import CanonicalNoise, Normal, Tulap
-from semidp.noise.noise_for_tradeoff import canonical_noise
-from semidp.noise.randomness import SeededRandomness
-from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
-from semidp.statistics.odds_ratio.umpu import UmpuTest
+from semidp.promise.noise.canonical import CanonicalNoise, Normal, Tulap
+from semidp.promise.noise.noise_for_tradeoff import canonical_noise
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.tradeoff.curves import approximate, zcdp
+from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
+from semidp.publish.statistics.odds_ratio.umpu import UmpuTest
 
 MARGINS = TwoByTwo(500_000, 400_000, 1_000_000)
 U = 200_010.3

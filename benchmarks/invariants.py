@@ -9,11 +9,11 @@ from importlib.metadata import version
 from typing import Any
 
 from semidp import Budget, Dataspace, Feature, Margin, Schema, Table
-from semidp.bridges import opendp as bridge
-from semidp.core.spaces.outcome_adjacency import outcome_adjacency
-from semidp.mechanisms.pure import LaplaceMechanism
-from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.spaces import sum_space
+from semidp.assess.bridges import opendp as bridge
+from semidp.promise.mechanisms.pure import LaplaceMechanism
+from semidp.promise.spaces.outcome_adjacency import outcome_adjacency
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.outcomes.spaces import sum_space
 
 SCALE = 10
 

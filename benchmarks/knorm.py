@@ -3,7 +3,7 @@ tables of real sizes get.
 
 The published method (Cho and Awan, Algorithm 3) draws from a cube around K and solves a linear
 program for each proposal. Run as a program, this file prints the second moments behind
-`semidp.mechanisms.knorm.table`.
+`semidp.promise.mechanisms.knorm.table`.
 """
 
 import time
@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy.optimize import linprog
 
-from semidp.core.margins import Grid, Totals
-from semidp.mechanisms.knorm.closed import PairBall
-from semidp.mechanisms.knorm.norm_ball import NormBall
-from semidp.mechanisms.knorm.table import TableBall
-from semidp.queries.moves import moves
+from semidp.promise.mechanisms.knorm.closed import PairBall
+from semidp.promise.mechanisms.knorm.norm_ball import NormBall
+from semidp.promise.mechanisms.knorm.table import TableBall
+from semidp.promise.schema.margins import Grid, Totals
+from semidp.promise.sensitivity.moves import moves
 
 RATES = (
     (TableBall(8, 8, 2), 60, 20),

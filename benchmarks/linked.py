@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 import semidp as sd
-from semidp.core.progress import silent
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.published_table import FitKind
-from semidp.statistics.tables.fitting import fitted_tables
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.progress import silent
+from semidp.publish.results.published_table import FitKind
+from semidp.publish.statistics.tables.fitting import fitted_tables
 
 DATA = Path(__file__).parent / "data"
 PERSONS, HOMES = DATA / "sandag_persons.csv", DATA / "sandag_households.csv"

@@ -15,7 +15,7 @@ import numpy as np
 
 from semidp import Budget, Feature, Plan, TableRequest
 from semidp import run as release
-from semidp.core.tables.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import Schema, StructuralZero
 
 CASES = {"counties": ((51,), 3_143), "tracts": ((51, 3_143), 84_000)}
 TARGET = 1.5

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 
-from semidp.noise.distributions import DiscreteGaussian, DiscreteLaplace
-from semidp.noise.lattice import LatticeGaussian
-from semidp.noise.randomness import SystemRandomness
+from semidp.promise.noise.distributions import DiscreteGaussian, DiscreteLaplace
+from semidp.promise.noise.lattice import LatticeGaussian
+from semidp.promise.noise.randomness import SystemRandomness
 
 COUNTS = 1_000_000
 SIDE = 1000

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import semidp
-from semidp.noise.randomness import SeededRandomness
+from semidp.promise.noise.randomness import SeededRandomness
 
 Floats = NDArray[np.float64]
 

@@ -207,8 +207,8 @@ def parts(root: str, how: str) -> dict[str, float]:
         open_source,
         run,
     )
-    from semidp.core.tables.features import Nest
-    from semidp.sources.opening import one_thread
+    from semidp.promise.schema.features import Nest
+    from semidp.publish.sources.opening import one_thread
 
     tables = [
         TableRequest(["block", "voting", "ethnicity", "race"]),
@@ -255,7 +255,7 @@ def _warm(table: Any) -> Any:
     """Import on an executor what a part needs."""
     import pyarrow
 
-    import semidp.publishing.parts.tasks  # noqa: F401
+    import semidp.publish.parts.tasks  # noqa: F401
 
     return pyarrow.table({"n": [table.num_rows]})
 

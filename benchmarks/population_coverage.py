@@ -16,40 +16,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 import semidp
-from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.protection import Protection
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import Refused
-from semidp.mechanisms.mechanism import Measurement, Mechanism
-from semidp.mechanisms.selection import outcome_mechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions import measured as asked
-from semidp.questions import models
-from semidp.questions.measured import (
+from semidp.inference import measured as asked
+from semidp.inference import models
+from semidp.inference.measured import (
     Measured,
     TableQuestion,
     interval_of,
     intervals_of,
     measured_table,
 )
-from semidp.questions.ratios import RateMeasure
-from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.group_sums import GroupSums
-from semidp.statistics.outcomes.noise_law import simulated
-from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.outcomes.spread import SquareSums, square_space
-from semidp.statistics.quantiles.exponential import exponential_mechanism
-from semidp.statistics.quantiles.quantile_estimates import GroupQuantiles
-from semidp.statistics.quantiles.ranks import rank_space
-from semidp.statistics.regression.designs import Design
-from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
-from semidp.statistics.regression.logistic import LogisticFit
-from semidp.statistics.regression.routes import route_values
+from semidp.inference.ratios import RateMeasure
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.mechanisms.selection import outcome_mechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.scope import Scope
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.protection import Protection
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.outcomes.group_sums import GroupSums
+from semidp.publish.statistics.outcomes.noise_law import simulated
+from semidp.publish.statistics.outcomes.spaces import sum_space
+from semidp.publish.statistics.outcomes.spread import SquareSums, square_space
+from semidp.publish.statistics.quantiles.exponential import exponential_mechanism
+from semidp.publish.statistics.quantiles.quantile_estimates import GroupQuantiles
+from semidp.publish.statistics.quantiles.ranks import rank_space
+from semidp.publish.statistics.regression.designs import Design
+from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
+from semidp.publish.statistics.regression.logistic import LogisticFit
+from semidp.publish.statistics.regression.routes import route_values
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

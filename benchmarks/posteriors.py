@@ -30,11 +30,11 @@ from semidp import (
     TablesRequest,
     combine,
 )
-from semidp.core.spaces.cell_bounds import CellBounds
 from semidp.errors import Refused
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.release import Release
-from semidp.questions.markov import chains_of, posterior
+from semidp.inference.markov import chains_of, posterior
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.spaces.cell_bounds import CellBounds
+from semidp.publish.release import Release
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -23,11 +23,11 @@ import numpy as np
 
 from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest
 from semidp import run as release
-from semidp.core.tables.schema import Schema
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.pipeline import calibrate
-from semidp.sources.opening import open_source
-from semidp.statistics.tables.request import all_of
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.schema import Schema
+from semidp.publish.pipeline import calibrate
+from semidp.publish.sources.opening import open_source
+from semidp.publish.statistics.tables.request import all_of
 
 FEATURES, LEVELS, EXACT, RECORDS = 100, 10, 10, 1_000_000
 PLAN_SECONDS, READ_SECONDS, RELEASE_SECONDS, GIGABYTES = 10, 10, 120, 4

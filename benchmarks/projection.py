@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.queries.table_spaces import TableSpace, sensitivity_space
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_space
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 SHAPE = (10, 100, 100, 100)
 TIMES_A_SUM = 10

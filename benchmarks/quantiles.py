@@ -23,16 +23,16 @@ from typing import Any
 
 import numpy as np
 
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
-from semidp.noise.randomness import SeededRandomness
-from semidp.sources.contract import Outcome
-from semidp.statistics.quantiles.exponential import exponential_mechanism
-from semidp.statistics.quantiles.ranks import rank_scores, rank_space
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.quantiles.exponential import exponential_mechanism
+from semidp.publish.statistics.quantiles.ranks import rank_scores, rank_space
 
 STEPS, SETS, REPEATS = 1000, 40, 25
 KINDS = {

@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 
 from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest
 from semidp import run as release
-from semidp.core.margins import Grid
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions.records.record_assembly import records_of
-from semidp.questions.records.record_cells import Layout
-from semidp.statistics.tables.request import all_of
+from semidp.inference.records.record_assembly import records_of
+from semidp.inference.records.record_cells import Layout
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.margins import Grid
+from semidp.publish.statistics.tables.request import all_of
 
 DATA = Path(__file__).parent / "data"
 AGES = (5, 10, 15, 20, 25, 35, 45, 55, 65, 75, 85)

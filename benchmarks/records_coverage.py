@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from semidp import Budget, Feature, Plan, TablesRequest, combine_estimates
 from semidp import run as release
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions import SyntheticRecords
-from semidp.statistics.tables.request import all_of
+from semidp.inference import SyntheticRecords
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.statistics.tables.request import all_of
 
 PEOPLE, FILES, REPEATS = 3_000, 5, 200
 AGES = (20.0, 35.0, 50.0, 70.0)

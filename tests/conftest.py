@@ -21,10 +21,10 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from semidp.noise.randomness import SystemRandomness, Words
-from semidp.report import report_page
-from semidp.statistics.tables import product_words
-from semidp.statistics.tables import words as table_words
+from semidp.present.report import report_page
+from semidp.promise.noise.randomness import SystemRandomness, Words
+from semidp.publish.statistics.tables import product_words
+from semidp.publish.statistics.tables import words as table_words
 
 # Collecting garbage every 700 objects takes a twentieth of all time here.
 gc.set_threshold(50_000, 20, 20)

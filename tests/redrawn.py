@@ -1,8 +1,8 @@
 """Many releases of one plan: it is prepared once, and noise is drawn as often as a law needs."""
 
 from semidp import Release, RunOptions
-from semidp.noise import SeededRandomness
-from semidp.publishing.pipeline import Prepared, measured, put_together
+from semidp.promise import SeededRandomness
+from semidp.publish.pipeline import Prepared, measured, put_together
 
 
 def redrawn(prepared: Prepared, seed: int) -> Release:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.accounting import (
+from semidp.errors import InputError, Refused
+from semidp.promise import (
     Renyi,
     approximate_group,
     gdp_delta,
@@ -25,11 +26,10 @@ from semidp.accounting import (
     zcdp_epsilon_paper,
     zcdp_group,
 )
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
-from semidp.core.tradeoff.function import Order
-from semidp.errors import InputError, Refused
-from semidp.mechanisms.gaussian import mu_within, rho_within
+from semidp.promise.mechanisms.gaussian import mu_within, rho_within
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.promise.tradeoff.function import Order
 
 mpmath.mp.dps = 50
 CLOSE = mpmath.mpf("1e-6")

@@ -13,14 +13,14 @@ from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 from scipy.stats import multivariate_normal
 
-from semidp.accounting import dp_sgd, event_guarantee, event_tradeoff, functional_tradeoff
-from semidp.accounting.events import Mixture
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace
-from semidp.core.tradeoff.composition import compose
-from semidp.core.tradeoff.curves import gaussian, laplace, zcdp
-from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError, Refused
+from semidp.promise import dp_sgd, event_guarantee, event_tradeoff, functional_tradeoff
+from semidp.promise.accounting.events import Mixture
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace
+from semidp.promise.tradeoff.composition import compose
+from semidp.promise.tradeoff.curves import gaussian, laplace, zcdp
+from semidp.promise.tradeoff.function import Tradeoff
 
 REMOVE, REPLACE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
 RUN = dp_sgd(noise_multiplier=1.0, sample_rate=0.05, steps=40)

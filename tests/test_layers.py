@@ -11,35 +11,28 @@ from types import CodeType, FrameType
 
 import pytest
 
-from semidp.accounting.ledger import Ledger
 from semidp.cli import run
-from semidp.core.tradeoff.budget import Budget
-from semidp.statistics.registry import kinds, result_keys
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.statistics.registry import kinds, result_keys
 
 PACKAGE = Path(__file__).parent.parent / "src" / "semidp"
 PAGE = (Path(__file__).parent.parent / "docs" / "how_it_works.md").read_text(encoding="utf-8")
-LINES = re.findall(r"^ ?(\d+)  ([^#\n]+)", PAGE, flags=re.MULTILINE)
-ROWS = [set(names.split()) for _, names in reversed(LINES)]
-ABOVE_ALLOWED = {("publishing/release_files.py", "report"), ("publishing/release.py", "questions")}
-"""A release draws its own report and answers questions: imported by the methods that do."""
-CUT = ("core", "statistics")
-"""Rooms whose own rooms have rows of their own."""
-BELOW_ALL = {"_startup", "_version", "data"}
+FLOORS = re.findall(r"^\| `(\w+)/` \|", PAGE, flags=re.MULTILINE)
+"""From the ground up, as the page lists them."""
+UPWARD = {
+    ("promise/accounting/account.py", "publish"),
+    ("promise/sensitivity/linked_totals.py", "publish"),
+    ("promise/sensitivity/worst_pairs.py", "publish"),
+    ("publish/release_files.py", "present"),
+    ("publish/release.py", "inference"),
+}
+"""Imports upward that are left, inside functions alone: a ledger computes charges anew, a worst pair
+is a fitted table, and a release draws its own report and answers questions."""
+STATISTICS = PACKAGE / "publish" / "statistics"
+BELOW_ALL = {"_startup", "_version", "data", "errors"}
 ALONE = {"checker"}
 """The checker shares no code with the rest: `test_the_checker_shares_no_code`."""
-ERRORS_AND_HELPERS = ROWS[0]
-PUBLIC = {
-    "accounting",
-    "audit",
-    "bridges",
-    "census",
-    "combining",
-    "grouped",
-    "mechanisms",
-    "noise",
-    "questions",
-    "statistics",
-}
 
 
 @functools.cache
@@ -55,93 +48,91 @@ def _forgets_trees() -> Iterator[None]:
     parsed.cache_clear()
 
 
-def room(path: Path) -> str:
-    """Return the room of a file: its folder below the package, or the folder within a room that is
-    cut.
-    """
-    return room_of(
-        ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
-    )
+def floor(path: Path) -> str:
+    """The floor of a file: the first folder below the package."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def room_of(module: str) -> str:
-    first, *rest = module.split(".")
-    return ".".join([first, *rest[:1]]) if first in CUT else first
-
-
-def row(name: str) -> int:
-    return next(number for number, names in enumerate(ROWS) if name in names)
-
-
-def imported_rooms(path: Path) -> set[str]:
+def imported(path: Path) -> set[str]:
+    """Modules of the package that a file imports, without `semidp.`."""
     found = set()
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names = (
-                [f"semidp.{alias.name}" for alias in node.names]
-                if node.module == "semidp"
-                else [node.module]
-            )
-            found |= set(names)
             assert node.level == 0, f"{path.name}: write imports in full"
-    return {room_of(name.removeprefix("semidp.")) for name in found if name.startswith("semidp.")}
+            whole = node.module == "semidp"
+            found |= {f"semidp.{alias.name}" for alias in node.names} if whole else {node.module}
+    return {name.removeprefix("semidp.") for name in found if name.startswith("semidp.")}
 
 
-FACADES = {PACKAGE / "core" / "__init__.py", PACKAGE / "statistics" / "__init__.py"}
-"""What names the public names of all rooms below it."""
+def imported_statistics(path: Path) -> set[str]:
+    """Folders of `publish/statistics` that a file imports from."""
+    parts = [name.split(".") for name in imported(path)]
+    return {part[2] for part in parts if part[:2] == ["publish", "statistics"] and len(part) > 2}
+
+
 MODULES = [
     path
-    for path in PACKAGE.rglob("*.py")
-    if room(path) not in {"__init__", "__main__", *BELOW_ALL, *ALONE} and path not in FACADES
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if floor(path) not in {"__init__", "__main__", "grouped", *BELOW_ALL, *ALONE}
 ]
-ROOMS: dict[str, list[Path]] = {}
-for module_path in sorted(MODULES):
-    ROOMS.setdefault(room(module_path), []).append(module_path)
 
 
-@pytest.mark.parametrize("mine", ROOMS)
-def test_a_module_imports_only_from_rows_below_its_own(mine: str) -> None:
-    for path in ROOMS[mine]:
-        for other in imported_rooms(path) - {mine} - BELOW_ALL:
-            if mine in ERRORS_AND_HELPERS and other == "errors":
-                continue
-            if mine == "studies":
-                continue  # studies use the façade, checked below
-            if (path.relative_to(PACKAGE).as_posix(), other) not in ABOVE_ALLOWED:
-                assert row(other) < row(mine), f"{path.name} ({mine}) imports {other}"
+def test_the_page_lists_every_floor() -> None:
+    assert [*FLOORS] == [
+        "promise",
+        "publish",
+        "inference",
+        "assess",
+        "present",
+        "applications",
+        "cli",
+    ]
+    assert {floor(path) for path in MODULES} == set(FLOORS)
+
+
+def test_nothing_imports_upward() -> None:
+    height = {name: number for number, name in enumerate(FLOORS)}
+    upward = set()
+    for path in MODULES:
+        mine = floor(path)
+        for module in imported(path):
+            other = module.split(".")[0]
+            if height.get(other, -1) > height[mine]:
+                upward.add((path.relative_to(PACKAGE).as_posix(), other))
+    assert upward == UPWARD
 
 
 KNOW_NO_KIND = (
-    "accounting",
-    "audit",
-    "publishing/parts",
-    "publishing/rechecking",
+    "promise/accounting",
+    "assess/audit",
+    "publish/parts",
+    "publish/rechecking",
     "cli/audit.py",
     "cli/ledger.py",
 )
 """What goes through the protocol and the registry, and never by the classes of one statistic."""
 
 
-@pytest.mark.parametrize("place", [*KNOW_NO_KIND, "statistics/protocol", "statistics/registry.py"])
+@pytest.mark.parametrize(
+    "place", [*KNOW_NO_KIND, "publish/statistics/protocol", "publish/statistics/registry.py"]
+)
 def test_what_serves_every_statistic_imports_none(place: str) -> None:
-    folders = {path.parent.name for path in (PACKAGE / "statistics").glob("*/kind.py")}
+    folders = {path.parent.name for path in STATISTICS.glob("*/kind.py")}
     assert len(folders) >= 5
-    statistics = {f"statistics.{folder}" for folder in folders}
     files = [PACKAGE / place] if place.endswith(".py") else sorted((PACKAGE / place).glob("*.py"))
     assert files
     for path in files:
-        assert not imported_rooms(path) & statistics, f"{path.name} imports a statistic"
+        assert not imported_statistics(path) & folders, f"{path.name} imports a statistic"
 
 
 def test_a_statistic_imports_no_other() -> None:
-    folders = {path.parent.name for path in (PACKAGE / "statistics").glob("*/kind.py")}
+    folders = {path.parent.name for path in STATISTICS.glob("*/kind.py")}
     checked = 0
     for folder in folders:
-        for path in (PACKAGE / "statistics" / folder).rglob("*.py"):
-            others = {f"statistics.{other}" for other in folders - {folder}}
-            assert not imported_rooms(path) & others, (
+        for path in (STATISTICS / folder).rglob("*.py"):
+            assert not imported_statistics(path) & (folders - {folder}), (
                 f"{folder}/{path.name} imports another statistic"
             )
             checked += 1
@@ -203,11 +194,11 @@ def test_no_module_has_the_name_of_another() -> None:
 
 
 def test_two_modules_of_one_name_would_be_seen() -> None:
-    files = ["cli/release.py", "publishing/release.py", "census/areas.py", "questions/areas.py"]
+    files = ["cli/release.py", "publish/release.py", "inference/areas.py", "present/areas.py"]
     assert set(same_names(map(Path, files))) == {"areas"}
 
 
-@pytest.mark.parametrize(("file", "other"), sorted(ABOVE_ALLOWED))
+@pytest.mark.parametrize(("file", "other"), sorted(UPWARD))
 def test_what_is_allowed_above_is_imported_inside_functions_alone(file: str, other: str) -> None:
     tree = parsed(PACKAGE / file)
 
@@ -227,10 +218,11 @@ def test_what_is_allowed_above_is_imported_inside_functions_alone(file: str, oth
 
 
 KNOW_NO_STATISTIC = [
-    *(PACKAGE / "report").glob("*.py"),
-    *(PACKAGE / "output").rglob("*.py"),
+    *(PACKAGE / "present" / "report").glob("*.py"),
+    *(PACKAGE / "publish" / "results").rglob("*.py"),
+    *(PACKAGE / "publish" / "plots").rglob("*.py"),
     *(
-        PACKAGE / "explore" / name
+        PACKAGE / "present" / "explore" / name
         for name in (
             "cards.py",
             "controls.py",
@@ -247,22 +239,22 @@ KNOW_NO_STATISTIC = [
         PACKAGE / "cli" / name
         for name in ("_command.py", "_options.py", "_program.py", "_rehearsal.py", "_running.py")
     ),
-    *(PACKAGE / "publishing" / name for name in ("pipeline.py", "budgets.py")),
+    *(PACKAGE / "publish" / name for name in ("pipeline.py", "budgets.py")),
 ]
 """What goes through requests, forecasts and results, and knows no kind of them."""
 
 
 @pytest.mark.parametrize("path", KNOW_NO_STATISTIC, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_pages_and_commands_know_no_statistic(path: Path) -> None:
-    folders = {kind.parent.name for kind in PACKAGE.glob("statistics/*/kind.py")} | {
+    folders = {kind.parent.name for kind in STATISTICS.glob("*/kind.py")} | {
         "odds_ratio",
         "outcomes",
     }
     assert len(folders) == 8
-    assert not imported_rooms(path) & {f"statistics.{folder}" for folder in folders}
+    assert not imported_statistics(path) & folders
 
 
-FOLDERS = {f"semidp.statistics.{path.parent.name}" for path in PACKAGE.glob("statistics/*/kind.py")}
+FOLDERS = {f"semidp.publish.statistics.{path.parent.name}" for path in STATISTICS.glob("*/kind.py")}
 
 
 def imported_from_statistics(tree: ast.AST) -> set[str]:
@@ -272,7 +264,7 @@ def imported_from_statistics(tree: ast.AST) -> set[str]:
         if (
             isinstance(node, ast.ImportFrom)
             and node.module
-            and ".".join(node.module.split(".")[:3]) in FOLDERS
+            and ".".join(node.module.split(".")[:4]) in FOLDERS
         ):
             names |= {alias.asname or alias.name for alias in node.names}
     return names
@@ -297,7 +289,7 @@ def test_nothing_outside_a_statistic_tells_it_by_its_classes() -> None:
     looked_at = 0
     for path in MODULES:
         file = path.relative_to(PACKAGE).as_posix()
-        if file.startswith("statistics/"):
+        if file.startswith("publish/statistics/"):
             continue
         tree = parsed(path)
         imported = imported_from_statistics(tree)
@@ -310,7 +302,7 @@ def test_nothing_outside_a_statistic_tells_it_by_its_classes() -> None:
 
 def test_a_module_that_told_classes_would_be_seen() -> None:
     source = (
-        "from semidp.statistics.sums.published import PublishedGroups as P\nassert isinstance(a,"
+        "from semidp.publish.statistics.sums.published import PublishedGroups as P\nassert isinstance(a,"
         " P)\n"
     )
     tree = ast.parse(source)
@@ -336,7 +328,7 @@ KIND_WORDS = (
     {kind.key for kind in kinds()}
     | {*result_keys()}
     | {query for kind in kinds() for query in kind.queries}
-    | {path.parent.name for path in PACKAGE.glob("statistics/*/kind.py")}
+    | {path.parent.name for path in STATISTICS.glob("*/kind.py")}
 )
 """What kinds of statistics are called in plans, releases, records and folders."""
 
@@ -380,7 +372,10 @@ def is_a_kinds_own(path: Path) -> bool:
     return any((folder / "kind.py").exists() for folder in path.parents)
 
 
-HOMONYMS = {"output/published_table.py": {"UNNAMED"}, "sources/readings.py": {"ANSWERED"}}
+HOMONYMS = {
+    "publish/results/published_table.py": {"UNNAMED"},
+    "publish/sources/readings.py": {"ANSWERED"},
+}
 """Constants that are spelled like a kind and mean no kind: the name of a file, and how a column is
 read."""
 
@@ -398,7 +393,7 @@ def test_a_module_that_compared_kinds_would_be_seen() -> None:
         'if request.key != "linked": pass',
         'found = [each for each in results if each.listed_in in ("groups", "answers")]',
         'match request.key:\n    case "quantile":\n        pass',
-        "from semidp.statistics.tables.published import ALONE\nalone = key == ALONE",
+        "from semidp.publish.statistics.tables.published import ALONE\nalone = key == ALONE",
         'CORRECTED = frozenset({"quantiles", "table"})\nold = bool(names & CORRECTED)',
         'LINKED = "linked"\nif request.key == LINKED: pass',
     ):
@@ -414,42 +409,24 @@ def charges(tree: ast.AST) -> int:
 
 def test_the_pipeline_alone_charges_a_ledger() -> None:
     charging = {str(path.relative_to(PACKAGE)): charges(parsed(path)) for path in MODULES}
-    assert {file: count for file, count in charging.items() if count} == {
-        "publishing/pipeline.py": 1
-    }
+    assert {file: count for file, count in charging.items() if count} == {"publish/pipeline.py": 1}
     assert charges(ast.parse("def test():\n    ledger.charge(guarantee, label)\n")) == 1
 
 
-def test_studies_use_public_names_and_draw_with_the_plots() -> None:
-    allowed = {"studies", "output.plots", "core.progress", "errors", "output.files", *PUBLIC}
-    own = {"naive.py", "registry.py"}  # what studies compare with is defined here
-    for path in (PACKAGE / "studies").glob("*.py"):
-        for node in ast.walk(parsed(path)) if path.name not in own else ():
-            if (
-                isinstance(node, ast.ImportFrom)
-                and node.module
-                and node.module.startswith("semidp.")
-            ):
-                module = node.module.removeprefix("semidp.")
-                assert any(f"{module}.".startswith(f"{name}.") for name in allowed), (
-                    f"{path.name} imports {module}"
-                )
+def test_applications_use_the_doors_of_floors() -> None:
+    allowed = {*FLOORS, "applications", "publish.plots", "promise.progress", "errors"}
+    own = {"naive.py"}  # what studies compare with is defined here
+    for path in (PACKAGE / "applications").glob("*.py"):
+        deep = (
+            {name for name in imported(path) if name not in allowed}
+            if path.name not in own
+            else set()
+        )
+        deep = {name for name in deep if not name.startswith(("applications.", "publish.plots."))}
+        assert deep <= STILL_DEEP, f"{path.name} imports {deep}"
 
 
-def test_the_picture_has_every_room_once() -> None:
-    assert [int(number) for number, _ in reversed(LINES)] == list(range(len(LINES)))
-    assert {room(path) for path in MODULES} == set().union(*ROWS)
-    assert sum(map(len, ROWS)) == len(set().union(*ROWS))
-
-
-@pytest.mark.parametrize("mine", ROOMS)
-def test_no_module_is_shadowed_by_something_of_its_own_name(mine: str) -> None:
-    for path in ROOMS[mine]:
-        names = ["semidp", *path.relative_to(PACKAGE).with_suffix("").parts]
-        names = names[:-1] if names[-1] == "__init__" else names
-        module = importlib.import_module(".".join(names))
-        shadow = getattr(importlib.import_module(".".join(names[:-1])), names[-1])
-        assert shadow is module, path.name
+STILL_DEEP = {"promise.files", "promise.noise.randomness"}
 
 
 def test_benchmarks_import_what_there_is() -> None:
@@ -506,14 +483,19 @@ def test_an_assertion_that_says_nothing_would_be_seen() -> None:
     assert [node.msg is None for node in asserted_there(tree)] == [True, False]
 
 
-NOUNS = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|.*\| `([\w.]+)` \|$", PAGE, flags=re.MULTILINE)
+NOUNS = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|.*\| `([\w/]+)` \|$", PAGE, flags=re.MULTILINE)
+
+
+def test_a_visitor_needs_at_most_twenty_nouns() -> None:
+    assert 10 <= sum(names.count(",") + 1 for names, _ in NOUNS) <= 20
 
 
 @pytest.mark.parametrize(("names", "home"), NOUNS, ids=lambda part: part)
-def test_every_noun_is_in_its_room(names: str, home: str) -> None:
-    source = "".join(path.read_text() for path in MODULES if room(path) == home)
+def test_every_noun_is_in_its_folder(names: str, home: str) -> None:
+    files = [PACKAGE / f"{home}.py"] if (PACKAGE / f"{home}.py").exists() else []
+    source = "".join(path.read_text() for path in files or (PACKAGE / home).rglob("*.py"))
     for name in re.findall(r"\w+", names):
-        assert re.search(rf"^(class )?{name}\b", source, flags=re.MULTILINE), (
+        assert re.search(rf"^class {name}\b", source, flags=re.MULTILINE), (
             f"{name} is not defined in {home}"
         )
 

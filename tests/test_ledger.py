@@ -21,34 +21,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.accounting import fits
-from semidp.accounting import ledger as ledger_module
-from semidp.accounting.ledger import Ledger, Session
-from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Ball, Exchange
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.enumeration import datasets
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema, StructuralZero
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.composition import compose
-from semidp.core.tradeoff.curves import approximate, gaussian, laplace, zcdp
-from semidp.core.tradeoff.function import Order, Tradeoff
 from semidp.errors import BudgetExceeded, InputError, Refused
-from semidp.mechanisms.gaussian import (
+from semidp.promise import fits
+from semidp.promise.accounting import ledger as ledger_module
+from semidp.promise.accounting.ledger import Ledger, Session
+from semidp.promise.files import locked, replace_file
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.mechanisms.gaussian import (
     DiscreteGaussianMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
-from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
-from semidp.output.files import locked, replace_file
-from semidp.queries.table_spaces import sensitivity_space
-from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.registry import recorded
-from semidp.statistics.regression.designs import Design
-from semidp.statistics.regression.moments import moment_space
+from semidp.promise.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.spaces.adjacency import Ball, Exchange
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.enumeration import datasets
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.composition import compose
+from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
+from semidp.promise.tradeoff.function import Order, Tradeoff
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.outcomes.spaces import sum_space
+from semidp.publish.statistics.registry import recorded
+from semidp.publish.statistics.regression.designs import Design
+from semidp.publish.statistics.regression.moments import moment_space
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
 TABLE = Table(SCHEMA, [[1, 2, 3], [4, 5, 6]])
@@ -199,9 +199,9 @@ def test_a_large_t_lives_beside_the_ledger(path: Path) -> None:
 CHARGER = """
 import sys
 from pathlib import Path
-from semidp.accounting.ledger import Ledger
+from semidp.promise.accounting.ledger import Ledger
 from semidp.errors import BudgetExceeded
-from semidp.core.guarantee import Guarantee
+from semidp.promise.guarantee import Guarantee
 from semidp import Ball, Dataspace, Exchange, zcdp
 
 book = Ledger(sys.argv[1])

@@ -19,22 +19,22 @@ import pytest
 from attrs import evolve
 
 from semidp import Budget, Feature, Plan, Schema, Table, TableRequest, prepare, run
-from semidp.accounting.ledger import Ledger
 from semidp.cli import run as command
-from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.enumeration import datasets
-from semidp.core.spaces.exchange_blocks import Blocks
-from semidp.core.tables.features import Nest
-from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.errors import BudgetExceeded, InputError, Refused
-from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
-from semidp.mechanisms.mechanism import Mechanism
-from semidp.mechanisms.pure import KNormMechanism, LaplaceMechanism
-from semidp.publishing.pipeline import RunOptions
-from semidp.queries.table_spaces import sensitivity_space
-from semidp.statistics.registry import recorded
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
+from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.mechanisms.pure import KNormMechanism, LaplaceMechanism
+from semidp.promise.schema.features import Nest
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.spaces.adjacency import Ball, Exchange, semi_adjacency
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.enumeration import datasets
+from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.publish.pipeline import RunOptions
+from semidp.publish.statistics.registry import recorded
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("ill", "ny"), Feature("region", "ns")])
 PEOPLE = [(0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 1)]
@@ -303,7 +303,7 @@ def test_changed_curves_show(path: Path) -> None:
 
 CHARGER = """
 import sys
-from semidp.accounting.ledger import Ledger
+from semidp.promise.accounting.ledger import Ledger
 from tests.test_ledger_rebasing import RELEASES, charge, mechanism
 
 book, mine = Ledger(sys.argv[1]), [mechanism(*RELEASES[int(number)][:2], "1/1000") for number in sys.argv[2]]

@@ -63,75 +63,55 @@ def test_import_touches_nothing_heavy() -> None:
 
 
 SUBPACKAGES = {
-    "accounting": (
+    "promise": (
         """
-        Account Charge Renyi approximate_group dp_sgd event_from_json event_guarantee event_to_json
-        event_tradeoff fits functional_tradeoff gdp_delta gdp_epsilon gdp_group gdp_to_zcdp pure_to_gdp
-        pure_to_zcdp tradeoff_from_json zcdp_delta zcdp_epsilon zcdp_epsilon_paper zcdp_group
+        AUTO Account CLAIMS CanonicalNoise Charge ClaimKind ContinuousGaussianMechanism
+        DiscreteGaussian DiscreteGaussianMechanism DiscreteLaplace ExponentialChoice FlippedChoice
+        KNormMechanism L2Mechanism LaplaceMechanism LatticeGaussian LatticeGaussianMechanism
+        Measurement Mechanism NAMES NoNoise Normal Norms Objective OneSidedLatticeGaussian
+        Randomness Recursive Renyi ResidualMechanism RoundedGaussian RoundedGaussianMechanism
+        SeededRandomness SystemRandomness Tulap approximate_group available calibrated choose
+        dp_sgd event_from_json event_guarantee event_to_json event_tradeoff fits
+        functional_tradeoff gdp_delta gdp_epsilon gdp_group gdp_to_zcdp generator knorm_noise
+        mechanism_for naive_loss option_name outcome_mechanism pure_to_gdp pure_to_zcdp
+        residual_plan table_mechanism tradeoff_from_json uniforms zcdp_delta zcdp_epsilon
+        zcdp_epsilon_paper zcdp_group
     """
     ),
-    "audit": (
+    "publish": (
         """
-        Audit Bound Claim Draws Energy Pair Point affordable_samples audit_function audit_mechanism
-        audit_samples claims_of_plan claims_of_release draws_of_test given_pairs noise_energy one_by_one
-        pair_for with_less_noise worst_pair
+        About Alternative AnsweredEstimates AnsweredRequest AnsweredSums Coding Column Comparison
+        Confidence Design DistributionRequest Estimates GroupDistributions GroupQuantiles
+        GroupSums Interval Intervals LEVEL LinearFit LogisticFit MEDIAN MomentSpace Moments
+        OddsRatioRequest PowerCurves PublishedAnswers PublishedDistribution PublishedOddsRatio
+        Spread SquareSums Strata SumSpace TwoSidedTest moment_space outcome_adjacency planned_test
+        regression_mechanism route_values sum_space
     """
     ),
-    "bridges": (
+    "inference": (
         """
-        Assessment CellKeyAssessment LossMeasure Metric PerturbationTable PrivacyFunction Stratum StratumLoss Swap
-        SwapAssessment SwapRule assess assess_cell_keys assess_swapping
+        Among AreaRow AreaSums Areas Association CellSums CensusEstimates CensusTask
+        CombinedEstimate CommonOddsRatio Covers Estimate Formula Independence IntervalEstimate
+        Measurements Mixing NoisyRates Observed PairTests Places Posterior RateMeasure ScoreTest
+        Share StateFiles SyntheticRecords TableDistance TableIntervals TableModel TermTest Within
+        adjusted_p_values area_intervals common_odds_ratio estimate estimate_areas estimate_state
+        every_pair groups independence_test logistic_fit loglinear_fit model posterior
+        random_tables read_area_rows read_areas read_state sampled_comparison sampled_rate
+        score_test simulated_bound sum_intervals sum_rows write_estimates
     """
     ),
-    "census": (
+    "assess": (
         """
-        Areas CensusEstimates CensusTask StateFiles estimate_areas estimate_state groups read_areas read_state
-        write_estimates
-    """
-    ),
-    "combining": (
-        """
-        Among AreaSums CellSums Estimate Measurements Observed Places Share Within estimate
+        Assessment Audit Bound CellKeyAssessment Claim Draws Energy LossMeasure Metric Pair
+        PerturbationTable Point PrivacyFunction Stratum StratumLoss Swap SwapAssessment SwapRule
+        affordable_samples assess assess_cell_keys assess_swapping audit_function audit_mechanism
+        audit_samples claims_of_plan claims_of_release draws_of_test given_pairs noise_energy
+        one_by_one pair_for with_less_noise worst_pair
     """
     ),
     "grouped": (
         """
         distributions linear_regression logistic_regression means proportions quantiles sums
-    """
-    ),
-    "mechanisms": (
-        """
-        AUTO CLAIMS NAMES ClaimKind ContinuousGaussianMechanism DiscreteGaussianMechanism KNormMechanism
-        L2Mechanism LaplaceMechanism LatticeGaussianMechanism Measurement Mechanism NoNoise Norms Objective
-        ResidualMechanism RoundedGaussianMechanism available calibrated choose knorm_noise mechanism_for
-        naive_loss option_name outcome_mechanism residual_plan table_mechanism
-    """
-    ),
-    "noise": (
-        """
-        CanonicalNoise DiscreteGaussian DiscreteLaplace ExponentialChoice FlippedChoice LatticeGaussian Normal
-        OneSidedLatticeGaussian Randomness Recursive RoundedGaussian SeededRandomness SystemRandomness Tulap
-        generator uniforms
-    """
-    ),
-    "questions": (
-        """
-        AreaRow Association CombinedEstimate CommonOddsRatio Covers Formula Independence IntervalEstimate Mixing NoisyRates
-        PairTests Posterior RateMeasure ScoreTest SyntheticRecords TableDistance TableIntervals TableModel TermTest
-        adjusted_p_values area_intervals common_odds_ratio every_pair independence_test logistic_fit loglinear_fit model posterior
-        random_tables read_area_rows sampled_comparison sampled_rate score_test simulated_bound
-        sum_intervals sum_rows
-    """
-    ),
-    "statistics": (
-        """
-        LEVEL MEDIAN About Alternative AnsweredEstimates AnsweredRequest AnsweredSums PublishedAnswers
-        Coding Column Comparison Confidence Design DistributionRequest Estimates
-        GroupDistributions GroupQuantiles GroupSums PublishedDistribution
-        Interval Intervals LinearFit LogisticFit MomentSpace Moments OddsRatioRequest PowerCurves PublishedOddsRatio
-        Spread SquareSums Strata
-        SumSpace TwoSidedTest moment_space outcome_adjacency planned_test regression_mechanism route_values
-        sum_space
     """
     ),
 }
@@ -161,7 +141,9 @@ def test_no_name_is_public_twice() -> None:
 
 def test_it_is_imported_where_nothing_forks() -> None:
     others = "import os, logging, random, secrets, threading, numpy; del os.register_at_fork"
-    code = f"{others}; import semidp, semidp.core.ball_arithmetic; print(semidp.Budget.gdp(1).kind)"
+    code = (
+        f"{others}; import semidp, semidp.promise.ball_arithmetic; print(semidp.Budget.gdp(1).kind)"
+    )
     assert (
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -14,16 +14,13 @@ import pytest
 
 import semidp
 from semidp import Plan
-from semidp.statistics.registry import kinds
+from semidp.publish.statistics.registry import kinds
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PLAN = (DOCS / "plan.md").read_text(encoding="utf-8")
 SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-SUBPACKAGES = (
-    *("accounting", "audit", "bridges", "census", "combining", "grouped"),
-    *("mechanisms", "noise", "questions", "statistics"),
-)
+SUBPACKAGES = ("promise", "publish", "inference", "assess", "grouped")
 PUBLIC = {"semidp": semidp.__all__} | {
     f"semidp.{name}": getattr(semidp, name).__all__ for name in SUBPACKAGES
 }
@@ -53,7 +50,7 @@ def test_every_public_name_is_explained_on_some_page(package: str) -> None:
 
 
 def test_an_entry_alone_explains_nothing() -> None:
-    text = "::: semidp.noise.Tulap\n\nUse `Recursive` for any curve.\n"
+    text = "::: semidp.promise.Tulap\n\nUse `Recursive` for any curve.\n"
     assert unexplained(["Tulap", "Recursive"], text) == ["Tulap"]
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
-from semidp.core.tables.counts import MAX_CELLS, Table
-from semidp.core.tables.features import Feature, bin_edges, level_text, read_stored
-from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.errors import DataError, InputError, SchemaError, SemidpError
+from semidp.promise.schema.counts import MAX_CELLS, Table
+from semidp.promise.schema.features import Feature, bin_edges, level_text, read_stored
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), min_size=1, max_size=6)
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from semidp.census.layout import EXACT, LEVELS, MEASURED, NATION, RACES, SIZES
-from semidp.studies.census_study import PERSONS, budget
+from semidp.applications.census_study import PERSONS, budget
+from semidp.inference.census.layout import EXACT, LEVELS, MEASURED, NATION, RACES, SIZES
 
 GROUPS = ("hisp", "white", "black", "aian", "asian", "nhpi", "other", "two")
 LENGTHS = {"State": 3, "County": 6, "Tract": 12, "Block_Group": 13}

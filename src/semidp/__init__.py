@@ -1,39 +1,19 @@
 """Differential privacy with invariants: publish some statistics exactly and the rest with noise.
 
 `run` carries out a `Plan` and returns a `Release` with its `Guarantee`; docs/how_it_works.md says
-what flows where. More is in the subpackages `accounting`, `audit`, `bridges`, `census`,
-`combining`, `grouped`, `mechanisms`, `noise`, `questions` and `statistics`; `studies` has the
-paper's figures.
+what flows where. More is in the floors `promise`, `publish`, `inference` and `assess`;
+`applications` has the paper's figures.
 """
 
 import semidp._startup  # noqa: F401 - before everything else that is imported
 from semidp import (  # public subpackages
-    accounting,  # noqa: F401
-    audit,  # noqa: F401
-    bridges,  # noqa: F401
-    census,  # noqa: F401
-    combining,  # noqa: F401
+    assess,  # noqa: F401
     grouped,  # noqa: F401
-    mechanisms,  # noqa: F401
-    noise,  # noqa: F401
-    questions,  # noqa: F401
-    statistics,  # noqa: F401
+    inference,  # noqa: F401
+    promise,  # noqa: F401
+    publish,  # noqa: F401
 )
 from semidp._version import __version__
-from semidp.accounting.ledger import Ledger
-from semidp.core.guarantee import Guarantee
-from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, SemiAdjacency, semi_adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.witness import Witness
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature, Nest
-from semidp.core.tables.schema import Schema, StructuralZero
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.composition import compose
-from semidp.core.tradeoff.curves import approximate, gaussian, laplace, zcdp
-from semidp.core.tradeoff.function import Order, Tradeoff
-from semidp.core.tradeoff.piecewise_linear import from_function, from_profile, piecewise
 from semidp.errors import (
     AdjacencyUnknown,
     BudgetExceeded,
@@ -44,11 +24,27 @@ from semidp.errors import (
     SchemaError,
     SemidpError,
 )
-from semidp.fitting.tables import Fit, fit_table
-from semidp.noise.noise_for_tradeoff import canonical_noise
-from semidp.output.published_table import FitKind, PublishedTable
-from semidp.publishing.combined.releases_together import combine
-from semidp.publishing.front import (
+from semidp.inference.records.several_files import combine_estimates
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.noise.noise_for_tradeoff import canonical_noise
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature, Nest
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.query_space import ExplicitSpace, QuerySpace
+from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_space
+from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange, SemiAdjacency, semi_adjacency
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.witness import Witness
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.composition import compose
+from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
+from semidp.promise.tradeoff.function import Order, Tradeoff
+from semidp.promise.tradeoff.piecewise_linear import from_function, from_profile, piecewise
+from semidp.publish.combined.releases_together import combine
+from semidp.publish.fitting.tables import Fit, fit_table
+from semidp.publish.front import (
     distribution,
     logistic,
     mean,
@@ -61,28 +57,26 @@ from semidp.publishing.front import (
     total,
     what_holds,
 )
-from semidp.publishing.pipeline import Prepared, RunOptions, prepare, run
-from semidp.publishing.plan import AdjacencyChoice, Plan
-from semidp.publishing.release import Release
-from semidp.publishing.tested_table import odds_ratio_test
-from semidp.queries.query_space import ExplicitSpace, QuerySpace
-from semidp.queries.table_spaces import TableSpace, sensitivity_space
-from semidp.questions.records.several_files import combine_estimates
-from semidp.sources.contract import Outcome
-from semidp.sources.opening import Source, open_source
-from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
-from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult
-from semidp.statistics.odds_ratio.power_analysis import power, power_curves, sample_size
-from semidp.statistics.odds_ratio.umpu import UmpuTest
-from semidp.statistics.outcomes.request import Statistic
-from semidp.statistics.quantiles.published import PublishedQuantiles
-from semidp.statistics.quantiles.request import QuantileRequest
-from semidp.statistics.regression.published import PublishedRegression
-from semidp.statistics.regression.request import Model, RegressionRequest
-from semidp.statistics.sums.published import PublishedGroups
-from semidp.statistics.sums.request import GroupRequest
-from semidp.statistics.tables.published import PublishedTables
-from semidp.statistics.tables.request import TableRequest, TablesRequest
+from semidp.publish.pipeline import Prepared, RunOptions, prepare, run
+from semidp.publish.plan import AdjacencyChoice, Plan
+from semidp.publish.release import Release
+from semidp.publish.results.published_table import FitKind, PublishedTable
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.sources.opening import Source, open_source
+from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
+from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
+from semidp.publish.statistics.odds_ratio.power_analysis import power, power_curves, sample_size
+from semidp.publish.statistics.odds_ratio.umpu import UmpuTest
+from semidp.publish.statistics.outcomes.request import Statistic
+from semidp.publish.statistics.quantiles.published import PublishedQuantiles
+from semidp.publish.statistics.quantiles.request import QuantileRequest
+from semidp.publish.statistics.regression.published import PublishedRegression
+from semidp.publish.statistics.regression.request import Model, RegressionRequest
+from semidp.publish.statistics.sums.published import PublishedGroups
+from semidp.publish.statistics.sums.request import GroupRequest
+from semidp.publish.statistics.tables.published import PublishedTables
+from semidp.publish.statistics.tables.request import TableRequest, TablesRequest
+from semidp.publish.tested_table import odds_ratio_test
 
 __all__ = [
     "Adjacency",

@@ -8,38 +8,38 @@ and measures.
 from collections.abc import Sequence
 from typing import Any
 
-from semidp.accounting.ledger import Ledger
-from semidp.core.exact import Number
-from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Margin
-from semidp.core.tables.features import Feature
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
-from semidp.mechanisms.mechanism import Measurement, Mechanism
-from semidp.noise.randomness import Randomness
-from semidp.publishing.pipeline import RunOptions, measure
-from semidp.publishing.plan import AdjacencyChoice, Plan, chosen_adjacency
-from semidp.sources.contract import Outcome
-from semidp.statistics.distribution.distribution_estimates import GroupDistributions
-from semidp.statistics.distribution.request import DistributionsOfSets
-from semidp.statistics.outcomes.confidence import LEVEL
-from semidp.statistics.outcomes.group_sums import Estimates, GroupSums
-from semidp.statistics.outcomes.groups import By, blocks_of
-from semidp.statistics.outcomes.request import Statistic, proportion_of
-from semidp.statistics.outcomes.spread import SquareSums, square_grid
-from semidp.statistics.protocol.requests import Request
-from semidp.statistics.quantiles.quantile_estimates import MEDIAN, GroupQuantiles
-from semidp.statistics.quantiles.request import QuantileMechanism, QuantilesOfSets
-from semidp.statistics.regression.designed_request import (
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.exact import Number
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.noise.randomness import Randomness
+from semidp.promise.schema.features import Feature
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.spaces.dataspace import Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.pipeline import RunOptions, measure
+from semidp.publish.plan import AdjacencyChoice, Plan, chosen_adjacency
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.distribution.distribution_estimates import GroupDistributions
+from semidp.publish.statistics.distribution.request import DistributionsOfSets
+from semidp.publish.statistics.outcomes.confidence import LEVEL
+from semidp.publish.statistics.outcomes.group_sums import Estimates, GroupSums
+from semidp.publish.statistics.outcomes.groups import By, blocks_of
+from semidp.publish.statistics.outcomes.request import Statistic, proportion_of
+from semidp.publish.statistics.outcomes.spread import SquareSums, square_grid
+from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.quantiles.quantile_estimates import MEDIAN, GroupQuantiles
+from semidp.publish.statistics.quantiles.request import QuantileMechanism, QuantilesOfSets
+from semidp.publish.statistics.regression.designed_request import (
     DesignedRegression,
     SquaresByCell,
     SumsByCell,
 )
-from semidp.statistics.regression.designs import Design
-from semidp.statistics.regression.linear import LinearFit, Moments
-from semidp.statistics.regression.logistic import LogisticFit
-from semidp.statistics.regression.request import Model
-from semidp.statistics.sums.request import SquaresOfSets, SumsOfSets
+from semidp.publish.statistics.regression.designs import Design
+from semidp.publish.statistics.regression.linear import LinearFit, Moments
+from semidp.publish.statistics.regression.logistic import LogisticFit
+from semidp.publish.statistics.regression.request import Model
+from semidp.publish.statistics.sums.request import SquaresOfSets, SumsOfSets
 
 __all__ = [
     "distributions",
@@ -91,7 +91,7 @@ def means(data: Any, outcome: Outcome, by: By, budget: Budget, **options: Any) -
     """Release means of an outcome by groups; the parameters are those of `sums`.
 
     >>> import numpy as np
-    >>> from semidp.noise.randomness import SeededRandomness
+    >>> from semidp.promise.noise.randomness import SeededRandomness
     >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.repeat([2, 8], 500)}
     >>> stay = means(
     ...     records,
@@ -114,7 +114,7 @@ def proportions(data: Any, column: str, by: By, budget: Budget, **options: Any) 
     values are refused.
 
     >>> import numpy as np
-    >>> from semidp.noise.randomness import SeededRandomness
+    >>> from semidp.promise.noise.randomness import SeededRandomness
     >>> records = {"ward": np.repeat(["a", "b"], 500), "cured": np.repeat([0, 1], 500)}
     >>> proportions(
     ...     records, "cured", ["ward"], Budget.gdp(1), randomness=SeededRandomness(1)
@@ -189,7 +189,7 @@ def distributions(
     Examples
     --------
     >>> import numpy as np
-    >>> from semidp.noise.randomness import SeededRandomness
+    >>> from semidp.promise.noise.randomness import SeededRandomness
     >>> records = {
     ...     "ward": np.repeat(["a", "b"], 500),
     ...     "days": np.r_[np.arange(500) / 100, 5 + np.arange(500) / 100],

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp.audit import Draws, Pair, worst_pair
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.mechanisms.knorm.norm_ball import NormBall, knorm_noise
-from semidp.noise.randomness import generator
-from semidp.queries.table_spaces import TableSpace, sensitivity_space
+from semidp.assess import Draws, Pair, worst_pair
+from semidp.promise.mechanisms.knorm.norm_ball import NormBall, knorm_noise
+from semidp.promise.noise.randomness import generator
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_space
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 
 def a_space(

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
-from semidp.audit import Bound, Pair, Point, audit_mechanism
-from semidp.audit.attack_bounds import allowed_power, at_least, at_most, best_bound
-from semidp.core.tradeoff.curves import approximate, gaussian, laplace, zcdp
+from semidp.assess import Bound, Pair, Point, audit_mechanism
+from semidp.assess.audit.attack_bounds import allowed_power, at_least, at_most, best_bound
 from semidp.errors import InputError
+from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
 
 
 @given(st.integers(1, 200), st.data())

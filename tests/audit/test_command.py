@@ -10,19 +10,19 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from semidp.audit import audit_mechanism, claims_of_release
+from semidp.assess import audit_mechanism, claims_of_release
 from semidp.cli.audit import audit
-from semidp.core.spaces.dataspace import Margin
-from semidp.core.tables.features import Feature
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.smooth import Gaussian
 from semidp.errors import InputError
-from semidp.mechanisms.gaussian import RoundedGaussianMechanism
-from semidp.noise.randomness import Randomness
-from semidp.publishing.pipeline import run
-from semidp.publishing.plan import Plan
-from semidp.publishing.release import Release
-from semidp.statistics.tables.request import TableRequest
+from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+from semidp.promise.noise.randomness import Randomness
+from semidp.promise.schema.features import Feature
+from semidp.promise.spaces.dataspace import Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.smooth import Gaussian
+from semidp.publish.pipeline import run
+from semidp.publish.plan import Plan
+from semidp.publish.release import Release
+from semidp.publish.statistics.tables.request import TableRequest
 
 FEATURES = (Feature("age", ("young", "old", "older")), Feature("region", ("n", "s", "w")))
 PLAN = Plan(
@@ -249,6 +249,6 @@ def test_what_cannot_be_audited_is_said(words: list[str], sentence: str, folder:
 def test_how_many_samples_is_left_to_the_clock(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("semidp.audit.attack.MOST_SAMPLES", 3_000)
+    monkeypatch.setattr("semidp.assess.audit.attack.MOST_SAMPLES", 3_000)
     found = called(folder, "--format", "json")
     assert json.loads(found.output)["tables"][0]["audit"]["samples"] == 3_000

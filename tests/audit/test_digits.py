@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from semidp.audit import Pair, audit_samples
-from semidp.audit.attack_bounds import Point
-from semidp.audit.digits import digit_scores, lowest_digits
-from semidp.audit.scores import Batch
-from semidp.core.tradeoff.curves import approximate, gaussian
-from semidp.core.tradeoff.function import Tradeoff
-from semidp.noise.randomness import SeededRandomness
+from semidp.assess import Pair, audit_samples
+from semidp.assess.audit.attack_bounds import Point
+from semidp.assess.audit.digits import digit_scores, lowest_digits
+from semidp.assess.audit.scores import Batch
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.tradeoff.curves import approximate, gaussian
+from semidp.promise.tradeoff.function import Tradeoff
 from tests.audit.conftest import snapped
 
 Floats = NDArray[np.float64]

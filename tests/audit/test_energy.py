@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from scipy.stats import laplace, norm
 
-from semidp.audit import noise_energy, worst_pair
-from semidp.audit.energy import FOURTH_MOMENT, LEAST_VARIANCE
-from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.gaussian import (
+from semidp.assess import noise_energy, worst_pair
+from semidp.assess.audit.energy import FOURTH_MOMENT, LEAST_VARIANCE
+from semidp.promise.mechanisms.gaussian import (
     DiscreteGaussianMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
-from semidp.mechanisms.mechanism import Mechanism
-from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.queries.table_spaces import TableSpace
+from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.sensitivity.table_spaces import TableSpace
+from semidp.promise.tradeoff.budget import Budget
 
 from .conftest import a_space
 

@@ -15,7 +15,7 @@ import pytest
 
 from semidp import Budget, Feature, Plan, RegressionRequest, Schema, Table, odds_ratio_test
 from semidp import run as carry_out
-from semidp.audit import (
+from semidp.assess import (
     audit_function,
     audit_mechanism,
     audit_samples,
@@ -24,15 +24,15 @@ from semidp.audit import (
     pair_for,
 )
 from semidp.cli import run
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tradeoff.curves import approximate, gaussian
 from semidp.errors import InputError
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.columns import read_numbers
-from semidp.sources.contract import Outcome
-from semidp.statistics.regression.designs import Design
-from semidp.statistics.regression.moments import moment_space
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.curves import approximate, gaussian
+from semidp.publish.results.columns import read_numbers
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.regression.designs import Design
+from semidp.publish.statistics.regression.moments import moment_space
 from tests.audit.conftest import snapped
 
 dp.enable_features("contrib")

@@ -5,14 +5,14 @@ totals.
 import numpy as np
 import pytest
 
-from semidp.audit import Pair, worst_pair
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema, StructuralZero
+from semidp.assess import Pair, worst_pair
 from semidp.errors import InputError, Refused
-from semidp.queries.table_spaces import sensitivity_space
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 from .conftest import a_space
 

@@ -13,21 +13,21 @@ from typing import Any
 import pytest
 
 import semidp as sd
-from semidp.audit import audit_mechanism, claims_of_release, given_pairs
-from semidp.audit.exchange_chains import _arises, joined
+from semidp.assess import audit_mechanism, claims_of_release, given_pairs
+from semidp.assess.audit.exchange_chains import _arises, joined
 from semidp.cli import run as command
-from semidp.core.spaces.exchange_blocks import Blocks
-from semidp.core.tables.features import Feature
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import Refused, SemidpError
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.pipeline import run
-from semidp.publishing.plan import Plan
-from semidp.publishing.release import Release
-from semidp.sources.contract import Outcome
-from semidp.statistics.quantiles.exponential import ExponentialMechanism
-from semidp.statistics.quantiles.request import QuantileRequest
-from semidp.statistics.tables.request import TableRequest
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.features import Feature
+from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.pipeline import run
+from semidp.publish.plan import Plan
+from semidp.publish.release import Release
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.quantiles.exponential import ExponentialMechanism
+from semidp.publish.statistics.quantiles.request import QuantileRequest
+from semidp.publish.statistics.tables.request import TableRequest
 from tests.grouped.test_rank_norms import datasets, neighbours, space_of
 from tests.test_several_records import DISJOINT, drawn
 

@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp.audit import Draws, Pair, audit_mechanism, one_by_one, worst_pair
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
-from semidp.core.tradeoff.function import Tradeoff
-from semidp.mechanisms.gaussian import (
+from semidp.applications.naive import published_noise
+from semidp.assess import Draws, Pair, audit_mechanism, one_by_one, worst_pair
+from semidp.promise.mechanisms.gaussian import (
     DiscreteGaussianMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
-from semidp.mechanisms.knorm.closed import PairBall
-from semidp.mechanisms.knorm.table import TableBall
-from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
-from semidp.noise.distributions import RoundedGaussian
-from semidp.noise.randomness import SeededRandomness, generator
-from semidp.queries.table_spaces import TableSpace
-from semidp.studies.naive import published_noise
+from semidp.promise.mechanisms.knorm.closed import PairBall
+from semidp.promise.mechanisms.knorm.table import TableBall
+from semidp.promise.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
+from semidp.promise.noise.distributions import RoundedGaussian
+from semidp.promise.noise.randomness import SeededRandomness, generator
+from semidp.promise.sensitivity.table_spaces import TableSpace
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.promise.tradeoff.function import Tradeoff
 
 from .conftest import knorm_draws, snapped
 

@@ -11,15 +11,15 @@ import opendp.prelude as dp
 import polars as pl
 import pytest
 
-from semidp.bridges import opendp as bridge
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.function import Tradeoff
+from semidp.assess.bridges import opendp as bridge
 from semidp.errors import AdjacencyUnknown, InputError, Refused
-from semidp.publishing.plan import Plan
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.function import Tradeoff
+from semidp.publish.plan import Plan
 
 dp.enable_features("contrib", "honest-but-curious")
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from semidp.bridges import Stratum, Swap, SwapRule, assess_swapping
-from semidp.bridges.distinguishing import corners_between, curve_between, curve_through
-from semidp.bridges.swap_laws import (
+from semidp.assess import Stratum, Swap, SwapRule, assess_swapping
+from semidp.assess.bridges.distinguishing import corners_between, curve_between, curve_through
+from semidp.assess.bridges.swap_laws import (
     CellLaw,
     Grid,
     choice_weights,
@@ -21,7 +21,7 @@ from semidp.bridges.swap_laws import (
     swapped_law,
     tables_of,
 )
-from semidp.bridges.swapping import attacked, listed, one_cell
+from semidp.assess.bridges.swapping import attacked, listed, one_cell
 from semidp.errors import InputError
 
 FALSE_ALARM = 1e-6

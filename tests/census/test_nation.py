@@ -9,13 +9,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp.census import Areas, CensusTask, estimate_areas, groups, read_state, write_estimates
-from semidp.census.layout import SIZES, STATES
-from semidp.census.nation import nation_use
-from semidp.census.reading import read_nation
 from semidp.cli import run
-from semidp.combining import Measurements, Observed, Places, Share, estimate
 from semidp.errors import DataError, InputError
+from semidp.inference import (
+    Areas,
+    CensusTask,
+    Measurements,
+    Observed,
+    Places,
+    Share,
+    estimate,
+    estimate_areas,
+    groups,
+    read_state,
+    write_estimates,
+)
+from semidp.inference.census.layout import SIZES, STATES
+from semidp.inference.census.nation import nation_use
+from semidp.inference.census.reading import read_nation
 from tests.census.conftest import simulated, small_state
 
 CODES = ("15", "16", "17")
@@ -120,7 +131,7 @@ def test_the_nation_takes_from_the_variance_of_a_state(nation: Path) -> None:
 def test_a_run_that_ended_early_reads_no_state_a_third_time(
     nation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import semidp.census.area_estimates as module
+    import semidp.inference.census.area_estimates as module
 
     task = CensusTask(nation, Areas([("a", "15001", 1.0), ("a", "16001", 1.0)]), nation="all")
     whole = write_estimates(task, tmp_path / "whole")

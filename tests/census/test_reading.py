@@ -9,10 +9,9 @@ import duckdb
 import numpy as np
 import pytest
 
-from semidp.census import estimate_state, groups, read_state
-from semidp.census.layout import LEVELS, RACES
-from semidp.combining import Share
 from semidp.errors import DataError, InputError
+from semidp.inference import Share, estimate_state, groups, read_state
+from semidp.inference.census.layout import LEVELS, RACES
 from tests.census.conftest import State, simulated, small_state
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from semidp import Plan, Release
-from semidp.noise.randomness import SystemRandomness
+from semidp.promise.noise.randomness import SystemRandomness
 from tests.cli.conftest import Done, Semidp, one_sentence
 from tests.release.conftest import Example, assert_same_margins, strict_json, whole_counts
 

@@ -24,8 +24,8 @@ import pytest
 from semidp import Plan, Release
 from semidp.cli import _program
 from semidp.errors import InputError
-from semidp.publishing import pipeline
-from semidp.questions.records.record_files import check_records
+from semidp.inference.records.record_files import check_records
+from semidp.publish import pipeline
 from tests.cli.conftest import Done, Semidp, one_sentence, settle
 
 PRIMES = (1000003, 1299709, 1500007, 2000003, 3000017, 5000011)
@@ -408,7 +408,7 @@ def test_a_closed_terminal_ends_a_release_in_order(
     (tmp_path / "site" / "sitecustomize.py").write_text(
         "import os, signal, sys\nimport semidp.cli\n"
         f"signal.signal(signal.SIGHUP, signal.SIG_IGN if {ignored} else signal.SIG_DFL)\n"
-        "pipeline = sys.modules['semidp.publishing.pipeline']\n"
+        "pipeline = sys.modules['semidp.publish.pipeline']\n"
         "def hang_up(*words, survey=pipeline.survey, **named):\n"
         "    os.kill(os.getpid(), signal.SIGHUP)\n"
         "    return survey(*words, **named)\n"
@@ -578,7 +578,7 @@ def test_an_internal_error_shows_its_place_and_not_its_words(
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys, semidp\n"
-        "r = sys.modules['semidp.publishing.pipeline']\n"
+        "r = sys.modules['semidp.publish.pipeline']\n"
         "def broken(*a, **k): raise RuntimeError('the count is 1000003')\n"
         "r.survey = broken\n"
     )

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from dp_accounting import NeighboringRelation, dp_event
 
-from semidp.accounting import dp_sgd, event_from_json, event_to_json, event_tradeoff
-from semidp.bridges import PrivacyFunction
+from semidp.assess import PrivacyFunction
 from semidp.cli import run
+from semidp.promise import dp_sgd, event_from_json, event_to_json, event_tradeoff
 
 
 def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:

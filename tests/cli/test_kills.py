@@ -36,7 +36,7 @@ WORDS = (
 RELEASER = """
 import json, os, signal, sys
 from pathlib import Path
-import semidp.output.files
+import semidp.promise.files
 from semidp.cli import run
 
 out, ledger, fatal, kind, sabotage, *words = sys.argv[1:]
@@ -172,6 +172,6 @@ def test_a_kill_before_the_renames_leaves_the_old_release(place: Place) -> None:
 
 def test_the_check_sees_a_release_that_is_lost(place: Place) -> None:
     place.check(place.start())
-    process = place.start(fatal=2, kind="moves", sabotage="semidp.output.files._OLD = '.gone'")
+    process = place.start(fatal=2, kind="moves", sabotage="semidp.promise.files._OLD = '.gone'")
     with pytest.raises(ValueError, match="not a release"):
         place.check(process)

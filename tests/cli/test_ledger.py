@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from semidp.accounting import ledger as ledger_module
-from semidp.output.files import locked
+from semidp.promise.accounting import ledger as ledger_module
+from semidp.promise.files import locked
 from tests.cli.conftest import Semidp, one_sentence
 
 WORDS = ("--table", "sex,region", "--invariant", "sex", "--invariant", "region", "--rho", "0.1")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from semidp.publishing.plan import Plan
-from semidp.statistics.odds_ratio.request import OddsRatioRequest
+from semidp.publish.plan import Plan
+from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
 from tests.cli.conftest import Semidp, one_sentence
 from tests.release.conftest import Example, strict_json
 

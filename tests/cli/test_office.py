@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from semidp import Plan
+from semidp.applications.catalogue import PAPER, STUDIES, study_name
 from semidp.errors import InputError
-from semidp.studies.catalogue import PAPER, STUDIES, study_name
 from tests.cli.conftest import Semidp, one_sentence
 
 DOCS = Path(__file__).parent.parent.parent / "docs"

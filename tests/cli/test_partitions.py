@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from semidp import Ledger, Release
-from semidp.output.unfinished import is_unfinished
-from semidp.publishing.parts import by_partition, runners
-from semidp.publishing.pipeline import charged
+from semidp.publish.parts import by_partition, runners
+from semidp.publish.pipeline import charged
+from semidp.publish.unfinished import is_unfinished
 from tests.cli.conftest import Done, Semidp, one_sentence
 
 PLACES = [f"{state},{state}{county},{sex}" for state in "AB" for county in (1, 2) for sex in "fm"]
@@ -167,7 +167,7 @@ def test_one_piece_says_only_what_it_charged(here: Semidp, people: Path, monkeyp
         charged(prepared, Ledger("ledger.json"), "another")
         return charged(prepared, ledger, label, run_name)
 
-    monkeypatch.setattr(sys.modules["semidp.publishing.pipeline"], "charged", late)
+    monkeypatch.setattr(sys.modules["semidp.publish.pipeline"], "charged", late)
     said = one_sentence(here("release", people, *words, "--ledger", "ledger.json"))
     assert "would exceed" in said
     assert "all the same" not in said

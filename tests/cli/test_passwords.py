@@ -8,8 +8,8 @@ from urllib.parse import quote
 import pytest
 
 from semidp.errors import SemidpError
-from semidp.sources import addresses
-from semidp.sources.opening import open_source
+from semidp.publish.sources import addresses
+from semidp.publish.sources.opening import open_source
 from tests.cli.conftest import Semidp
 
 MARK = "hunter2"

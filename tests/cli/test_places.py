@@ -15,7 +15,7 @@ import pytest
 
 from semidp import Release
 from semidp.errors import Occupied
-from semidp.output.files import locked, new_folder, recover, replace_file
+from semidp.promise.files import locked, new_folder, recover, replace_file
 from tests.cli.conftest import Semidp, one_sentence, settle
 
 WORDS = ("--table", "sex,region", "--invariant", "sex", "--invariant", "region", "--rho", "1/100")
@@ -544,7 +544,7 @@ class Finder:
 
 sys.meta_path.insert(0, Finder())
 """
-MOMENTS = ["numpy._core._multiarray_umath", "semidp.core.tables", "semidp.cli.audit", "duckdb"]
+MOMENTS = ["numpy._core._multiarray_umath", "semidp.promise.schema", "semidp.cli.audit", "duckdb"]
 
 
 @pytest.mark.few(2)

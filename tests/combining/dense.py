@@ -8,7 +8,7 @@ basis of the null space.
 import numpy as np
 from attrs import frozen
 
-from semidp.combining import Measurements, Within
+from semidp.inference import Measurements, Within
 
 RANK = 1e-9
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from attrs import evolve, frozen
 
-from semidp.combining import (
+from semidp.errors import InputError
+from semidp.inference import (
     Among,
     CellSums,
     Measurements,
@@ -18,7 +19,6 @@ from semidp.combining import (
     Within,
     estimate,
 )
-from semidp.errors import InputError
 from tests.combining.dense import Dense, solve
 
 

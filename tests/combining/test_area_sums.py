@@ -12,8 +12,8 @@ import semidp
 from semidp import Budget, Plan, Release, TableRequest
 from semidp.cli import run
 from semidp.errors import InputError
-from semidp.noise import SeededRandomness
-from semidp.questions import AreaRow, area_intervals
+from semidp.inference import AreaRow, area_intervals
+from semidp.promise import SeededRandomness
 from tests.combining.test_releases import NEST, nested
 
 DISTRICTS = [

@@ -12,7 +12,7 @@ import pytest
 from semidp import Budget, Release, TableRequest, combine
 from semidp.cli import run
 from semidp.errors import Refused
-from semidp.noise import SeededRandomness
+from semidp.promise import SeededRandomness
 from tests.combining.test_releases import nested, people, product, table
 
 # The folder is shared: its reports are drawn for all tests, or one would find another's changed.

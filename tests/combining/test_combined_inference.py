@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Plan, Release, TableRequest, TablesRequest, combine
-from semidp.noise import SeededRandomness
-from semidp.publishing.pipeline import Prepared, prepare
+from semidp.promise import SeededRandomness
+from semidp.publish.pipeline import Prepared, prepare
 from tests.redrawn import redrawn
 
 SIZES = {"sex": 2, "region": 3}

@@ -10,12 +10,12 @@ import semidp
 from semidp import Budget, Plan, Release, RunOptions, TableRequest, TablesRequest, combine
 from semidp.cli import run as command
 from semidp.errors import InputError, Refused
-from semidp.noise import SeededRandomness
-from semidp.output.plain_reading import document_at
-from semidp.publishing import release_value
-from semidp.publishing.rechecking.release_check import disagreements
-from semidp.statistics.tables.by_parts.assembled_published import AssembledTables
-from semidp.statistics.tables.by_parts.separate_published import SeparateTables
+from semidp.promise import SeededRandomness
+from semidp.promise.plain_reading import document_at
+from semidp.publish import release_value
+from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.statistics.tables.by_parts.assembled_published import AssembledTables
+from semidp.publish.statistics.tables.by_parts.separate_published import SeparateTables
 from tests.partitions.conftest import FEATURES, records
 
 

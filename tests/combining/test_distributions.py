@@ -13,10 +13,10 @@ import semidp
 from semidp import Budget, Plan, Release, combine
 from semidp.cli import run
 from semidp.errors import InputError, Refused
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.rechecking.release_check import recheck
-from semidp.statistics.distribution.combined_distributions import CombinedDistribution
-from semidp.statistics.distribution.request import DistributionRequest
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.statistics.distribution.combined_distributions import CombinedDistribution
+from semidp.publish.statistics.distribution.request import DistributionRequest
 
 STEPS = 9
 WARDS, SEXES = "abc", "fm"

@@ -12,12 +12,12 @@ from attrs import evolve
 import semidp
 from semidp import Budget, Plan, TableRequest, TablesRequest, combine
 from semidp.cli import run
-from semidp.core.spaces.adjacency import Exchange
 from semidp.errors import InputError, Refused
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.combined.linked_combination import LinkedCombination
-from semidp.publishing.combined.residual_pool import MeasuredCells
-from semidp.publishing.rechecking.release_check import recheck
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.spaces.adjacency import Exchange
+from semidp.publish.combined.linked_combination import LinkedCombination
+from semidp.publish.combined.residual_pool import MeasuredCells
+from semidp.publish.rechecking.release_check import recheck
 from tests.combining.dense import null_space
 from tests.linked.test_release import AGES, SEX, homes_and_persons, plan_of, released
 

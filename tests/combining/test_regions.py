@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from semidp.combining import CellSums, Measurements, Observed, Places, Share
-from semidp.combining.classes import Classes
-from semidp.combining.regions import Regions, RootKnowledge, estimate_from_root
 from semidp.errors import InputError
+from semidp.inference import CellSums, Measurements, Observed, Places, Share
+from semidp.publish.estimation.classes import Classes
+from semidp.publish.estimation.regions import Regions, RootKnowledge, estimate_from_root
 from tests.combining.dense import solve
 from tests.combining.test_against_dense import random_query, truth_of
 

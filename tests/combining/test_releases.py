@@ -15,13 +15,13 @@ import pytest
 import semidp
 from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest, combine
 from semidp.cli import run
-from semidp.core.tradeoff.composition import compose
-from semidp.core.tradeoff.curves import gaussian
-from semidp.core.tradeoff.function import Order
 from semidp.errors import InputError, Refused
-from semidp.noise import SeededRandomness
-from semidp.publishing.combined import combination
-from semidp.publishing.pipeline import prepare
+from semidp.promise import SeededRandomness
+from semidp.promise.tradeoff.composition import compose
+from semidp.promise.tradeoff.curves import gaussian
+from semidp.promise.tradeoff.function import Order
+from semidp.publish.combined import combination
+from semidp.publish.pipeline import prepare
 from tests.combining.dense import null_space
 from tests.redrawn import redrawn
 

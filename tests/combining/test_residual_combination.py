@@ -8,9 +8,9 @@ import pytest
 import semidp
 from semidp import Budget, Plan, Release, TableRequest, TablesRequest, combine
 from semidp.errors import InputError, Refused
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.combined.combination import Combination, together
-from semidp.publishing.combined.residual_combination import ResidualCombination, is_large
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.combined.combination import Combination, together
+from semidp.publish.combined.residual_combination import ResidualCombination, is_large
 
 WIDE = Budget.zcdp("1/100")
 PLACES = [("n", "n1"), ("n", "n2"), ("n", "n3"), ("s", "s1")]

@@ -14,10 +14,10 @@ import semidp
 from semidp import Budget, Plan, Release, TableRequest, TablesRequest
 from semidp.cli import run
 from semidp.errors import InputError
-from semidp.noise import SeededRandomness
-from semidp.questions import AreaRow, sum_intervals, sum_rows
-from semidp.questions.measured import CombinedMeasured, MeasuredTable, measured_table
-from semidp.questions.several_tables import errors_together, simulated_together
+from semidp.inference import AreaRow, sum_intervals, sum_rows
+from semidp.inference.measured import CombinedMeasured, MeasuredTable, measured_table
+from semidp.inference.several_tables import errors_together, simulated_together
+from semidp.promise import SeededRandomness
 from tests.combining.dense import solve
 from tests.combining.test_releases import nested
 
@@ -109,7 +109,7 @@ def test_errors_across_tables_of_a_combination_are_those_of_dense_least_squares(
     observed = [part.observed for part in combination.evidence]
     layout = combination.layout
     dense = solve(
-        semidp.combining.Measurements(layout.places, layout.sizes, observed, layout.possible)
+        semidp.inference.Measurements(layout.places, layout.sizes, observed, layout.possible)
     )
     rng = np.random.default_rng(0)
     weights = {table.name: rng.normal(size=(10, *table.schema.shape)) for table in both.tables}

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from semidp.core.tables.features import value_text
-from semidp.sources.opening import Source, open_source
+from semidp.promise.schema.features import value_text
+from semidp.publish.sources.opening import Source, open_source
 
 Columns = Mapping[str, Sequence[Any]]
 ARROW = {

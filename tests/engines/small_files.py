@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
 
 SECRET = 7654321
 SEX = Schema((Feature("sex", ("f", "m")),))

@@ -11,12 +11,12 @@ import pyarrow.parquet
 import pytest
 from tests.engines.small_files import SECRET, SEX, Refused
 
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, SchemaError
-from semidp.sources.contract import Outcome
-from semidp.sources.opening import open_source
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.sources.opening import open_source
 
 
 def test_pandas_columns_of_every_kind() -> None:

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.engines.conftest import ENGINES, STORES, write_csv
 
-from semidp.core.tables.features import value_text
 from semidp.errors import DataError, InputError
-from semidp.sources.opening import Source, open_source
+from semidp.promise.schema.features import value_text
+from semidp.publish.sources.opening import Source, open_source
 
 Engine = Callable[..., Source]
 Refused = Callable[[BaseException, str], None]

@@ -6,19 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp.accounting.ledger import Ledger
-from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import StructuralZero
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.curves import zcdp
 from semidp.errors import BudgetExceeded, DataError, InputError, SchemaError
-from semidp.output.files import replace_file
-from semidp.publishing.plan import Plan
-from semidp.sources.opening import open_source
-from semidp.statistics.tables.request import TableRequest
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.files import replace_file
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import StructuralZero
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.curves import zcdp
+from semidp.publish.plan import Plan
+from semidp.publish.sources.opening import open_source
+from semidp.publish.statistics.tables.request import TableRequest
 
 SECRET = "a secret name"
 

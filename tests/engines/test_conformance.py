@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, SchemaError
-from semidp.sources.contract import Outcome
-from semidp.sources.opening import Source, open_source
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.sources.opening import Source, open_source
 
 SECRET = 7654321
 REGIONS = ("01", "1", 'O\'Brien, "west"', "naïve")
@@ -499,7 +499,7 @@ def test_a_column_of_nothing_has_no_levels(engine: Engine, refused: Refused) -> 
 
 
 def test_structural_zeros_are_checked(engine: Engine, records: Records, refused: Refused) -> None:
-    from semidp.core.tables.schema import StructuralZero
+    from semidp.promise.schema.schema import StructuralZero
 
     zero = StructuralZero.of({"sex": "f", "paid": "true"})
     schema = Schema((Feature("sex", ("f", "m")), Feature("paid", ("false", "true"))), (zero,))

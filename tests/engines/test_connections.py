@@ -12,9 +12,9 @@ import pytest
 from tests.engines.small_files import SECRET, Refused, written_csv
 
 from semidp.errors import InputError, MissingExtra
-from semidp.sources import ibis_databases
-from semidp.sources.duck_files import records_of_files
-from semidp.sources.opening import open_source
+from semidp.publish.sources import ibis_databases
+from semidp.publish.sources.duck_files import records_of_files
+from semidp.publish.sources.opening import open_source
 
 UNUSED = ["ibis", "pandas", "polars", "pyarrow", "pyspark", "psycopg", "sqlglot"]
 
@@ -23,7 +23,7 @@ UNUSED = ["ibis", "pandas", "polars", "pyarrow", "pyspark", "psycopg", "sqlglot"
 @pytest.mark.parametrize(
     ("code", "unused"),
     [
-        ("import semidp.sources", [*UNUSED, "duckdb"]),
+        ("import semidp.publish.sources", [*UNUSED, "duckdb"]),
         (
             (
                 "from semidp import Feature, Schema, open_source\nwith open_source(FILE, where='age"

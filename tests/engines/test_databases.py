@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError
-from semidp.sources.contract import Outcome
-from semidp.sources.opening import open_source
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.sources.opening import open_source
 
 pytestmark = pytest.mark.services
 quiet_spark = pytest.mark.filterwarnings(

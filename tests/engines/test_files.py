@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engines.small_files import SECRET, SEX, Refused, written_csv
 
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature, value_text
-from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError
-from semidp.sources.contract import Outcome
-from semidp.sources.duck_files import records_of_files
-from semidp.sources.opening import open_source
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature, value_text
+from semidp.promise.schema.schema import Schema
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.sources.duck_files import records_of_files
+from semidp.publish.sources.opening import open_source
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\x00\r"), min_size=1, max_size=8)
 

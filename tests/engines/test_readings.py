@@ -11,11 +11,11 @@ import pytest
 import semidp
 from semidp.cli import run as command
 from semidp.errors import DataError, InputError, SchemaError
-from semidp.publishing.release import Release
-from semidp.publishing.survey import lookalikes
-from semidp.sources.contract import Outcome
-from semidp.sources.opening import open_source
-from semidp.sources.readings import months
+from semidp.publish.release import Release
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.sources.opening import open_source
+from semidp.publish.sources.readings import months
+from semidp.publish.survey import lookalikes
 
 ROWS = [
     ("north", "2025-11-30", "1.234,50"),

@@ -9,9 +9,9 @@ import pytest
 
 from semidp import Budget, Feature, Margin, Plan, Release, TableRequest, run
 from semidp.cli import run as command
-from semidp.noise.randomness import SeededRandomness
-from semidp.sources.duck import DuckRecords
-from semidp.sources.opening import Source, open_source
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.sources.duck import DuckRecords
+from semidp.publish.sources.opening import Source, open_source
 
 PLAN = Plan(
     [

@@ -8,10 +8,10 @@ import pyarrow.parquet
 import pytest
 from tests.engines.small_files import SECRET, Refused, written_csv
 
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError
-from semidp.sources.opening import open_source
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.publish.sources.opening import open_source
 
 
 def test_a_folder_that_names_a_number_compares_as_one(tmp_path: Path) -> None:

@@ -19,21 +19,21 @@ from starlette.testclient import TestClient
 from semidp import Budget, Feature, InputError, Ledger, Plan, Schema, Table, TableRequest, prepare
 from semidp.cli._options import Asking, Opening
 from semidp.cli.explore import _with_data, _without_data
-from semidp.core.scope import Scope
-from semidp.core.spaces.dataspace import Margin
-from semidp.explore.cards import laid_out
-from semidp.explore.controls import LADDER, Controls, variants
-from semidp.explore.explorer_page import Page, application, check_typed
-from semidp.explore.plan_forecasts import PlanForecasts
-from semidp.publishing import pipeline
-from semidp.publishing.release import Release
-from semidp.report.outlook import forecast
-from semidp.sources.contract import Outcome
-from semidp.statistics.distribution.request import DistributionRequest
-from semidp.statistics.quantiles.request import QuantileRequest
-from semidp.statistics.regression.request import RegressionRequest
-from semidp.statistics.sums.request import GroupRequest
-from semidp.statistics.tables.request import TablesRequest
+from semidp.present.explore.cards import laid_out
+from semidp.present.explore.controls import LADDER, Controls, variants
+from semidp.present.explore.explorer_page import Page, application, check_typed
+from semidp.present.explore.plan_forecasts import PlanForecasts
+from semidp.present.report.outlook import forecast
+from semidp.promise.scope import Scope
+from semidp.promise.spaces.dataspace import Margin
+from semidp.publish import pipeline
+from semidp.publish.release import Release
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.distribution.request import DistributionRequest
+from semidp.publish.statistics.quantiles.request import QuantileRequest
+from semidp.publish.statistics.regression.request import RegressionRequest
+from semidp.publish.statistics.sums.request import GroupRequest
+from semidp.publish.statistics.tables.request import TablesRequest
 from tests.cli.conftest import Semidp
 
 pytestmark = pytest.mark.pictures
@@ -541,7 +541,7 @@ def test_the_desk_keeps_scopes_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept for one plan is never used for another that publishes something else, also where
     little is kept.
     """
-    monkeypatch.setattr("semidp.explore.plan_forecasts.KEPT", 2)
+    monkeypatch.setattr("semidp.present.explore.plan_forecasts.KEPT", 2)
     features = [Feature("sex", "fm"), Feature("region", "ns")]
     table = Table(Schema(features), [[3, 5], [7, 11]])
     desk = PlanForecasts(("sex", "region"), lambda plan: prepare(plan, table).scope, Plan())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from semidp.explore.server import _opened
+from semidp.present.explore.server import _opened
 
 
 def others() -> list[str]:

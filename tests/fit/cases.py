@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.margins import Grid, Totals, View
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema, StructuralZero
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import Grid, Totals, View
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 NAMES = "ABCDE"
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semidp.core.tables.schema import StructuralZero
-from semidp.fitting.tables import fit_table
+from semidp.promise.schema.schema import StructuralZero
+from semidp.publish.fitting.tables import fit_table
 from tests.fit.cases import margins_exact, space_of
 
 MARGINS = {

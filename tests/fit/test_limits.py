@@ -8,14 +8,14 @@ import typing
 import numpy as np
 import pytest
 
-from semidp.core.margins import Grid, join, junction_order, meet, within
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.schema import StructuralZero
 from semidp.errors import InputError
-from semidp.fitting.problem import Infeasible, pose
-from semidp.fitting.real import project
-from semidp.fitting.tables import Fit, fit_table
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.margins import Grid, join, junction_order, meet, within
+from semidp.promise.schema.schema import StructuralZero
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish.fitting.problem import Infeasible, pose
+from semidp.publish.fitting.real import project
+from semidp.publish.fitting.tables import Fit, fit_table
 from tests.fit.cases import least_loss, margins_exact, schema_of, space_of, totals_of
 
 
@@ -268,7 +268,7 @@ def test_an_order_of_flows_exists_where_margins_are_decomposable(
 
 def test_importing_the_fits_brings_no_solver() -> None:
     code = (
-        "import sys, semidp.fitting; print(sorted({'ortools', 'highspy', 'scipy.optimize'} &"
+        "import sys, semidp.publish.fitting; print(sorted({'ortools', 'highspy', 'scipy.optimize'} &"
         " set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,10 +10,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from semidp.core.margins import Chain, Grid, Totals, View, common_part, junction_order, within
-from semidp.fitting.problem import Infeasible, pose
-from semidp.fitting.real import water_level
-from semidp.fitting.tables import fit_totals
+from semidp.promise.schema.margins import (
+    Chain,
+    Grid,
+    Totals,
+    View,
+    common_part,
+    junction_order,
+    within,
+)
+from semidp.publish.fitting.problem import Infeasible, pose
+from semidp.publish.fitting.real import water_level
+from semidp.publish.fitting.tables import fit_totals
 from tests.fit.cases import tables_with, totals_of
 
 ONE_ONE = Chain(2, ((0, 1), (0, 1)))

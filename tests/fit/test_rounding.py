@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from semidp.core.margins import Chain, Grid, View, common_part
-from semidp.fitting.flows import improve, nested, transport
-from semidp.fitting.problem import Problem, pose
-from semidp.fitting.real import lagrangian, project
-from semidp.fitting.rounding import roundable, rounded
-from semidp.fitting.tables import fit_table, fit_totals
+from semidp.promise.schema.margins import Chain, Grid, View, common_part
+from semidp.publish.fitting.flows import improve, nested, transport
+from semidp.publish.fitting.problem import Problem, pose
+from semidp.publish.fitting.real import lagrangian, project
+from semidp.publish.fitting.rounding import roundable, rounded
+from semidp.publish.fitting.tables import fit_table, fit_totals
 from tests.fit.cases import margins_exact, space_of, tables_with, totals_of
 from tests.fit.test_nested import GRIDS, published
 

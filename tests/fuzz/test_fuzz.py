@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from semidp.cli import run
-from semidp.explore.explorer_page import ONE_LINERS
+from semidp.present.explore.explorer_page import ONE_LINERS
 
 pytestmark = pytest.mark.pictures
 
@@ -487,7 +487,7 @@ def test_damaged_tables(place: Path, data: st.DataObject, name: str) -> None:
 @given(data=st.data())
 @fuzz(250)
 def test_a_damaged_ledger(place: Path, data: st.DataObject) -> None:
-    from semidp.accounting import ledger
+    from semidp.promise.accounting import ledger
 
     damage = Damage(data, json.loads((place / "book.json").read_text()))
     if data.draw(st.booleans()):  # by somebody who mends the hashes
@@ -561,7 +561,7 @@ def page(place: Path) -> Iterator[TestClient]:
     from semidp import Plan
     from semidp.cli._options import Opening
     from semidp.cli.explore import _with_data
-    from semidp.explore.explorer_page import application
+    from semidp.present.explore.explorer_page import application
 
     desk = _with_data("people.csv", Plan(), Opening(), None)
     own = f"http://127.0.0.1:{PORT}"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from semidp.errors import SemidpError
-from semidp.publishing.plan import Plan
+from semidp.publish.plan import Plan
 from tests.fuzz.test_fuzz import RELEASES, check, place, places
 
 __all__ = ["place"]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import semidp
-from semidp.accounting.ledger import Ledger
-from semidp.core.tables.schema import Schema
-from semidp.output.plain_reading import document_at
-from semidp.publishing.rechecking.release_check import recheck
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.plain_reading import document_at
+from semidp.promise.schema.schema import Schema
+from semidp.publish.rechecking.release_check import recheck
 
 GOLDEN = Path(__file__).parent / "version_0_1"
 
@@ -24,7 +24,7 @@ RELEASES = {
 
 @pytest.mark.parametrize("name", RELEASES)
 def test_a_release_of_version_0_1_loads_and_says_the_same(name: str) -> None:
-    from semidp.output.texts import name_of
+    from semidp.publish.results.texts import name_of
 
     claim, a, tables, groups = RELEASES[name]
     release = semidp.Release.load(GOLDEN / name)

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import semidp
-from semidp.accounting.ledger import Ledger
-from semidp.output.columns import equal_numbers
-from semidp.output.file_differences import file_differences
-from semidp.output.plain_reading import document_at
-from semidp.output.texts import name_of
-from semidp.publishing.rechecking.release_check import recheck
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.plain_reading import document_at
+from semidp.publish.rechecking.file_differences import file_differences
+from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.results.columns import equal_numbers
+from semidp.publish.results.texts import name_of
 
 GOLDEN = Path(__file__).parent / "version_0_2"
 

@@ -13,22 +13,22 @@ import pytest
 import semidp
 from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table
 from semidp.cli import run as command
-from semidp.core.spaces import enumeration
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.exchange_blocks import Blocks
-from semidp.core.spaces.outcome_adjacency import outcome_exchange
 from semidp.errors import InputError
-from semidp.mechanisms.selection import mechanism_for
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.release import Release
-from semidp.statistics import AnsweredRequest, AnsweredSums
-from semidp.statistics.answered.answered_space import (
+from semidp.promise.mechanisms.selection import mechanism_for
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.spaces import enumeration
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.promise.spaces.outcome_adjacency import outcome_exchange
+from semidp.publish import AnsweredRequest, AnsweredSums
+from semidp.publish.release import Release
+from semidp.publish.statistics.answered.answered_space import (
     AnsweredSpace,
     answered_space,
     recorded_answered,
 )
-from semidp.statistics.outcomes.noise_law import simulated
-from semidp.statistics.outcomes.spaces import sum_space
+from semidp.publish.statistics.outcomes.noise_law import simulated
+from semidp.publish.statistics.outcomes.spaces import sum_space
 
 STEPS = 2
 OUTCOME = Outcome("y", 0, 1, steps=STEPS)

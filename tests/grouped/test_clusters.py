@@ -8,24 +8,24 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Schema
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.protection import Protection
-from semidp.core.tables.counts import Table
-from semidp.mechanisms.mechanism import Measurement, Mechanism
-from semidp.mechanisms.selection import outcome_mechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.group_sums import GroupSums
-from semidp.statistics.outcomes.noise_law import simulated
-from semidp.statistics.outcomes.population import SKEWED, SampledMeans, rate_ends
-from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.outcomes.spread import Spread, SquareSums
-from semidp.statistics.quantiles.ranks import rank_space
-from semidp.statistics.regression.designs import Design
-from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
-from semidp.statistics.regression.logistic import LogisticFit
-from semidp.statistics.regression.routes import route_values
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.mechanisms.selection import outcome_mechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.protection import Protection
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.outcomes.group_sums import GroupSums
+from semidp.publish.statistics.outcomes.noise_law import simulated
+from semidp.publish.statistics.outcomes.population import SKEWED, SampledMeans, rate_ends
+from semidp.publish.statistics.outcomes.spaces import sum_space
+from semidp.publish.statistics.outcomes.spread import Spread, SquareSums
+from semidp.publish.statistics.quantiles.ranks import rank_space
+from semidp.publish.statistics.regression.designs import Design
+from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
+from semidp.publish.statistics.regression.logistic import LogisticFit
+from semidp.publish.statistics.regression.routes import route_values
 
 CLEAR = Budget.gdp(10**6)
 MOST = 4
@@ -113,7 +113,7 @@ def test_rates_hold_with_alike_records_and_coarse_noise() -> None:
 
 
 def simulated_law(mechanism: Mechanism, reach: int) -> np.ndarray:
-    from semidp.statistics.outcomes.noise_law import upper_tail
+    from semidp.publish.statistics.outcomes.noise_law import upper_tail
 
     steps = np.arange(-reach, reach + 1)
     return upper_tail(mechanism, steps) - upper_tail(mechanism, steps + 1)

@@ -7,9 +7,9 @@ import pytest
 
 import semidp
 from semidp import Release
-from semidp.noise.randomness import SeededRandomness
-from semidp.statistics.outcomes.confidence import Confidence
-from semidp.statistics.sums import words as sums_words
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.statistics.outcomes.confidence import Confidence
+from semidp.publish.statistics.sums import words as sums_words
 
 NUMBER = re.compile(r"-?[\d,]+(?:\.\d+)?")
 

@@ -18,16 +18,19 @@ from tests.grouped.test_rank_norms import (
     space_of,
 )
 
-from semidp.core.spaces.adjacency import Ball, Exchange
-from semidp.core.spaces.protection import Protection
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.smooth import Gaussian
-from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
-from semidp.mechanisms.pure import LaplaceMechanism
-from semidp.mechanisms.selection import mechanism_for
-from semidp.statistics.distribution.distribution_space import DistributionSpace, distribution_space
-from semidp.statistics.distribution.example_space import two_wards
-from semidp.statistics.distribution.value_tree import Placement, ValueTree
+from semidp.promise.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
+from semidp.promise.mechanisms.pure import LaplaceMechanism
+from semidp.promise.mechanisms.selection import mechanism_for
+from semidp.promise.spaces.adjacency import Ball, Exchange
+from semidp.promise.spaces.protection import Protection
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.smooth import Gaussian
+from semidp.publish.statistics.distribution.distribution_space import (
+    DistributionSpace,
+    distribution_space,
+)
+from semidp.publish.statistics.distribution.example_space import two_wards
+from semidp.publish.statistics.distribution.value_tree import Placement, ValueTree
 
 SETS = [(p, q) for p in range(3) for q in range(3) if p + q]
 

@@ -15,17 +15,17 @@ import pytest
 
 import semidp
 from semidp import Budget, Ledger, Outcome, Plan, Release, RunOptions, TableRequest
-from semidp.accounting.account import Charge
-from semidp.audit import audit_mechanism, claims_of_release, pair_for
+from semidp.assess import audit_mechanism, claims_of_release, pair_for
 from semidp.cli import run as command
-from semidp.core.spaces.adjacency import Ball, Exchange
-from semidp.core.tradeoff.curves import gaussian
 from semidp.errors import InputError, Refused
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.rechecking.release_check import recheck
-from semidp.statistics.distribution.published import CURVES, PublishedDistribution
-from semidp.statistics.distribution.request import DistributionRequest
-from semidp.statistics.registry import recorded
+from semidp.promise.accounting.account import Charge
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.spaces.adjacency import Ball, Exchange
+from semidp.promise.tradeoff.curves import gaussian
+from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.statistics.distribution.published import CURVES, PublishedDistribution
+from semidp.publish.statistics.distribution.request import DistributionRequest
+from semidp.publish.statistics.registry import recorded
 
 pytestmark = pytest.mark.pictures
 

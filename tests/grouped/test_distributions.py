@@ -11,29 +11,32 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
-from semidp.mechanisms.mechanism import Mechanism
-from semidp.mechanisms.selection import mechanism_for
-from semidp.noise.randomness import SeededRandomness
-from semidp.sources.contract import Outcome
-from semidp.statistics.distribution.distribution_estimates import (
+from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.mechanisms.selection import mechanism_for
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.distribution.distribution_estimates import (
     GroupDistributions,
     band_half_widths,
     in_order,
     pointwise_half_widths,
 )
-from semidp.statistics.distribution.distribution_space import DistributionSpace, distribution_space
-from semidp.statistics.distribution.example_space import two_wards
-from semidp.statistics.outcomes.confidence import LEVEL
-from semidp.statistics.quantiles.exponential import exponential_mechanism
-from semidp.statistics.quantiles.quantile_estimates import GroupQuantiles
-from semidp.statistics.quantiles.ranks import rank_space
+from semidp.publish.statistics.distribution.distribution_space import (
+    DistributionSpace,
+    distribution_space,
+)
+from semidp.publish.statistics.distribution.example_space import two_wards
+from semidp.publish.statistics.outcomes.confidence import LEVEL
+from semidp.publish.statistics.quantiles.exponential import exponential_mechanism
+from semidp.publish.statistics.quantiles.quantile_estimates import GroupQuantiles
+from semidp.publish.statistics.quantiles.ranks import rank_space
 
 Q = [Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)]
 

@@ -15,26 +15,26 @@ import pytest
 from attrs import evolve
 
 import semidp
-from semidp.accounting.ledger import Ledger
-from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Ball, Exchange
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.exchange_blocks import ANSWERED_SUFFIX, Blocks, Records
-from semidp.core.spaces.outcome_adjacency import outcome_exchange
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
 from semidp.errors import Refused
-from semidp.publishing.missing_outcomes import with_missing
-from semidp.queries.table_spaces import sensitivity_space
-from semidp.sources.contract import Outcome
-from semidp.sources.readings import answered_column
-from semidp.statistics.answered.answered_space import answered_space
-from semidp.statistics.distribution.distribution_space import distribution_space
-from semidp.statistics.distribution.value_tree import value_tree
-from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.quantiles.exponential import PermuteAndFlip
-from semidp.statistics.quantiles.ranks import rank_space
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.spaces.adjacency import Ball, Exchange
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.exchange_blocks import ANSWERED_SUFFIX, Blocks, Records
+from semidp.promise.spaces.outcome_adjacency import outcome_exchange
+from semidp.publish.missing_outcomes import with_missing
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.sources.readings import answered_column
+from semidp.publish.statistics.answered.answered_space import answered_space
+from semidp.publish.statistics.distribution.distribution_space import distribution_space
+from semidp.publish.statistics.distribution.value_tree import value_tree
+from semidp.publish.statistics.outcomes.spaces import sum_space
+from semidp.publish.statistics.quantiles.exponential import PermuteAndFlip
+from semidp.publish.statistics.quantiles.ranks import rank_space
 
 STEPS = 2
 NONE = STEPS + 1  # the code of no value, after those of 0, 1 and 2

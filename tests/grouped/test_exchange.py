@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from semidp import Dataspace, Exchange, Feature, Margin, Outcome, Schema, Table
-from semidp.core.spaces import enumeration
-from semidp.core.spaces.exchange_blocks import Blocks
-from semidp.core.spaces.outcome_adjacency import outcome_exchange
 from semidp.errors import Refused
-from semidp.queries.patterns import Norms
-from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.regression.designs import Coding, Design
-from semidp.statistics.regression.moments import moment_space
-from semidp.statistics.regression.routes import regression_routes, route_values
+from semidp.promise.sensitivity.patterns import Norms
+from semidp.promise.spaces import enumeration
+from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.promise.spaces.outcome_adjacency import outcome_exchange
+from semidp.publish.statistics.outcomes.spaces import sum_space
+from semidp.publish.statistics.regression.designs import Coding, Design
+from semidp.publish.statistics.regression.moments import moment_space
+from semidp.publish.statistics.regression.routes import regression_routes, route_values
 
 STEPS = 2
 OUTCOME = Outcome("y", 0, 1, steps=STEPS)

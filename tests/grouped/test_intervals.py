@@ -8,26 +8,26 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
 from semidp.grouped import sums
-from semidp.mechanisms.mechanism import Measurement, Mechanism
-from semidp.mechanisms.selection import outcome_mechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.confidence import About, Confidence, each_level
-from semidp.statistics.outcomes.group_sums import GroupSums
-from semidp.statistics.outcomes.noise_law import half_widths
-from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.regression.designs import Design
-from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
-from semidp.statistics.regression.logistic import LogisticFit
-from semidp.statistics.regression.routes import route_values
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.mechanisms.selection import outcome_mechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.outcomes.confidence import About, Confidence, each_level
+from semidp.publish.statistics.outcomes.group_sums import GroupSums
+from semidp.publish.statistics.outcomes.noise_law import half_widths
+from semidp.publish.statistics.outcomes.spaces import sum_space
+from semidp.publish.statistics.regression.designs import Design
+from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
+from semidp.publish.statistics.regression.logistic import LogisticFit
+from semidp.publish.statistics.regression.routes import route_values
 
 BUDGETS = (Budget.gdp(1), Budget.zcdp(1), Budget.pure(1), Budget.gdp(4))
 COUNTS = np.array([40, 60, 25, 0])

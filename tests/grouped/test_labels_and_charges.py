@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from semidp import Ball, Budget, Dataspace, GroupRequest, Margin, Plan, TableRequest, grouped, run
-from semidp.accounting.events import dp_sgd, event_tradeoff
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.noise.randomness import SeededRandomness
-from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.spaces import sum_space
+from semidp.promise.accounting.events import dp_sgd, event_tradeoff
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.outcomes.spaces import sum_space
 
 
 def test_levels_stand_under_the_feature_that_they_belong_to():

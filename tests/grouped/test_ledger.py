@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from semidp import Budget, BudgetExceeded, Ledger, Outcome, grouped
-from semidp.noise.randomness import SeededRandomness
+from semidp.promise.noise.randomness import SeededRandomness
 
 RECORDS = {
     "ward": np.repeat(["a", "b"], 50),

@@ -11,21 +11,21 @@ from attrs import evolve
 
 import semidp
 from semidp.cli import run as command
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.outcome_adjacency import outcome_adjacency
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.missing_outcomes import with_missing
-from semidp.publishing.rechecking.release_check import recheck
-from semidp.publishing.release import Release
-from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.quantiles.exponential import ExponentialMechanism
-from semidp.statistics.quantiles.rank_pairs import worst_histograms
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.outcome_adjacency import outcome_adjacency
+from semidp.publish.missing_outcomes import with_missing
+from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.release import Release
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.outcomes.spaces import sum_space
+from semidp.publish.statistics.quantiles.exponential import ExponentialMechanism
+from semidp.publish.statistics.quantiles.rank_pairs import worst_histograms
 
 MU = semidp.Budget.gdp(1)
 PEOPLE = {

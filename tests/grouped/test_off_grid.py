@@ -11,19 +11,19 @@ from tests.redrawn import redrawn
 
 import semidp
 from semidp import Outcome, Plan, open_source
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
-from semidp.sources.outcome_readers import read_histogram
-from semidp.statistics.distribution.distribution_space import (
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish.sources.outcome_readers import read_histogram
+from semidp.publish.statistics.distribution.distribution_space import (
     distribution_space,
     recorded_distribution,
 )
-from semidp.statistics.quantiles.request import QuantileRequest
-from semidp.statistics.sums.request import GroupRequest
+from semidp.publish.statistics.quantiles.request import QuantileRequest
+from semidp.publish.statistics.sums.request import GroupRequest
 
 DRAWS = 60
 FALSE_ALARM = 1e-6

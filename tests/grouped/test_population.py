@@ -12,35 +12,40 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
 from semidp.grouped import sums
-from semidp.mechanisms.gaussian import RoundedGaussianMechanism
-from semidp.mechanisms.mechanism import Measurement, Mechanism
-from semidp.mechanisms.pure import LaplaceMechanism
-from semidp.mechanisms.selection import outcome_mechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.pipeline import run
-from semidp.publishing.plan import Plan
-from semidp.publishing.release import Release
-from semidp.report.report_page import html
-from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.group_sums import GroupSums
-from semidp.statistics.outcomes.noise_law import half_widths, noise_deviation, simulated, upper_tail
-from semidp.statistics.outcomes.population import SampledMeans, rate_ends
-from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.outcomes.spread import SquareSums, square_space
-from semidp.statistics.regression.designs import Design
-from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
-from semidp.statistics.regression.logistic import LogisticFit
-from semidp.statistics.regression.request import RegressionRequest
-from semidp.statistics.regression.routes import route_values
-from semidp.statistics.sums.request import GroupRequest
+from semidp.present.report.report_page import html
+from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.mechanisms.pure import LaplaceMechanism
+from semidp.promise.mechanisms.selection import outcome_mechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.scope import Scope
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.pipeline import run
+from semidp.publish.plan import Plan
+from semidp.publish.release import Release
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.outcomes.group_sums import GroupSums
+from semidp.publish.statistics.outcomes.noise_law import (
+    half_widths,
+    noise_deviation,
+    simulated,
+    upper_tail,
+)
+from semidp.publish.statistics.outcomes.population import SampledMeans, rate_ends
+from semidp.publish.statistics.outcomes.spaces import sum_space
+from semidp.publish.statistics.outcomes.spread import SquareSums, square_space
+from semidp.publish.statistics.regression.designs import Design
+from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
+from semidp.publish.statistics.regression.logistic import LogisticFit
+from semidp.publish.statistics.regression.request import RegressionRequest
+from semidp.publish.statistics.regression.routes import route_values
+from semidp.publish.statistics.sums.request import GroupRequest
 
 FALSE_ALARM = 1e-6
 WARD = Margin("ward")
@@ -524,7 +529,7 @@ def test_comparisons_of_rates_keep_their_size_in_unequal_groups():
 
 
 def test_a_release_says_about_where_no_law_was_inverted(tmp_path):
-    from semidp.statistics.outcomes.confidence import Confidence
+    from semidp.publish.statistics.outcomes.confidence import Confidence
 
     source = np.random.default_rng(12)
     ward = np.repeat(["a", "b"], [100, 5000])

@@ -19,29 +19,29 @@ from tests.laws.listed_exchanges import (
 )
 
 import semidp
-from semidp.accounting.ledger import Ledger
-from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Exchange
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.outcome_adjacency import outcome_exchange
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import DataError
-from semidp.publishing.plan import Plan
-from semidp.queries.outcome_moves import OutcomeMoves
-from semidp.queries.patterns import Norms
-from semidp.sources.contract import Outcome
-from semidp.statistics.answered.answered_space import answered_space
-from semidp.statistics.distribution.distribution_space import distribution_space
-from semidp.statistics.distribution.value_tree import ValueTree
-from semidp.statistics.outcomes.exact_levels import find_moves
-from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.quantiles.exponential import PermuteAndFlip
-from semidp.statistics.quantiles.ranks import rank_space
-from semidp.statistics.regression.designs import Design
-from semidp.statistics.regression.moments import moment_space
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
+from semidp.promise.sensitivity.patterns import Norms
+from semidp.promise.spaces.adjacency import Exchange
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.outcome_adjacency import outcome_exchange
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.plan import Plan
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.answered.answered_space import answered_space
+from semidp.publish.statistics.distribution.distribution_space import distribution_space
+from semidp.publish.statistics.distribution.value_tree import ValueTree
+from semidp.publish.statistics.outcomes.exact_levels import find_moves
+from semidp.publish.statistics.outcomes.spaces import sum_space
+from semidp.publish.statistics.quantiles.exponential import PermuteAndFlip
+from semidp.publish.statistics.quantiles.ranks import rank_space
+from semidp.publish.statistics.regression.designs import Design
+from semidp.publish.statistics.regression.moments import moment_space
 
 WARD = [Margin("ward")]
 AGES = Outcome("age", 0, 2, steps=2)

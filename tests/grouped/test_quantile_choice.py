@@ -11,26 +11,26 @@ import pytest
 from attrs import evolve
 
 from semidp import Budget, Outcome, Plan, QuantileRequest, Release, RunOptions, prepare, run
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
-from semidp.mechanisms.selection import mechanism_for
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.front import median, quantile
-from semidp.publishing.rechecking.release_check import disagreements
-from semidp.statistics.distribution.distribution_estimates import (
+from semidp.promise.mechanisms.selection import mechanism_for
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish.front import median, quantile
+from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.statistics.distribution.distribution_estimates import (
     GroupDistributions,
     difference_error,
 )
-from semidp.statistics.distribution.distribution_space import distribution_space
-from semidp.statistics.distribution.quantile_choice import even_error
-from semidp.statistics.distribution.request import Answers, DistributionRequest
-from semidp.statistics.outcomes.even_group import EvenGroup
-from semidp.statistics.quantiles.exponential import exponential_mechanism
-from semidp.statistics.quantiles.ranks import rank_space
+from semidp.publish.statistics.distribution.distribution_space import distribution_space
+from semidp.publish.statistics.distribution.quantile_choice import even_error
+from semidp.publish.statistics.distribution.request import Answers, DistributionRequest
+from semidp.publish.statistics.outcomes.even_group import EvenGroup
+from semidp.publish.statistics.quantiles.exponential import exponential_mechanism
+from semidp.publish.statistics.quantiles.ranks import rank_space
 
 SCORE = Outcome("score", 0, 100, 100)
 MEDIAN = QuantileRequest(SCORE, [["school"]], budget=Budget.gdp(1))

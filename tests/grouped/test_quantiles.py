@@ -13,37 +13,37 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from semidp.accounting.ledger import Ledger
 from semidp.cli import run as command
-from semidp.core.spaces import enumeration
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.exchange_blocks import Blocks
-from semidp.core.spaces.outcome_adjacency import outcome_exchange
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.smooth import Gaussian
 from semidp.errors import InputError, Refused
 from semidp.grouped import quantiles
-from semidp.noise.choice import ExponentialChoice, FlippedChoice
-from semidp.noise.randomness import SeededRandomness, Stream, SystemRandomness
-from semidp.publishing.pipeline import RunOptions, run
-from semidp.publishing.plan import Plan
-from semidp.publishing.rechecking.release_check import disagreements
-from semidp.publishing.release import Release
-from semidp.sources.contract import Outcome
-from semidp.statistics.quantiles.exponential import (
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.noise.choice import ExponentialChoice, FlippedChoice
+from semidp.promise.noise.randomness import SeededRandomness, Stream, SystemRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces import enumeration
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.promise.spaces.outcome_adjacency import outcome_exchange
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.smooth import Gaussian
+from semidp.publish.pipeline import RunOptions, run
+from semidp.publish.plan import Plan
+from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.release import Release
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.quantiles.exponential import (
     EXPONENTIAL,
     ExponentialMechanism,
     exponential_mechanism,
     farthest_rank,
 )
-from semidp.statistics.quantiles.quantile_estimates import GroupQuantiles
-from semidp.statistics.quantiles.ranks import RankSpace, rank_scores, rank_space
-from semidp.statistics.quantiles.request import QuantileRequest
-from semidp.statistics.registry import recorded
+from semidp.publish.statistics.quantiles.quantile_estimates import GroupQuantiles
+from semidp.publish.statistics.quantiles.ranks import RankSpace, rank_scores, rank_space
+from semidp.publish.statistics.quantiles.request import QuantileRequest
+from semidp.publish.statistics.registry import recorded
 
 BUDGETS = (Budget.pure("1/2"), Budget.zcdp("1/50"), Budget.gdp("1/4"))
 WARD = Margin("A")

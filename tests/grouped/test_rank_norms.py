@@ -17,30 +17,30 @@ import numpy as np
 import pytest
 from tests.grouped.test_quantiles import held, law
 
-from semidp.accounting.ledger import Ledger
 from semidp.cli import run as command
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.exchange_blocks import Blocks, Records
-from semidp.core.spaces.outcome_adjacency import outcome_exchange
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature, Nest
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.errors import BudgetExceeded, SemidpError
-from semidp.publishing.pipeline import RunOptions, run
-from semidp.publishing.plan import Plan
-from semidp.queries.patterns import Norms
-from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.spaces import SumSpace, sum_space
-from semidp.statistics.quantiles.exponential import (
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature, Nest
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.patterns import Norms
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.exchange_blocks import Blocks, Records
+from semidp.promise.spaces.outcome_adjacency import outcome_exchange
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.curves import tradeoff_from_json
+from semidp.publish.pipeline import RunOptions, run
+from semidp.publish.plan import Plan
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.outcomes.spaces import SumSpace, sum_space
+from semidp.publish.statistics.quantiles.exponential import (
     ExponentialMechanism,
     PermuteAndFlip,
     exponential_mechanism,
 )
-from semidp.statistics.quantiles.ranks import RankSpace, rank_space
-from semidp.statistics.quantiles.request import QuantileRequest
+from semidp.publish.statistics.quantiles.ranks import RankSpace, rank_space
+from semidp.publish.statistics.quantiles.request import QuantileRequest
 
 Record = tuple[int, ...]  # a level of each feature with two levels, then the value
 Dataset = tuple[Record, ...]

@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
 from semidp.grouped import linear_regression, logistic_regression
-from semidp.mechanisms.selection import outcome_mechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.sources.contract import Outcome
-from semidp.statistics.regression.designs import Coding, Column, Design
-from semidp.statistics.regression.linear import LinearFit, Moments
-from semidp.statistics.regression.logistic import LogisticFit
-from semidp.statistics.regression.moments import moment_space
-from semidp.statistics.regression.routes import route_values
+from semidp.promise.mechanisms.selection import outcome_mechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.regression.designs import Coding, Column, Design
+from semidp.publish.statistics.regression.linear import LinearFit, Moments
+from semidp.publish.statistics.regression.logistic import LogisticFit
+from semidp.publish.statistics.regression.moments import moment_space
+from semidp.publish.statistics.regression.routes import route_values
 
 CLEAR = Budget.gdp(10**7)
 ARM, SEX = Feature("arm", ("c", "d")), Feature("sex", ("f", "m"))

@@ -12,28 +12,28 @@ import pytest
 from attrs import evolve
 from scipy import stats
 
-from semidp.accounting.ledger import Ledger
-from semidp.audit import claims_of_release
-from semidp.core.spaces.dataspace import Margin
-from semidp.core.tables.features import Feature
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.composition import compose
+from semidp.assess import claims_of_release
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.grouped import sums
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.pipeline import RunOptions, run
-from semidp.publishing.plan import Plan
-from semidp.publishing.rechecking.release_check import disagreements
-from semidp.publishing.release import Release
-from semidp.report.report_page import html
-from semidp.report.sentences import summary
-from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.confidence import Confidence
-from semidp.statistics.outcomes.request import Statistic, proportion_of
-from semidp.statistics.regression.moments import moment_space
-from semidp.statistics.regression.request import RegressionRequest
-from semidp.statistics.sums.request import GroupRequest
-from semidp.statistics.tables.request import TableRequest
+from semidp.present.report.report_page import html
+from semidp.present.report.sentences import summary
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.features import Feature
+from semidp.promise.spaces.dataspace import Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.composition import compose
+from semidp.publish.pipeline import RunOptions, run
+from semidp.publish.plan import Plan
+from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.release import Release
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.outcomes.confidence import Confidence
+from semidp.publish.statistics.outcomes.request import Statistic, proportion_of
+from semidp.publish.statistics.regression.moments import moment_space
+from semidp.publish.statistics.regression.request import RegressionRequest
+from semidp.publish.statistics.sums.request import GroupRequest
+from semidp.publish.statistics.tables.request import TableRequest
 
 pytestmark = pytest.mark.pictures
 

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.outcome_adjacency import outcome_adjacency
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
 from semidp.errors import Refused
-from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.regression.designs import Coding, Design
-from semidp.statistics.regression.moments import moment_space
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.outcome_adjacency import outcome_adjacency
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.outcomes.spaces import sum_space
+from semidp.publish.statistics.regression.designs import Coding, Design
+from semidp.publish.statistics.regression.moments import moment_space
 
 A, B = Margin("A"), Margin("B")
 

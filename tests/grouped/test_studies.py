@@ -4,8 +4,8 @@ protection.
 
 import pytest
 
-from semidp.studies.catalogue import study
-from semidp.studies.study import Settings, Tidy
+from semidp.applications.catalogue import study
+from semidp.applications.study import Settings, Tidy
 
 
 def others(table: Tidy, row: dict[str, object], method: str) -> float:

@@ -9,27 +9,27 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import DataError, InputError, SchemaError
 from semidp.grouped import logistic_regression, means, proportions, sums
-from semidp.mechanisms.selection import outcome_mechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.pipeline import run
-from semidp.publishing.plan import Plan
-from semidp.report.report_page import html
-from semidp.report.sentences import summary
-from semidp.sources.contract import Outcome
-from semidp.sources.opening import open_source
-from semidp.statistics.outcomes.group_sums import GroupSums
-from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.outcomes.spread import SquareSums, square_space
-from semidp.statistics.sums.request import GroupRequest
+from semidp.present.report.report_page import html
+from semidp.present.report.sentences import summary
+from semidp.promise.mechanisms.selection import outcome_mechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.scope import Scope
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.pipeline import run
+from semidp.publish.plan import Plan
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.sources.opening import open_source
+from semidp.publish.statistics.outcomes.group_sums import GroupSums
+from semidp.publish.statistics.outcomes.spaces import sum_space
+from semidp.publish.statistics.outcomes.spread import SquareSums, square_space
+from semidp.publish.statistics.sums.request import GroupRequest
 
 FALSE_ALARM = 1e-6
 SCORE = Outcome("score", 0, 10, steps=100)

@@ -13,11 +13,11 @@ from scipy.stats import binomtest
 
 from semidp import Budget, Feature, Plan, TableRequest, run
 from semidp.errors import InputError, Refused
-from semidp.noise.randomness import Randomness, SeededRandomness, generator
-from semidp.questions.association import ScoreTest, noise_covariances, score_test
-from semidp.questions.crossed_table import crossed_table
-from semidp.questions.independence import random_tables
-from semidp.statistics.odds_ratio.umpu import Alternative
+from semidp.inference.association import ScoreTest, noise_covariances, score_test
+from semidp.inference.crossed_table import crossed_table
+from semidp.inference.independence import random_tables
+from semidp.promise.noise.randomness import Randomness, SeededRandomness, generator
+from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
 TWO = np.array([[1.0], [2.0]])
 THREE = np.array([[1.0], [2.0], [4.0]])

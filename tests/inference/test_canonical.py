@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.curves import approximate, gaussian, laplace, zcdp
-from semidp.core.tradeoff.function import Tradeoff
-from semidp.core.tradeoff.piecewise_linear import PiecewiseLinear, piecewise
 from semidp.errors import InputError, Refused
-from semidp.noise.canonical import CanonicalNoise, Normal, Recursive, Tulap
-from semidp.noise.noise_for_tradeoff import canonical_noise, curve_of, polygon_above
-from semidp.noise.randomness import SeededRandomness, SystemRandomness
+from semidp.promise.noise.canonical import CanonicalNoise, Normal, Recursive, Tulap
+from semidp.promise.noise.noise_for_tradeoff import canonical_noise, curve_of, polygon_above
+from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
+from semidp.promise.tradeoff.function import Tradeoff
+from semidp.promise.tradeoff.piecewise_linear import PiecewiseLinear, piecewise
 
 CURVES: dict[str, Tradeoff] = {
     "pure": approximate(1),
@@ -212,7 +212,7 @@ def test_more_bits_are_drawn_where_the_first_do_not_decide(name: str) -> None:
     with mpmath.workdps(60):
         low, high = mpmath.mpf(0), mpmath.mpf(1)
         edge = Fraction(1, 8 * noise.sensitivity)
-        from semidp.core.ball_arithmetic import ball, precision
+        from semidp.promise.ball_arithmetic import ball, precision
 
         with precision(256):  # bisect for F(edge) with the ball quantile
             for _ in range(140):

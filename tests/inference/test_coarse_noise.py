@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from semidp import Ball, Budget, Dataspace, Feature, Margin, Schema, Table, sensitivity_space
-from semidp.core.spaces.cell_bounds import CellBounds
-from semidp.mechanisms.selection import calibrated
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions.answers import (
+from semidp.inference.answers import (
     Covers,
     linear_interval,
     normal_interval,
     ratio_interval,
     sampled_rate,
 )
-from semidp.questions.independence import independence_test, random_tables, simulated_bound
+from semidp.inference.independence import independence_test, random_tables, simulated_bound
+from semidp.promise.mechanisms.selection import calibrated
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.spaces.cell_bounds import CellBounds
 
 NOISE = {
     "discrete Gaussian, ρ = 8": ("gaussian", Budget.zcdp(8)),

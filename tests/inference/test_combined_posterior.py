@@ -13,12 +13,12 @@ import pytest
 from semidp import Budget, Feature, Plan, TableRequest, TablesRequest, combine, run
 from semidp.cli._program import run as command
 from semidp.errors import Refused
-from semidp.noise.distributions import DiscreteGaussian, DiscreteLaplace
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.release import Release
-from semidp.questions.lattice_chains import EntryLikelihood
-from semidp.questions.likelihoods import NoisyCounts, SummedNoise, noisy_counts
-from semidp.questions.markov import _FollowedSums, posterior
+from semidp.inference.lattice_chains import EntryLikelihood
+from semidp.inference.likelihoods import NoisyCounts, SummedNoise, noisy_counts
+from semidp.inference.markov import _FollowedSums, posterior
+from semidp.promise.noise.distributions import DiscreteGaussian, DiscreteLaplace
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.release import Release
 
 DATA = {"r": [*"aaabbb"], "c": [*"xyzxyy"], "d": [*"uvuvuu"]}
 R, C, D = Feature("r", ["a", "b"]), Feature("c", ["x", "y", "z"]), Feature("d", ["u", "v"])

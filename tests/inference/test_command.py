@@ -11,11 +11,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from semidp.accounting.ledger import Ledger
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import BudgetExceeded, InputError, Refused, SchemaError, SemidpError
-from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
-from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
+from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
 
 DATA = str(files("semidp") / "data" / "ucb_admissions.csv")
 BASE = (DATA, "--rows", "gender", "--columns", "admit", "--count", "count", "--where", "dept = 'A'")

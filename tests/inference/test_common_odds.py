@@ -14,12 +14,12 @@ from scipy.stats import nchypergeom_fisher
 from semidp import Budget, Feature, Plan, TableRequest, run
 from semidp.cli._program import run as command
 from semidp.errors import InputError, Refused
-from semidp.noise.distributions import DiscreteGaussian
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.release import Release
-from semidp.questions import common_odds_ratio
-from semidp.questions.common_odds import PooledSum, stratified_odds_ratio
-from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
+from semidp.inference import common_odds_ratio
+from semidp.inference.common_odds import PooledSum, stratified_odds_ratio
+from semidp.promise.noise.distributions import DiscreteGaussian
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.release import Release
+from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
 
 SPACES = {
     "one stratum": ((TwoByTwo(6, 5, 11),), (1.0,)),

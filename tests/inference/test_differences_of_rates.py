@@ -10,10 +10,10 @@ import pytest
 from scipy.stats import binom
 
 from semidp import Budget, Feature, Plan, TableRequest, run
-from semidp.core.spaces.cell_bounds import CellBounds
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions.answers import Covers, mover_difference, normal_interval
-from semidp.questions.measured import Cells, TableQuestion, measured_table
+from semidp.inference.answers import Covers, mover_difference, normal_interval
+from semidp.inference.measured import Cells, TableQuestion, measured_table
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.spaces.cell_bounds import CellBounds
 
 QUIET = [(0.0, 0.0, 0.0)] * 2
 

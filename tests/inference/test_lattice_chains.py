@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Plan, StructuralZero, Table, TableRequest, TablesRequest, run
-from semidp.core.margins import Grid
 from semidp.errors import Refused
-from semidp.noise.distributions import DiscreteGaussian
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.release import Release
-from semidp.questions.lattice_chains import EntryLikelihood, LatticeChains, open_differences
-from semidp.questions.likelihoods import noisy_counts, together
-from semidp.questions.markov import mixing, posterior, sampled
-from semidp.questions.measured import MeasuredTable, measured_table
+from semidp.inference.lattice_chains import EntryLikelihood, LatticeChains, open_differences
+from semidp.inference.likelihoods import noisy_counts, together
+from semidp.inference.markov import mixing, posterior, sampled
+from semidp.inference.measured import MeasuredTable, measured_table
+from semidp.promise.noise.distributions import DiscreteGaussian
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.margins import Grid
+from semidp.publish.release import Release
 
 
 def tables_with(release: Release, measured: MeasuredTable) -> np.ndarray:

@@ -13,9 +13,9 @@ from scipy.stats import binom
 
 from semidp import Budget, Feature, Plan, TableRequest, run
 from semidp.errors import InputError, Refused
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions.measured import measured_table
-from semidp.questions.models import DesignMatrix, Formula, logistic_fit, loglinear_fit, model
+from semidp.inference.measured import measured_table
+from semidp.inference.models import DesignMatrix, Formula, logistic_fit, loglinear_fit, model
+from semidp.promise.noise.randomness import SeededRandomness
 
 LEVELS = {"class": ["1", "2", "3"], "sex": ["f", "m"]}
 DESIGN = DesignMatrix.of(Formula.parse("y ~ class + sex"), LEVELS).matrix

@@ -15,15 +15,15 @@ from scipy.stats import nchypergeom_fisher
 from semidp import Budget, Feature, Plan, TableRequest, run
 from semidp.cli._program import run as command
 from semidp.errors import InputError, Refused
-from semidp.noise.distributions import DiscreteGaussian
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.release import Release
-from semidp.questions import common_odds_ratio
-from semidp.questions.common_odds import stratified_odds_ratio
-from semidp.questions.convex_bounds import NoiseTerms
-from semidp.questions.models import model
-from semidp.questions.noisy_odds import BoundedStratum, NoisyOdds, bounding_law
-from semidp.questions.unknown_totals import MISS, UnknownTotals, asked_questions, cut_scores
+from semidp.inference import common_odds_ratio
+from semidp.inference.common_odds import stratified_odds_ratio
+from semidp.inference.convex_bounds import NoiseTerms
+from semidp.inference.models import model
+from semidp.inference.noisy_odds import BoundedStratum, NoisyOdds, bounding_law
+from semidp.inference.unknown_totals import MISS, UnknownTotals, asked_questions, cut_scores
+from semidp.promise.noise.distributions import DiscreteGaussian
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.release import Release
 
 NOISE = DiscreteGaussian(Fraction(2))
 REACH = 4  # the noise is cut here: what is enumerated spreads less than what is bounded
@@ -287,7 +287,7 @@ def test_a_test_says_why_there_is_no_interval(
 ) -> None:
     folder = str(tmp_path / "release")
     admissions().save(folder)
-    monkeypatch.setattr("semidp.questions.noisy_odds._MOST_MASSES", 10)
+    monkeypatch.setattr("semidp.inference.noisy_odds._MOST_MASSES", 10)
     asked = ["test", folder, "--rows", "sex", "--columns", "in", "--strata", "dept", "--pooled"]
     assert command([*asked, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -10,10 +10,10 @@ import pytest
 
 from semidp import Budget, Feature, Plan, TableRequest, run
 from semidp.errors import InputError
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions.independence import random_tables
-from semidp.questions.noisy_totals import TotalsTest, least_favourable
-from semidp.questions.unknown_totals import MISS
+from semidp.inference.independence import random_tables
+from semidp.inference.noisy_totals import TotalsTest, least_favourable
+from semidp.inference.unknown_totals import MISS
+from semidp.promise.noise.randomness import SeededRandomness
 
 ROWS = np.array([4, 3])
 STEPS = {-1: 0.3, 0: 0.4, 1: 0.3}

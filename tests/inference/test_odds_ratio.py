@@ -10,23 +10,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp.accounting.ledger import Ledger
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema, StructuralZero
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
-from semidp.core.tradeoff.function import Tradeoff
-from semidp.core.tradeoff.piecewise_linear import PiecewiseLinear
 from semidp.errors import BudgetExceeded, DataError, InputError, Refused, SchemaError
-from semidp.noise.noise_for_tradeoff import canonical_noise
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.tested_table import odds_ratio_test
-from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
-from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult, planned_test
-from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.noise.noise_for_tradeoff import canonical_noise
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.promise.tradeoff.function import Tradeoff
+from semidp.promise.tradeoff.piecewise_linear import PiecewiseLinear
+from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
+from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult, planned_test
+from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
+from semidp.publish.tested_table import odds_ratio_test
 
 SCHEMA = Schema([Feature("gender", ["f", "m"]), Feature("admitted", ["yes", "no"])])
 

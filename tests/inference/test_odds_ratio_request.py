@@ -18,16 +18,16 @@ from semidp import (
     odds_ratio_test,
     run,
 )
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.plain_reading import document_at
-from semidp.publishing.pipeline import RunOptions
-from semidp.publishing.rechecking.release_check import recheck
-from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
-from semidp.statistics.odds_ratio.request import OddsRatioRequest
-from semidp.statistics.registry import recorded
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.plain_reading import document_at
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish.pipeline import RunOptions
+from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
+from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
+from semidp.publish.statistics.registry import recorded
 
 COUNTS = np.array([[[9, 4], [3, 8]], [[5, 5], [2, 12]]])  # sex × vote × ward
 SCHEMA = Schema([Feature("sex", "fm"), Feature("vote", "yn"), Feature("ward", "ab")])
@@ -136,7 +136,7 @@ def test_a_ledger_computes_the_charge_anew_once_more_is_exact(tmp_path: Path):
     table = Table(SCHEMA, COUNTS)
     margins = Dataspace.of(table, [Margin("sex"), Margin("vote")])
     more = Dataspace.of(table, [Margin("sex"), Margin("vote"), Margin("ward")])
-    from semidp.core.spaces.adjacency import Ball
+    from semidp.promise.spaces.adjacency import Ball
 
     mechanism = CanonicalMechanism.calibrate(
         CellSpace(margins, Ball(3), "sex", "vote"), Budget.pure(1)
@@ -182,6 +182,6 @@ def test_the_claimed_curve_holds_on_the_worst_pair():
 
 
 def _ball(a: int):
-    from semidp.core.spaces.adjacency import Ball
+    from semidp.promise.spaces.adjacency import Ball
 
     return Ball(a)

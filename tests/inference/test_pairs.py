@@ -10,8 +10,8 @@ from scipy.stats import false_discovery_control
 
 from semidp import Budget, Feature, Plan, TableRequest, TablesRequest, run
 from semidp.errors import InputError, Refused
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions.paired_tests import adjusted_p_values, draws_for, every_pair, pairs_section
+from semidp.inference.paired_tests import adjusted_p_values, draws_for, every_pair, pairs_section
+from semidp.promise.noise.randomness import SeededRandomness
 
 pytestmark = pytest.mark.pictures
 

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import scipy
 
-from semidp.core.margins import Chain
-from semidp.noise.distributions import DiscreteGaussian
-from semidp.questions.lattice_chains import EntryLikelihood, LatticeChains, open_differences
-from semidp.questions.markov import Chains, swaps
-from semidp.questions.parallel_moves import (
+from semidp.inference.lattice_chains import EntryLikelihood, LatticeChains, open_differences
+from semidp.inference.markov import Chains, swaps
+from semidp.inference.parallel_moves import (
     ListedCells,
     ParallelMoves,
     drawn_lines,
     followed,
     rounds_of,
 )
+from semidp.promise.noise.distributions import DiscreteGaussian
+from semidp.promise.schema.margins import Chain
 
 FALSE_ALARM = 1e-6
 """How often a right sampler fails a test of its law."""

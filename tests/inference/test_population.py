@@ -12,15 +12,15 @@ from scipy import stats
 
 import semidp
 from semidp import Budget, Feature, Plan, Schema, TableRequest, run
-from semidp.core.spaces.cell_bounds import CellBounds
-from semidp.core.tables.counts import Table
 from semidp.errors import Refused
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.release import Release
-from semidp.questions import common_odds_ratio, every_pair, model
-from semidp.questions.answers import inverted_rate, mover_difference, sampled_rate, sampled_shares
-from semidp.questions.measured import Measured, TableQuestion, measured_table
-from semidp.questions.models import logistic_fit
+from semidp.inference import common_odds_ratio, every_pair, model
+from semidp.inference.answers import inverted_rate, mover_difference, sampled_rate, sampled_shares
+from semidp.inference.measured import Measured, TableQuestion, measured_table
+from semidp.inference.models import logistic_fit
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.spaces.cell_bounds import CellBounds
+from semidp.publish.release import Release
 
 NO_NOISE = (0.0, 0.0, 0.0)
 QUIET = (np.zeros(1), np.zeros(1))
@@ -200,7 +200,7 @@ def test_the_test_that_is_offered_keeps_its_size() -> None:
         sick = 5 * source.binomial(40, [0.3, 0.3])
         counts = np.stack([sick, 200 - sick], axis=1).ravel().astype(float)
         for place, cluster in enumerate((5, 1)):
-            fit = semidp.questions.loglinear_fit(design, counts, noise, cluster)
+            fit = semidp.inference.loglinear_fit(design, counts, noise, cluster)
             rejected[place] += fit.coefficients[3] ** 2 / fit.covariance[3, 3] > 3.84
     assert rejected[0] / 200 < 0.05 + 4 * 0.0154
     assert rejected[1] / 200 > 0.25
@@ -394,7 +394,7 @@ def test_all_intervals_of_a_sparse_table_hold_at_once(monkeypatch: pytest.Monkey
         counts = source.multinomial(257, shares.ravel()).reshape(12, 15)
         again = replace(measured, estimate=counts + error)
         monkeypatch.setattr(
-            "semidp.questions.measured.measured_table", lambda *_, again=again: again
+            "semidp.inference.measured.measured_table", lambda *_, again=again: again
         )
         found = release.intervals(sampling=True, draws=199, randomness=SeededRandomness(3))
         held += bool(((found.low <= 257 * shares) & (257 * shares <= found.high)).all())

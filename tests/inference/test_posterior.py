@@ -11,9 +11,8 @@ import pytest
 
 from semidp import Budget, Feature, Plan, TableRequest, run
 from semidp.errors import InputError, Refused
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions.likelihoods import noisy_counts
-from semidp.questions.markov import (
+from semidp.inference.likelihoods import noisy_counts
+from semidp.inference.markov import (
     Chains,
     Mixing,
     RecordSwap,
@@ -23,7 +22,8 @@ from semidp.questions.markov import (
     shortest_intervals,
     swaps,
 )
-from semidp.questions.measured import measured_table
+from semidp.inference.measured import measured_table
+from semidp.promise.noise.randomness import SeededRandomness
 
 # Spaces that can be enumerated: a small table, and the axes of its exact totals.
 SPACES: dict[str, tuple[np.ndarray, list[list[int]]]] = {

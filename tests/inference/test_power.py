@@ -7,17 +7,17 @@ import math
 import numpy as np
 import pytest
 
-from semidp.core.spaces.adjacency import Ball, Exchange
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.curves import approximate
+from semidp.applications.catalogue import study
+from semidp.applications.study import Settings
 from semidp.errors import InputError, Refused
-from semidp.noise.noise_for_tradeoff import canonical_noise
-from semidp.noise.randomness import SeededRandomness, generator
-from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
-from semidp.statistics.odds_ratio.power_analysis import power, power_curves, sample_size
-from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
-from semidp.studies.catalogue import study
-from semidp.studies.study import Settings
+from semidp.promise.noise.noise_for_tradeoff import canonical_noise
+from semidp.promise.noise.randomness import SeededRandomness, generator
+from semidp.promise.spaces.adjacency import Ball, Exchange
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.curves import approximate
+from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
+from semidp.publish.statistics.odds_ratio.power_analysis import power, power_curves, sample_size
+from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
 
 PRIVATE, PUBLIC = "semi-private UMPU", "without privacy (UMPU)"
 

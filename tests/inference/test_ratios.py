@@ -11,10 +11,10 @@ from scipy.stats import binom, chi2_contingency
 
 from semidp import Budget, Plan, TableRequest, run
 from semidp.errors import InputError, Refused
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions.answers import Covers
-from semidp.questions.independence import simulated_bound
-from semidp.questions.ratios import NoisyRates, RateMeasure, fixed_risk_ratio, sampled_comparison
+from semidp.inference.answers import Covers
+from semidp.inference.independence import simulated_bound
+from semidp.inference.ratios import NoisyRates, RateMeasure, fixed_risk_ratio, sampled_comparison
+from semidp.promise.noise.randomness import SeededRandomness
 
 NONE = np.zeros((4, 4))
 BOUND = 3.841458820694124

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest, run
-from semidp.core.spaces.cell_bounds import CellBounds, whole_interval
 from semidp.errors import InputError
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions.answers import Covers, linear_interval, ratio_interval, sampled_rate
-from semidp.questions.measured import TableQuestion, half_widths_together, measured_table
+from semidp.inference.answers import Covers, linear_interval, ratio_interval, sampled_rate
+from semidp.inference.measured import TableQuestion, half_widths_together, measured_table
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.spaces.cell_bounds import CellBounds, whole_interval
 
 FEATURES = [Feature("sex", "fm"), Feature("vote", "yn"), Feature("ward", "abc")]
 SHARES = np.array([[[0.15, 0.1, 0.05], [0.05, 0.1, 0.1]], [[0.1, 0.05, 0.1], [0.05, 0.1, 0.05]]])

@@ -14,11 +14,11 @@ import pytest
 from scipy.stats import binom
 
 from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest, run
-from semidp.core.tables.schema import StructuralZero
 from semidp.errors import InputError, Refused
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions.independence import independence_test, random_tables, simulated_bound
-from semidp.questions.measured import Measured, measured_table
+from semidp.inference.independence import independence_test, random_tables, simulated_bound
+from semidp.inference.measured import Measured, measured_table
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.schema import StructuralZero
 
 FALSE_ALARM = 1e-6
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from semidp.studies.inference_study import EXPERIMENTS
+from semidp.applications.inference_study import EXPERIMENTS
 
 MARGINS, RUNS = 50, 100
 NAMES = (

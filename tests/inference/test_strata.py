@@ -15,22 +15,22 @@ import pytest
 from scipy.optimize import linprog
 
 from semidp.cli import run
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.curves import approximate, gaussian
-from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import DataError, InputError, Refused, SchemaError
-from semidp.noise.canonical import Normal, Recursive, Tulap
-from semidp.noise.noise_for_tradeoff import canonical_noise
-from semidp.noise.randomness import SeededRandomness, generator
-from semidp.publishing.tested_table import odds_ratio_test
-from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
-from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult, planned_test
-from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
+from semidp.promise.noise.canonical import Normal, Recursive, Tulap
+from semidp.promise.noise.noise_for_tradeoff import canonical_noise
+from semidp.promise.noise.randomness import SeededRandomness, generator
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.curves import approximate, gaussian
+from semidp.promise.tradeoff.function import Tradeoff
+from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
+from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult, planned_test
+from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
+from semidp.publish.tested_table import odds_ratio_test
 
 SCHEMA = Schema(
     [Feature("gender", ["f", "m"]), Feature("admit", ["yes", "no"]), Feature("dept", ["A", "B"])]

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from semidp.core.tradeoff.curves import approximate, zcdp
-from semidp.noise.canonical import CanonicalNoise, Normal, Tulap
-from semidp.noise.noise_for_tradeoff import canonical_noise
-from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
-from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
+from semidp.promise.noise.canonical import CanonicalNoise, Normal, Tulap
+from semidp.promise.noise.noise_for_tradeoff import canonical_noise
+from semidp.promise.tradeoff.curves import approximate, zcdp
+from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
+from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
 
 TWO_SIDED = Alternative.TWO_SIDED
 NOISES: dict[str, CanonicalNoise] = {

@@ -14,14 +14,14 @@ import pytest
 from scipy.optimize import linprog
 from scipy.stats import kstest
 
-from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
-from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError, Refused
-from semidp.noise.canonical import CanonicalNoise, Normal, Tulap
-from semidp.noise.noise_for_tradeoff import canonical_noise
-from semidp.noise.randomness import SeededRandomness, generator
-from semidp.statistics.odds_ratio.hypergeometric import IntegerLaw, TwoByTwo
-from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest, _exceedance
+from semidp.promise.noise.canonical import CanonicalNoise, Normal, Tulap
+from semidp.promise.noise.noise_for_tradeoff import canonical_noise
+from semidp.promise.noise.randomness import SeededRandomness, generator
+from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.promise.tradeoff.function import Tradeoff
+from semidp.publish.statistics.odds_ratio.hypergeometric import IntegerLaw, TwoByTwo
+from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest, _exceedance
 
 GREATER, LESS, TWO_SIDED = Alternative.GREATER, Alternative.LESS, Alternative.TWO_SIDED
 CURVES: dict[str, Tradeoff] = {

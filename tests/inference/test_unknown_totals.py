@@ -11,9 +11,7 @@ import pytest
 
 from semidp import Budget, Feature, Plan, TableRequest, TablesRequest, run
 from semidp.errors import InputError, Refused
-from semidp.noise.distributions import DiscreteGaussian
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions.convex_bounds import (
+from semidp.inference.convex_bounds import (
     GridLaw,
     NoiseTerms,
     SumLaw,
@@ -22,13 +20,15 @@ from semidp.questions.convex_bounds import (
     hypergeometric,
     together,
 )
-from semidp.questions.unknown_totals import (
+from semidp.inference.unknown_totals import (
     MISS,
     ScoreQuestion,
     UnknownTotals,
     asked_questions,
 )
-from semidp.statistics.odds_ratio.umpu import Alternative
+from semidp.promise.noise.distributions import DiscreteGaussian
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
 NOISE = DiscreteGaussian(Fraction(2))
 REACH = 4  # the noise is cut here: what is enumerated spreads less than what is bounded

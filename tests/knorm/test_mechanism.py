@@ -9,21 +9,21 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.core.spaces.adjacency import Ball, semi_adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema, StructuralZero
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import Refused
-from semidp.mechanisms.knorm.closed import PairBall, RowsBall
-from semidp.mechanisms.knorm.explicit import ExplicitBall
-from semidp.mechanisms.knorm.placed_balls import place_ball, whole_points
-from semidp.mechanisms.knorm.table import TableBall
-from semidp.mechanisms.pure import KNormMechanism, LaplaceMechanism
-from semidp.mechanisms.selection import mechanism_for
-from semidp.noise.randomness import SeededRandomness, SystemRandomness
-from semidp.queries.table_spaces import TableSpace, sensitivity_space
+from semidp.promise.mechanisms.knorm.closed import PairBall, RowsBall
+from semidp.promise.mechanisms.knorm.explicit import ExplicitBall
+from semidp.promise.mechanisms.knorm.placed_balls import place_ball, whole_points
+from semidp.promise.mechanisms.knorm.table import TableBall
+from semidp.promise.mechanisms.pure import KNormMechanism, LaplaceMechanism
+from semidp.promise.mechanisms.selection import mechanism_for
+from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_space
+from semidp.promise.spaces.adjacency import Ball, semi_adjacency
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.budget import Budget
 
 DEVIATIONS = 4.9
 

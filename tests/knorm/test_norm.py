@@ -11,22 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.core.spaces.adjacency import Ball, Exchange
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
-from semidp.mechanisms.knorm.closed import PairBall, RowsBall
-from semidp.mechanisms.knorm.explicit import ExplicitBall
-from semidp.mechanisms.knorm.linear_programs import LinearProgram, Optimum
-from semidp.mechanisms.knorm.norm_ball import NormBall
-from semidp.mechanisms.knorm.placed_balls import place_ball
-from semidp.mechanisms.knorm.polar import TablePolar
-from semidp.mechanisms.knorm.table import KINDS, ExchangeBall, TableBall, facets
-from semidp.mechanisms.pure import KNormMechanism
-from semidp.queries.query_space import QuerySpace
-from semidp.queries.table_spaces import sensitivity_space
+from semidp.promise.mechanisms.knorm.closed import PairBall, RowsBall
+from semidp.promise.mechanisms.knorm.explicit import ExplicitBall
+from semidp.promise.mechanisms.knorm.linear_programs import LinearProgram, Optimum
+from semidp.promise.mechanisms.knorm.norm_ball import NormBall
+from semidp.promise.mechanisms.knorm.placed_balls import place_ball
+from semidp.promise.mechanisms.knorm.polar import TablePolar
+from semidp.promise.mechanisms.knorm.table import KINDS, ExchangeBall, TableBall, facets
+from semidp.promise.mechanisms.pure import KNormMechanism
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.spaces.adjacency import Ball, Exchange
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 Floats = np.ndarray
 Moves = Callable[[int, int, int], Floats]
@@ -244,13 +244,13 @@ def test_cold_answers_serve_where_scipy_offers_no_warm_start(
     points = tables(TableBall(4, 5, 3), 4, seed=9)
     warm = TableBall(4, 5, 3).norm(points)
     monkeypatch.setattr(
-        "semidp.mechanisms.knorm.linear_programs._warm_solver", lambda *program: None
+        "semidp.promise.mechanisms.knorm.linear_programs._warm_solver", lambda *program: None
     )
     np.testing.assert_allclose(TableBall(4, 5, 3).norm(points), warm, rtol=1e-9)
 
 
 def test_old_three_cycles_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semidp.mechanisms.knorm.polar._CYCLES_KEPT", 10)
+    monkeypatch.setattr("semidp.promise.mechanisms.knorm.polar._CYCLES_KEPT", 10)
     points = tables(TableBall(4, 5, 3), 5, seed=10)
     np.testing.assert_allclose(
         TableBall(4, 5, 3).norm(points), TableBall(4, 5, 3).norm(points[::-1])[::-1], rtol=1e-9

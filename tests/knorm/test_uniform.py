@@ -13,11 +13,16 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp, kstest
 
-from semidp.mechanisms.knorm.closed import PairBall, RowsBall
-from semidp.mechanisms.knorm.explicit import ExplicitBall
-from semidp.mechanisms.knorm.norm_ball import NormBall, knorm_noise, noise_moment, second_moment
-from semidp.mechanisms.knorm.table import TableBall
-from semidp.studies.naive import published_noise
+from semidp.applications.naive import published_noise
+from semidp.promise.mechanisms.knorm.closed import PairBall, RowsBall
+from semidp.promise.mechanisms.knorm.explicit import ExplicitBall
+from semidp.promise.mechanisms.knorm.norm_ball import (
+    NormBall,
+    knorm_noise,
+    noise_moment,
+    second_moment,
+)
+from semidp.promise.mechanisms.knorm.table import TableBall
 
 Floats = np.ndarray
 Moves = Callable[[int, int, int], Floats]

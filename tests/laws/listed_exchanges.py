@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semidp.core.margins import Chain
+from semidp.promise.schema.margins import Chain
 
 SHAPES = (
     [[0], [0]],

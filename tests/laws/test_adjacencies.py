@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from semidp import Adjacency, Ball, Dataspace, Exchange, Feature, InputError, Margin, Schema, Table
-from semidp.core.exact import bisection, whole_bisection
-from semidp.core.spaces.dataspace import Datasets, DescribedDatasets
-from semidp.core.spaces.enumeration import datasets
-from semidp.core.spaces.protection import Protection
+from semidp.promise.exact import bisection, whole_bisection
+from semidp.promise.spaces.dataspace import Datasets, DescribedDatasets
+from semidp.promise.spaces.enumeration import datasets
+from semidp.promise.spaces.protection import Protection
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("ill", "yn")])
 TABLES = [[[1, 0], [0, 1]], [[1, 1], [0, 1]]]

@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp.core.margins import join, junction_order, maximal, meet, within
-from semidp.core.spaces.cell_bounds import CellBounds, whole_interval
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema, StructuralZero
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import join, junction_order, maximal, meet, within
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.spaces.cell_bounds import CellBounds, whole_interval
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 TREE = Feature.nested(["state", "county"], [("s", "x"), ("s", "y"), ("t", "z")])
 SCHEMAS = [

@@ -8,22 +8,22 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.core.exact import down, up
-from semidp.core.spaces.adjacency import Ball, semi_adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema, StructuralZero
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import AdjacencyUnknown, InputError
-from semidp.mechanisms.examples import two_way
-from semidp.mechanisms.gaussian import RoundedGaussianMechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.queries.query_space import ExplicitSpace
-from semidp.queries.table_spaces import TableSpace
-from semidp.sources.contract import Outcome
-from semidp.statistics.regression.designs import Design
-from semidp.statistics.regression.moments import moment_space
+from semidp.promise.exact import down, up
+from semidp.promise.mechanisms.examples import two_way
+from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.sensitivity.query_space import ExplicitSpace
+from semidp.promise.sensitivity.table_spaces import TableSpace
+from semidp.promise.spaces.adjacency import Ball, semi_adjacency
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.regression.designs import Design
+from semidp.publish.statistics.regression.moments import moment_space
 
 
 def test_a_design_in_another_order_does_not_halve_the_noise() -> None:

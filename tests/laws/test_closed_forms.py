@@ -12,24 +12,24 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.core.margins import Chain, Grid
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.exchange_blocks import Blocks
-from semidp.core.spaces.outcome_adjacency import outcome_exchange
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.queries.costs import ExchangeCosts
-from semidp.queries.exchange_tables import ExchangeTable
-from semidp.queries.norms import ReleasedTable
-from semidp.queries.outcome_moves import OutcomeMoves
-from semidp.queries.residuals import Residuals
-from semidp.sources.contract import Outcome
-from semidp.statistics.distribution.distribution_space import distribution_space
-from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.quantiles.ranks import rank_space
-from semidp.statistics.regression.designs import Design
-from semidp.statistics.regression.moments import moment_space
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import Chain, Grid
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.costs import ExchangeCosts
+from semidp.promise.sensitivity.exchange_tables import ExchangeTable
+from semidp.promise.sensitivity.norms import ReleasedTable
+from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
+from semidp.promise.sensitivity.residuals import Residuals
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.promise.spaces.outcome_adjacency import outcome_exchange
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.distribution.distribution_space import distribution_space
+from semidp.publish.statistics.outcomes.spaces import sum_space
+from semidp.publish.statistics.quantiles.ranks import rank_space
+from semidp.publish.statistics.regression.designs import Design
+from semidp.publish.statistics.regression.moments import moment_space
 
 NAMES = "abcd"
 

@@ -9,21 +9,27 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from semidp.core.guarantee import Guarantee
-from semidp.core.margins import View
-from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, exchange_bound, semi_adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.exchange_blocks import Blocks, Record, Records
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema, StructuralZero
-from semidp.core.tradeoff.curves import gaussian
-from semidp.core.tradeoff.function import Order
 from semidp.errors import InputError, Refused
-from semidp.queries.exchange_tables import ExchangeTable
-from semidp.queries.norms import ReleasedTable
-from semidp.queries.patterns import Norms
-from semidp.queries.table_spaces import sensitivity_space
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import View
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.sensitivity.exchange_tables import ExchangeTable
+from semidp.promise.sensitivity.norms import ReleasedTable
+from semidp.promise.sensitivity.patterns import Norms
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.spaces.adjacency import (
+    Adjacency,
+    Ball,
+    Exchange,
+    exchange_bound,
+    semi_adjacency,
+)
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.exchange_blocks import Blocks, Record, Records
+from semidp.promise.tradeoff.curves import gaussian
+from semidp.promise.tradeoff.function import Order
 
 PLACES = [("s", "a"), ("s", "b"), ("t", "c")]
 DEEPER = [("r", "s", "a"), ("r", "s", "b"), ("u", "v", "c"), ("u", "w", "d")]

@@ -13,25 +13,25 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from semidp.core.margins import Chain, View
-from semidp.core.spaces.adjacency import Ball, Exchange
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.exchange_blocks import Blocks
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import Refused
-from semidp.mechanisms.knorm.placed_balls import place_ball
-from semidp.mechanisms.pure import LaplaceMechanism
-from semidp.queries import exchange_tables
-from semidp.queries.costs import BallCosts
-from semidp.queries.exchange_tables import ExchangeTable
-from semidp.queries.norms import ReleasedTable, TableNorms
-from semidp.queries.patterns import BlockTable, Norms
-from semidp.queries.probes import SelfCheckError, drawn, largest_residual
-from semidp.queries.products import product_space
-from semidp.queries.table_spaces import sensitivity_space
+from semidp.promise.mechanisms.knorm.placed_balls import place_ball
+from semidp.promise.mechanisms.pure import LaplaceMechanism
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import Chain, View
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity import exchange_tables
+from semidp.promise.sensitivity.costs import BallCosts
+from semidp.promise.sensitivity.exchange_tables import ExchangeTable
+from semidp.promise.sensitivity.norms import ReleasedTable, TableNorms
+from semidp.promise.sensitivity.patterns import BlockTable, Norms
+from semidp.promise.sensitivity.probes import SelfCheckError, drawn, largest_residual
+from semidp.promise.sensitivity.products import product_space
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.spaces.adjacency import Ball, Exchange
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.promise.tradeoff.budget import Budget
 
 Move = tuple[int, ...]
 Views = dict[View, set[Move]]

@@ -8,12 +8,12 @@ from fractions import Fraction
 
 import pytest
 
-from semidp.core.margins import Grid
 from semidp.errors import Refused
-from semidp.queries import costs as costs_module
-from semidp.queries import exchange_moves, multilinear
-from semidp.queries.costs import ExchangeCosts
-from semidp.queries.residuals import Residuals
+from semidp.promise.schema.margins import Grid
+from semidp.promise.sensitivity import costs as costs_module
+from semidp.promise.sensitivity import exchange_moves, multilinear
+from semidp.promise.sensitivity.costs import ExchangeCosts
+from semidp.promise.sensitivity.residuals import Residuals
 from tests.laws.listed_exchanges import (
     Axis,
     all_views,

@@ -7,14 +7,14 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp.core.spaces.adjacency import by_listing, semi_adjacency, semi_adjacency_bound
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.graver import graver_basis
-from semidp.core.spaces.graver_degrees import graver_degree
-from semidp.core.spaces.structure import Structure
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema, StructuralZero
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.spaces.adjacency import by_listing, semi_adjacency, semi_adjacency_bound
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.graver import graver_basis
+from semidp.promise.spaces.graver_degrees import graver_degree
+from semidp.promise.spaces.structure import Structure
 
 
 def margin_map(shape: tuple[int, ...], margins: str) -> np.ndarray:

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.composition import compose
-from semidp.core.tradeoff.curves import approximate, gaussian, laplace, zcdp
-from semidp.core.tradeoff.function import Order, Tradeoff
-from semidp.core.tradeoff.piecewise_linear import piecewise
 from semidp.errors import InputError, Refused
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.composition import compose
+from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
+from semidp.promise.tradeoff.function import Order, Tradeoff
+from semidp.promise.tradeoff.piecewise_linear import piecewise
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
 TABLE = Table(SCHEMA, [[1, 2, 3], [4, 5, 6]])

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.core.spaces.adjacency import Ball, by_listing, semi_adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.enumeration import datasets, fiber
-from semidp.core.spaces.graver_degrees import graver_degree
-from semidp.core.spaces.structure import Structure, worst_cover
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.errors import AdjacencyUnknown, InputError, SchemaError
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.spaces.adjacency import Ball, by_listing, semi_adjacency
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.enumeration import datasets, fiber
+from semidp.promise.spaces.graver_degrees import graver_degree
+from semidp.promise.spaces.structure import Structure, worst_cover
 
 
 def schema_of(*shape: int, zeros: tuple = ()) -> Schema:

@@ -12,16 +12,16 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from semidp.core.margins import variables
-from semidp.core.spaces.adjacency import Ball, semi_adjacency, semi_adjacency_bound
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.errors import Refused
-from semidp.queries.norms import ReleasedTable
-from semidp.queries.patterns import certified_norms
-from semidp.queries.table_spaces import sensitivity_space
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import variables
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.sensitivity.norms import ReleasedTable
+from semidp.promise.sensitivity.patterns import certified_norms
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.spaces.adjacency import Ball, semi_adjacency, semi_adjacency_bound
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 A, B, C = (0,), (1,), (2,)
 CASES = [

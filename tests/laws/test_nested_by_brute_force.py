@@ -11,14 +11,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from semidp.core.margins import View, within
-from semidp.core.spaces.adjacency import Ball, semi_adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
 from semidp.errors import Refused
-from semidp.queries.table_spaces import sensitivity_space
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import View, within
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.spaces.adjacency import Ball, semi_adjacency
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 from tests.laws.test_invariants_by_brute_force import (
     brute_a,
     brute_norms,

@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.core.margins import Grid, View, inclusion_exclusion
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
 from semidp.errors import Refused
-from semidp.queries import projection as module
-from semidp.queries.projection import (
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import Grid, View, inclusion_exclusion
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity import projection as module
+from semidp.promise.sensitivity.projection import (
     AveragingProjection,
     LeastSquaresProjection,
     Projector,
     averages_commute,
     projector,
 )
-from semidp.queries.table_spaces import sensitivity_space
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 FAMILIES = [
     [(0,), (1,), (2,)],

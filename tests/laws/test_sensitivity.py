@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.core.spaces.adjacency import Ball, semi_adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.errors import InputError, Refused, SchemaError
-from semidp.queries.patterns import certified_norms, edge_cover
-from semidp.queries.query_space import ExplicitSpace
-from semidp.queries.table_spaces import TableSpace, sensitivity_space
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.sensitivity.patterns import certified_norms, edge_cover
+from semidp.promise.sensitivity.query_space import ExplicitSpace
+from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_space
+from semidp.promise.spaces.adjacency import Ball, semi_adjacency
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 
 def schema_of(*shape: int, zeros: tuple = ()) -> Schema:

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.accounting import approximate_group
-from semidp.core.exact import exact, up
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.curves import approximate, gaussian, laplace, tradeoff_from_json, zcdp
-from semidp.core.tradeoff.function import Order, Tradeoff
-from semidp.core.tradeoff.piecewise_linear import (
+from semidp.errors import InputError
+from semidp.promise import approximate_group
+from semidp.promise.exact import exact, up
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, tradeoff_from_json, zcdp
+from semidp.promise.tradeoff.function import Order, Tradeoff
+from semidp.promise.tradeoff.piecewise_linear import (
     PiecewiseLinear,
     from_function,
     from_profile,
     piecewise,
 )
-from semidp.core.tradeoff.polygons import Approximate
-from semidp.core.tradeoff.smooth import ZCDP, Gaussian, Laplace
-from semidp.errors import InputError
+from semidp.promise.tradeoff.polygons import Approximate
+from semidp.promise.tradeoff.smooth import ZCDP, Gaussian, Laplace
 
 ALPHAS = np.unique(
     np.concatenate(

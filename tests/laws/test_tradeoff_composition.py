@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.core.tradeoff.composition import Composed, compose
-from semidp.core.tradeoff.curves import approximate, gaussian, laplace, tradeoff_from_json, zcdp
-from semidp.core.tradeoff.function import Order, Tradeoff
-from semidp.core.tradeoff.losses import Losses, convolve_all
-from semidp.core.tradeoff.piecewise_linear import piecewise
-from semidp.core.tradeoff.smooth import ZCDP, Gaussian
+from semidp.promise.tradeoff.composition import Composed, compose
+from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, tradeoff_from_json, zcdp
+from semidp.promise.tradeoff.function import Order, Tradeoff
+from semidp.promise.tradeoff.losses import Losses, convolve_all
+from semidp.promise.tradeoff.piecewise_linear import piecewise
+from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 
 mpmath.mp.dps = 50
 ALPHAS = np.unique(

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semidp.core.margins import Grid
-from semidp.core.spaces.adjacency import Ball, semi_adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema, StructuralZero
-from semidp.queries.moves import _Appearing
-from semidp.queries.table_spaces import sensitivity_space
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import Grid
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.sensitivity.moves import _Appearing
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.spaces.adjacency import Ball, semi_adjacency
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 
 def check(counts: np.ndarray, a: int) -> None:

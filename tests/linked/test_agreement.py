@@ -5,17 +5,17 @@ import math
 import numpy as np
 import pytest
 
-from semidp.core.margins import named
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.linked import Link, LinkedDataspace, linked_adjacency
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.linked_noise import LinkedMechanism
-from semidp.mechanisms.size_agreement import of_views
-from semidp.noise.randomness import SeededRandomness
-from semidp.queries.linked_products import linked_space
+from semidp.promise.mechanisms.linked_noise import LinkedMechanism
+from semidp.promise.mechanisms.size_agreement import of_views
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import named
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.linked_products import linked_space
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.linked import Link, LinkedDataspace, linked_adjacency
+from semidp.promise.tradeoff.budget import Budget
 
 PLACES = Feature.nested(
     ["state", "county", "tract"],

@@ -11,17 +11,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from semidp.audit import audit_mechanism
-from semidp.audit.energy import noise_energy
+from semidp.assess import audit_mechanism
+from semidp.assess.audit.energy import noise_energy
 from semidp.cli import run
-from semidp.core.spaces.adjacency import AdjacencyKind, Ball, Exchange
-from semidp.core.spaces.dataspace import Margin
-from semidp.core.spaces.linked import linked_adjacency
-from semidp.core.tables.counts import Table
-from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.linked_noise import LinkedMechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.queries.linked_products import linked_space
+from semidp.promise.mechanisms.linked_noise import LinkedMechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.sensitivity.linked_products import linked_space
+from semidp.promise.spaces.adjacency import AdjacencyKind, Ball, Exchange
+from semidp.promise.spaces.dataspace import Margin
+from semidp.promise.spaces.linked import linked_adjacency
+from semidp.promise.tradeoff.budget import Budget
 from tests.linked.test_agreement import linked
 from tests.linked.test_command import ASKED, command, files  # noqa: F401
 from tests.linked.test_promises import SETTINGS

@@ -10,8 +10,8 @@ import pytest
 
 from semidp.cli import run
 from semidp.errors import InputError
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions.records.linked_files import linked_records
+from semidp.inference.records.linked_files import linked_records
+from semidp.promise.noise.randomness import SeededRandomness
 from tests.linked.test_release import TABLES, plan_of, released
 
 

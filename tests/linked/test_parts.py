@@ -14,17 +14,17 @@ import pytest
 from attrs import evolve
 
 import semidp as sd
-from semidp.accounting.ledger import Ledger
-from semidp.core.progress import silent
 from semidp.errors import DataError, InputError, Refused
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.plain_reading import digest, document_at
-from semidp.publishing.linked_survey import computed_features, linked_units, with_units
-from semidp.publishing.parts import by_partition, runners
-from semidp.publishing.plan import Plan
-from semidp.publishing.rechecking.release_check import disagreements
-from semidp.sources.linked_records import LinkedData
-from semidp.statistics.tables.by_parts import linked_parts_steps
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.plain_reading import digest, document_at
+from semidp.promise.progress import silent
+from semidp.publish.linked_survey import computed_features, linked_units, with_units
+from semidp.publish.parts import by_partition, runners
+from semidp.publish.plan import Plan
+from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.sources.linked_records import LinkedData
+from semidp.publish.statistics.tables.by_parts import linked_parts_steps
 from tests.partitions.conftest import no_report, run_partitioned, unfinished  # noqa: F401
 from tests.partitions.ended_early import ended_and_resumed, sources_in_order
 
@@ -248,8 +248,8 @@ def test_nothing_is_drawn_or_charged_twice(name, after, tmp_path):
 KILLED = """
 import os, signal, sys
 import semidp as sd
-from semidp.noise.randomness import SeededRandomness
-from semidp.statistics.tables.by_parts import measured_first
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.statistics.tables.by_parts import measured_first
 from tests.linked.test_parts import case
 from tests.partitions.conftest import run_partitioned
 
@@ -423,7 +423,7 @@ def test_a_nested_feature_of_members_alone_is_no_partition(tmp_path):
 
 
 def test_spark_is_refused_in_a_sentence(tmp_path, monkeypatch):
-    from semidp.sources.opening import Source
+    from semidp.publish.sources.opening import Source
 
     plan, data = case("tracts")
     monkeypatch.setattr(Source, "spark_frame", lambda self: object())

@@ -9,12 +9,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from semidp.core.margins import named
-from semidp.core.spaces.dataspace import Margin
-from semidp.core.tables.features import Feature
 from semidp.errors import Refused
-from semidp.queries.linked_costs import MemberCosts, UnitCosts
-from semidp.queries.residuals import Residuals, below
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import named
+from semidp.promise.sensitivity.linked_costs import MemberCosts, UnitCosts
+from semidp.promise.sensitivity.residuals import Residuals, below
+from semidp.promise.spaces.dataspace import Margin
 from tests.linked.worlds import (
     AGE,
     PLACES,

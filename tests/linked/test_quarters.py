@@ -9,28 +9,28 @@ import numpy as np
 import pytest
 
 import semidp
-from semidp.accounting.ledger import Ledger
 from semidp.cli import run
-from semidp.core.margins import named
-from semidp.core.progress import silent
-from semidp.core.spaces.adjacency import Exchange
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.linked import Link, LinkedDataspace, Quarters
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import DataError, InputError, Refused, SemidpError
-from semidp.mechanisms.linked_noise import LinkedMechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.published_table import FitKind
-from semidp.publishing.linked_survey import linked_units, with_units
-from semidp.publishing.plan import Plan
-from semidp.publishing.rechecking.release_check import recheck
-from semidp.queries.linked_products import linked_space
-from semidp.questions.records.linked_files import linked_records
-from semidp.sources.linked_records import LinkedData
-from semidp.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitted
+from semidp.inference.records.linked_files import linked_records
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.mechanisms.linked_noise import LinkedMechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.progress import silent
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import named
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.linked_products import linked_space
+from semidp.promise.spaces.adjacency import Exchange
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.linked import Link, LinkedDataspace, Quarters
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.linked_survey import linked_units, with_units
+from semidp.publish.plan import Plan
+from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.results.published_table import FitKind
+from semidp.publish.sources.linked_records import LinkedData
+from semidp.publish.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitted
 from tests.linked.test_agreement import PLACES, SEX, TENURE, Dense, population
 
 KINDS = Feature("quarters", ["hall", "home", "ward"])

@@ -8,9 +8,9 @@ import shlex
 import numpy as np
 import pytest
 
-from semidp.accounting.ledger import Ledger
 from semidp.cli import run
-from semidp.core.tradeoff.budget import Budget
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.tradeoff.budget import Budget
 from tests.linked.test_release import homes_and_persons
 
 LINKED = "--units homes.csv --link home --protect member --most 6 --nest state,zone"

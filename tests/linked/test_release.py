@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import semidp
-from semidp.accounting.ledger import Ledger
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.linked import LinkedDataspace
 from semidp.errors import BudgetExceeded, DataError, InputError, Refused
-from semidp.mechanisms.linked_intervals import LinkedIntervals
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.linked_survey import with_units
-from semidp.publishing.plan import LinkedUnits, Plan
-from semidp.publishing.rechecking.release_check import recheck
-from semidp.sources.linked_records import LinkedData
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.mechanisms.linked_intervals import LinkedIntervals
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.linked import LinkedDataspace
+from semidp.publish.linked_survey import with_units
+from semidp.publish.plan import LinkedUnits, Plan
+from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.sources.linked_records import LinkedData
 
 pytestmark = pytest.mark.pictures
 

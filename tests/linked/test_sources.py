@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import semidp
-from semidp.accounting.ledger import Ledger
 from semidp.errors import DataError, InputError
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.plan import Plan
-from semidp.sources import linked_records
-from semidp.sources.linked_records import LinkedData
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.plan import Plan
+from semidp.publish.sources import linked_records
+from semidp.publish.sources.linked_records import LinkedData
 from tests.engines.conftest import _postgres, postgres_address  # noqa: F401 - a fixture
 from tests.linked.test_command import command, files  # noqa: F401 - a fixture
 from tests.linked.test_quarters import plan_of as quarters_plan

@@ -9,14 +9,14 @@ import pytest
 from attrs import evolve
 
 import semidp
-from semidp.accounting.ledger import Ledger
 from semidp.errors import DataError, InputError, SchemaError
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.linked_survey import computed_features, linked_units, with_units
-from semidp.publishing.plan import Plan
-from semidp.sources.duck_conditions import aggregated_columns
-from semidp.sources.joining import Joining
-from semidp.sources.linked_records import LinkedData, open_linked
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.linked_survey import computed_features, linked_units, with_units
+from semidp.publish.plan import Plan
+from semidp.publish.sources.duck_conditions import aggregated_columns
+from semidp.publish.sources.joining import Joining
+from semidp.publish.sources.linked_records import LinkedData, open_linked
 from tests.linked.test_command import command, files  # noqa: F401 - a fixture
 from tests.linked.test_release import AGES, SEX, homes_and_persons
 

@@ -11,12 +11,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.linked import Link, LinkedDataspace, linked_adjacency
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.queries.linked_products import linked_space
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.linked_products import linked_space
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.linked import Link, LinkedDataspace, linked_adjacency
 from tests.linked.towns import FLAT, NESTED, THREE, Kind, differences, fibers, near
 
 # name: what is exact, and how many units and members a town has

@@ -12,11 +12,11 @@ import pytest
 
 from semidp import Budget, Ledger, Release, combine
 from semidp.cli import run
-from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange
-from semidp.core.spaces.linked import linked_adjacency
-from semidp.core.spaces.protection import ChangedUnits, Protection
 from semidp.errors import InputError, Refused
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
+from semidp.promise.spaces.linked import linked_adjacency
+from semidp.promise.spaces.protection import ChangedUnits, Protection
 from tests.linked.test_command import files  # noqa: F401
 from tests.linked.test_release import plan_of, released
 

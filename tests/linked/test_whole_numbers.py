@@ -7,16 +7,16 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp.core.margins import named
-from semidp.core.progress import silent
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import Refused
-from semidp.fitting.size_fits import balance_members, fit_sizes
-from semidp.mechanisms.linked_noise import LinkedMechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.published_table import FitKind
-from semidp.statistics.tables import linked_fitting
-from semidp.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitted
+from semidp.promise.mechanisms.linked_noise import LinkedMechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.progress import silent
+from semidp.promise.schema.margins import named
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.fitting.size_fits import balance_members, fit_sizes
+from semidp.publish.results.published_table import FitKind
+from semidp.publish.statistics.tables import linked_fitting
+from semidp.publish.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitted
 from tests.linked.test_agreement import CASES, linked
 
 

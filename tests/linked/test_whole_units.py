@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.linked import Link, LinkedDataspace
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.queries.linked_costs import MemberCosts, UnitCosts
-from semidp.queries.residuals import Residuals, below
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.linked_costs import MemberCosts, UnitCosts
+from semidp.promise.sensitivity.residuals import Residuals, below
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.linked import Link, LinkedDataspace
 
 REGION = Feature("region", ["n", "s"])
 WARD = Feature("ward", ["a", "b"])

@@ -13,13 +13,13 @@ from functools import cached_property
 
 import numpy as np
 
-from semidp.core.margins import View, named
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.linked import Link, LinkedDataspace, Quarters
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.queries.residuals import Residuals, below
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import View, named
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.residuals import Residuals, below
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.linked import Link, LinkedDataspace, Quarters
 
 PLACES = Feature.nested(["state", "block"], [("A", "a1"), ("A", "a2"), ("B", "b1")])
 TENURE = Feature("tenure", ["own", "rent"])

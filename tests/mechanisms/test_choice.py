@@ -11,11 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.function import Order
-from semidp.core.tradeoff.smooth import ZCDP, Gaussian
+from semidp.applications.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.errors import InputError, Refused
-from semidp.mechanisms.gaussian import (
+from semidp.promise.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
     LatticeGaussianMechanism,
@@ -23,11 +21,13 @@ from semidp.mechanisms.gaussian import (
     mu_within,
     rho_within,
 )
-from semidp.mechanisms.mechanism import CLAIMS, KINDS
-from semidp.mechanisms.pure import LaplaceMechanism
-from semidp.mechanisms.selection import FOR_RELEASES, NAMES, available, calibrated, choose
-from semidp.noise.randomness import SeededRandomness
-from semidp.studies.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
+from semidp.promise.mechanisms.mechanism import CLAIMS, KINDS
+from semidp.promise.mechanisms.pure import LaplaceMechanism
+from semidp.promise.mechanisms.selection import FOR_RELEASES, NAMES, available, calibrated, choose
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.function import Order
+from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 
 FOR_STUDIES = (ContinuousGaussianMechanism, NaiveL1, NaiveL2, NaiveLinf, NaiveGaussian)
 

@@ -5,19 +5,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.core.tables.counts import Table
-from semidp.core.tradeoff.budget import Budget
+from semidp.applications.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.errors import DataError, InputError, Refused
-from semidp.mechanisms.gaussian import (
+from semidp.promise.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
     LatticeGaussianMechanism,
 )
-from semidp.mechanisms.mechanism import NoNoise
-from semidp.mechanisms.pure import LaplaceMechanism
-from semidp.mechanisms.selection import FOR_RELEASES, available, calibrated, choose
-from semidp.noise.randomness import SeededRandomness
-from semidp.studies.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
+from semidp.promise.mechanisms.mechanism import NoNoise
+from semidp.promise.mechanisms.pure import LaplaceMechanism
+from semidp.promise.mechanisms.selection import FOR_RELEASES, available, calibrated, choose
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.tradeoff.budget import Budget
 
 FOR_STUDIES = (ContinuousGaussianMechanism, NaiveL1, NaiveL2, NaiveLinf, NaiveGaussian)
 

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.gaussian import (
+from semidp.applications.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
+from semidp.promise.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
-from semidp.mechanisms.pure import L2Mechanism, LaplaceMechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.studies.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
+from semidp.promise.mechanisms.pure import L2Mechanism, LaplaceMechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.tradeoff.budget import Budget
 
 BUDGETS = {"zcdp": Budget.zcdp("0.01"), "gdp": Budget.gdp("0.1"), "pure": Budget.pure("0.1")}
 PROJECTED = [

@@ -9,25 +9,30 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.core.margins import Chain, Grid
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.branch_noise import BranchNoise
-from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
-from semidp.mechanisms.pure import LOG_CONCAVE, KNormMechanism, L2Mechanism, LaplaceMechanism
-from semidp.mechanisms.residual_laws import residual_half_widths
-from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.noise.distributions import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from semidp.noise.randomness import SeededRandomness
-from semidp.noise.sums import Weighted, half_width, half_widths, normal_half_width
-from semidp.queries.branches import Cut
-from semidp.queries.products import product_space
-from semidp.queries.projection import projector
-from semidp.queries.table_spaces import sensitivity_space
+from semidp.promise.mechanisms.branch_noise import BranchNoise
+from semidp.promise.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
+from semidp.promise.mechanisms.pure import (
+    LOG_CONCAVE,
+    KNormMechanism,
+    L2Mechanism,
+    LaplaceMechanism,
+)
+from semidp.promise.mechanisms.residual_laws import residual_half_widths
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.noise.distributions import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.noise.sums import Weighted, half_width, half_widths, normal_half_width
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import Chain, Grid
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.branches import Cut
+from semidp.promise.sensitivity.products import product_space
+from semidp.promise.sensitivity.projection import projector
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.budget import Budget
 
 # what intervals were made of before
 NORMAL, LAPLACE = 1.959963984540054, math.log(20) / math.sqrt(2)

@@ -5,11 +5,11 @@ n.
 import numpy as np
 import pytest
 
-from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.gaussian import ContinuousGaussianMechanism
-from semidp.mechanisms.selection import FOR_RELEASES, available
-from semidp.noise.randomness import SeededRandomness, SystemRandomness
-from semidp.studies.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
+from semidp.applications.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
+from semidp.promise.mechanisms.gaussian import ContinuousGaussianMechanism
+from semidp.promise.mechanisms.selection import FOR_RELEASES, available
+from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
+from semidp.promise.tradeoff.budget import Budget
 
 FOR_STUDIES = (ContinuousGaussianMechanism, NaiveL1, NaiveL2, NaiveLinf, NaiveGaussian)
 

@@ -11,13 +11,13 @@ import math
 import numpy as np
 import pytest
 
-from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.gaussian import (
+from semidp.promise.mechanisms.gaussian import (
     DiscreteGaussianMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
-from semidp.mechanisms.pure import LaplaceMechanism
+from semidp.promise.mechanisms.pure import LaplaceMechanism
+from semidp.promise.tradeoff.budget import Budget
 
 FOUR_CELLS = np.array([[1, -1, 0], [-1, 1, 0], [0, 0, 0]])
 THREE_CYCLE = np.array([[1, -1, 0], [0, 1, -1], [-1, 0, 1]])

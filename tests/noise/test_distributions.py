@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from semidp.errors import InputError, Refused
-from semidp.noise import rejection
-from semidp.noise.distributions import (
+from semidp.promise.noise import rejection
+from semidp.promise.noise.distributions import (
     DiscreteGaussian,
     DiscreteLaplace,
     RoundedGaussian,
     sample_each,
 )
-from semidp.noise.inversion import GaussianLaw, GeometricLaw, Inversion
-from semidp.noise.randomness import SeededRandomness, Stream
+from semidp.promise.noise.inversion import GaussianLaw, GeometricLaw, Inversion
+from semidp.promise.noise.randomness import SeededRandomness, Stream
 
 SCALES = [Fraction(3, 10), Fraction(1), Fraction(5, 2), Fraction(20), Fraction(1000)]
 KINDS = [DiscreteGaussian, RoundedGaussian, DiscreteLaplace]

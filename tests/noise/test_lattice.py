@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.core.ball_arithmetic import ball, precision
 from semidp.errors import InputError, Refused
-from semidp.noise import lattice, rejection, theta
-from semidp.noise.lattice import LatticeGaussian, OneSidedLatticeGaussian, zero_sum
-from semidp.noise.randomness import SeededRandomness, SystemRandomness
+from semidp.promise.ball_arithmetic import ball, precision
+from semidp.promise.noise import lattice, rejection, theta
+from semidp.promise.noise.lattice import LatticeGaussian, OneSidedLatticeGaussian, zero_sum
+from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
 
 SHAPES = [(2, 2), (2, 3), (3, 3)]
 SIGMAS = [Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5)]

@@ -7,7 +7,7 @@ import threading
 from flint import ctx
 
 from semidp import zcdp
-from semidp.core.ball_arithmetic import precision
+from semidp.promise.ball_arithmetic import precision
 
 
 def test_a_curve_waits_while_a_sampler_works() -> None:

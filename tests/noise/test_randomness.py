@@ -12,8 +12,14 @@ import numpy as np
 import pytest
 
 from semidp.errors import InputError
-from semidp.noise.distributions import DiscreteGaussian, RoundedGaussian
-from semidp.noise.randomness import SeededRandomness, Stream, SystemRandomness, generator, uniforms
+from semidp.promise.noise.distributions import DiscreteGaussian, RoundedGaussian
+from semidp.promise.noise.randomness import (
+    SeededRandomness,
+    Stream,
+    SystemRandomness,
+    generator,
+    uniforms,
+)
 
 pytestmark = pytest.mark.system_randomness
 
@@ -109,8 +115,8 @@ def test_a_fork_shares_no_noise_and_does_not_wait_for_a_lost_thread() -> None:
     script = textwrap.dedent("""
         import os, threading, warnings
         from fractions import Fraction
-        from semidp.noise import DiscreteGaussian, SystemRandomness
-        from semidp.core.ball_arithmetic import precision
+        from semidp.promise import DiscreteGaussian, SystemRandomness
+        from semidp.promise.ball_arithmetic import precision
 
         warnings.simplefilter("ignore")
         source, noise = SystemRandomness(), DiscreteGaussian(Fraction(10**6))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Plan, Release, RunOptions, TableRequest, TablesRequest, run
-from semidp.output.unfinished import Unfinished
-from semidp.statistics.tables.by_parts import separate_fits
+from semidp.publish.statistics.tables.by_parts import separate_fits
+from semidp.publish.unfinished import Unfinished
 
 PATHS = [
     *(("01", "01a", tract) for tract in ("01a1", "01a2", "01a3")),

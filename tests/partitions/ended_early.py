@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from semidp import Budget, InputError, Ledger, Plan, Release
-from semidp.noise.randomness import SystemRandomness, Words
-from semidp.output.plain_reading import document_at
-from semidp.publishing.parts import runners
-from semidp.publishing.rechecking.release_check import disagreements
+from semidp.promise.noise.randomness import SystemRandomness, Words
+from semidp.promise.plain_reading import document_at
+from semidp.publish.parts import runners
+from semidp.publish.rechecking.release_check import disagreements
 from tests.partitions.conftest import run_partitioned
 
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from semidp import Budget, Ledger, Plan, Release, TableRequest
-from semidp.output.files import replace_file
-from semidp.output.plain_reading import document_at
-from semidp.output.unfinished import is_unfinished
-from semidp.publishing.rechecking.release_check import disagreements
+from semidp.promise.files import replace_file
+from semidp.promise.plain_reading import document_at
+from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.unfinished import is_unfinished
 from tests.partitions.conftest import FEATURES, records, run_partitioned
 
 EVENTS = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "open"}

@@ -17,13 +17,13 @@ from semidp import (
     TableRequest,
     TablesRequest,
 )
-from semidp.core.tables.schema import Schema
-from semidp.output import unfinished as unfinished_folders
-from semidp.output.plain_reading import document_at
-from semidp.output.unfinished import Unfinished
-from semidp.publishing.parts import by_partition, runners
-from semidp.publishing.rechecking.release_check import disagreements
-from semidp.sources.opening import open_source
+from semidp.promise.plain_reading import document_at
+from semidp.promise.schema.schema import Schema
+from semidp.publish import unfinished as unfinished_folders
+from semidp.publish.parts import by_partition, runners
+from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.sources.opening import open_source
+from semidp.publish.unfinished import Unfinished
 from tests.partitions.conftest import FEATURES, records, run_partitioned, unfinished
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from semidp import Ball, Budget, Dataspace, Feature, Margin, Schema, Table
-from semidp.core.margins import named
-from semidp.mechanisms.branch_noise import BranchNoise, mechanism_above
-from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.queries.branches import Cut, branch_space
-from semidp.queries.products import product_space
+from semidp.promise.mechanisms.branch_noise import BranchNoise, mechanism_above
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.margins import named
+from semidp.promise.sensitivity.branches import Cut, branch_space
+from semidp.promise.sensitivity.products import product_space
 
 PATHS = [
     *(

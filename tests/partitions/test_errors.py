@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from semidp import Budget, Plan, Release, TableRequest
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.plain_reading import digest, document_at
-from semidp.publishing.rechecking.release_check import disagreements
-from semidp.report.sentences import summary
-from semidp.statistics.tables.error_words import CellErrors
+from semidp.present.report.sentences import summary
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.plain_reading import digest, document_at
+from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.statistics.tables.error_words import CellErrors
 from tests.partitions.conftest import FEATURES, plan, records, run_partitioned
 
 

@@ -16,12 +16,12 @@ import pytest
 
 from semidp import Budget, BudgetExceeded, InputError, Ledger, Release
 from semidp.cli import run as command
-from semidp.output.plain_reading import document_at
-from semidp.output.unfinished import Unfinished, discard_unfinished, is_unfinished
-from semidp.publishing.parts import by_partition, runners
-from semidp.publishing.parts import tasks as part_tasks
-from semidp.publishing.rechecking.release_check import disagreements
-from semidp.statistics.parts import STATE, PartTask
+from semidp.promise.plain_reading import document_at
+from semidp.publish.parts import by_partition, runners
+from semidp.publish.parts import tasks as part_tasks
+from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.statistics.parts import STATE, PartTask
+from semidp.publish.unfinished import Unfinished, discard_unfinished, is_unfinished
 from tests.partitions.conftest import plan, run_partitioned, unfinished
 from tests.partitions.test_unfinished import WORDS, Fails, _children
 
@@ -129,7 +129,7 @@ def begin_another(tmp_path: Path, people, monkeypatch: pytest.MonkeyPatch) -> st
 STUCK = """
 import hashlib, os
 from concurrent.futures import ThreadPoolExecutor
-from semidp.statistics.tables.by_parts import separate_work
+from semidp.publish.statistics.tables.by_parts import separate_work
 def work():  # half an hour in which Python runs no handler of a signal
     open(os.environ["STUCK"] + str(os.getpid()), "w").close()
     hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2**31 - 1)
@@ -332,7 +332,7 @@ def test_a_whole_release_without_a_charge_is_finished_as_it_is(
     place, ledger = tmp_path / "release", ledger_at(tmp_path / "ledger.json")
     with monkeypatch.context() as broken:
         broken.setattr(
-            "semidp.output.unfinished.put_in_place",
+            "semidp.publish.unfinished.put_in_place",
             lambda *_: raised(OSError(28, "No space left on device")),
         )
         with pytest.raises(InputError, match="no space left"):

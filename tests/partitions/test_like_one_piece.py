@@ -26,20 +26,20 @@ from semidp import (
     TableRequest,
     TablesRequest,
 )
-from semidp.core.progress import silent
-from semidp.core.tables.schema import StructuralZero
-from semidp.mechanisms.branch_noise import BranchNoise
-from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.cells import StoredFiles
-from semidp.output.plain_reading import document_at
-from semidp.publishing.rechecking.release_check import disagreements
-from semidp.statistics.protocol.results import Published
-from semidp.statistics.tables.by_parts.assembled_measurement import whole_vector
-from semidp.statistics.tables.by_parts.assembled_published import AssembledTables
-from semidp.statistics.tables.by_parts.part_measurement import split_residuals
-from semidp.statistics.tables.by_parts.separate_published import SeparateTables
-from semidp.statistics.tables.published import PublishedTables, measurements_stem
+from semidp.promise.mechanisms.branch_noise import BranchNoise
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.plain_reading import document_at
+from semidp.promise.progress import silent
+from semidp.promise.schema.schema import StructuralZero
+from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.results.cells import StoredFiles
+from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.tables.by_parts.assembled_measurement import whole_vector
+from semidp.publish.statistics.tables.by_parts.assembled_published import AssembledTables
+from semidp.publish.statistics.tables.by_parts.part_measurement import split_residuals
+from semidp.publish.statistics.tables.by_parts.separate_published import SeparateTables
+from semidp.publish.statistics.tables.published import PublishedTables, measurements_stem
 from tests.partitions.conftest import run_partitioned
 
 KINDS = ("shared", "alone", "pure", "zeros", "largest", "target", "groups", "real", "named")

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from semidp import Ball, Budget, Dataspace, Exchange, Feature, Margin, Schema, SemidpError, Table
-from semidp.mechanisms import branch_noise as branches
-from semidp.mechanisms import residual_noise as products
-from semidp.mechanisms.branch_noise import BranchNoise, mechanism_above
-from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.queries.branches import Cut
-from semidp.queries.products import product_space
+from semidp.promise.mechanisms import branch_noise as branches
+from semidp.promise.mechanisms import residual_noise as products
+from semidp.promise.mechanisms.branch_noise import BranchNoise, mechanism_above
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.sensitivity.branches import Cut
+from semidp.promise.sensitivity.products import product_space
 
 SEEDS = range(120)
 MOST_TABLES = 120

@@ -14,21 +14,20 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Plan, Release, SemidpError, Table, TableRequest, TablesRequest
-from semidp.accounting.ledger import Ledger
-from semidp.core.margins import Chain, Grid, Totals, View, junction_order, meet, within
-from semidp.core.progress import silent
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.plain_reading import document_at
-from semidp.output.published_table import FitKind
-from semidp.publishing.rechecking.release_check import disagreements
-from semidp.publishing.survey import survey
-from semidp.queries.branches import Cut
-from semidp.queries.products import ProductSpace
-from semidp.sources.opening import open_source
-from semidp.statistics.parts import STATE
-from semidp.statistics.tables.by_parts import separate_published, separate_work
-from semidp.statistics.tables.by_parts.assembled_published import AssembledTables
-from semidp.statistics.tables.by_parts.separate_fits import (
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.plain_reading import document_at
+from semidp.promise.progress import silent
+from semidp.promise.schema.margins import Chain, Grid, Totals, View, junction_order, meet, within
+from semidp.promise.sensitivity.branches import Cut
+from semidp.promise.sensitivity.products import ProductSpace
+from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.results.published_table import FitKind
+from semidp.publish.sources.opening import open_source
+from semidp.publish.statistics.parts import STATE
+from semidp.publish.statistics.tables.by_parts import separate_published, separate_work
+from semidp.publish.statistics.tables.by_parts.assembled_published import AssembledTables
+from semidp.publish.statistics.tables.by_parts.separate_fits import (
     TOGETHER,
     fit_at_cut,
     fit_order,
@@ -37,13 +36,14 @@ from semidp.statistics.tables.by_parts.separate_fits import (
     shares,
     whole_totals,
 )
-from semidp.statistics.tables.fitting import (
+from semidp.publish.statistics.tables.fitting import (
     SettledViews,
     by_size,
     fit_product,
     nearest_whole,
     totals_of,
 )
+from semidp.publish.survey import survey
 from tests.partitions.conftest import FEATURES, plan, run_partitioned, unfinished
 from tests.partitions.test_unfinished import Fails
 

@@ -7,7 +7,7 @@ import pytest
 
 from semidp import Release
 from semidp.errors import Refused
-from semidp.noise.randomness import SeededRandomness
+from semidp.promise.noise.randomness import SeededRandomness
 from tests.partitions.conftest import plan, records, run_partitioned
 
 

@@ -25,14 +25,14 @@ from semidp import (
     prepare,
     run,
 )
-from semidp.core.tables.schema import Schema
-from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.plain_reading import digest, document_at
-from semidp.publishing.parts import by_partition
-from semidp.publishing.rechecking.release_check import disagreements
-from semidp.statistics.tables.by_parts import assembled_steps, part_measurement
-from semidp.statistics.tables.by_parts.separate_published import SeparateTables
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.plain_reading import digest, document_at
+from semidp.promise.schema.schema import Schema
+from semidp.publish.parts import by_partition
+from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.statistics.tables.by_parts import assembled_steps, part_measurement
+from semidp.publish.statistics.tables.by_parts.separate_published import SeparateTables
 from tests.partitions.conftest import FEATURES, PATHS, plan, records, run_partitioned
 
 
@@ -116,7 +116,7 @@ def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> No
     """
     draws, truth = 80, Table.from_frame(people, Schema(FEATURES)).margin(["tract", "sex"]).counts
     asked, found = plan(), []
-    from semidp.sources.opening import open_source
+    from semidp.publish.sources.opening import open_source
 
     with open_source(people) as source:
         whole_plan = by_partition.prepare_parts(asked, source, "state")

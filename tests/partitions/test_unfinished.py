@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from semidp import Budget, InputError, Ledger, Release
-from semidp.noise.randomness import SeededRandomness, SystemRandomness
-from semidp.output.files import replace_file
-from semidp.output.plain_reading import document_at
-from semidp.output.unfinished import discard_unfinished, is_unfinished
-from semidp.publishing.parts import runners
-from semidp.publishing.rechecking.release_check import disagreements
-from semidp.statistics.parts import STATE
-from semidp.statistics.tables.by_parts import separate_work
+from semidp.promise.files import replace_file
+from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
+from semidp.promise.plain_reading import document_at
+from semidp.publish.parts import runners
+from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.statistics.parts import STATE
+from semidp.publish.statistics.tables.by_parts import separate_work
+from semidp.publish.unfinished import discard_unfinished, is_unfinished
 from tests.cli.conftest import settle
 from tests.partitions.conftest import plan, run_partitioned, unfinished
 

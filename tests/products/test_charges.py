@@ -21,15 +21,15 @@ from semidp import (
     TablesRequest,
     run,
 )
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.function import Order
-from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.publishing.pipeline import RunOptions
-from semidp.queries.products import product_space
-from semidp.statistics.registry import recorded
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.products import product_space
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.function import Order
+from semidp.publish.pipeline import RunOptions
+from semidp.publish.statistics.registry import recorded
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("age", "yo"), Feature("ill", "nj")])
 TABLES = [["sex", "age"], ["age", "ill"]]

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from semidp.core.spaces.adjacency import Ball, semi_adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema, StructuralZero
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
-from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.queries.products import product_space
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.sensitivity.products import product_space
+from semidp.promise.spaces.adjacency import Ball, semi_adjacency
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.budget import Budget
 
 RUNS = 4000
 ALARM = 1e-6

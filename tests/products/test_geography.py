@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Plan, TableRequest, TablesRequest, run
-from semidp.core.tables.features import Nest
-from semidp.core.tables.schema import Schema
-from semidp.noise.randomness import SeededRandomness
-from semidp.sources.opening import open_source
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.features import Nest
+from semidp.promise.schema.schema import Schema
+from semidp.publish.sources.opening import open_source
 
 SCHOOLS = files("semidp") / "data" / "california_schools.csv"
 

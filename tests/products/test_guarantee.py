@@ -9,20 +9,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.core.margins import Chain, Grid
-from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.exchange_blocks import Blocks
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.allocation import allocate, allocate_largest
-from semidp.mechanisms.placement import Objective
-from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.queries.costs import BallCosts, ExchangeCosts, single_move
-from semidp.queries.products import ProductSpace, product_space
-from semidp.queries.residuals import Residuals, below, named
+from semidp.promise.mechanisms.allocation import allocate, allocate_largest
+from semidp.promise.mechanisms.placement import Objective
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import Chain, Grid
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts, single_move
+from semidp.promise.sensitivity.products import ProductSpace, product_space
+from semidp.promise.sensitivity.residuals import Residuals, below, named
+from semidp.promise.spaces.adjacency import Ball, Exchange, semi_adjacency
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.promise.tradeoff.budget import Budget
 
 PLACES = Feature.nested(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c")])
 EVEN_PLACES = Feature.nested(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c"), ("t", "d")])
@@ -445,7 +445,7 @@ def test_all_pairs_of_five_features_under_two_exact_totals():
     # rounding to whole numbers adds a twelfth over the squared scale
     assert total < announced < total * 1.0001
     one_by_one = []
-    from semidp.queries.table_spaces import sensitivity_space
+    from semidp.promise.sensitivity.table_spaces import sensitivity_space
 
     for view in PAIRS:
         table = sensitivity_space(space.dataspace, space.adjacency, space.schema.named(view))

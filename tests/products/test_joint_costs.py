@@ -13,11 +13,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.core.margins import Chain, Grid, maximal, named, within
-from semidp.mechanisms.allocation import allocate, lower_bound, solve
-from semidp.queries.costs import BallCosts, ExchangeCosts
-from semidp.queries.joint_costs import PatternMoves, SumOfCosts, precisions
-from semidp.queries.residuals import Residuals, below
+from semidp.promise.mechanisms.allocation import allocate, lower_bound, solve
+from semidp.promise.schema.margins import Chain, Grid, maximal, named, within
+from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts
+from semidp.promise.sensitivity.joint_costs import PatternMoves, SumOfCosts, precisions
+from semidp.promise.sensitivity.residuals import Residuals, below
 
 FLAT = [Chain.flat(2), Chain.flat(3), Chain.flat(4)]
 NESTED = [

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from semidp import Ball, Budget, Feature, Plan, Release, TableRequest, TablesRequest, run
-from semidp.core.spaces.adjacency import semi_adjacency
-from semidp.core.spaces.dataspace import Margin
-from semidp.core.tables.counts import Table
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.pipeline import prepare
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.spaces.adjacency import semi_adjacency
+from semidp.promise.spaces.dataspace import Margin
+from semidp.publish.pipeline import prepare
 
 NAMES = [f"q{number}" for number in range(100)]
 

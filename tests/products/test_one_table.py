@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, InputError, Plan, Release, TableRequest, TablesRequest, run
-from semidp.audit import claims_of_release
+from semidp.assess import claims_of_release
 from semidp.cli import run as semidp
-from semidp.core.spaces.adjacency import Exchange
 from semidp.errors import Refused
-from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.mechanisms.selection import choose, residual_plan
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.pipeline import calibrate, prepare
-from semidp.publishing.rechecking.release_check import disagreements
-from semidp.queries.products import product_space
-from semidp.queries.table_spaces import sensitivity_space
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.mechanisms.selection import choose, residual_plan
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.sensitivity.products import product_space
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.spaces.adjacency import Exchange
+from semidp.publish.pipeline import calibrate, prepare
+from semidp.publish.rechecking.release_check import disagreements
 
 SIZES = {"sex": 2, "region": 3, "ill": 2}
 FEATURES = [

@@ -7,15 +7,15 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.placement import Objective, Workload, least_total
-from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.queries.products import product_space
+from semidp.promise.mechanisms.placement import Objective, Workload, least_total
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.products import product_space
+from semidp.promise.spaces.adjacency import Ball, Exchange, semi_adjacency
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.budget import Budget
 from tests.products.test_joint_costs import ball_moves
 
 

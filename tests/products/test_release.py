@@ -24,18 +24,18 @@ from semidp import (
     TablesRequest,
     run,
 )
-from semidp.audit import claims_of_release
+from semidp.assess import claims_of_release
 from semidp.cli import run as semidp
-from semidp.core.spaces.adjacency import Ball, Exchange
-from semidp.core.spaces.dataspace import Margin
-from semidp.core.tables.schema import StructuralZero
-from semidp.mechanisms.placement import Objective
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.pipeline import RunOptions, calibrate, prepare
-from semidp.publishing.rechecking.release_check import disagreements
-from semidp.queries.products import product_space
-from semidp.report.report_page import html
-from semidp.statistics.tables.request import all_of
+from semidp.present.report.report_page import html
+from semidp.promise.mechanisms.placement import Objective
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.schema import StructuralZero
+from semidp.promise.sensitivity.products import product_space
+from semidp.promise.spaces.adjacency import Ball, Exchange
+from semidp.promise.spaces.dataspace import Margin
+from semidp.publish.pipeline import RunOptions, calibrate, prepare
+from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.statistics.tables.request import all_of
 
 SEXES, AGES, REGIONS = ["f", "m"], ["y", "i", "o"], ["n", "s", "w", "e"]
 
@@ -310,7 +310,7 @@ def test_tables_one_by_one_are_compared_at_the_same_guarantee():
     """By hand: each table alone has noise Δ2² at its own budget; with the best split (Σ sqrt(trace
     Δ2²))².
     """
-    from semidp.queries.table_spaces import sensitivity_space
+    from semidp.promise.sensitivity.table_spaces import sensitivity_space
 
     mechanism = prepare(plan(), people()).mechanisms[0]
     space = mechanism.space
@@ -553,7 +553,7 @@ def test_tables_with_impossible_cells_share_a_budget_and_agree(tmp_path, name):
 def test_tables_with_too_many_impossible_cells_are_measured_one_by_one_and_said_to_be(
     tmp_path, monkeypatch
 ):
-    from semidp.queries import products
+    from semidp.promise.sensitivity import products
 
     monkeypatch.setattr(products, "_MOST_CONDITIONED", 1)
     asked, data = with_holes()["structural zeros"]

@@ -14,18 +14,18 @@ from semidp import (
     TablesRequest,
     run,
 )
-from semidp.core.margins import Totals, meet
-from semidp.core.progress import silent
-from semidp.core.spaces.adjacency import Ball, semi_adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.schema import Schema
-from semidp.fitting.problem import Infeasible
-from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.published_table import FitKind
-from semidp.queries.products import product_space
-from semidp.statistics.tables.fitting import fit_product, totals_of
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.progress import silent
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.margins import Totals, meet
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.products import product_space
+from semidp.promise.spaces.adjacency import Ball, semi_adjacency
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish.fitting.problem import Infeasible
+from semidp.publish.results.published_table import FitKind
+from semidp.publish.statistics.tables.fitting import fit_product, totals_of
 from tests.products.test_release import FEATURES, people, plan
 
 
@@ -145,7 +145,7 @@ def test_the_same_down_a_geography():
 def test_where_no_whole_numbers_are_found_at_all_estimates_are_rounded_and_that_is_said(
     monkeypatch,
 ):
-    from semidp.statistics.tables import fitting as products
+    from semidp.publish.statistics.tables import fitting as products
 
     def never(*_, **__):
         raise Infeasible
@@ -173,7 +173,7 @@ def test_exact_totals_in_a_circle_leave_whole_numbers_with_as_many_of_them_as_ca
     """AB, BC and AC exact: where the search for ABC finds nothing, it has two of the three, and
     that is said.
     """
-    from semidp.statistics.tables import fitting as products
+    from semidp.publish.statistics.tables import fitting as products
 
     fit = products.fit_totals
 
@@ -203,7 +203,7 @@ def test_a_search_that_ends_without_whole_numbers_fits_the_table_first(monkeypat
     """Real numbers from a search that ran out of time are never published: the table is fitted
     before the others.
     """
-    from semidp.statistics.tables import fitting as products
+    from semidp.publish.statistics.tables import fitting as products
 
     fit = products.fit_totals
 

@@ -8,18 +8,18 @@ import math
 import numpy as np
 import pytest
 
-from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.exchange_blocks import Blocks
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema, StructuralZero
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import Refused
-from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.noise.randomness import SeededRandomness
-from semidp.queries.costs import BallCosts, ExchangeCosts
-from semidp.queries.products import product_space
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts
+from semidp.promise.sensitivity.products import product_space
+from semidp.promise.spaces.adjacency import Ball, Exchange, semi_adjacency
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.promise.tradeoff.budget import Budget
 
 AGE, STATUS = (
     Feature("age", ["child", "adult", "old"]),

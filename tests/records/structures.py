@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semidp.core.margins import Totals, View, junction_order, maximal
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema, StructuralZero
-from semidp.questions.records.record_assembly import PublishedNumbers
-from semidp.questions.records.record_cells import Layout, TargetTable
+from semidp.inference.records.record_assembly import PublishedNumbers
+from semidp.inference.records.record_cells import Layout, TargetTable
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import Totals, View, junction_order, maximal
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 
 @dataclass(frozen=True)

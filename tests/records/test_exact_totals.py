@@ -7,24 +7,24 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions.records import sweeps
-from semidp.questions.records.record_assembly import swapped_records
-from semidp.questions.records.record_cells import Goal, TargetTable
-from semidp.questions.records.record_moves import record_moves
-from semidp.questions.records.record_search import Approach
-from semidp.questions.records.sweeps import (
+from semidp.inference.records import sweeps
+from semidp.inference.records.record_assembly import swapped_records
+from semidp.inference.records.record_cells import Goal, TargetTable
+from semidp.inference.records.record_moves import record_moves
+from semidp.inference.records.record_search import Approach
+from semidp.inference.records.sweeps import (
     RecordState,
     Sweep,
     compiled_sweep,
     pair_sweep,
     vector_sweep,
 )
-from semidp.questions.records.synthetic import SyntheticRecords
+from semidp.inference.records.synthetic import SyntheticRecords
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 from tests.records.structures import impossible, kept, random_structure
 
 QUICK = 40

@@ -11,11 +11,11 @@ import pytest
 from semidp import Budget, Feature, InputError, Plan, Refused, Release, TablesRequest, run
 from semidp.cli import run as command
 from semidp.cli.synthesize import first_interrupt
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions.records import record_assembly
-from semidp.questions.records.record_assembly import PublishedNumbers, records_of
-from semidp.questions.records.record_search import Ending
-from semidp.statistics.tables.request import all_of
+from semidp.inference.records import record_assembly
+from semidp.inference.records.record_assembly import PublishedNumbers, records_of
+from semidp.inference.records.record_search import Ending
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.statistics.tables.request import all_of
 from tests.records.structures import kept
 
 NAMES = ["a", "b", "c"]

@@ -10,7 +10,7 @@ import pytest
 
 from semidp import Ball, Budget, Dataspace, Feature, InputError, Margin, Schema, Scope, Table
 from semidp.cli import run as command
-from semidp.questions.records.table_proposal import propose_tables
+from semidp.inference.records.table_proposal import propose_tables
 
 SCHEMA = Schema(
     [Feature("sex", "fm"), Feature("age", "abc"), Feature("job", [str(job) for job in range(60)])]

@@ -25,9 +25,9 @@ from semidp import (
     run,
 )
 from semidp.cli import run as command
-from semidp.noise.randomness import SeededRandomness
-from semidp.questions.records.drawn_estimates import EstimateDraws
-from semidp.statistics.tables.request import all_of
+from semidp.inference.records.drawn_estimates import EstimateDraws
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.statistics.tables.request import all_of
 
 LEVELS = {"sex": "fm", "age": "yio", "ill": "nj"}
 N = 900

@@ -7,7 +7,7 @@ import pytest
 
 from semidp import Budget, Feature, Ledger, Plan, RunOptions, TableRequest, run
 from semidp.errors import BudgetExceeded
-from semidp.noise.randomness import SeededRandomness
+from semidp.promise.noise.randomness import SeededRandomness
 
 PLACES = Feature.nested(["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1"), ("b", "b2")])
 PLAN = Plan(

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, InputError, Plan, Release, TableRequest, run
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.rechecking.release_check import disagreements
-from semidp.statistics.tables import published
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.statistics.tables import published
 
 HEADER = ["sex", "region", "estimate", "standard_error", "estimate_low", "estimate_high", "count"]
 FEATURES = [Feature("sex", "fm"), Feature("region", "nsw")]
@@ -154,7 +154,7 @@ def test_intervals_hold_the_truth_in_95_of_100_draws(budget: Budget) -> None:
     """Binomial bound at five standard deviations (false alarm below 1e-6); the factor of the other
     law would show.
     """
-    from semidp.publishing.pipeline import prepare
+    from semidp.publish.pipeline import prepare
 
     plan = Plan([TableRequest(["sex", "region"], budget)], features=FEATURES)
     prepared = prepare(plan, PEOPLE)

@@ -24,9 +24,9 @@ from semidp import (
     open_source,
     run,
 )
-from semidp.noise.randomness import SeededRandomness
-from semidp.report.report_page import html
-from semidp.report.sentences import summary
+from semidp.present.report.report_page import html
+from semidp.present.report.sentences import summary
+from semidp.promise.noise.randomness import SeededRandomness
 from tests.release.conftest import Example, assert_same_margins, strict_json, totals, whole_counts
 
 Save = Callable[[Release], Path]

@@ -8,10 +8,10 @@ import pytest
 
 from semidp import Budget, InputError, Plan, Release, TableRequest, prepare, run
 from semidp.cli import run as semidp
-from semidp.mechanisms.examples import two_way
-from semidp.mechanisms.selection import FOR_RELEASES, available, choose, with_exact_claim
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.rechecking.release_check import disagreements
+from semidp.promise.mechanisms.examples import two_way
+from semidp.promise.mechanisms.selection import FOR_RELEASES, available, choose, with_exact_claim
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.rechecking.release_check import disagreements
 
 PEOPLE = {"sex": [*"ffmmfmfmfm"], "region": [*"nsnsnsnwwn"]}
 BUDGETS = [Budget.pure(1), Budget.approximate(1, "1e-6"), Budget.zcdp("1/2"), Budget.gdp(1)]

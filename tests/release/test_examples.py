@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Margin, Plan, Refused, Release, TableRequest, run
-from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.mechanisms.selection import NAMES as MECHANISMS
-from semidp.noise.randomness import SeededRandomness
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.mechanisms.selection import NAMES as MECHANISMS
+from semidp.promise.noise.randomness import SeededRandomness
 from tests.release.conftest import (
     Example,
     assert_same_margins,

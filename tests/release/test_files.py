@@ -10,7 +10,7 @@ import pytest
 
 from semidp import Budget, Feature, InputError, Margin, Plan, Release, TableRequest, run
 from semidp.cli import run as command
-from semidp.report.report_page import html
+from semidp.present.report.report_page import html
 from tests.release.conftest import Example
 
 EXAMPLE = Example.named("hair_eye_color")

@@ -21,19 +21,19 @@ from semidp import (
     prepare,
     run,
 )
-from semidp.mechanisms.mechanism import NoNoise
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.pipeline import RunOptions, calibrate
-from semidp.report.outlook import comparison, forecast
-from semidp.sources.contract import Outcome
-from semidp.statistics.answered.request import AnsweredRequest
-from semidp.statistics.distribution.request import DistributionRequest
-from semidp.statistics.outcomes.request import proportion_of
-from semidp.statistics.quantiles.request import QuantileRequest
-from semidp.statistics.regression.request import RegressionRequest
-from semidp.statistics.sums.request import GroupRequest
-from semidp.statistics.tables.forecast import expected_counts
-from semidp.statistics.tables.request import TablesRequest
+from semidp.present.report.outlook import comparison, forecast
+from semidp.promise.mechanisms.mechanism import NoNoise
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.pipeline import RunOptions, calibrate
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.answered.request import AnsweredRequest
+from semidp.publish.statistics.distribution.request import DistributionRequest
+from semidp.publish.statistics.outcomes.request import proportion_of
+from semidp.publish.statistics.quantiles.request import QuantileRequest
+from semidp.publish.statistics.regression.request import RegressionRequest
+from semidp.publish.statistics.sums.request import GroupRequest
+from semidp.publish.statistics.tables.forecast import expected_counts
+from semidp.publish.statistics.tables.request import TablesRequest
 
 PLACES = Feature.nested(
     ("county", "district"), [("a", "1"), ("a", "2"), ("b", "3"), ("b", "4"), ("b", "5")]

@@ -27,11 +27,11 @@ from semidp import (
     run,
 )
 from semidp.cli import run as command
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.rechecking.release_check import recheck
-from semidp.statistics.answered.request import AnsweredRequest
-from semidp.statistics.distribution.request import DistributionRequest
-from semidp.statistics.outcomes.confidence import Confidence
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.statistics.answered.request import AnsweredRequest
+from semidp.publish.statistics.distribution.request import DistributionRequest
+from semidp.publish.statistics.outcomes.confidence import Confidence
 from tests.release.forger import Forger
 
 COUNTIES = Feature.nested(
@@ -232,7 +232,7 @@ def test_large_tables_are_fitted_again_only_when_asked(
 ) -> None:
     forger = made("laplace", tmp_path / "release").without_report()
     assert "table.csv count" not in fields_on_trust(forger.folder)
-    monkeypatch.setattr("semidp.publishing.rechecking.release_check.MOST_CELLS", 5)
+    monkeypatch.setattr("semidp.publish.rechecking.release_check.MOST_CELLS", 5)
     assert {"table.csv count", "tables.fit.optimal"} <= fields_on_trust(forger.folder)
     assert "table.csv count" not in fields_on_trust(forger.folder, deep=True)
     document = forger.document()

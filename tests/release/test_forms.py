@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, InputError, Plan, Release, TableRequest, run
-from semidp.core.tables.schema import Schema
-from semidp.noise.randomness import SeededRandomness
-from semidp.output import cells
-from semidp.output.cells import METADATA, Columns, Form
-from semidp.output.columns import Labels
-from semidp.publishing import release_files
-from semidp.publishing.rechecking.release_check import disagreements
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.schema import Schema
+from semidp.publish import release_files
+from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.results import cells
+from semidp.publish.results.cells import METADATA, Columns, Form
+from semidp.publish.results.columns import Labels
 
 ODD = ("plain", "a,b", 'say "x"', "two\nlines", "", " space ", "=1+1", "ü", "'")
 NESTED = Feature.nested(["state", "county"], [("a", "x, y"), ("a", "y"), ('b"', "z")])

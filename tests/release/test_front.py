@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import semidp as sd
-from semidp.noise.randomness import SeededRandomness
-from semidp.statistics.outcomes.confidence import Confidence
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.statistics.outcomes.confidence import Confidence
 
 PEOPLE = {
     "sex": [*"fmfmf"] * 8,

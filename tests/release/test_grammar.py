@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import semidp
-from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Ball, Exchange
-from semidp.core.spaces.adjacency_words import BallWords, ExchangeWords
-from semidp.core.spaces.dataspace import Dataspace
-from semidp.core.spaces.protection import ChangedUnits, Protection
-from semidp.core.tradeoff.curves import gaussian
-from semidp.report import sentences
+from semidp.present.report import sentences
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.spaces.adjacency import Ball, Exchange
+from semidp.promise.spaces.adjacency_words import BallWords, ExchangeWords
+from semidp.promise.spaces.dataspace import Dataspace
+from semidp.promise.spaces.protection import ChangedUnits, Protection
+from semidp.promise.tradeoff.curves import gaussian
 from tests.linked.test_unit_promise import Published
 from tests.linked.towns import FLAT, Kind, fibers
 

@@ -10,14 +10,14 @@ import pytest
 
 import semidp
 from semidp.cli import run as command
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.grids import faint_cells
-from semidp.output.texts import estimate_text
-from semidp.publishing.release import Release
-from semidp.report.glossary import GLOSSARY
-from semidp.report.sentences import cautions, summary
-from semidp.statistics.protocol.requests import Request
-from semidp.statistics.tables.error_words import CellErrors, all_together
+from semidp.present.report.glossary import GLOSSARY
+from semidp.present.report.sentences import cautions, summary
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.release import Release
+from semidp.publish.results.grids import faint_cells
+from semidp.publish.results.texts import estimate_text
+from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.tables.error_words import CellErrors, all_together
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PEOPLE = {

@@ -11,16 +11,16 @@ import pytest
 
 import semidp
 from semidp.cli import run as command
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.place_maps import MAP, Outline, PlaceMap
-from semidp.output.plots.figures import estimates_plot, heatmap
-from semidp.output.plots.maps import PlaceValues, place_map
-from semidp.output.presentation import Presentation
-from semidp.publishing.release import Release
-from semidp.report.place_sections import place_sections, unmatched
+from semidp.present.report.place_sections import place_sections, unmatched
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.publish.plots.figures import estimates_plot, heatmap
+from semidp.publish.plots.maps import PlaceValues, place_map
+from semidp.publish.presentation import Presentation
+from semidp.publish.release import Release
+from semidp.publish.results.place_maps import MAP, Outline, PlaceMap
 
 pytestmark = pytest.mark.pictures
 

@@ -14,15 +14,15 @@ import pytest
 
 from semidp import Budget, Feature, Plan, Release, TableRequest, prepare, run
 from semidp.cli import run as command
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Nest
-from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, SchemaError, SemidpError
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.grids import FOLDED_CELLS, Total, branches
-from semidp.report.report_page import html
-from semidp.statistics.sums.request import GroupRequest
+from semidp.present.report.report_page import html
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Nest
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish.results.grids import FOLDED_CELLS, Total, branches
+from semidp.publish.statistics.sums.request import GroupRequest
 
 TREE = {"AL": {"001": ["a", "b"], "003": ["c"]}, "WA": {"05": ["d", "e", "f"]}, "DC": {"9": ["g"]}}
 PATHS = [(s, c, t) for s, below in TREE.items() for c, tracts in below.items() for t in tracts]
@@ -187,7 +187,7 @@ def test_parents_come_from_the_declaration_where_the_data_lack_them() -> None:
 
 
 def test_a_finer_column_also_gives_sums_by_group() -> None:
-    from semidp.sources.contract import Outcome
+    from semidp.publish.sources.contract import Outcome
 
     data = people()
     group = GroupRequest("sum", Outcome("score", 0, 10, steps=10), [["county"]], Budget.gdp(1))
@@ -539,7 +539,7 @@ def test_an_odds_ratio_and_a_regression_beside_a_nested_feature(
 
 def test_group_statistics_of_the_library_take_depths() -> None:
     from semidp.grouped import sums
-    from semidp.sources.contract import Outcome
+    from semidp.publish.sources.contract import Outcome
 
     found = sums(
         people(), Outcome("score", 0, 10, 10), ["county"], Budget.gdp(1), features=[PLACES]

@@ -17,10 +17,10 @@ import pytest
 from matplotlib.figure import Figure
 
 import semidp
-from semidp.audit import audit_mechanism, worst_pair
-from semidp.core.tables.features import Nest
-from semidp.noise.randomness import SeededRandomness
-from semidp.sources.opening import open_source
+from semidp.assess import audit_mechanism, worst_pair
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.features import Nest
+from semidp.publish.sources.opening import open_source
 
 PEOPLE = {"sex": [*"ffmmfmm"], "region": [*"nswnsnn"], "score": [1, 2, 3, 4, 5, 6, 7]}
 REGION = semidp.Feature("region", ["n", "s", "w", "<script>alert(1)</script>"])

@@ -9,9 +9,9 @@ import pytest
 
 import semidp
 from semidp.cli import run as command
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.rechecking.release_check import recheck
-from semidp.publishing.release import Release
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.release import Release
 
 PEOPLE = {
     "sex": np.array([*"fmfmfm"] * 50),
@@ -78,8 +78,8 @@ def test_a_file_in_the_order_of_the_schema_is_still_read(folder: Path) -> None:
     if not (folder / "region-health-sex.csv").exists():
         return
     table = Release.load(folder).table("region-health-sex")
-    from semidp.output.cells import StoredFiles
-    from semidp.output.published_table import PublishedTable
+    from semidp.publish.results.cells import StoredFiles
+    from semidp.publish.results.published_table import PublishedTable
 
     earlier = folder.parent / "earlier"
     earlier.mkdir()

@@ -10,13 +10,13 @@ import pytest
 
 import semidp as sd
 from semidp import Budget, Plan, Release, TableRequest, prepare
-from semidp.accounting.ledger import Ledger
 from semidp.cli import run as command
-from semidp.core.spaces.adjacency import Ball, Exchange
-from semidp.core.spaces.protection import Protection
 from semidp.errors import DataError, InputError, Refused
-from semidp.noise.randomness import SeededRandomness
-from semidp.sources.opening import open_source
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.spaces.adjacency import Ball, Exchange
+from semidp.promise.spaces.protection import Protection
+from semidp.publish.sources.opening import open_source
 
 WARDS, OUTCOMES = ("medicine", "surgery", "geriatrics"), ("home", "transfer")
 
@@ -389,9 +389,9 @@ def test_regressions_of_several_records_have_as_many_times_the_norms():
 
 
 def test_the_explorer_says_whom_it_protects():
-    from semidp.explore.explorer_page import Page
-    from semidp.explore.plan_forecasts import PlanForecasts
-    from semidp.publishing.survey import survey
+    from semidp.present.explore.explorer_page import Page
+    from semidp.present.explore.plan_forecasts import PlanForecasts
+    from semidp.publish.survey import survey
 
     with open_source(STAYS, id="patient", most=5) as source:
         desk = PlanForecasts(("ward", "outcome"), lambda asked: survey(asked, source)[0], plan(5))

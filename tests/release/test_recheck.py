@@ -30,13 +30,13 @@ from semidp import (
     run,
 )
 from semidp.cli import run as command
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.rechecking.release_check import disagreements, recheck
-from semidp.publishing.survey import formulas
-from semidp.statistics.outcomes.confidence import Confidence
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.publish.rechecking.release_check import disagreements, recheck
+from semidp.publish.statistics.outcomes.confidence import Confidence
+from semidp.publish.survey import formulas
 
 PEOPLE = {
     "sex": ["f", "m", "m", "f", "m", "f"] * 5,

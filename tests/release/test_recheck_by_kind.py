@@ -20,10 +20,10 @@ from semidp import (
     TableRequest,
     run,
 )
-from semidp.audit import claims_of_release
+from semidp.assess import claims_of_release
 from semidp.errors import InputError
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.rechecking.release_check import recheck
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.rechecking.release_check import recheck
 
 PEOPLE = {"sex": [*"fmmf"] * 10, "region": [*"nsns"] * 10, "county": ["a1", "a2", "b1", "b1"] * 10}
 COUNTIES = Feature.nested(["state", "county"], [("A", "a1"), ("A", "a2"), ("B", "b1"), ("B", "b2")])

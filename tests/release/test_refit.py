@@ -5,15 +5,15 @@ machines may do.
 import numpy as np
 import pytest
 
-from semidp.core.spaces.dataspace import Dataspace
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
-from semidp.fitting.tables import fit_table
-from semidp.output.published_table import Fitted, PublishedTable
-from semidp.statistics.recheck_findings import Findings
-from semidp.statistics.tables.fitting import NOT_ALL
-from semidp.statistics.tables.refit import FittedTable, Refit, compare_fit, note_fits
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.dataspace import Dataspace
+from semidp.publish.fitting.tables import fit_table
+from semidp.publish.results.published_table import Fitted, PublishedTable
+from semidp.publish.statistics.recheck_findings import Findings
+from semidp.publish.statistics.tables.fitting import NOT_ALL
+from semidp.publish.statistics.tables.refit import FittedTable, Refit, compare_fit, note_fits
 
 SCHEMA = Schema([Feature("sex", "fm")])
 NOISY = np.array([3.5, 6.5])

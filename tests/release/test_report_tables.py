@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Outcome, Plan, Release, TableRequest, TablesRequest, run
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.grids import CellGrid, Total, faint_cells, grid
-from semidp.output.plots.figures import estimates_plot
-from semidp.report.report_page import html
-from semidp.report.sentences import strength
-from semidp.statistics.distribution.request import DistributionRequest
-from semidp.statistics.odds_ratio.request import OddsRatioRequest
-from semidp.statistics.quantiles.request import QuantileRequest
-from semidp.statistics.regression.request import RegressionRequest
-from semidp.statistics.sums.request import GroupRequest
+from semidp.present.report.report_page import html
+from semidp.present.report.sentences import strength
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.plots.figures import estimates_plot
+from semidp.publish.results.grids import CellGrid, Total, faint_cells, grid
+from semidp.publish.statistics.distribution.request import DistributionRequest
+from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
+from semidp.publish.statistics.quantiles.request import QuantileRequest
+from semidp.publish.statistics.regression.request import RegressionRequest
+from semidp.publish.statistics.sums.request import GroupRequest
 
 RANDOM = np.random.default_rng(5)
 PEOPLE = {

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, InputError, Ledger, Plan, TableRequest, prepare, run
-from semidp.output.cells import Form
-from semidp.publishing import resources
-from semidp.publishing.pipeline import RunOptions
-from semidp.publishing.resources import ResourceEstimate, declared_needs, memory_from, memory_limit
-from semidp.sources.opening import Source, open_source
-from semidp.statistics.tables import request as requests
+from semidp.publish import resources
+from semidp.publish.pipeline import RunOptions
+from semidp.publish.resources import ResourceEstimate, declared_needs, memory_from, memory_limit
+from semidp.publish.results.cells import Form
+from semidp.publish.sources.opening import Source, open_source
+from semidp.publish.statistics.tables import request as requests
 
 PEOPLE = {"sex": [*"fmmfm"], "region": [*"nsnss"]}
 PLAN = Plan([TableRequest(["sex", "region"], Budget.zcdp("1/10"))], ["sex", "region"])

@@ -24,16 +24,16 @@ from semidp import (
     run,
 )
 from semidp.cli import run as command
-from semidp.core.spaces.adjacency import Adjacency, Ball, semi_adjacency, semi_adjacency_bound
-from semidp.core.spaces.dataspace import Margin
-from semidp.core.spaces.enumeration import datasets
-from semidp.core.spaces.widest_spaces import widest_space
-from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
-from semidp.core.tradeoff.function import Order
 from semidp.errors import DataError, InputError, Refused
-from semidp.publishing.side_information import change
-from semidp.queries.table_spaces import sensitivity_space
-from semidp.sources.contract import Outcome
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.spaces.adjacency import Adjacency, Ball, semi_adjacency, semi_adjacency_bound
+from semidp.promise.spaces.dataspace import Margin
+from semidp.promise.spaces.enumeration import datasets
+from semidp.promise.spaces.widest_spaces import widest_space
+from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.promise.tradeoff.function import Order
+from semidp.publish.side_information import change
+from semidp.publish.sources.contract import Outcome
 
 PEOPLE = {"sex": list("ffmm"), "ill": list("nyny"), "region": list("nsss")}
 SEX, ILL, REGION = Feature("sex", "fm"), Feature("ill", "ny"), Feature("region", "ns")

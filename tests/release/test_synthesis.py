@@ -24,10 +24,10 @@ from semidp import (
     run,
 )
 from semidp.cli import run as semidp
-from semidp.core.tables.schema import StructuralZero
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.cells import Columns
-from semidp.questions.records.record_search import Ending
+from semidp.inference.records.record_search import Ending
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.schema import StructuralZero
+from semidp.publish.results.cells import Columns
 
 COUNTY = Feature.nested(
     ["state", "county"], [("a", "x"), ("a", "y"), ("b", "x,1"), ("b", "u"), ("b", "v")]

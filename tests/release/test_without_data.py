@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from semidp import Dataspace, Feature, Margin, Plan, Schema, Table, TableRequest
-from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
 from semidp.errors import AdjacencyUnknown, Refused
-from semidp.publishing.survey import announced, any_totals, survey
-from semidp.queries.table_spaces import sensitivity_space
+from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
+from semidp.publish.survey import announced, any_totals, survey
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
 MARGINS = [[], ["sex"], ["region"], ["sex", "region"]]
@@ -77,7 +77,7 @@ def test_totals_below_a_would_promise_too_much() -> None:
 def test_public_totals_say_what_the_data_say() -> None:
     people = {"sex": [*"ffmmfmm"], "region": [*"nswnsnn"]}
     plan = Plan([TableRequest(["sex", "region"])], ["sex", "region"])
-    from semidp.sources.opening import open_source
+    from semidp.publish.sources.opening import open_source
 
     with open_source(people) as source:
         scope = survey(plan, source)[0]

@@ -31,15 +31,15 @@ from semidp import (
     run,
     sensitivity_space,
 )
-from semidp.core.exact import exact, rounded_up
-from semidp.core.tradeoff.composition import compose
-from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
-from semidp.core.tradeoff.function import Tradeoff
-from semidp.mechanisms.accuracy import cell_errors
-from semidp.mechanisms.selection import available, residual_plan
-from semidp.output.texts import name_of
-from semidp.publishing import front
-from semidp.report.sentences import strength, summary
+from semidp.present.report.sentences import strength, summary
+from semidp.promise.exact import exact, rounded_up
+from semidp.promise.mechanisms.accuracy import cell_errors
+from semidp.promise.mechanisms.selection import available, residual_plan
+from semidp.promise.tradeoff.composition import compose
+from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.promise.tradeoff.function import Tradeoff
+from semidp.publish import front
+from semidp.publish.results.texts import name_of
 
 pytestmark = pytest.mark.pictures
 

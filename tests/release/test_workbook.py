@@ -15,15 +15,15 @@ import pytest
 import semidp
 from semidp.cli import run as command
 from semidp.errors import DataError, InputError, Refused
-from semidp.noise.randomness import SeededRandomness
-from semidp.output import workbooks
-from semidp.output.presentation import Presentation
-from semidp.output.workbooks import WORKBOOK, WorkbookSheet, opened_pages, write_workbook
-from semidp.publishing.rechecking.release_check import recheck
-from semidp.publishing.release import Release
-from semidp.report.release_workbook import workbook_differs
-from semidp.sources.opening import open_source
-from semidp.statistics.protocol.requests import Request
+from semidp.present.report.release_workbook import workbook_differs
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.presentation import Presentation
+from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.release import Release
+from semidp.publish.results import workbooks
+from semidp.publish.results.workbooks import WORKBOOK, WorkbookSheet, opened_pages, write_workbook
+from semidp.publish.sources.opening import open_source
+from semidp.publish.statistics.protocol.requests import Request
 
 PEOPLE: dict[str, list[Any]] = {
     "sex": [*"fm"] * 30,

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Margin, Plan, Release, TableRequest, run
-from semidp.noise.randomness import SeededRandomness
-from semidp.report.report_page import html, search_script
-from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.request import Statistic
-from semidp.statistics.sums.request import GroupRequest
+from semidp.present.report.report_page import html, search_script
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.outcomes.request import Statistic
+from semidp.publish.statistics.sums.request import GroupRequest
 from tests.services.conftest import Watched
 
 pytestmark = pytest.mark.services

@@ -149,7 +149,7 @@ SESSION = """
 import sys
 from pyspark.sql import SparkSession
 from semidp import Budget, Feature, Plan, RunOptions, TableRequest, run
-from semidp.noise import SeededRandomness
+from semidp.promise import SeededRandomness
 
 people, root = sys.argv[1:]
 session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()

@@ -12,9 +12,9 @@ import pytest
 from scipy.stats import binom
 
 import semidp
-from semidp.studies.gaussian_study import MU, NAIVE, SEMI, expected_loss, mean_chi, mechanisms
-from semidp.studies.sensitivity_space_study import space
-from semidp.studies.study import both_margins, simulated_table
+from semidp.applications.gaussian_study import MU, NAIVE, SEMI, expected_loss, mean_chi, mechanisms
+from semidp.applications.sensitivity_space_study import space
+from semidp.applications.study import both_margins, simulated_table
 
 ROOT = Path(__file__).parents[2]
 ERRATA = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ def test_every_test_that_the_errata_name_exists() -> None:
 def test_noise_for_the_papers_list_is_weaker_under_a_3() -> None:
     """Gaussian noise with σ = 2/μ, seen from S_3: √(6/4) μ."""
     table = simulated_table("I", 3, seed=0)
-    published = semidp.mechanisms.ContinuousGaussianMechanism.calibrate(
+    published = semidp.promise.ContinuousGaussianMechanism.calibrate(
         space(2, (3, 3)), semidp.Budget.gdp(1)
     )
     really = math.sqrt(
@@ -85,7 +85,7 @@ def test_the_sum_in_the_k_norm_proposition_is_a_supremum() -> None:
     of 1.
     """
     moves = [move.astype(float) for move in space(2, (3, 3)).moves()]
-    ball = semidp.mechanisms.KNormMechanism.calibrate(
+    ball = semidp.promise.KNormMechanism.calibrate(
         space(2, (3, 3)), semidp.Budget.pure(1)
     ).placed.ball
     norms = ball.norm(np.stack(moves))

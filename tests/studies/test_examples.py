@@ -11,13 +11,13 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
 from semidp import Dataspace, Feature, Margin, Schema, StructuralZero, Table, semi_adjacency
-from semidp.studies import adjacency_study as examples
-from semidp.studies import census_study as census
-from semidp.studies import composition_study as orders
-from semidp.studies import sensitivity_space_study as moves
-from semidp.studies import subspace_dp_study as subspace
-from semidp.studies.catalogue import STUDIES, study
-from semidp.studies.study import Settings, Tidy
+from semidp.applications import adjacency_study as examples
+from semidp.applications import census_study as census
+from semidp.applications import composition_study as orders
+from semidp.applications import sensitivity_space_study as moves
+from semidp.applications import subspace_dp_study as subspace
+from semidp.applications.catalogue import STUDIES, study
+from semidp.applications.study import Settings, Tidy
 
 QUICK = [name for name in STUDIES if name not in {"gaussian", "knorm"}]
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from semidp import Dataspace, Exchange, Feature, Margin, Schema, Table, sensitivity_space
-from semidp.accounting import zcdp_epsilon_paper
-from semidp.studies import census_study as census
-from semidp.studies import exchange_study as exchange
+from semidp.applications import census_study as census
+from semidp.applications import exchange_study as exchange
+from semidp.promise import zcdp_epsilon_paper
 
 census_rows = functools.cache(census.compute)
 

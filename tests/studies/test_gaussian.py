@@ -12,7 +12,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import chi
 
-from semidp.studies.gaussian_study import (
+from semidp.applications.gaussian_study import (
     MU,
     NAIVE,
     SEMI,
@@ -22,7 +22,7 @@ from semidp.studies.gaussian_study import (
     mean_chi,
     mechanisms,
 )
-from semidp.studies.study import MODELS, Settings, Tidy, simulated_table
+from semidp.applications.study import MODELS, Settings, Tidy, simulated_table
 
 FAR = 5.5
 RUNS = 200

@@ -11,8 +11,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.studies.knorm_study import EPSILONS, compute, noises
-from semidp.studies.study import MODELS, Settings, Tidy, simulated_table
+from semidp.applications.knorm_study import EPSILONS, compute, noises
+from semidp.applications.study import MODELS, Settings, Tidy, simulated_table
 
 FAR = 5.5
 RUNS = 4000

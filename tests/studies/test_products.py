@@ -2,8 +2,8 @@
 
 import pytest
 
-from semidp.output.plots.style import png
-from semidp.studies import products_study as products
+from semidp.applications import products_study as products
+from semidp.publish.plots.style import png
 
 
 def test_the_numbers_and_which_gain_is_the_same_promise() -> None:

@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import pytest
 
-from semidp.output.plots.style import png
-from semidp.studies import swapping_study as swapping
+from semidp.applications import swapping_study as swapping
+from semidp.publish.plots.style import png
 
 pytestmark = pytest.mark.long
 

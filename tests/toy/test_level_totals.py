@@ -21,21 +21,21 @@ import pytest
 
 import semidp
 from semidp import Budget, Feature, Plan, Release, Schema, Table, TableRequest
-from semidp.accounting.ledger import Ledger
-from semidp.audit import audit_mechanism, claims_of_release, pair_for
+from semidp.assess import audit_mechanism, claims_of_release, pair_for
 from semidp.cli import run as command
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tradeoff.curves import gaussian
-from semidp.core.tradeoff.smooth import Gaussian
 from semidp.errors import InputError, Refused
-from semidp.explore.controls import LADDER, Controls
-from semidp.explore.explorer_page import Page
-from semidp.explore.plan_forecasts import PlanForecasts
-from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.rechecking.release_check import recheck
-from semidp.statistics import registry
-from semidp.statistics.registry import recorded
+from semidp.present.explore.controls import LADDER, Controls
+from semidp.present.explore.explorer_page import Page
+from semidp.present.explore.plan_forecasts import PlanForecasts
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.curves import gaussian
+from semidp.promise.tradeoff.smooth import Gaussian
+from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.statistics import registry
+from semidp.publish.statistics.registry import recorded
 from tests.toy.level_totals.kind import KIND
 from tests.toy.level_totals.published import LevelTotal
 from tests.toy.level_totals.request import LevelTotalRequest

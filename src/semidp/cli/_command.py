@@ -11,8 +11,8 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 from attrs import Attribute, fields_dict, has
 
-from semidp.core.exact import is_unicode
 from semidp.errors import InputError
+from semidp.promise.exact import is_unicode
 
 
 def option(

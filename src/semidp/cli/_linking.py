@@ -10,12 +10,12 @@ from attrs import astuple, frozen
 
 from semidp.cli import _options as o
 from semidp.cli._command import option, plain_defaults
-from semidp.core.exact import positive
 from semidp.errors import InputError
-from semidp.publishing.linked_survey import computed_features, linked_units, with_units
-from semidp.publishing.plan import Plan
-from semidp.sources.linked_records import LinkedData
-from semidp.sources.opening import local_paths
+from semidp.promise.exact import positive
+from semidp.publish.linked_survey import computed_features, linked_units, with_units
+from semidp.publish.plan import Plan
+from semidp.publish.sources.linked_records import LinkedData
+from semidp.publish.sources.opening import local_paths
 
 
 @frozen(field_transformer=plain_defaults)

@@ -14,24 +14,24 @@ from typing import Any
 import typer
 from attrs import evolve, frozen
 
-from semidp.accounting.ledger import Ledger
 from semidp.cli._command import argument, flag, option, plain_defaults
 from semidp.cli._output import Format, echo, notice
-from semidp.core.documents import from_json
-from semidp.core.exact import exact, positive
-from semidp.core.spaces.dataspace import Margin
-from semidp.core.tables.features import Feature, Nest, bin_edges
-from semidp.core.tables.schema import Schema, toml_document
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, SchemaError, SemidpError
-from semidp.noise.randomness import Randomness, SeededRandomness, SystemRandomness
-from semidp.publishing.budgets import divided
-from semidp.publishing.plan import Plan, declared
-from semidp.sources.opening import Source, open_source
-from semidp.sources.readings import are_dates, date_bins, months
-from semidp.statistics.fields import Chosen, Field, Shape
-from semidp.statistics.protocol.requests import Request
-from semidp.statistics.registry import asked, chosen_fields
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.documents import from_json
+from semidp.promise.exact import exact, positive
+from semidp.promise.noise.randomness import Randomness, SeededRandomness, SystemRandomness
+from semidp.promise.schema.features import Feature, Nest, bin_edges
+from semidp.promise.schema.schema import Schema, toml_document
+from semidp.promise.spaces.dataspace import Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.budgets import divided
+from semidp.publish.plan import Plan, declared
+from semidp.publish.sources.opening import Source, open_source
+from semidp.publish.sources.readings import are_dates, date_bins, months
+from semidp.publish.statistics.fields import Chosen, Field, Shape
+from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.registry import asked, chosen_fields
 
 Text = str | None
 Texts = list[str] | None

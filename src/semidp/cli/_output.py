@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 import typer
 
-from semidp.accounting.ledger import Ledger
 from semidp.cli._log import run_log
-from semidp.core.exact import number
-from semidp.core.progress import Progress, silent
-from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError, Occupied, SemidpError
-from semidp.publishing.pipeline import CHARGE_STANDS, charge_told
-from semidp.sources.addresses import mask_passwords
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.exact import number
+from semidp.promise.progress import Progress, silent
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.tradeoff.function import Tradeoff
+from semidp.publish.pipeline import CHARGE_STANDS, charge_told
+from semidp.publish.sources.addresses import mask_passwords
 
 SCHEMA_VERSION = 1
 """The version of every JSON document that the command line prints; it grows when a field changes
@@ -98,7 +98,7 @@ def found_out(curve: Tradeoff, false_alarms: float) -> str:
     """Return how often the best attacker with a share of `false_alarms` finds out, in percent,
     rounded up.
 
-    >>> from semidp.core.tradeoff.curves import gaussian
+    >>> from semidp.promise.tradeoff.curves import gaussian
     >>> found_out(gaussian(1), 0.05)
     '26.0%'
     """
@@ -138,7 +138,7 @@ def print_json(document: dict[str, Any]) -> None:
 def kind_and_a(adjacency: Adjacency) -> dict[str, Any]:
     """Return an adjacency for machines.
 
-    >>> from semidp.core.spaces.adjacency import Ball
+    >>> from semidp.promise.spaces.adjacency import Ball
     >>> kind_and_a(Ball(3))
     {'kind': 'ball', 'a': 3}
     """

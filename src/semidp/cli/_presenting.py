@@ -9,9 +9,9 @@ from attrs import frozen
 from semidp.cli import _options as o
 from semidp.cli._command import option, plain_defaults
 from semidp.errors import InputError
-from semidp.output.cells import Form, form_named
-from semidp.output.place_maps import PlaceMap
-from semidp.output.presentation import Presentation
+from semidp.publish.presentation import Presentation
+from semidp.publish.results.cells import Form, form_named
+from semidp.publish.results.place_maps import PlaceMap
 
 EXCEL = "xlsx"
 """The value of --write that adds a workbook."""

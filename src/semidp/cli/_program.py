@@ -50,7 +50,7 @@ from semidp.cli._output import (
 from semidp.cli._usage import usage_sentence
 from semidp.cli.test import odds_ratio
 from semidp.errors import SemidpError
-from semidp.statistics.registry import chosen_fields
+from semidp.publish.statistics.registry import chosen_fields
 
 app = typer.Typer(
     name="semidp",

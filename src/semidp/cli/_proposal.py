@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from semidp.cli import _options as o
 from semidp.cli._output import print_json, print_rows
-from semidp.core.exact import count_noun
-from semidp.core.scope import Scope
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
-from semidp.publishing.plan import Plan
-from semidp.questions.records.table_proposal import ProposedTable, TableProposal, propose_tables
+from semidp.inference.records.table_proposal import ProposedTable, TableProposal, propose_tables
+from semidp.promise.exact import count_noun
+from semidp.promise.scope import Scope
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.plan import Plan
 
 DEFAULT = Budget.gdp(1)
 """The budget of a proposal where none is given."""

@@ -8,20 +8,8 @@ from attrs import evolve
 
 from semidp.cli import _options as o
 from semidp.cli._output import echo, print_json, print_rows
-from semidp.core.exact import count_noun, plain
-from semidp.core.spaces.protection import Protection
-from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.mechanism import Mechanism
-from semidp.mechanisms.selection import with_exact_claim
-from semidp.output.cells import Form
-from semidp.publishing.linked_survey import linked_needs
-from semidp.publishing.parts.by_partition import PreparedByParts, prepare_parts
-from semidp.publishing.pipeline import Prepared, RunOptions, calibrate, prepare, records_of
-from semidp.publishing.plan import Plan
-from semidp.publishing.resources import ResourceEstimate, needs_of, part_needs, size_text
-from semidp.publishing.survey import announced
-from semidp.report.outlook import Outlook, comparison, forecast, stated_text
-from semidp.report.sentences import (
+from semidp.present.report.outlook import Outlook, comparison, forecast, stated_text
+from semidp.present.report.sentences import (
     budget_parts,
     persons_part,
     strength,
@@ -30,7 +18,19 @@ from semidp.report.sentences import (
     together_text,
     weakness,
 )
-from semidp.statistics.registry import better, result_readers
+from semidp.promise.exact import count_noun, plain
+from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.mechanisms.selection import with_exact_claim
+from semidp.promise.spaces.protection import Protection
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.linked_survey import linked_needs
+from semidp.publish.parts.by_partition import PreparedByParts, prepare_parts
+from semidp.publish.pipeline import Prepared, RunOptions, calibrate, prepare, records_of
+from semidp.publish.plan import Plan
+from semidp.publish.resources import ResourceEstimate, needs_of, part_needs, size_text
+from semidp.publish.results.cells import Form
+from semidp.publish.statistics.registry import better, result_readers
+from semidp.publish.survey import announced
 
 
 def rehearse(

@@ -15,10 +15,10 @@ from semidp.cli import _options as o
 from semidp.cli._command import flag, option, plain_defaults
 from semidp.cli._presenting import Presenting
 from semidp.errors import InputError
-from semidp.mechanisms.selection import NAMES
-from semidp.publishing.pipeline import RunOptions
-from semidp.publishing.resources import memory_from
-from semidp.publishing.signing import Signer
+from semidp.promise.mechanisms.selection import NAMES
+from semidp.publish.pipeline import RunOptions
+from semidp.publish.resources import memory_from
+from semidp.publish.signing import Signer
 
 
 @frozen(field_transformer=plain_defaults)

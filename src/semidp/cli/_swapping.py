@@ -12,22 +12,22 @@ import numpy as np
 from attrs import evolve, frozen
 from numpy.typing import NDArray
 
-from semidp.bridges.distinguishing import gaussian_mu
-from semidp.bridges.swap_laws import RECORDS, Stratum, Swap, SwapRule
-from semidp.bridges.swapping import StratumLoss, SwapAssessment, assess_swapping
+from semidp.assess.bridges.distinguishing import gaussian_mu
+from semidp.assess.bridges.swap_laws import RECORDS, Stratum, Swap, SwapRule
+from semidp.assess.bridges.swapping import StratumLoss, SwapAssessment, assess_swapping
 from semidp.cli import _options as o
 from semidp.cli._command import option, plain_defaults
 from semidp.cli._output import echo, found_out, grid, kind_and_a, print_json, progress_bar, say
 from semidp.cli._totals import scope_of, totals_of
-from semidp.core.exact import count_noun, plain
-from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Ball
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tradeoff.curves import gaussian
-from semidp.core.tradeoff.function import Tradeoff
-from semidp.core.tradeoff.piecewise_linear import from_profile
 from semidp.errors import InputError, Refused
-from semidp.publishing.plan import Plan
+from semidp.promise.exact import count_noun, plain
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.curves import gaussian
+from semidp.promise.tradeoff.function import Tradeoff
+from semidp.promise.tradeoff.piecewise_linear import from_profile
+from semidp.publish.plan import Plan
 
 FALSE_ALARMS = (0.05, 0.01)
 """At which rates of false alarms the two curves are compared."""

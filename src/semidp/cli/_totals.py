@@ -13,14 +13,14 @@ import numpy as np
 from attrs import evolve
 
 from semidp.cli._options import Opening, read_text
-from semidp.core.scope import Scope
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
-from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError
-from semidp.publishing.plan import Plan
-from semidp.publishing.survey import announced, any_totals, survey
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.scope import Scope
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish.plan import Plan
+from semidp.publish.survey import announced, any_totals, survey
 
 COUNT = "count"
 

@@ -15,18 +15,18 @@ from semidp.cli._command import command, flag
 from semidp.cli._output import kind_and_a, print_json, print_rows
 from semidp.cli._proposal import features_named, pairs_planned, print_proposal
 from semidp.cli._totals import scope_of
-from semidp.core.exact import count_noun, plain, rounded_up
-from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange
-from semidp.core.spaces.adjacency_words import AdjacencyWords
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
-from semidp.mechanisms.accuracy import cell_errors
-from semidp.mechanisms.mechanism import Mechanism
-from semidp.mechanisms.selection import available, option_name, residual_plan
-from semidp.output.texts import errors_text
-from semidp.queries.patterns import Norms
-from semidp.queries.table_spaces import TableSpace, sensitivity_space
+from semidp.promise.exact import count_noun, plain, rounded_up
+from semidp.promise.mechanisms.accuracy import cell_errors
+from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.mechanisms.selection import available, option_name, residual_plan
+from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.patterns import Norms
+from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_space
+from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
+from semidp.promise.spaces.adjacency_words import AdjacencyWords
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.results.texts import errors_text
 
 REFERENCE: tuple[Budget, ...] = (Budget.pure(1), Budget.gdp(1), Budget.zcdp("1/2"))
 """The budgets for which the noise is shown when none is given."""

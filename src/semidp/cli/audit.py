@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from attrs import evolve
 
-from semidp.audit.attack import (
+from semidp.assess.audit.attack import (
     ENOUGH_POWER,
     ERROR,
     Audit,
@@ -26,11 +26,11 @@ from semidp.audit.attack import (
     audit_mechanism,
     with_less_noise,
 )
-from semidp.audit.attacked_pairs import pair_for
-from semidp.audit.claims import Claim, claims_of_plan, claims_of_release
-from semidp.audit.energy import MOST_DRAWS, Energy, noise_energy
-from semidp.audit.foreign import audit_function, audit_samples, draws_of_test
-from semidp.audit.supplied_pairs import given_pairs
+from semidp.assess.audit.attacked_pairs import pair_for
+from semidp.assess.audit.claims import Claim, claims_of_plan, claims_of_release
+from semidp.assess.audit.energy import MOST_DRAWS, Energy, noise_energy
+from semidp.assess.audit.foreign import audit_function, audit_samples, draws_of_test
+from semidp.assess.audit.supplied_pairs import given_pairs
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._linking import Linking
@@ -43,22 +43,22 @@ from semidp.cli._output import (
     progress_bar,
 )
 from semidp.cli.guarantee import Stated
-from semidp.core.documents import from_json
-from semidp.core.progress import Progress
-from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Adjacency
 from semidp.errors import InputError, Occupied
-from semidp.mechanisms.mechanism import Mechanism
-from semidp.noise.randomness import Randomness
-from semidp.output.columns import read_numbers
-from semidp.output.files import recover, replace_file
-from semidp.publishing.pipeline import Prepared, prepare
-from semidp.publishing.plan import Plan
-from semidp.publishing.release import Release
-from semidp.publishing.survey import announced
-from semidp.queries.worst_pairs import Pair
-from semidp.statistics.protocol.kinds import Attackable
-from semidp.statistics.registry import printed_result
+from semidp.promise.documents import from_json
+from semidp.promise.files import recover, replace_file
+from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.noise.randomness import Randomness
+from semidp.promise.progress import Progress
+from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.publish.pipeline import Prepared, prepare
+from semidp.publish.plan import Plan
+from semidp.publish.release import Release
+from semidp.publish.results.columns import read_numbers
+from semidp.publish.statistics.protocol.kinds import Attackable
+from semidp.publish.statistics.registry import printed_result
+from semidp.publish.survey import announced
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _CALLS = 20_000
@@ -475,8 +475,8 @@ def _check_vacant(pictures: Iterable[Path], force: bool) -> None:
 def _draw(findings: list[_Finding], pictures: Mapping[str, Path], force: bool) -> None:
     if not pictures:
         return
-    from semidp.output.plots.figures import audit_plot
-    from semidp.output.plots.style import png
+    from semidp.publish.plots.figures import audit_plot
+    from semidp.publish.plots.style import png
 
     titles = {
         "convicted": "the claim is refuted",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from semidp.applications.study import Tidy
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, flag, option
 from semidp.cli._output import (
@@ -25,13 +26,12 @@ from semidp.cli._output import (
     progress_bar,
 )
 from semidp.cli.reproduce import study_files, write_study
-from semidp.core.guarantee import Guarantee
 from semidp.errors import InputError
-from semidp.output.files import new_folder
-from semidp.studies.study import Tidy
+from semidp.promise.files import new_folder
+from semidp.promise.guarantee import Guarantee
 
 if TYPE_CHECKING:
-    from semidp.census import CensusEstimates, CensusTask
+    from semidp.inference import CensusEstimates, CensusTask
 
 EPSILONS = ("formula", "zCDP", "Gaussian")
 """Three epsilons of the same rho: the paper's formula, the tight conversion, and that of Gaussian
@@ -60,7 +60,7 @@ def census(
                 " its own"
             )
         return
-    from semidp.studies import census_study as study
+    from semidp.applications import census_study as study
 
     table = study.compute()
     effective = study.guarantee()
@@ -127,7 +127,7 @@ def _moves(rows: list[dict[str, Any]]) -> Any:
 
 def _queries() -> Any:
     """What one exchange costs in each level, and why."""
-    from semidp.studies import census_study as study
+    from semidp.applications import census_study as study
 
     table = grid(("level", "query"), ("announced", "times", "rho"), ["because"])
     for row in study.costs_by_level().records():
@@ -148,7 +148,7 @@ def _queries() -> Any:
 def _print(table: Tidy, effective: Guarantee) -> None:
     from rich.console import Console
 
-    from semidp.studies import census_study as study
+    from semidp.applications import census_study as study
 
     shares = grid(("tables", "setting", "level"), ("k", "rho", *EPSILONS))
     before: tuple[Any, ...] = ()
@@ -235,8 +235,8 @@ def estimate(
     standard error. Codes of areas are the usual ones: 15 digits for a block, 12 for a block group,
     11 for a tract, 5 for a county.
     """
-    from semidp.census import CensusTask, estimate_areas, read_areas, write_estimates
-    from semidp.output.unfinished import discard_unfinished
+    from semidp.inference import CensusTask, estimate_areas, read_areas, write_estimates
+    from semidp.publish.unfinished import discard_unfinished
 
     if out is None and (each or resume or discard or force):
         raise InputError(
@@ -307,7 +307,7 @@ def _print_areas(estimates: "CensusEstimates") -> None:
 
 
 def _level_named(word: str) -> str:
-    from semidp.census.layout import LEVELS
+    from semidp.inference.census.layout import LEVELS
 
     names = {level.lower(): level for level in LEVELS}
     name = word.lower().replace(" ", "_").replace("-", "_")

@@ -5,11 +5,11 @@ from pathlib import Path
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, grid, in_place, naming_options, print_json
-from semidp.core.spaces.linked import UNIT
-from semidp.publishing.rechecking.release_check import load_consistent
-from semidp.publishing.release import Release
-from semidp.publishing.release_files import REPORT
-from semidp.report.sentences import summary
+from semidp.present.report.sentences import summary
+from semidp.promise.spaces.linked import UNIT
+from semidp.publish.rechecking.release_check import load_consistent
+from semidp.publish.release import Release
+from semidp.publish.release_files import REPORT
 
 
 @command
@@ -33,7 +33,7 @@ def combine(
     show` computes everything again; `intervals`, `test`, `model` and `synthesize` read it like any
     release.
     """
-    from semidp.publishing.combined.releases_together import combine as combined
+    from semidp.publish.combined.releases_together import combine as combined
 
     # Numbers that do not follow from their measurements are refused before anything is combined.
     releases = [load_consistent(folder) for folder in folders]

@@ -8,8 +8,8 @@ from semidp.cli._command import argument, command, option
 from semidp.cli._output import grid, harmless, print_json
 from semidp.cli._totals import scope_of
 from semidp.errors import InputError
-from semidp.publishing.pipeline import calibrate
-from semidp.report.outlook import Outlook, comparison, forecast
+from semidp.present.report.outlook import Outlook, comparison, forecast
+from semidp.publish.pipeline import calibrate
 
 
 @command

@@ -13,15 +13,15 @@ from semidp.cli._command import command, flag, option
 from semidp.cli._output import charge_said, echo
 from semidp.cli._totals import schema_of, scope_of, totals_of
 from semidp.errors import InputError
-from semidp.output.files import check_place
-from semidp.publishing.pipeline import RunOptions, run
-from semidp.publishing.plan import Plan
-from semidp.publishing.release import Release
-from semidp.publishing.release_files import release_files
-from semidp.sources.opening import local_paths
+from semidp.promise.files import check_place
+from semidp.publish.pipeline import RunOptions, run
+from semidp.publish.plan import Plan
+from semidp.publish.release import Release
+from semidp.publish.release_files import release_files
+from semidp.publish.sources.opening import local_paths
 
 if TYPE_CHECKING:
-    from semidp.explore.plan_forecasts import PlanForecasts
+    from semidp.present.explore.plan_forecasts import PlanForecasts
 
 
 @command
@@ -69,7 +69,7 @@ def explore(
         if data is None
         else _with_data(data, first, opening, ledger)
     )
-    from semidp.explore.server import serve
+    from semidp.present.explore.server import serve
 
     serve(desk, port, browser=not no_browser, announce=_announce)
 
@@ -83,7 +83,7 @@ def _announce(address: str) -> None:
 
 
 def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) -> "PlanForecasts":
-    from semidp.explore.plan_forecasts import PlanForecasts
+    from semidp.present.explore.plan_forecasts import PlanForecasts
 
     def carry_out(plan: Plan, folder: Path) -> Release:
         inputs = [
@@ -109,7 +109,7 @@ def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) 
 
 
 def _without_data(first: Plan, totals: Sequence[Path]) -> "PlanForecasts":
-    from semidp.explore.plan_forecasts import PlanForecasts
+    from semidp.present.explore.plan_forecasts import PlanForecasts
 
     space = totals_of(totals, first) if totals else None
     schema = schema_of(space, first)

@@ -10,19 +10,22 @@ from typing import Annotated, Any
 
 from attrs import evolve, frozen
 
-from semidp.accounting.conversions import approximate_group, zcdp_epsilon_paper
-from semidp.accounting.events import dp_sgd, event_from_json, event_tradeoff
-from semidp.bridges.privacy_functions import PrivacyFunction
+from semidp.assess.bridges.privacy_functions import PrivacyFunction
 from semidp.cli import _options as o
 from semidp.cli._cell_keys import CellKeys
 from semidp.cli._command import argument, command, option, plain_defaults
 from semidp.cli._output import echo, grid, kind_and_a, print_json, print_rows
 from semidp.cli._swapping import Swapping
 from semidp.cli._totals import schema_of, totals_of
-from semidp.core.documents import from_json
-from semidp.core.exact import count_noun, exact, plain, rounded_up
-from semidp.core.guarantee import Guarantee, read_document
-from semidp.core.spaces.adjacency import (
+from semidp.errors import AdjacencyUnknown, InputError, Refused
+from semidp.present.report.sentences import strength
+from semidp.promise.accounting.conversions import approximate_group, zcdp_epsilon_paper
+from semidp.promise.accounting.events import dp_sgd, event_from_json, event_tradeoff
+from semidp.promise.documents import from_json
+from semidp.promise.exact import count_noun, exact, plain, rounded_up
+from semidp.promise.guarantee import Guarantee, read_document
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.adjacency import (
     Adjacency,
     AdjacencyKind,
     Ball,
@@ -31,19 +34,16 @@ from semidp.core.spaces.adjacency import (
     semi_adjacency,
     semi_adjacency_bound,
 )
-from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
-from semidp.core.spaces.protection import Protection
-from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
-from semidp.core.tradeoff.function import Order, Tradeoff
-from semidp.core.tradeoff.polygons import Approximate
-from semidp.core.tradeoff.smooth import ZCDP, Gaussian
-from semidp.errors import AdjacencyUnknown, InputError, Refused
-from semidp.publishing.plan import AdjacencyChoice, Plan, adjacency_from
-from semidp.publishing.release import Release
-from semidp.publishing.side_information import change
-from semidp.report.sentences import strength
-from semidp.statistics.recheck_findings import no_stronger
+from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
+from semidp.promise.spaces.protection import Protection
+from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.promise.tradeoff.function import Order, Tradeoff
+from semidp.promise.tradeoff.polygons import Approximate
+from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
+from semidp.publish.plan import AdjacencyChoice, Plan, adjacency_from
+from semidp.publish.release import Release
+from semidp.publish.side_information import change
+from semidp.publish.statistics.recheck_findings import no_stronger
 
 DEFAULT_TARGET = Fraction(1, 10**10)
 """The delta at which epsilon is reported, unless another is given or stated."""

@@ -7,17 +7,17 @@ from typing import Any
 from semidp.cli import _options as o
 from semidp.cli._command import command, flag, option
 from semidp.cli._output import echo, grid, harmless, print_json, print_rows
-from semidp.core.exact import exact, plain
 from semidp.errors import InputError
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.texts import end_texts, rounded_text
-from semidp.publishing.rechecking.release_check import load_consistent
-from semidp.questions.answers import IntervalEstimate, TableIntervals
-from semidp.questions.area_sums import area_intervals, read_area_rows, sum_intervals
-from semidp.questions.common_odds import stratified_odds_ratio
-from semidp.questions.markov import posterior
-from semidp.questions.ratios import RateMeasure
-from semidp.questions.written_sums import sum_rows
+from semidp.inference.answers import IntervalEstimate, TableIntervals
+from semidp.inference.area_sums import area_intervals, read_area_rows, sum_intervals
+from semidp.inference.common_odds import stratified_odds_ratio
+from semidp.inference.markov import posterior
+from semidp.inference.ratios import RateMeasure
+from semidp.inference.written_sums import sum_rows
+from semidp.promise.exact import exact, plain
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.rechecking.release_check import load_consistent
+from semidp.publish.results.texts import end_texts, rounded_text
 
 
 @command
@@ -271,7 +271,7 @@ def _error_of(low: float, high: float) -> float:
 def _covered(found: Any) -> str:
     """Say what an interval allows for.
 
-    >>> from semidp.questions.answers import sampled_rate
+    >>> from semidp.inference.answers import sampled_rate
     >>> _covered(sampled_rate((4.0, 10.0), (1.0, 0.0, 0.0), 0.95))
     'noise and sampling, by a normal approximation'
     """

@@ -6,18 +6,18 @@ from typing import Any
 
 import typer
 
-from semidp.accounting.ledger import Ledger
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, flag
 from semidp.cli._output import in_place, kind_and_a, print_json, print_rows
 from semidp.cli.release import DISAGREES
-from semidp.core.exact import plain, rounded_up
-from semidp.core.tradeoff.budget import Budget
-from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError
-from semidp.output.texts import name_of
-from semidp.publishing.plan import Plan
-from semidp.publishing.release import Release
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.exact import plain, rounded_up
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.function import Tradeoff
+from semidp.publish.plan import Plan
+from semidp.publish.release import Release
+from semidp.publish.results.texts import name_of
 
 
 @command
@@ -136,7 +136,7 @@ def _compare(book: Ledger, releases: list[Path], printing: o.Printing) -> None:
 def _named(curve: Tradeoff, budget: Budget, target: Fraction | None = None) -> str:
     """Name a curve, or restate it at the target, which is the delta of the budget unless given.
 
-    >>> from semidp.core.tradeoff.curves import approximate
+    >>> from semidp.promise.tradeoff.curves import approximate
     >>> _named(approximate(1, "1e-6"), Budget.approximate(2, "1e-6"))
     '(1, 1e-6)-DP'
     """

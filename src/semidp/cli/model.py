@@ -5,11 +5,11 @@ from pathlib import Path
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, print_json, print_rows
-from semidp.core.exact import exact, plain
-from semidp.output.texts import aligned, end_texts, rounded_text
-from semidp.publishing.rechecking.release_check import load_consistent
-from semidp.questions.models import TableModel, TermTest
-from semidp.questions.models import model as fitted_model
+from semidp.inference.models import TableModel, TermTest
+from semidp.inference.models import model as fitted_model
+from semidp.promise.exact import exact, plain
+from semidp.publish.rechecking.release_check import load_consistent
+from semidp.publish.results.texts import aligned, end_texts, rounded_text
 
 
 @command

@@ -29,21 +29,21 @@ from semidp.cli._presenting import Presenting, places_of
 from semidp.cli._rehearsal import found_budget, rehearse
 from semidp.cli._running import Measuring, Running
 from semidp.errors import InputError
-from semidp.output.files import check_place, replace_file
-from semidp.output.place_maps import PlaceMap
-from semidp.output.plain_reading import document_at
-from semidp.output.unfinished import discard_unfinished, is_unfinished
-from semidp.publishing.missing_outcomes import with_missing
-from semidp.publishing.pipeline import RunOptions, run
-from semidp.publishing.plan import Plan
-from semidp.publishing.rechecking.release_check import Recheck, recheck
-from semidp.publishing.release import Release
-from semidp.publishing.release_files import REPORT, release_files
-from semidp.publishing.resources import declared_needs, refuse_map
-from semidp.publishing.signing import verify as verify_signature
-from semidp.report.place_sections import unmatched
-from semidp.report.sentences import cautions, summary, together_disclosed, weakness
-from semidp.sources.opening import Source, local_paths
+from semidp.present.report.place_sections import unmatched
+from semidp.present.report.sentences import cautions, summary, together_disclosed, weakness
+from semidp.promise.files import check_place, replace_file
+from semidp.promise.plain_reading import document_at
+from semidp.publish.missing_outcomes import with_missing
+from semidp.publish.pipeline import RunOptions, run
+from semidp.publish.plan import Plan
+from semidp.publish.rechecking.release_check import Recheck, recheck
+from semidp.publish.release import Release
+from semidp.publish.release_files import REPORT, release_files
+from semidp.publish.resources import declared_needs, refuse_map
+from semidp.publish.results.place_maps import PlaceMap
+from semidp.publish.signing import verify as verify_signature
+from semidp.publish.sources.opening import Source, local_paths
+from semidp.publish.unfinished import discard_unfinished, is_unfinished
 
 _SHOWN_FIELDS = 4  # of those that are taken on trust, in print
 DISAGREES = 1

@@ -4,14 +4,14 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
+from semidp.applications.catalogue import PAPER, STUDIES, Study, study, study_name
+from semidp.applications.study import Settings, Tidy
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, in_place, naming_options, print_json, progress_bar
-from semidp.output.files import new_folder
-from semidp.output.plain_reading import document_at
-from semidp.output.plots.style import png
-from semidp.studies.catalogue import PAPER, STUDIES, Study, study, study_name
-from semidp.studies.study import Settings, Tidy
+from semidp.promise.files import new_folder
+from semidp.promise.plain_reading import document_at
+from semidp.publish.plots.style import png
 
 MANIFEST = "studies.json"
 """The list of the files that a command wrote to a folder; only such a folder may be replaced."""

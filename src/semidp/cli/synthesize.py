@@ -21,14 +21,14 @@ from semidp.cli._output import (
     progress_bar,
 )
 from semidp.cli.release import mark_not_private
-from semidp.core.exact import count_noun
 from semidp.errors import InputError
-from semidp.publishing.rechecking.release_check import load_consistent
-from semidp.questions.records.linked_files import save_linked_records
-from semidp.questions.records.record_cells import TableDistance
-from semidp.questions.records.record_files import about_file, check_records, numbered_files
-from semidp.questions.records.record_search import SECONDS, Ending
-from semidp.questions.records.writing import written_files
+from semidp.inference.records.linked_files import save_linked_records
+from semidp.inference.records.record_cells import TableDistance
+from semidp.inference.records.record_files import about_file, check_records, numbered_files
+from semidp.inference.records.record_search import SECONDS, Ending
+from semidp.inference.records.writing import written_files
+from semidp.promise.exact import count_noun
+from semidp.publish.rechecking.release_check import load_consistent
 
 _SHOWN = 6  # tables and pairs of features that are named in print
 _ENDINGS = {

@@ -14,24 +14,24 @@ from attrs import evolve, frozen
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, flag, option
 from semidp.cli._output import echo, print_json, print_rows
-from semidp.core.exact import check_level, exact, plain
-from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
-from semidp.noise.randomness import SeededRandomness
-from semidp.output.files import replace_file
-from semidp.output.plots.style import png
-from semidp.publishing.pipeline import RunOptions, run
-from semidp.publishing.rechecking.release_check import load_consistent
-from semidp.publishing.release import Release
-from semidp.questions.association import Association
-from semidp.questions.common_odds import CommonOddsRatio, common_odds_ratio
-from semidp.questions.independence import Independence
-from semidp.questions.paired_tests import every_pair as every_pair_of
-from semidp.questions.paired_tests import pairs_section
-from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult
-from semidp.statistics.odds_ratio.request import OddsRatioRequest
-from semidp.statistics.odds_ratio.umpu import Alternative, Interval
-from semidp.statistics.odds_ratio.words import test_rows
+from semidp.inference.association import Association
+from semidp.inference.common_odds import CommonOddsRatio, common_odds_ratio
+from semidp.inference.independence import Independence
+from semidp.inference.paired_tests import every_pair as every_pair_of
+from semidp.inference.paired_tests import pairs_section
+from semidp.promise.exact import check_level, exact, plain
+from semidp.promise.files import replace_file
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.pipeline import RunOptions, run
+from semidp.publish.plots.style import png
+from semidp.publish.rechecking.release_check import load_consistent
+from semidp.publish.release import Release
+from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
+from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
+from semidp.publish.statistics.odds_ratio.umpu import Alternative, Interval
+from semidp.publish.statistics.odds_ratio.words import test_rows
 
 _NO_LEDGER = (
     "No ledger was given: other releases of the same data are not accounted for, and together"

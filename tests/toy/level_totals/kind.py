@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from semidp.statistics.fields import Chosen, Field, Shape
-from semidp.statistics.protocol.kinds import Kind
+from semidp.publish.statistics.fields import Chosen, Field, Shape
+from semidp.publish.statistics.protocol.kinds import Kind
 from tests.toy.level_totals.published import LevelTotal
 from tests.toy.level_totals.request import LevelTotalRequest
 from tests.toy.level_totals.space import recorded_total

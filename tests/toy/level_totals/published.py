@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from semidp.core.scope import Scope
-from semidp.mechanisms.mechanism import Measurement, Mechanism
-from semidp.output.cells import Columns, Form, StoredFiles
-from semidp.statistics.protocol.results import Published, measured_by, read_back
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.scope import Scope
+from semidp.publish.results.cells import Columns, Form, StoredFiles
+from semidp.publish.statistics.protocol.results import Published, measured_by, read_back
 
 if TYPE_CHECKING:
     from tests.toy.level_totals.request import LevelTotalRequest

@@ -7,14 +7,14 @@ import numpy as np
 from attrs import Factory, field, frozen
 from numpy.typing import NDArray
 
-from semidp.core.progress import Progress
-from semidp.core.scope import Scope
-from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.mechanism import Measurement, Mechanism
-from semidp.mechanisms.selection import AUTO
-from semidp.queries.query_space import QuerySpace
-from semidp.sources.reader import Reader
-from semidp.statistics.protocol.request_defaults import (
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.mechanisms.selection import AUTO
+from semidp.promise.progress import Progress
+from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.sources.reader import Reader
+from semidp.publish.statistics.protocol.request_defaults import (
     OwnBudget,
     checked_budget,
     file_name,

@@ -7,11 +7,11 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.queries.patterns import Norms
-from semidp.queries.query_space import QuerySpace
-from semidp.queries.worst_pairs import Pair
+from semidp.promise.sensitivity.patterns import Norms
+from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 Floats = NDArray[np.float64]
 

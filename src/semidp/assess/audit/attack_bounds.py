@@ -1,0 +1,224 @@
+"""What counts prove about a tradeoff curve: exact confidence bounds for one attack, and what a
+claim allows it.
+
+Nothing here draws or chooses; which events are counted is decided in `scores` and `attack`.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.errors import InputError
+from semidp.promise.exact import down, up
+from semidp.promise.tradeoff.function import Tradeoff
+from semidp.promise.tradeoff.polygons import Approximate
+from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
+
+Floats = NDArray[np.float64]
+
+
+def at_least(hits: ArrayLike, trials: int, error: float) -> Floats:
+    """Return the lower bound of Clopper and Pearson (1934): a probability undercuts it in at most
+    `error` of cases.
+
+    >>> float(at_least(0, 100, 0.001)), round(float(at_least(100, 100, 0.001)), 4)
+    (0.0, 0.9333)
+    """
+    k = np.asarray(hits, dtype=np.float64)
+    # without hits the bound is 0, and the quantile below is not used
+    positive_hits = np.maximum(k, 1.0)
+    quantiles = scipy.special.betaincinv(positive_hits, trials - k + 1, error)
+    return np.asarray(np.where(k > 0, quantiles, 0.0))
+
+
+def at_most(hits: ArrayLike, trials: int, error: float) -> Floats:
+    """Return the upper bound of Clopper and Pearson (1934).
+
+    >>> round(float(at_most(0, 100, 0.001)), 4), float(at_most(100, 100, 0.001))
+    (0.0667, 1.0)
+    """
+    k = np.asarray(hits, dtype=np.float64)
+    # the lower bound for the misses, which keeps its digits where the probability itself is close
+    # to 1
+    return np.asarray(1.0 - at_least(trials - k, trials, error))
+
+
+def allowed_power(claim: Tradeoff, size: ArrayLike) -> Floats:
+    """Return the largest power of a test of this size that a claim allows, ``1 - f(1 - size)``.
+
+    >>> from semidp.promise.tradeoff.curves import approximate
+    >>> round(float(allowed_power(approximate(1), 0.1)), 6)
+    0.271828
+    """
+    size = np.asarray(size, dtype=np.float64)
+    return np.asarray(1.0 - np.asarray(claim(1.0 - size)))
+
+
+@dataclass(frozen=True)
+class Point:
+    """One attack, counted on fresh outputs: its false alarms, its power, and what the claim allows.
+
+    Parameters
+    ----------
+    attack
+        What the attacker looked at.
+    size, power
+        The observed shares of outputs in the event, under the one table and under the other.
+    size_high, power_low
+        Bounds that hold together with a probability of at least one minus the error given to this
+        point.
+    allowed
+        The largest power that the claim allows at `size_high`.
+
+    Examples
+    --------
+    >>> Point(
+    ...     "projection", size=0.05, power=0.3, size_high=0.06, power_low=0.28, allowed=0.29
+    ... ).convicts
+    False
+    """
+
+    attack: str
+    size: float
+    power: float
+    size_high: float
+    power_low: float
+    allowed: float
+
+    @classmethod
+    def counted(
+        cls, attack: str, hits: tuple[int, int], trials: int, error: float, claim: Tradeoff
+    ) -> "Point":
+        """Return the point for the hits under the null and under the alternative, half of the error
+        for each.
+
+        >>> from semidp.promise.tradeoff.curves import gaussian
+        >>> Point.counted("projection", (30, 900), 1000, 1e-3, gaussian(1)).convicts
+        True
+        """
+        false_alarms, detections = hits
+        size_high = float(at_most(false_alarms, trials, error / 2))
+        power_low = float(at_least(detections, trials, error / 2))
+        allowed = float(allowed_power(claim, size_high))
+        size, power = false_alarms / trials, detections / trials
+        return cls(attack, size, power, size_high, power_low, allowed)
+
+    @property
+    def convicts(self) -> bool:
+        """Whether the attack succeeds more often than the claim allows."""
+        return self.power_low > self.allowed
+
+    @property
+    def mu(self) -> float:
+        """A lower bound of mu: a mu-GDP mechanism has ``power <= Phi(Phi^-1(size) + mu)``."""
+        if self.power_low <= 0 or self.size_high >= 1:
+            return 0.0
+        ndtri = scipy.special.ndtri
+        return max(0.0, float(ndtri(self.power_low) - ndtri(self.size_high)))
+
+    def epsilon(self, delta: float = 0.0) -> float:
+        """Return a lower bound of epsilon at a delta: ``power <= e^epsilon size + delta``, and for
+        the complement.
+
+        >>> round(Point("l1", 0.1, 0.3, 0.1, 0.3, 0.27).epsilon(), 6)  # ln 3
+        1.098612
+        >>> # Nothing is detected beyond such a delta
+        >>> Point("l1", 0.1, 0.3, 0.1, 0.3, 0.27).epsilon(0.95)
+        0.0
+        """
+        event = (self.power_low, self.size_high)
+        complement = (1 - self.size_high, 1 - self.power_low)
+        bounds = [0.0]
+        for more, less in (event, complement):
+            if more > delta and less > 0:
+                bounds.append(float(np.log((more - delta) / less)))
+        return max(bounds)
+
+    @property
+    def rho(self) -> float:
+        """A lower bound of rho, from the curve of rho-zCDP:
+        ``sqrt(ln 1/size) - sqrt(ln 1/power) <= sqrt(rho)``.
+        """
+        if self.power_low <= 0 or self.size_high >= 1:
+            return 0.0
+        rare = _root_log(self.size_high) - _root_log(self.power_low)
+        # the same for the complement, whose probabilities keep their digits near 1
+        common = np.sqrt(-np.log1p(-self.power_low)) - np.sqrt(-np.log1p(-self.size_high))
+        return float(max(0.0, rare, common) ** 2)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the point as plain values."""
+        return {
+            "attack": self.attack,
+            "size": self.size,
+            "power": self.power,
+            "size_at_most": self.size_high,
+            "power_at_least": self.power_low,
+            "power_allowed": self.allowed,
+        }
+
+
+def _root_log(probability: float) -> Any:
+    return np.sqrt(-np.log(probability))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What was measured, in the unit of the claim: the loss is at least `measured`, and `claimed`
+    is the claim.
+
+    >>> Bound("mu", measured=0.84, claimed=1.0)
+    Bound(unit='mu', measured=0.84, claimed=1.0)
+    """
+
+    unit: str
+    measured: float
+    claimed: float
+
+
+def best_bound(claim: Tradeoff, points: tuple[Point, ...]) -> Bound:
+    """Return the best lower bound that the points prove, in the unit of the claim.
+
+    mu for a Gaussian curve, rho for zCDP, epsilon for (epsilon, delta); for any other curve the
+    power of the attack that comes closest to what the claim allows, or beats it by most.
+
+    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> best_bound(gaussian(1), (Point("projection", 0.5, 0.8, 0.5, 0.8, 0.84),))
+    Bound(unit='mu', measured=0.8416212335729143, claimed=1.0)
+    """
+    if not points:
+        raise InputError("a bound needs at least one point")
+    if isinstance(claim, Gaussian):
+        return Bound("mu", max(point.mu for point in points), up(claim.mu))
+    if isinstance(claim, ZCDP):
+        return Bound("rho", max(point.rho for point in points), up(claim.rho))
+    if isinstance(claim, Approximate) and claim.size == 1:
+        delta = down(claim.delta0)
+        unit = f"epsilon at delta {delta:g}" if delta else "epsilon"
+        measured = max(point.epsilon(delta) for point in points)
+        return Bound(unit, measured, up(claim.epsilon0))
+    best = worst_point(points)
+    return Bound(f"power at size {best.size_high:.4g}", best.power_low, best.allowed)
+
+
+def worst_point(points: tuple[Point, ...]) -> Point:
+    """Return the point that beats what the claim allows by most, or comes closest to it.
+
+    >>> near, far = (
+    ...     Point(name, 0.1, 0.2, 0.1, power, 0.3) for name, power in (("a", 0.2), ("b", 0.1))
+    ... )
+    >>> worst_point((far, near)).attack
+    'a'
+    """
+
+    def excess(point: Point) -> float:
+        # in units of the spread that an attack with the allowed power would have
+        variance = point.allowed * (1 - point.allowed)
+        spread = math.sqrt(max(variance, 1e-12))
+        return (point.power_low - point.allowed) / spread
+
+    return max(points, key=excess)

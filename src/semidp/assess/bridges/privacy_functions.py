@@ -1,0 +1,365 @@
+"""The privacy function of a tool: how much is lost between datasets a distance apart, and what that
+means for D_t.
+
+A tool without invariants states its loss for datasets that differ in one record. Where statistics
+are exact beside its output, a(t) records change together: its own function, asked for that
+distance, gives the guarantee that really holds.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any
+
+from attrs import field, frozen
+
+from semidp.errors import AdjacencyUnknown, InputError
+from semidp.promise.exact import exact, plain, rounded_up
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import junction_order, maximal
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.adjacency import (
+    Ball,
+    SemiAdjacency,
+    semi_adjacency,
+    semi_adjacency_bound,
+)
+from semidp.promise.spaces.dataspace import (
+    Datasets,
+    Dataspace,
+    DescribedDatasets,
+    Margin,
+    normalised,
+)
+from semidp.promise.spaces.witness import Witness
+from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.promise.tradeoff.function import Tradeoff
+from semidp.promise.tradeoff.polygons import Approximate
+from semidp.publish.plan import Plan
+from semidp.publish.results.texts import name_of
+
+NO_PRIVACY = approximate(0, 1)
+"""The curve of what is published exactly: every test succeeds."""
+
+_TARGET = Fraction(1, 10**9)  # the delta at which a curve without a name is stated
+
+
+class _Term(StrEnum):
+    """A term in which a privacy function is stated, by its name."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise InputError(f"a privacy function has one of {', '.join(cls)}, not {str(value)[:40]!r}")
+
+
+class Metric(_Term):
+    """How a tool counts the distance of two datasets.
+
+    ``symmetric``: records that are in one of them only, so that replacing a record is 2.
+    ``change-one``: records that differ, so that it is 1.
+    """
+
+    symmetric = "symmetric"
+    change_one = "change-one"
+
+    def distance(self, a: int, rows: int = 1) -> int:
+        """Return the distance of datasets in which `a` people change, each with up to `rows` rows.
+
+        >>> Metric.symmetric.distance(3), Metric.change_one.distance(3, rows=2)
+        (6, 6)
+        """
+        return a * rows * (2 if self is Metric.symmetric else 1)
+
+
+class LossMeasure(_Term):
+    """In which terms a tool states a loss: ε, (ε, δ), ρ or μ."""
+
+    pure = "pure"
+    approximate = "approximate"
+    zcdp = "zcdp"
+    gdp = "gdp"
+
+    def tradeoff(self, loss: Any) -> Tradeoff:
+        """Return the curve of a stated loss; `NO_PRIVACY` where it is infinite.
+
+        >>> LossMeasure.zcdp.tradeoff("0.5")
+        ZCDP(rho=Fraction(1, 2))
+        """
+        parts = [loss]
+        if self is LossMeasure.approximate:
+            if not isinstance(loss, (list, tuple)) or len(loss) != 2:
+                raise InputError("a loss in (epsilon, delta) has both numbers")
+            parts = list(loss)
+        if any(_infinite(part) for part in parts):
+            return NO_PRIVACY
+        numbers = [
+            Fraction(part) if isinstance(part, float) else exact(part, "a loss") for part in parts
+        ]
+        if any(number < 0 for number in numbers):
+            raise InputError("a loss is at least 0")
+        if self is LossMeasure.zcdp:
+            return zcdp(*numbers)
+        return gaussian(*numbers) if self is LossMeasure.gdp else approximate(*numbers)
+
+
+def _values(value: Any) -> dict[int, Any]:
+    if not isinstance(value, Mapping) or not value:
+        raise InputError("a privacy function has values by distance")
+    values: dict[int, Any] = {}
+    for key, loss in value.items():
+        text = str(key)
+        if not (text.isascii() and text.isdigit() and 0 < int(text[:18]) < 10**15):
+            raise InputError("the distances of a privacy function are whole numbers of at least 1")
+        values[int(text)] = tuple(loss) if isinstance(loss, list) else loss
+    return dict(sorted(values.items()))
+
+
+@frozen
+class PrivacyFunction:
+    """A privacy function as its values at some distances, and the file that holds it.
+
+    Parameters
+    ----------
+    measure
+        In which terms losses are stated.
+    metric
+        How distances are counted.
+    values
+        The loss at each distance that was asked for; it must not fall with the distance.
+    tool
+        Where it comes from.
+
+    Examples
+    --------
+    >>> session = PrivacyFunction("zcdp", "symmetric", {1: "0.125", 4: "2"}, "Tumult Analytics")
+    >>> session.tradeoff(2)  # two people change: distance 4
+    ZCDP(rho=Fraction(2, 1))
+    >>> session.tradeoff(3)
+    Traceback (most recent call last):
+    semidp.errors.InputError: the privacy function was not asked for the distance 6: write its value
+    there
+    """
+
+    measure: LossMeasure = field(converter=LossMeasure)
+    metric: Metric = field(converter=Metric)
+    values: Mapping[int, Any] = field(converter=_values)
+    tool: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        for loss in self.values.values():
+            self.measure.tradeoff(loss)
+
+    def at(self, distance: int) -> Tradeoff:
+        """Return the curve at a distance: the value there, or at the next larger distance that is
+        listed.
+        """
+        larger = [recorded for recorded in self.values if recorded >= distance]
+        if not larger:
+            raise InputError(
+                f"the privacy function was not asked for the distance {distance}: write its value"
+                " there"
+            )
+        return self.measure.tradeoff(self.values[min(larger)])
+
+    def tradeoff(self, a: int, rows: int = 1) -> Tradeoff:
+        """Return the curve for `a` people who change together, each with up to `rows` rows."""
+        return self.at(self.metric.distance(a, rows))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the function as plain values."""
+        values: dict[str, Any] = {}
+        for distance, loss in self.values.items():
+            # A loss of two parts is (epsilon, delta).
+            is_pair = isinstance(loss, (list, tuple))
+            written = [_written(part) for part in loss] if is_pair else _written(loss)
+            values[str(distance)] = written
+        told = {"measure": str(self.measure), "metric": str(self.metric), "values": values}
+        return {"privacy_function": {**told, "tool": self.tool}}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "PrivacyFunction":
+        """Read what `to_json` wrote.
+
+        >>> function = PrivacyFunction("pure", "change-one", {1: "1", 2: "inf"}, "a tool")
+        >>> PrivacyFunction.from_json(function.to_json()) == function
+        True
+        """
+        told = value.get("privacy_function")
+        if not isinstance(told, Mapping) or not {"measure", "metric", "values"} <= {*told}:
+            raise InputError("a privacy function has a measure, a metric and values by distance")
+        tool = told.get("tool", "")
+        if not isinstance(tool, str):
+            raise InputError("the tool of a privacy function is named by a text")
+        return cls(told["measure"], told["metric"], told["values"], tool)
+
+
+@frozen
+class Assessment:
+    """What a measurement of another tool really guarantees, beside what the tool announces.
+
+    Parameters
+    ----------
+    guarantee
+        The guarantee that holds: (D_t, A_a, f).
+    announced
+        What the tool states for one person.
+    distance
+        For which distance its privacy function was asked.
+    semi_adjacency
+        How a(t) was found, with a pair of datasets that needs so many records, where one is known.
+    """
+
+    guarantee: Guarantee
+    announced: Tradeoff
+    distance: int
+    semi_adjacency: SemiAdjacency | None = None
+
+    @property
+    def published_exactly(self) -> bool:
+        """Whether nothing is protected: the loss at that distance is infinite."""
+        return self.guarantee.tradeoff == NO_PRIVACY
+
+    @property
+    def witness(self) -> Witness | None:
+        """A person and an alternative that needs as many records as the guarantee compares."""
+        return self.semi_adjacency.witness if self.semi_adjacency else None
+
+    def explain(self) -> str:
+        """Say in words and numbers what is announced, what holds, and which datasets show it."""
+        a = self.guarantee.adjacency.a
+        strength = (
+            "no guarantee at all: published exactly"
+            if self.published_exactly
+            else _named(self.guarantee.tradeoff)
+        )
+        lines = [
+            f"Announced: {_named(self.announced)}.",
+            (
+                f"Found: {strength}, for any {a} record{'s' if a != 1 else ''} that change"
+                f" together, with {self.guarantee.dataspace.summary()} kept exact (its privacy"
+                f" function at distance {self.distance})."
+            ),
+        ]
+        if self.witness is not None:
+            lines.append(f"A pair of datasets that shows it: {self.witness}.")
+        return "\n".join([*lines, "", str(self.guarantee.explain())])
+
+
+def assess(
+    function: Any,
+    invariants: "Dataspace | Plan | Iterable[Margin | str | Iterable[str]]",
+    a: int | None = None,
+    rows: int = 1,
+) -> Assessment:
+    """Return what a privacy function guarantees beside exact statistics.
+
+    Parameters
+    ----------
+    function
+        A `PrivacyFunction`, or anything with its `metric` and its method ``at(distance)``.
+    invariants
+        What is exact: a `Dataspace` with values, a plan, or margins by name, whatever their values.
+    a
+        How many people change together, where a(t) is not known.
+    rows
+        The most rows that one person has.
+
+    Examples
+    --------
+    >>> session = PrivacyFunction("zcdp", "symmetric", {1: "0.125", 4: "2"})
+    >>> found = assess(session, ["ward"])
+    >>> found.guarantee.adjacency, found.guarantee.tradeoff
+    (Ball(a=2), ZCDP(rho=Fraction(2, 1)))
+    """
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+        raise InputError("the most rows of a person are a whole number of at least 1")
+    space, semi = _exact_part(invariants, a is None, rows > 1)
+    together = a if a is not None else max(semi.bound if semi else 1, 1)
+    distance = function.metric.distance(together, rows)
+    real = Guarantee(space, Ball(together), function.at(distance))
+    return Assessment(real, function.at(rows), distance, semi)
+
+
+def _exact_part(
+    invariants: Any, needed: bool, several: bool
+) -> tuple[Datasets, SemiAdjacency | None]:
+    """Return the datasets that are left, and a(t) of them or a bound for any values.
+
+    Where people have several rows, a(t) of the rows is not enough for them; one more than the
+    margins is.
+    """
+    if isinstance(invariants, DescribedDatasets):
+        if needed:
+            raise InputError(
+                "a(t) of a dataspace that is only described is not known: give the number a of"
+                " records"
+            )
+        return invariants, None
+    if isinstance(invariants, Dataspace):
+        if needed and several:
+            return invariants, semi_adjacency_bound(invariants.schema, invariants.margins)
+        return invariants, semi_adjacency(invariants) if needed else None
+    margins, features = stated_margins(invariants)
+    feature_by_name = {name: feature for feature in features for name in feature.names}
+    names = [name for margin in margins for name in margin.names]
+    if not names:
+        return Dataspace.described("the number of records"), SemiAdjacency(
+            1, 1, 1, "only the total is exact"
+        )
+    parts = [feature_by_name.get(name, Feature(name, "012")) for name in names]
+    schema = Schema(tuple({part.name: part for part in parts}.values()))
+    undeclared = [name for name in names if name not in feature_by_name]
+    if (
+        needed
+        and undeclared
+        and junction_order(maximal(schema.view(margin.names) for margin in margins)) is None
+    ):
+        raise AdjacencyUnknown(
+            "a(t) of these margins depends on the levels of"
+            f" {', '.join(dict.fromkeys(undeclared))}: declare them, or give the number a of"
+            " records",
+            needs="adjacency",
+        )
+    about = ", ".join(str(margin) for margin in normalised(schema, margins))
+    return Dataspace.described(f"the counts of {about}"), (
+        semi_adjacency_bound(schema, margins) if needed else None
+    )
+
+
+def stated_margins(invariants: Any) -> tuple[tuple[Margin, ...], tuple[Feature, ...]]:
+    """Return the margins of a plan, with the features that it declares, or those of a list of
+    names.
+    """
+    if isinstance(invariants, Plan):
+        return invariants.invariants, invariants.features
+    if isinstance(invariants, str):
+        raise InputError(
+            f'invariants are a list of margins, such as ["{invariants}"], not {invariants!r}'
+        )
+    return tuple(Margin.of(margin) for margin in invariants), ()
+
+
+def _named(curve: Tradeoff) -> str:
+    if curve == NO_PRIVACY:
+        return "no guarantee"
+    if curve.is_trivial:
+        return "0, as though nothing were released"
+    if isinstance(curve, Approximate) and curve.delta0:
+        return f"({plain(curve.epsilon0)}, {plain(curve.delta0)})-DP"
+    return name_of(curve) or f"({rounded_up(curve.epsilon(_TARGET))}, {plain(_TARGET)})-DP"
+
+
+def _infinite(value: Any) -> bool:
+    return value in ("inf", "Infinity") or (isinstance(value, float) and math.isinf(value))
+
+
+def _written(value: Any) -> Any:
+    return (
+        "inf"
+        if _infinite(value)
+        else value
+        if isinstance(value, (int, float, str))
+        else plain(value)
+    )

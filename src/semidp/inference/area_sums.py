@@ -1,0 +1,339 @@
+"""Areas that somebody names, from a file: each is a weighted sum of cells of published tables, at
+any depth.
+
+A district is these blocks, or these wards and a part of another; the noise of the release has a
+known law, so that every such sum has an interval, at no cost in privacy.
+"""
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import evolve, frozen
+from numpy.typing import NDArray
+
+from semidp.errors import InputError
+from semidp.inference.answers import Covers, IntervalEstimate, linear_interval
+from semidp.inference.independence import simulated_bound
+from semidp.inference.measured import Cells, Measured, measured_table, public_about
+from semidp.inference.several_tables import errors_together, simulated_together
+from semidp.promise.exact import check_level
+from semidp.promise.noise.randomness import Randomness
+from semidp.promise.spaces.cell_bounds import CellBounds
+
+if TYPE_CHECKING:
+    from semidp.publish.release import Release
+
+Floats = NDArray[np.float64]
+NAME, WEIGHT, TABLE = "name", "weight", "table"
+
+
+@frozen
+class AreaRow:
+    """One line of a file of areas: cells, by the levels of some features, that count with a weight
+    in an area.
+
+    Parameters
+    ----------
+    name
+        The area, or whatever the weighted sum is called.
+    cells
+        For some features the level or the levels that are meant; all levels of the others.
+    weight
+        How often the cells count.
+    table
+        The table that they are counted in; None for one that has the features.
+
+    Examples
+    --------
+    >>> AreaRow("north", {"region": "n"}, 0.5).cells
+    {'region': 'n'}
+    """
+
+    name: str
+    cells: Cells
+    weight: float = 1.0
+    table: str | None = None
+
+
+def read_area_rows(path: str | Path, needed: Sequence[str] = ()) -> list[AreaRow]:
+    """Read a CSV file with the columns name, features at any depth and, if wanted, weight and
+    table.
+
+    A feature that a line leaves empty is summed over; a line without a table is counted in one that
+    has its features.
+
+    Parameters
+    ----------
+    path
+        The file.
+    needed
+        Columns that there must be, and that no line may leave empty.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "areas.csv"
+    ...     _ = file.write_text("name,region,weight\\nnorth,n,\\nnorth,s,0.5\\n")
+    ...     [(row.name, row.cells, row.weight) for row in read_area_rows(file)]
+    [('north', {'region': 'n'}, 1.0), ('north', {'region': 's'}, 0.5)]
+    """
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file, strict=True)
+            header = [column.strip() for column in reader.fieldnames or ()]
+            reader.fieldnames = header
+            lines = list(reader)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (UnicodeDecodeError, csv.Error, IsADirectoryError):
+        raise InputError(f"{path} is not a CSV file in UTF-8") from None
+    for column in (NAME, *needed):
+        if column not in header:
+            raise InputError(f"{path} has no column {column}: it has {', '.join(header) or 'none'}")
+    if len(header) < 2 or len(set(header)) < len(header):
+        raise InputError(
+            f"{path} must have a column {NAME}, columns of features and, if wanted, {WEIGHT}, each"
+            " once"
+        )
+    # Every other column is a feature; whether the release has it is seen later.
+    features = [column for column in header if column not in (NAME, WEIGHT, TABLE)]
+    rows = []
+    for number, line in enumerate(lines, 2):
+        place = f"line {number} of {path}"
+        row = _row(line, features, place)
+        for column in needed:
+            if column not in row.cells:
+                raise InputError(f"{place} has no {column}")
+        rows.append(row)
+    if not rows:
+        raise InputError(f"{path} names no area")
+    return rows
+
+
+def _row(line: dict[str, Any], features: Sequence[str], place: str) -> AreaRow:
+    if None in line or None in line.values():
+        raise InputError(f"{place} has not as many values as there are columns")
+    texts = {column: text.strip() for column, text in line.items()}
+    if not texts[NAME]:
+        raise InputError(f"{place} has no name")
+    cells = {feature: texts[feature] for feature in features if texts[feature]}
+    try:
+        weight = float(texts.get(WEIGHT) or 1.0)
+    except ValueError:
+        weight = math.nan
+    if not math.isfinite(weight):
+        raise InputError(f"the weight in {place} is not a number")
+    return AreaRow(texts[NAME], cells, weight, texts.get(TABLE) or None)
+
+
+def area_intervals(
+    release: "Release",
+    rows: Sequence[AreaRow],
+    *,
+    level: float = 0.95,
+    table: str | None = None,
+    draws: int | None = None,
+    randomness: Randomness | None = None,
+) -> dict[str, IntervalEstimate]:
+    """Return the estimate of every area with its interval, by simulation of the noise of the
+    release.
+
+    Rows that name no table are counted in the smallest one that has the features of all of them, or
+    else each in the smallest that has its own. Intervals of areas that count whole cells are cut to
+    what exact totals allow; each holds at the level by itself. An area that counts a cell twice
+    without weights is refused; see `sum_intervals`.
+
+    Parameters
+    ----------
+    release
+        The release.
+    rows
+        Lines of a file of areas.
+    level
+        The confidence level.
+    table, draws, randomness
+        As in `Release.interval`.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+    ... )
+    >>> release = semidp.run(plan, {"sex": [*"fm"] * 9, "vote": [*"yn"] * 9})
+    >>> answers = area_intervals(
+    ...     release, [AreaRow("women", {"sex": "f"}), AreaRow("half", {"vote": "y"}, 0.5)]
+    ... )
+    >>> {name: (answer.low, answer.high) for name, answer in answers.items()}  # exact here
+    {'women': (9.0, 9.0), 'half': (4.5, 4.5)}
+    """
+    by_table = _by_table(release, rows, table)
+    for measured, chosen in by_table:
+        _refuse_twice(measured, chosen)
+    return _intervals(release, by_table, rows, level, draws, randomness)
+
+
+def sum_intervals(
+    release: "Release",
+    rows: Sequence[AreaRow],
+    *,
+    level: float = 0.95,
+    table: str | None = None,
+    draws: int | None = None,
+    randomness: Randomness | None = None,
+) -> dict[str, IntervalEstimate]:
+    """Return the estimate of every weighted sum of cells with its interval, over any tables and
+    depths.
+
+    Tables that share a budget have noise in common, and so have those of a combination: what a sum
+    adds up and subtracts of the same noise cancels. Cells may count several times.
+
+    Parameters
+    ----------
+    release
+        The release.
+    rows
+        Terms of the sums; those of one sum share its name.
+    level, table, draws, randomness
+        As in `area_intervals`.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> from semidp.inference.written_sums import sum_rows
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+    ... )
+    >>> release = semidp.run(plan, {"sex": [*"fm"] * 9, "vote": [*"yn"] * 9})
+    >>> sum_intervals(release, sum_rows("more: sex=f - 0.5 * vote=y"))["more"].value
+    4.5
+    """
+    return _intervals(release, _by_table(release, rows, table), rows, level, draws, randomness)
+
+
+def _intervals(
+    release: "Release",
+    by_table: "list[tuple[Measured, list[AreaRow]]]",
+    rows: Sequence[AreaRow],
+    level: float,
+    draws: int | None,
+    randomness: Randomness | None,
+) -> dict[str, IntervalEstimate]:
+    """Estimates and intervals of weighted sums, by name in the order of the rows."""
+    check_level(level, "the confidence level")
+    areas = list(dict.fromkeys(row.name for row in rows))
+    weights = {}
+    for measured, chosen in by_table:
+        of_area = _weights(measured, chosen)
+        blank = np.zeros(measured.schema.shape)
+        weights[measured] = np.stack([of_area.get(name, blank) for name in areas])
+    values = np.zeros(len(areas))
+    for measured, stacked in weights.items():
+        values += measured.of(stacked)
+    errors = errors_together(weights)
+    # All areas see the same draws of the noise, which is drawn once.
+    drawn = simulated_together(weights, draws, randomness)
+    answers = {}
+    for number, name in enumerate(areas):
+        value, error = float(values[number]), float(errors[number])
+        span = _whole_span(release, weights, number)
+        if span is not None:
+            answers[name] = linear_interval(value, error, drawn[:, number], span, level)
+        else:
+            # A sum with other weights need be neither whole nor within a count's bounds.
+            reach = simulated_bound(np.abs(drawn[:, number]), level)
+            answers[name] = IntervalEstimate(
+                value, error, value - reach, value + reach, level, Covers.noise, True, None
+            )
+    return answers
+
+
+def _by_table(
+    release: "Release", rows: Sequence[AreaRow], table: str | None
+) -> list[tuple[Measured, list[AreaRow]]]:
+    """Rows by the table that they are counted in: the one that a row names, one for all others, or
+    one for each.
+    """
+    if table is not None:
+        rows = [row if row.table is not None else evolve(row, table=table) for row in rows]
+    rows = [
+        row if row.table is None else evolve(row, table=_called(release, row.table)) for row in rows
+    ]
+    free: set[str] = set()
+    for row in rows:
+        free |= set(row.cells) if row.table is None else set()
+    try:
+        for_all = measured_table(release, free)
+    except InputError:
+        for_all = None
+    chosen: dict[str, tuple[Measured, list[AreaRow]]] = {}
+    for row in rows:
+        if row.table is None and for_all is not None:
+            measured = for_all
+        else:
+            measured = measured_table(release, set(row.cells), row.table)
+        # One table is one set of weights, however many rows name it.
+        chosen.setdefault(measured.name, (measured, []))[1].append(row)
+    _refuse_both_kinds(list(chosen.values()))
+    return list(chosen.values())
+
+
+def _called(release: "Release", name: str) -> str:
+    """Name of a table that may also be named by its features, joined by ``-`` in any order."""
+    names = [table.name for table in release.tables]
+    for table in release.tables:
+        features = [feature.name for feature in table.schema.features]
+        if name not in names and sorted(name.split("-")) == sorted(features):
+            return table.name
+    return name
+
+
+def _refuse_both_kinds(by_table: Sequence[tuple[Measured, list[AreaRow]]]) -> None:
+    """Refuse an area of which some lines count members and others units."""
+    kinds: dict[str, str] = {}
+    for measured, rows in by_table:
+        for row in rows:
+            if kinds.setdefault(row.name, measured.counted) != measured.counted:
+                raise InputError(
+                    f"the area {row.name!r} counts members in one line and units in another: name a"
+                    " table"
+                )
+
+
+def _whole_span(
+    release: "Release", weights: dict[Measured, Floats], number: int
+) -> tuple[float, float] | None:
+    """What exact totals allow for an area that counts whole cells of one table; None for others."""
+    counted = [
+        (measured, stacked[number])
+        for measured, stacked in weights.items()
+        if stacked[number].any()
+    ]
+    if len(counted) != 1:
+        return None
+    measured, cells = counted[0]
+    if not np.isin(cells, (0.0, 1.0)).all():
+        return None
+    return CellBounds.of(public_about(release, measured), measured.schema.names).span(cells)
+
+
+def _weights(measured: Measured, rows: Sequence[AreaRow]) -> dict[str, Floats]:
+    """Weights of cells for every area."""
+    weights: dict[str, Floats] = {}
+    for row in rows:
+        before = weights.get(row.name, np.zeros(measured.schema.shape))
+        weights[row.name] = before + row.weight * measured.mask(row.cells)
+    return weights
+
+
+def _refuse_twice(measured: Measured, rows: Sequence[AreaRow]) -> None:
+    """Refuse an area that counts a cell more than whole without saying so."""
+    weighted = {row.name for row in rows if row.weight != 1.0}
+    for name, cells in _weights(measured, rows).items():
+        if name not in weighted and cells.max(initial=0.0) > 1:
+            raise InputError(f"the area {name!r} names a cell twice: give each once, or weights")

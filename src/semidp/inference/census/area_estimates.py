@@ -1,0 +1,395 @@
+"""Estimates for areas from the noisy measurement files, one state in memory at a time.
+
+States are estimated one after the other or side by side in processes of their own; what each says
+is added up, as the noise of different states is independent. Where the files of the nation are
+used, every state is read twice: once for what it says of itself, once for its places
+(`semidp.inference.census.nation`).
+"""
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import define, field, frozen
+from numpy.typing import NDArray
+
+from semidp.errors import InputError
+from semidp.inference.census.area_codes import Areas
+from semidp.inference.census.layout import LEVELS
+from semidp.inference.census.nation import (
+    AUTO,
+    USES,
+    Nation,
+    known_of_state,
+    nation_use,
+    sums_to_json,
+)
+from semidp.inference.census.people import groups
+from semidp.inference.census.reading import (
+    CLASSES,
+    StateFiles,
+    persons_folder,
+    read_state,
+    states_of,
+)
+from semidp.promise.exact import check_level
+from semidp.promise.files import replace_file
+from semidp.promise.progress import Progress, silent
+from semidp.publish.estimation.estimates import AreaSums, Estimate, Share, estimate
+from semidp.publish.estimation.regions import RootKnowledge, estimate_from_root
+from semidp.publish.unfinished import lasting_folder
+
+KIND = "census estimates"
+SUMMARY, AREAS = "estimates.json", "areas.csv"
+HEADER = ("people", "estimate", "standard_error", "low", "high")
+
+
+def _levels(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(names)
+
+
+@frozen
+class CensusTask:
+    """What is asked of a folder of noisy measurement files.
+
+    Parameters
+    ----------
+    folder
+        Folder of the files.
+    areas
+        Areas to estimate; None for none.
+    levels
+        Levels of the files of which every place is written: State, County, Tract, Block_Group,
+        Block.
+    totals
+        Exact population of states, by their two digits, where the files do not say it.
+    level
+        Of the intervals.
+    nation
+        Whether the files of the nation (level US) are used: ``auto`` where the folder holds all
+        states and all are estimated, ``all`` where the states of the folder are the whole nation,
+        ``none``.
+    """
+
+    folder: str = field(converter=str)
+    areas: Areas | None = None
+    levels: tuple[str, ...] = field(converter=_levels, default=())
+    totals: Mapping[str, int] = field(factory=dict)
+    level: float = 0.95
+    nation: str = AUTO
+
+    def __attrs_post_init__(self) -> None:
+        if self.nation not in USES:
+            raise InputError(f"the nation is one of {', '.join(USES)}, not {self.nation!r}")
+        if self.areas is None and not self.levels:
+            raise InputError("name what to estimate: areas, or a level such as Tract")
+        for name in self.levels:
+            if name not in LEVELS:
+                raise InputError(f"there is no level {name}: the files have {', '.join(LEVELS)}")
+        check_level(self.level, "the level of an interval")
+
+    def states(self) -> tuple[str, ...]:
+        """States to read: those of the areas, or all if every place of a level is asked for."""
+        present = self.every_state
+        asked = self.areas.states if self.areas is not None else ()
+        for state in (*asked, *self.totals):
+            if state not in present:
+                raise InputError(f"the files hold no state {state}; they hold {', '.join(present)}")
+        return present if self.levels else asked
+
+    @property
+    def every_state(self) -> tuple[str, ...]:
+        """All states of the folder."""
+        return tuple(states_of(persons_folder(self.folder)))
+
+    def nation_use(self) -> tuple[bool, str]:
+        """Whether the files of the nation are used, and a sentence that says so."""
+        return nation_use(self.folder, self.nation, self.every_state, self.states())
+
+    def digest(self) -> str:
+        """Tell tasks apart, so that only the same one is resumed."""
+        rows = self.areas.rows if self.areas is not None else ()
+        parts = [
+            str(Path(self.folder).resolve()),
+            rows,
+            self.levels,
+            sorted(self.totals.items()),
+            self.level,
+            self.nation_use()[0],
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+@frozen(eq=False)
+class CensusEstimates:
+    """Estimates for areas: a row for each area, a column for each group of people.
+
+    Intervals are normal, and cut at zero where no weight is negative.
+    """
+
+    names: tuple[str, ...]
+    people: tuple[str, ...]
+    sums: AreaSums
+    level: float
+    cut: bool = True
+
+    def intervals(self) -> NDArray[np.float64]:
+        """Lower and upper ends, along the last axis."""
+        ends = self.sums.intervals(self.level)
+        return np.maximum(ends, 0.0) if self.cut else ends
+
+    def rows(self) -> Iterator[tuple[str, str, float, float, float, float]]:
+        """Rows of the file of areas: name, people, estimate, standard error, low, high."""
+        ends = self.intervals()
+        errors = self.sums.standard_errors
+        for area, name in enumerate(self.names):
+            for group, people in enumerate(self.people):
+                low, high = ends[area, group].tolist()
+                value, error = float(self.sums.values[area, group]), float(errors[area, group])
+                yield name, people, value, error, low, high
+
+
+def estimate_state(
+    folder: str | Path, state: str, total: int | None = None
+) -> tuple[StateFiles, Estimate]:
+    """Read the files of one state and estimate all its places."""
+    files = read_state(folder, state, total)
+    return files, estimate(files.measurements)
+
+
+def estimate_areas(task: CensusTask) -> CensusEstimates:
+    """Return the estimates for the areas of a task, state by state."""
+    nation = None
+    if task.nation_use()[0]:
+        by_state = {state: _known(task, state) for state in task.every_state}
+        nation = Nation.of(task.folder, by_state)
+    partial = {}
+    for state in task.states():
+        partial[state] = _state_result(task, state, _root(nation, state))[0]
+    return _added(task, partial, nation)
+
+
+def _known(task: CensusTask, state: str) -> dict[str, Any]:
+    return known_of_state(task.folder, state, task.totals.get(state))
+
+
+def _root(nation: Nation | None, state: str) -> RootKnowledge | None:
+    return None if nation is None else nation.root(state)
+
+
+def write_estimates(
+    task: CensusTask,
+    out: str | Path,
+    *,
+    jobs: int = 1,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress = silent,
+) -> CensusEstimates | None:
+    """Write the estimates of a task to a folder; states that an earlier run has finished are not
+    read again.
+    """
+    states = task.states()
+    with lasting_folder(out, resume=resume, force=force, ours=census_files, clear=_clear) as left:
+        noted = left.noted().get("task")
+        if noted is not None and noted != task.digest():
+            raise InputError(
+                f"the unfinished {out} is of other files, areas or levels: discard it, or ask the"
+                " same"
+            )
+        note = _Noting(task, left, noted)
+        nation = _nation(task, left.folder, note, jobs, progress) if task.nation_use()[0] else None
+        # A state is finished once its file is there, which is written last.
+        waiting = [state for state in states if not _partial(left.folder, state).exists()]
+        finished = len(states) - len(waiting)
+        inputs = [(task, state, _root(nation, state)) for state in waiting]
+        for done, (result, tables) in enumerate(_results(_state_result, inputs, jobs), 1):
+            note.begin()
+            state = waiting[done - 1]
+            for level, text in tables.items():
+                replace_file(left.folder / f".{level}-{state}.csv", text)
+            replace_file(_partial(left.folder, state), json.dumps(result))
+            progress("estimating states", finished + done, len(states))
+        return _finish(task, left.folder, states, nation)
+
+
+@define(eq=False)
+class _Noting:
+    """Notes the task in a folder once there is something to go on with."""
+
+    task: CensusTask
+    left: Any
+    noted: Any
+
+    def begin(self) -> None:
+        if self.noted is None:
+            self.noted = self.task.digest()
+            self.left.begin({"task": self.noted})
+
+
+def _nation(task: CensusTask, folder: Path, note: _Noting, jobs: int, progress: Progress) -> Nation:
+    """What all states and the files of the nation say together; states that an earlier run has
+    read are not read again.
+    """
+    states = task.every_state
+    waiting = [state for state in states if not _root_file(folder, state).exists()]
+    finished = len(states) - len(waiting)
+    inputs = [(task, state) for state in waiting]
+    for done, of_state in enumerate(_results(_known, inputs, jobs), 1):
+        note.begin()
+        replace_file(_root_file(folder, waiting[done - 1]), json.dumps(of_state))
+        progress("reading states", finished + done, len(states))
+    every = {}
+    for state in states:
+        every[state] = json.loads(_root_file(folder, state).read_text(encoding="utf-8"))
+    return Nation.of(task.folder, every)
+
+
+def census_files(folder: Path) -> tuple[str, ...]:
+    """Files of a folder of estimates that may be replaced; none if it is something else."""
+    try:
+        document = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ()
+    if not isinstance(document, dict) or document.get("kind") != KIND:
+        return ()
+    return (SUMMARY, AREAS, *(f"{level.lower()}.csv" for level in LEVELS))
+
+
+def _results(
+    work: Callable[..., Any], inputs: Sequence[tuple[Any, ...]], jobs: int
+) -> Iterator[Any]:
+    """Results of some work on several inputs, in their order."""
+    if jobs <= 1 or len(inputs) <= 1:
+        for one in inputs:
+            yield work(*one)
+        return
+    # Most runs need no pool, and `import semidp` none at all.
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(min(jobs, len(inputs)), mp_context=get_context("spawn")) as pool:
+        yield from pool.map(work, *zip(*inputs, strict=True))
+
+
+def _state_result(
+    task: CensusTask, state: str, root: RootKnowledge | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """What one state says of the areas, and the tables of its places by level.
+
+    `root` is what is known of the state from everything, where the nation is used.
+    """
+    total = task.totals.get(state)
+    if root is None:
+        files, answer = estimate_state(task.folder, state, total)
+    else:
+        files = read_state(task.folder, state, total)
+        answer = estimate_from_root(files.measurements, CLASSES, root)
+    weights = np.stack(list(groups().values()))
+    result: dict[str, Any] = {}
+    if task.areas is not None:
+        shares, areas = task.areas.shares(files), len(task.areas.names)
+        if root is None:
+            sums = _padded(answer, shares, weights, areas)
+            result = {"values": sums.values.tolist(), "variances": sums.variances.tolist()}
+        else:
+            result = sums_to_json(answer.rooted_sums(shares, weights, areas))
+    tables = {}
+    for level in task.levels:
+        depth = 1 + LEVELS.index(level)
+        nodes = np.arange(len(files.codes[depth]))
+        sums = answer.sums({depth: Share(nodes, nodes)}, weights)
+        table = CensusEstimates(
+            tuple(files.codes[depth].tolist()), tuple(groups()), sums, task.level
+        )
+        tables[level] = _text(table)
+    return result, tables
+
+
+def _padded(
+    answer: Estimate, shares: dict[int, Share], weights: NDArray[np.float64], areas: int
+) -> AreaSums:
+    """Sums of all areas: zero, and exactly so, for those that have no place in this state."""
+    values = np.zeros((areas, len(weights)))
+    variances = np.zeros_like(values)
+    # The last areas of the file may have no place here.
+    if shares:
+        sums = answer.sums(shares, weights)
+        values[: len(sums.values)] = sums.values
+        variances[: len(sums.values)] = sums.variances
+    return AreaSums(values, variances)
+
+
+def _added(
+    task: CensusTask, partial: Mapping[str, Mapping[str, Any]], nation: Nation | None
+) -> CensusEstimates:
+    """Estimates of areas from what each state, by its two digits, says of them."""
+    assert task.areas is not None, "only a task with areas adds them up"
+    if nation is None:
+        values = np.sum([part["values"] for part in partial.values()], axis=0)
+        variances = np.sum([part["variances"] for part in partial.values()], axis=0)
+        sums = AreaSums(values, variances)
+    else:
+        # The nation ties states together, so that variances are more than a sum.
+        sums = nation.added(partial, np.stack(list(groups().values())))
+    # A difference of areas may be negative, a count may not.
+    whole = all(weight >= 0 for _, _, weight in task.areas.rows)
+    return CensusEstimates(task.areas.names, tuple(groups()), sums, task.level, whole)
+
+
+def _finish(
+    task: CensusTask, folder: Path, states: Sequence[str], nation: Nation | None
+) -> CensusEstimates | None:
+    added = None
+    if task.areas is not None:
+        partial = {}
+        for state in states:
+            partial[state] = json.loads(_partial(folder, state).read_text(encoding="utf-8"))
+        added = _added(task, partial, nation)
+        replace_file(folder / AREAS, _header("name") + _text(added))
+    for level in task.levels:
+        parts = [(folder / f".{level}-{state}.csv").read_bytes() for state in states]
+        replace_file(folder / f"{level.lower()}.csv", [_header("geocode").encode(), *parts])
+    summary = {
+        "kind": KIND,
+        "schema_version": 1,
+        "states": list(states),
+        "levels": list(task.levels),
+        "areas": 0 if task.areas is None else len(task.areas.names),
+        "interval_level": task.level,
+        "nation": task.nation_use()[1],
+    }
+    replace_file(folder / SUMMARY, json.dumps(summary, indent=2) + "\n")
+    return added
+
+
+def _clear(folder: Path) -> None:
+    for path in folder.glob(".*"):
+        path.unlink()
+
+
+def _partial(folder: Path, state: str) -> Path:
+    return folder / f".{state}.json"
+
+
+def _root_file(folder: Path, state: str) -> Path:
+    return folder / f".root-{state}.json"
+
+
+def _header(first: str) -> str:
+    return ",".join((first, *HEADER)) + "\n"
+
+
+def _text(table: CensusEstimates) -> str:
+    """Lines of a CSV file; numbers with six decimals, empty where nothing determines them."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    for name, people, *numbers in table.rows():
+        shown = [f"{value:.6f}" if np.isfinite(value) else "" for value in numbers]
+        writer.writerow([name, people, *shown])
+    return buffer.getvalue()

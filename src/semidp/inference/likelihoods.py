@@ -1,0 +1,329 @@
+"""The likelihood of a table: what every measurement of a release, or of several, says of its cells.
+
+Measurements with budgets of their own have independent noise, so that likelihoods multiply. A
+measurement of a table with other features says what the features in common say. Which tables are
+possible, and how chains move through them, is the business of `markov`.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from semidp.errors import Refused
+from semidp.inference.lattice_chains import EntryLikelihood, NoiseLaw
+from semidp.inference.measured import level_codes
+from semidp.inference.parallel_moves import CellLaw
+from semidp.promise.mechanisms.gaussian import (
+    DiscreteGaussianMechanism,
+    LatticeGaussianMechanism,
+    RoundedGaussianMechanism,
+)
+from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
+from semidp.promise.mechanisms.pure import LaplaceMechanism
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.noise.distributions import DiscreteGaussian, joined_laws
+from semidp.promise.schema.margins import View, named
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.cell_bounds import CellBounds
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish.combined.table_evidence import refuse_other_noise
+
+if TYPE_CHECKING:
+    from semidp.publish.release import Release
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+_FAR = 12.0  # standard deviations up to which a law is summed up
+_LISTED = 10**5  # standard deviations up to which a law is looked up in a list
+_DIRECT = 20_000  # numbers up to which laws are convolved without a Fourier transform
+_DIGITS = 1e-13  # what a Fourier transform leaves of a probability, in units of the largest
+
+
+@dataclass(frozen=True)
+class SummedNoise:
+    """The law of a sum of independent whole numbers of one law: of cells that were added up.
+
+    Parameters
+    ----------
+    law
+        The law of one number, symmetric.
+    count
+        How many are added.
+
+    Examples
+    --------
+    >>> law = SummedNoise(DiscreteGaussian(4), 3)
+    >>> round(law.variance, 6), round(float(law.pmf(np.arange(2))[1]), 6)
+    (12.0, 0.110465)
+    """
+
+    law: NoiseLaw
+    count: int
+
+    @property
+    def variance(self) -> float:
+        """The variance of the sum."""
+        return self.count * self.law.variance
+
+    @cached_property
+    def _listed(self) -> Floats:
+        """Probabilities of 0, 1, 2 …, by convolution; 0 where they are too small to be exact."""
+        reach = math.ceil(_FAR * math.sqrt(self.variance)) + 20
+        sizes = np.arange(reach)
+        half = self.law.pmf(sizes)
+        one = np.concatenate([half[:0:-1], half])
+        total = np.ones(1)
+        for _ in range(self.count):
+            longer = _convolved(total, one)
+            # Further out than that nothing is asked for: the middle is kept.
+            excess = max(0, (len(longer) - len(one)) // 2)
+            total = longer[excess : len(longer) - excess]
+        return np.asarray(total[len(total) // 2 :])
+
+    def pmf(self, sizes: NDArray[Any]) -> Floats:
+        """Probabilities of some whole numbers; 0 beyond twelve standard deviations."""
+        places = np.abs(np.asarray(sizes, dtype=np.int64))
+        last = len(self._listed) - 1
+        return np.where(places <= last, self._listed[np.minimum(places, last)], 0.0)
+
+
+def _convolved(one: Floats, other: Floats) -> Floats:
+    """The law of a sum: directly, with all digits, or for long lists by Fourier transform."""
+    if min(len(one), len(other)) <= _DIRECT:
+        return np.convolve(one, other)
+    product = np.asarray(scipy.signal.fftconvolve(one, other))
+    return np.where(product > _DIGITS * product.max(), product, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyCounts:
+    """What one mechanism measured, as drawn.
+
+    Parameters
+    ----------
+    name
+        What the result is called.
+    mechanism
+        The noise.
+    noisy
+        What was drawn, flat: cells of a table, or residuals of several.
+    schema
+        The features of the cells; of residuals those of a record.
+    possible
+        The cells that may hold records, flat: others say nothing. Not used for residuals.
+    """
+
+    name: str
+    mechanism: Mechanism
+    noisy: Counts = field(repr=False)
+    schema: Schema = field(repr=False)
+    possible: Flags = field(repr=False)
+
+    def concerns(self, table: Schema, public: Dataspace) -> bool:
+        """Whether it says more of a table than the exact totals do."""
+        if isinstance(self.mechanism, ResidualMechanism):
+            return any(self._views_in(table))
+        names = shared_names(self.schema, table)
+        return bool(names) and not public.publishes(Margin(*names))
+
+    def usable(self, table: Schema) -> bool:
+        """Whether the law of its noise, summed to the features of a table, is known number by
+        number.
+        """
+        if isinstance(self.mechanism, CellByCell | ResidualMechanism):
+            return True
+        lattice = isinstance(self.mechanism, LatticeGaussianMechanism)
+        return lattice and {*self.schema.names} <= {*table.names}
+
+    def covers(self, table: Schema) -> bool:
+        """Whether every cell of a table was measured by itself."""
+        if not isinstance(self.mechanism, CellByCell | LatticeGaussianMechanism):
+            return False
+        return sorted(self.schema.names) == sorted(table.names)
+
+    def in_cells(self, table: Schema) -> Counts:
+        """The noisy counts in the cells of a table, in its order; see `covers`."""
+        names = shared_names(self.schema, table)
+        codes, _ = level_codes(self.schema, names)
+        placed = np.empty_like(self.noisy)
+        placed[codes] = self.noisy
+        table_codes, _ = level_codes(table, names)
+        return placed[table_codes]
+
+    def log_law(self, table: Schema) -> CellLaw:
+        """The log-likelihood cell by cell, exact for each kind of noise; see `covers`."""
+        noisy = self.in_cells(table)
+        mechanism = self.mechanism
+        if isinstance(mechanism, RoundedGaussianMechanism):
+            scale = math.sqrt(float(mechanism.sigma2))
+            if scale > _LISTED:
+                return lambda counts, cells: _rounded(np.abs(noisy[cells] - counts), scale)
+            sizes = np.arange(math.ceil(_FAR * scale) + 20)
+            listed = _rounded(sizes, scale)
+            return lambda counts, cells: _looked_up(listed, np.abs(noisy[cells] - counts))
+        if isinstance(mechanism, (DiscreteGaussianMechanism, LatticeGaussianMechanism)):
+            rate = 1 / (2 * float(mechanism.sigma2))
+            return lambda counts, cells: -rate * (noisy[cells] - counts).astype(np.float64) ** 2
+        assert isinstance(mechanism, LaplaceMechanism)
+        b = float(mechanism.b)
+        return lambda counts, cells: -np.abs(noisy[cells] - counts) / b
+
+    def entries(self, table: Schema) -> EntryLikelihood:
+        """What it says of a table that it concerns: measured numbers as sums of cells, each with
+        its law.
+        """
+        mechanism = self.mechanism
+        if isinstance(mechanism, ResidualMechanism):
+            return self._residual_entries(table, mechanism)
+        if not self.usable(table):
+            raise Refused(unlike(mechanism))
+        if isinstance(mechanism, LatticeGaussianMechanism):
+            # On tables with its totals the law of the lattice is that of a discrete Gaussian.
+            return self._cell_entries(table, DiscreteGaussian(mechanism.sigma2))
+        assert isinstance(
+            mechanism, RoundedGaussianMechanism | DiscreteGaussianMechanism | LaplaceMechanism
+        )
+        return self._cell_entries(table, mechanism.sampler)
+
+    def _cell_entries(self, table: Schema, law: NoiseLaw) -> EntryLikelihood:
+        """Measured cells added up to the features that the table has too."""
+        names = shared_names(self.schema, table)
+        codes, sizes = level_codes(self.schema, names)
+        groups = math.prod(sizes)
+        added = np.bincount(codes[self.possible], minlength=groups)
+        noisy = np.zeros(groups, dtype=np.int64)
+        # Cells that hold nobody say nothing of the others.
+        np.add.at(noisy, codes[self.possible], self.noisy[self.possible])
+        table_codes, _ = level_codes(table, names)
+        used = np.flatnonzero(added)
+        inside = table_codes == used[:, None]
+        counts, which = np.unique(added[used], return_inverse=True)
+        laws = [law if count == 1 else SummedNoise(law, count) for count in counts.tolist()]
+        return EntryLikelihood(inside.astype(np.int64), noisy[used], tuple(laws), which)
+
+    def _views_in(self, table: Schema) -> list[View]:
+        """Measured residuals that are functions of a table."""
+        assert isinstance(self.mechanism, ResidualMechanism)
+        names = {*table.names}
+        return [
+            view for view in self.mechanism.space.parts if {*_deepest(self.schema, view)} <= names
+        ]
+
+    def _residual_entries(self, table: Schema, mechanism: ResidualMechanism) -> EntryLikelihood:
+        space = mechanism.space
+        laws, which = mechanism.samplers
+        rows, places = [], []
+        for view in self._views_in(table):
+            codes, _ = level_codes(table, _deepest(self.schema, view))
+            rows.append(_residual_matrix(mechanism, view)[:, codes])
+            part = space.parts[view]
+            places.append(np.arange(part.start, part.stop))
+        entries = np.concatenate(places)
+        matrix = np.concatenate(rows)
+        return EntryLikelihood(matrix, self.noisy[entries], tuple(laws), which[entries])
+
+
+def _residual_matrix(mechanism: ResidualMechanism, view: View) -> Counts:
+    """The map from the flat table at a view to its measured residual."""
+    space = mechanism.space
+    shape = space.schema.grid.shape_of(view)
+    columns = []
+    for cell in range(math.prod(shape)):
+        unit = np.zeros(math.prod(shape), dtype=np.int64)
+        unit[cell] = 1
+        # Levels that hold nobody were no part of what was measured.
+        cut = space.trim(unit.reshape(shape), view).astype(np.int64)
+        residual = space.residuals.scaled(view, cut)
+        columns.append(residual.ravel())
+    return np.stack(columns, axis=1)
+
+
+def _deepest(schema: Schema, view: View) -> list[str]:
+    """Name of each feature of a view, at the depth that the view gives it."""
+    return [schema.features[axis].names[view[axis] - 1] for axis in named(view)]
+
+
+def shared_names(one: Schema, other: Schema) -> list[str]:
+    """Features that two tables have in common, each by its deepest common name.
+
+    >>> from semidp.promise.schema.features import Feature
+    >>> county = Feature.nested(("state", "county"), [("a", "x"), ("a", "y"), ("b", "z")])
+    >>> sex = Feature("sex", "fm")
+    >>> shared_names(Schema([county, sex]), Schema([sex, county.at(1)]))
+    ['sex', 'state']
+    """
+    names = []
+    for feature in other.features:
+        common = [name for name in feature.names if name in one.names]
+        names += common[-1:]
+    return names
+
+
+def unlike(mechanism: Mechanism) -> str:
+    """Say for which noise there is a likelihood."""
+    return (
+        "the posterior is computed for Gaussian, lattice and Laplace noise in cells and for noise"
+        f" on residuals, not for {mechanism.name} noise"
+    )
+
+
+def _looked_up(listed: Floats, sizes: Counts) -> Floats:
+    """Values of a list, and beyond its end those of the straight line through its last two."""
+    last = len(listed) - 1
+    beyond = np.maximum(sizes - last, 0)
+    slope = listed[-1] - listed[-2]
+    return np.asarray(listed[np.minimum(sizes, last)] + slope * beyond)
+
+
+def _rounded(size: Counts, scale: float) -> Floats:
+    """``log(Φ((k + 1/2)/σ) - Φ((k - 1/2)/σ))`` for k >= 0, without cancellation in the tail."""
+    near = scipy.special.log_ndtr(-(size - 0.5) / scale)
+    far = scipy.special.log_ndtr(-(size + 0.5) / scale)
+    return np.asarray(near + np.log1p(-np.exp(far - near)))
+
+
+def noisy_counts(release: "Release") -> list[NoisyCounts]:
+    """Everything that was measured of counts: in a release, or in those that it combines."""
+    sources = (release,) if release.combination is None else release.combination.releases
+    every = []
+    for source in sources:
+        source.refuse_large_parts("posteriors")
+        parts = zip(source.plan.requests, source.results, source.mechanisms, strict=True)
+        for request, result, mechanism in parts:
+            if not result.counts_cells or isinstance(mechanism, NoNoise):
+                continue
+            refuse_other_noise(result, mechanism)
+            public = source.scope.dataspace
+            noisy = np.asarray(result.whole_noisy(source.partition), dtype=np.int64).ravel()
+            if isinstance(mechanism, ResidualMechanism):
+                schema, possible = public.schema, np.ones(0, dtype=bool)
+            else:
+                schema = public.schema.restrict(request.features)
+                possible = possible_cells(public, schema)
+            every.append(NoisyCounts(result.name, mechanism, noisy, schema, possible))
+    return every
+
+
+def possible_cells(public: Dataspace, schema: Schema) -> Flags:
+    """Cells of a table that may hold records beside the exact totals and structural zeros, flat."""
+    possible = CellBounds.of(public, schema.names).upper.ravel() > 0
+    if schema.possible is not None:
+        possible &= schema.possible.ravel()
+    return np.asarray(possible)
+
+
+def together(parts: Iterable[EntryLikelihood]) -> EntryLikelihood:
+    """The product of likelihoods of independent measurements."""
+    every = list(parts)
+    matrix = np.concatenate([one.matrix for one in every])
+    noisy = np.concatenate([one.noisy for one in every])
+    laws, which = joined_laws((one.laws, one.which) for one in every)
+    return EntryLikelihood(matrix, noisy, tuple(laws), which)

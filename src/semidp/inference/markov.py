@@ -1,0 +1,655 @@
+"""The posterior of the true counts: tables of whole numbers with the exact totals, weighed by the
+law of the noise.
+
+A Markov chain moves through the tables that have the exact totals of a released table: by swaps of
+records where these are decomposable, else as `lattice_chains` says. Its answers are given only if
+many chains from far apart agree. What was published, and by which noise, is the business of
+`measured`.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import Refused
+from semidp.inference.answers import cell_rows
+from semidp.inference.lattice_chains import EntryLikelihood, LatticeChains, open_differences
+from semidp.inference.likelihoods import noisy_counts, possible_cells, together, unlike
+from semidp.inference.measured import fitted_counts, measured_table
+from semidp.inference.parallel_moves import (
+    CellLaw,
+    Gain,
+    ListedCells,
+    ParallelMoves,
+    Places,
+    Siblings,
+    drawn_lines,
+    followed,
+    level_offsets,
+    rounds_of,
+)
+from semidp.promise.exact import check_level
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.noise.randomness import Randomness, SystemRandomness, generator
+from semidp.promise.schema.margins import View, maximal, meet, named, trimmed_view
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.dataspace import RECORD, Dataspace
+from semidp.publish.results.published_table import PublishedTable
+
+if TYPE_CHECKING:
+    from semidp.publish.release import Release
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+_CHAINS = 64
+_MOST_CELLS = 4096
+_MOST_FEATURES = 8
+_MOST_LATTICE_CELLS = 512
+_AT_A_PRICE = (
+    "Chains pass through tables with negative counts or counts in impossible cells, at a price, so"
+    " that they reach every table with the exact totals; only tables without any are counted."
+)
+_UNUSED = (
+    "What {name!r} measured with {noise} noise is not used: the posterior is computed for Gaussian,"
+    " lattice and Laplace noise in cells and for noise on residuals."
+)
+_LARGEST_R = 1.01  # of the potential scale reduction
+_LEAST_SIZE = 1000  # effective draws of every mean
+_LEAST_HALF = 2  # draws in half a chain, without which it has no variance
+
+
+@dataclass(frozen=True)
+class RecordSwap:
+    """Two records that agree on some axes exchange their levels on others: it keeps every exact
+    total.
+
+    Parameters
+    ----------
+    exchanged
+        The axes on which the records exchange their levels.
+    shared
+        The axes on which they must agree.
+    """
+
+    exchanged: tuple[int, ...]
+    shared: tuple[int, ...]
+
+
+def swaps(axes: int, margins: Iterable[Iterable[int]]) -> list[RecordSwap]:
+    """Swaps that keep margins, each given by its axes: a Markov basis where the margins are
+    decomposable (Dobra, 2003).
+
+    Two records exchange B and agree on G. A margin M is kept if it lies in B or outside of it, or
+    if the records agree on its part in B or on its part outside.
+
+    >>> [(swap.exchanged, swap.shared) for swap in swaps(2, [[0], [1]])]
+    [((0,), ())]
+    >>> [(swap.exchanged, swap.shared) for swap in swaps(3, [[0, 1], [1, 2]])]  # A and C given B
+    [((0,), (1,))]
+    """
+    every = frozenset(range(axes))
+    sets = [frozenset(margin) for margin in margins]
+    choices: set[tuple[frozenset[int], frozenset[int]]] = set()
+    for size in range(1, axes):
+        for exchanged in map(frozenset, itertools.combinations(range(axes), size)):
+            straddling = [margin for margin in sets if margin & exchanged and margin - exchanged]
+            for inside in itertools.product((True, False), repeat=len(straddling)):
+                shared: frozenset[int] = frozenset()
+                for margin, within in zip(straddling, inside, strict=True):
+                    shared |= margin & exchanged if within else margin - exchanged
+                moved, left = exchanged - shared, every - exchanged - shared
+                # Exchanging the others instead gives the same two records.
+                if moved and left:
+                    choices.add((min(moved, left, key=sorted), shared))
+    # A swap that asks for more agreement than another of the same axes is part of that one.
+    least = []
+    for moved, shared in choices:
+        weaker = [other for axes, other in choices if axes == moved and other < shared]
+        if not weaker:
+            least.append(RecordSwap(tuple(sorted(moved)), tuple(sorted(shared))))
+    return sorted(least, key=_by_axes)
+
+
+def _by_axes(swap: RecordSwap) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return swap.exchanged, swap.shared
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Chains on the tables with given totals, by slice sampling along lines.
+
+    A step exchanges the levels of k pairs of records (a swap), or moves k records along an axis of
+    no total. Which cells change does not depend on the table; k is drawn from the slice of those
+    whose likelihood exceeds a random share of the present one (Neal, 2003). So the chains have the
+    posterior under a uniform prior on the tables as their law.
+
+    Parameters
+    ----------
+    shape
+        Of the table.
+    swaps
+        What keeps the totals.
+    free
+        Axes that no total names.
+    log_law
+        The log-likelihood by cell.
+    reach
+        A typical error of a cell: k is looked for up to a few times as far away.
+    sums
+        What was measured of sums of cells, each cell in one sum at most.
+    """
+
+    shape: tuple[int, ...]
+    swaps: tuple[RecordSwap, ...]
+    free: tuple[int, ...]
+    log_law: CellLaw = field(repr=False)
+    reach: float
+    sums: tuple[EntryLikelihood, ...] = field(default=(), repr=False)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether only one table has the totals."""
+        return not self.moves
+
+    @cached_property
+    def moves(self) -> tuple[ParallelMoves, ...]:
+        """Lines of every swap and of every free axis; features of one level leave none."""
+        every = []
+        for swap in self.swaps:
+            fixed = {*swap.exchanged, *swap.shared}
+            others = [axis for axis in range(len(self.shape)) if axis not in fixed]
+            # Two records that agree on what they exchange, or on all else, would only trade places:
+            # they differ in both.
+            compared = (self._siblings(swap.exchanged), self._siblings(others))
+            every.append(ParallelMoves(compared, level_offsets(self.shape, swap.shared)))
+        for free in self.free:
+            others = [axis for axis in range(len(self.shape)) if axis != free]
+            offsets = level_offsets(self.shape, others)
+            every.append(ParallelMoves((self._siblings([free]),), offsets))
+        return tuple(moves for moves in every if moves.count)
+
+    def _siblings(self, axes: Sequence[int]) -> Siblings:
+        """All combinations of levels of some axes, in one family."""
+        offsets = level_offsets(self.shape, axes)
+        return Siblings(offsets, np.zeros(len(offsets), dtype=np.intp))
+
+    def run(
+        self,
+        tables: Counts,
+        steps: int,
+        source: np.random.Generator,
+        *,
+        flat: bool = False,
+        keep: int = 0,
+    ) -> tuple[Counts, Counts]:
+        """Move every table `steps` times; return where they end, and `keep` tables on the way.
+
+        Lines that share no cell are followed at the same time, unless sums of cells were measured:
+        each of them is a step. With `flat`, every table is as likely as any other: for starts that
+        are far apart.
+        """
+        current = tables.copy()
+        sums = [] if flat else [_FollowedSums(law, current) for law in self.sums]
+        rounds = steps if sums else rounds_of(self.moves, steps)
+        every = max(1, rounds // keep) if keep else rounds + 1
+        kept = []
+        law = ListedCells(
+            _no_law if flat else self.log_law,
+            current.shape[1],
+            (0, int(current.sum(axis=1).max())),
+        )
+        drawn = drawn_lines(self.moves, rounds, len(current), source, at_once=not sums)
+        for number, (cells, signs) in enumerate(drawn, 1):
+            self._move(current, cells, signs, law, sums, source)
+            if number % every == 0:
+                kept.append(current.copy())
+        return current, np.stack(kept) if kept else np.empty((0, *current.shape), dtype=np.int64)
+
+    def _move(
+        self,
+        current: Counts,
+        places: Places,
+        signs: Counts,
+        law: ListedCells,
+        sums: "list[_FollowedSums]",
+        source: np.random.Generator,
+    ) -> None:
+        """Change the cells of lines by k times their signs; with sums there is one line a table.
+
+        The law of a table is a product over its cells, so that no line changes what another one
+        gains.
+        """
+        chains = len(current)
+        cells = places.reshape(-1, len(signs))
+        before = np.take_along_axis(current, places.reshape(chains, -1), axis=1)
+        before = before.reshape(cells.shape)
+        # So many records can leave the cells that lose some, one way and the other.
+        room = (-before[:, signs > 0].min(axis=1), before[:, signs < 0].min(axis=1))
+        gains = [law.gain(cells, before, signs), *(each.gain(cells, signs) for each in sums)]
+        amounts = followed(_added(gains), room, self.reach, source)
+        for each in sums:
+            each.move(amounts)
+        after = before + amounts[:, None] * signs
+        np.put_along_axis(current, places.reshape(chains, -1), after.reshape(chains, -1), axis=1)
+
+
+def _added(gains: list[Gain]) -> Gain:
+    """What independent measurements gain together."""
+    if len(gains) == 1:
+        return gains[0]
+    return lambda amounts, lines: np.sum([gain(amounts, lines) for gain in gains], axis=0)
+
+
+def _no_law(counts: Counts, cells: Counts) -> Floats:
+    """The law under which every table is as likely as any other."""
+    return np.zeros(counts.shape)
+
+
+class _FollowedSums:
+    """Measured sums of cells while chains move, one line each: what their noise would be in each
+    table.
+
+    Parameters
+    ----------
+    likelihood
+        What was measured; every cell is in one sum at most, with the weight 1.
+    tables
+        Where the chains are.
+    """
+
+    def __init__(self, likelihood: EntryLikelihood, tables: Counts) -> None:
+        self._likelihood = likelihood
+        errors = likelihood.errors(tables)
+        # One more number, of no law: cells in no sum stand there.
+        self._outside = errors.shape[1]
+        self._errors = np.concatenate([errors, np.zeros_like(errors[:, :1])], axis=1)
+        inside = likelihood.matrix.any(axis=0)
+        self._sum_of = np.where(inside, likelihood.matrix.argmax(axis=0), self._outside)
+        self._rows = np.arange(len(tables))[:, None]
+
+    def gain(self, cells: Places, signs: Counts) -> Gain:
+        """How much more likely each table becomes when a line is followed: its cells and the signs
+        by which they change.
+        """
+        self._numbers = self._sum_of[cells]
+        same = self._numbers[:, :, None] == self._numbers[:, None, :]
+        # A sum in which several of the cells are counts once, by the first of them.
+        counted = same.argmax(axis=2) == np.arange(cells.shape[1])
+        along = (same * signs).sum(axis=2) * (counted & (self._numbers < self._outside))
+        self._along = along
+        measured = np.minimum(self._numbers, self._outside - 1)
+        before = self._errors[self._rows, self._numbers]
+        present = self._likelihood.logs(before, measured)
+
+        def gain(amounts: Counts, lines: Places) -> Floats:
+            after = before[lines] - amounts[..., None] * along[lines]
+            more = self._likelihood.logs(after, measured[lines]) - present[lines]
+            return np.asarray((more * (along[lines] != 0)).sum(axis=-1))
+
+        return gain
+
+    def move(self, amounts: Counts) -> None:
+        """Follow the lines that were asked for last so far."""
+        rows = np.broadcast_to(self._rows, self._numbers.shape)
+        np.add.at(self._errors, (rows, self._numbers), -amounts[:, None] * self._along)
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """Whether chains agree.
+
+    Parameters
+    ----------
+    reduction
+        The largest potential scale reduction R of all cells, from halves of the chains (Gelman and
+        Rubin, 1992): near 1 where the chains have forgotten where they started.
+    size
+        The least number of independent draws that would give means as exact, from the spread of the
+        chains' means.
+    steps
+        How often each chain moved.
+    """
+
+    reduction: float
+    size: float
+    steps: int
+
+    @property
+    def mixed(self) -> bool:
+        """Whether answers may be given."""
+        return self.reduction <= _LARGEST_R and self.size >= _LEAST_SIZE
+
+
+def mixing(draws: NDArray[Any], steps: int) -> Mixing:
+    """Compare the halves of chains; `draws` has shape (times, chains, cells).
+
+    >>> source = np.random.default_rng(1)
+    >>> mixing(source.normal(size=(200, 64, 3)), 200).mixed
+    True
+    >>> apart = source.normal(size=(200, 64, 3)) + np.arange(64)[:, None]
+    >>> mixing(apart, 200).mixed
+    False
+    """
+    half = len(draws) // 2
+    if half < _LEAST_HALF:
+        return Mixing(math.inf, 0.0, steps)
+    parts = np.concatenate([draws[:half], draws[half : 2 * half]], axis=1).astype(np.float64)
+    means = parts.mean(axis=0)
+    within = parts.var(axis=0, ddof=1).mean(axis=0)
+    between = means.var(axis=0, ddof=1)
+    varied = within + between > 0
+    if not varied.any():
+        return Mixing(1.0, math.inf, steps)
+    # A cell that never moves within chains and differs between them has not mixed at all.
+    ratio = np.divide(between, within, out=np.full(within.shape, np.inf), where=within > 0)
+    reduction = float(np.sqrt((half - 1) / half + ratio[varied]).max())
+    # A mean of m independent draws has the variance V/m: m is V over the variance between chains,
+    # times their number.
+    variance = (within + between)[varied]
+    sizes = parts.shape[1] * variance / np.maximum(between[varied], 1e-300)
+    return Mixing(reduction, float(sizes.min()), steps)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The posterior of the counts of a table, given everything that is published of it.
+
+    Parameters
+    ----------
+    table, noise, schema
+        Which table, the law of its noise, its features and levels.
+    mean, error, low, high, level
+        For every cell the mean and standard deviation, and an interval with at least this
+        probability.
+    mixing
+        What the chains say about themselves.
+    notes
+        What a reader must know.
+    """
+
+    table: str
+    noise: str
+    schema: Schema
+    mean: Floats = field(repr=False)
+    error: Floats = field(repr=False)
+    low: Floats = field(repr=False)
+    high: Floats = field(repr=False)
+    level: float
+    mixing: Mixing
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The levels of each cell, its mean and the ends of its interval."""
+        return cell_rows(self.schema, (self.mean, self.low, self.high))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the posterior as plain values."""
+        names = [*self.schema.names, "mean", "low", "high"]
+        return {
+            "table": self.table,
+            "noise": self.noise,
+            "level": self.level,
+            "prior": "uniform on the tables with the exact totals",
+            "mixing": {
+                "reduction": self.mixing.reduction,
+                "size": self.mixing.size,
+                "steps": self.mixing.steps,
+            },
+            "cells": [dict(zip(names, row, strict=True)) for row in self.rows],
+            "notes": list(self.notes),
+        }
+
+
+def posterior(
+    release: "Release",
+    table: str | None = None,
+    *,
+    level: float = 0.95,
+    steps: int | None = None,
+    randomness: Randomness | None = None,
+) -> Posterior:
+    """Return the posterior of the true counts of a released table, at no cost in privacy.
+
+    The prior is uniform on the tables of whole numbers, none negative, with the exact totals. 64
+    chains start far apart; they move on until they agree, or the answer is refused.
+
+    Parameters
+    ----------
+    release
+        A release with a table of counts.
+    table
+        Which table; the smallest unless given.
+    level
+        The probability of the intervals.
+    steps
+        How often each chain moves; up to some hundred times the number of cells unless given.
+    randomness
+        For the chains; the operating system unless given.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> people = {"sex": [*"ffm"] * 9, "vote": [*"yny"] * 9}
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+    ... )
+    >>> answer = posterior(semidp.run(plan, people))
+    >>> bool((answer.low >= 0).all()), answer.mean.sum(axis=1).round(6).tolist()
+    (True, [18.0, 9.0])
+    """
+    check_level(level, "the level")
+    if release.scope.dataspace.kinds != (RECORD,):
+        raise Refused("posteriors of linked members and units are not built: use intervals")
+    published = _asked_table(release, table)
+    start = fitted_counts(release, published.name)
+    chains, noise, notes = chains_of(release, published)
+    source = generator(SystemRandomness() if randomness is None else randomness)
+    draws, state = sampled(chains, start.ravel(), source, steps)
+    if not state.mixed:
+        raise Refused(
+            f"the chains do not agree after {state.steps:,} steps (R = {state.reduction:.3f},"
+            f" {state.size:.0f} effective draws): no posterior is given; ask for more steps, or for"
+            " a smaller table"
+        )
+    flat = draws.reshape(-1, draws.shape[2])
+    low, high = shortest_intervals(flat, level)
+    shape = published.schema.shape
+    return Posterior(
+        published.name,
+        noise,
+        published.schema,
+        flat.mean(axis=0).reshape(shape),
+        flat.std(axis=0).reshape(shape),
+        low.reshape(shape),
+        high.reshape(shape),
+        level,
+        state,
+        notes,
+    )
+
+
+def shortest_intervals(draws: Counts, level: float) -> tuple[Floats, Floats]:
+    """For each column the shortest interval of whole numbers that holds this share of its draws.
+
+    Of several as short the one with the most draws; of those the lowest. Where a law falls or rises
+    all the way, the interval begins or ends where the law does, which equal tails would cut off.
+
+    >>> draws = np.array([[0, 3], [0, 4], [1, 5], [6, 5]])
+    >>> [ends.tolist() for ends in shortest_intervals(draws, 0.75)]
+    [[0.0, 4.0], [1.0, 5.0]]
+    """
+    needed = math.ceil(len(draws) * level - 1e-9)
+    low, high = [], []
+    for column in draws.T:
+        values, counts = np.unique(column, return_counts=True)
+        below = np.concatenate([[0], np.cumsum(counts)])
+        # From each value on, the first one up to which there are enough draws.
+        last = np.searchsorted(below, below[:-1] + needed)
+        starts = np.flatnonzero(last <= len(values))
+        ends = last[starts] - 1
+        widths = values[ends] - values[starts]
+        share = below[ends + 1] - below[starts]
+        best = np.lexsort((starts, -share, widths))[0]
+        low.append(values[starts[best]])
+        high.append(values[ends[best]])
+    return np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
+
+
+def _asked_table(release: "Release", name: str | None) -> PublishedTable:
+    """The table of a given name, or the smallest that has noise."""
+    asked = measured_table(release, (), name)
+    for table in release.tables:
+        if table.name == asked.name:
+            return table
+    raise AssertionError("a measured table is published")
+
+
+def chains_of(
+    release: "Release", published: PublishedTable
+) -> "tuple[Chains | LatticeChains, str, tuple[str, ...]]":
+    """Chains that reach every table with the exact totals, the name of the noise, and what a reader
+    must know.
+    """
+    public = release.scope.dataspace
+    schema = published.schema
+    cells = schema.size
+    if cells > _MOST_CELLS or len(schema.shape) > _MOST_FEATURES:
+        raise Refused(
+            f"the posterior is computed for at most {_MOST_CELLS:,} cells: ask for a coarser table"
+        )
+    errors = published.standard_errors[published.standard_errors > 0]
+    if not errors.size:
+        raise Refused(f"{published.name!r} is published exactly, and has no posterior")
+    reach = float(np.median(errors))
+    concerned = [reading for reading in noisy_counts(release) if reading.concerns(schema, public)]
+    used = [reading for reading in concerned if reading.usable(schema)]
+    if not used:
+        raise Refused(unlike(concerned[0].mechanism))
+    notes = [
+        _UNUSED.format(name=reading.name, noise=reading.mechanism.name)
+        for reading in concerned
+        if reading not in used
+    ]
+    if len(used) > 1:
+        notes.append(f"{len(used)} measurements with independent noise are used together.")
+    noise = ", ".join(dict.fromkeys(reading.mechanism.name for reading in used))
+    margins = table_margins(public, schema)
+    flat = all(len(feature.names) == 1 for feature in schema.features)
+    in_cells = not any(isinstance(reading.mechanism, ResidualMechanism) for reading in used)
+    plain = flat and schema.possible is None and in_cells
+    if plain and _decomposable([frozenset(named(margin)) for margin in margins]):
+        axes = [list(named(margin)) for margin in margins]
+        dimensions = len(schema.shape)
+        moves = tuple(swaps(dimensions, axes))
+        # Cells that were measured one by one, and sums of cells.
+        laws = [reading.log_law(schema) for reading in used if reading.covers(schema)]
+        sums = [reading.entries(schema) for reading in used if not reading.covers(schema)]
+        chains = Chains(
+            schema.shape, moves, _free(dimensions, axes), _product(laws), reach, tuple(sums)
+        )
+        return chains, noise, tuple(notes)
+    if cells > _MOST_LATTICE_CELLS:
+        raise Refused(
+            "with totals in a circle, structural zeros, nested features or noise on residuals the"
+            f" posterior is computed for at most {_MOST_LATTICE_CELLS} cells, and"
+            f" {published.name!r} has {cells:,}"
+        )
+    grid = schema.grid
+    depths = tuple(chain.depth for chain in grid.chains)
+    possible = possible_cells(public, schema)
+    likelihood = together(reading.entries(schema) for reading in used)
+    differences = tuple(open_differences(depths, margins))
+    notes.append(_AT_A_PRICE)
+    return LatticeChains(grid.chains, differences, possible, likelihood, reach), noise, tuple(notes)
+
+
+def _product(laws: Sequence[CellLaw]) -> CellLaw:
+    """The law of several measurements of the same cells: logarithms add up."""
+
+    def product(counts: Counts, cells: Counts) -> Floats:
+        total = np.zeros(counts.shape)
+        for law in laws:
+            total += law(counts, cells)
+        return total
+
+    return product
+
+
+def table_margins(public: Dataspace, schema: Schema) -> list[View]:
+    """The exact totals summed to the features of a table, at its depths, without those that others
+    contain.
+    """
+    view = public.schema.view(schema.names)
+    shared = [meet(total.view, view) for total in public.published]
+    return maximal(trimmed_view(each, view) for each in shared)
+
+
+def sampled(
+    chains: "Chains | LatticeChains",
+    start: Counts,
+    source: np.random.Generator,
+    steps: int | None = None,
+) -> tuple[Counts, Mixing]:
+    """Run chains from starts that are far apart until they agree; return their draws and how well
+    they agree.
+    """
+    cells = math.prod(chains.shape)
+    if chains.fixed:
+        return np.broadcast_to(start, (2, _CHAINS, cells)).copy(), Mixing(1.0, math.inf, 0)
+    tables = np.broadcast_to(start, (_CHAINS, cells)).copy()
+    # One half starts at the fit, the other where a walk without a likelihood has led.
+    wandered, _ = chains.run(tables[_CHAINS // 2 :], 20 * cells + 200, source, flat=True)
+    tables[_CHAINS // 2 :] = wandered
+    length = 40 * cells + 2000 if steps is None else steps
+    tries = 5 if steps is None else 1
+    done = 0
+    draws = tables[None]
+    for _ in range(tries):
+        # What came before is forgotten: as much again is kept.
+        tables, _ = chains.run(tables, length if done == 0 else 0, source)
+        tables, kept = chains.run(tables, length, source, keep=100)
+        done += length
+        # Chains that hardly hold a table without negative counts say nothing.
+        state = Mixing(math.inf, 0.0, done)
+        if kept is not None:
+            draws = kept
+            state = mixing(draws, done)
+        if state.mixed:
+            break
+        length *= 2
+    return draws, state
+
+
+def _decomposable(margins: list[frozenset[int]]) -> bool:
+    """Whether margins can be taken off one by one, what each shares with the others lying in one of
+    them.
+
+    >>> _decomposable([frozenset({0, 1}), frozenset({1, 2})])
+    True
+    >>> _decomposable([frozenset({0, 1}), frozenset({1, 2}), frozenset({0, 2})])
+    False
+    """
+    left = list(margins)
+    while len(left) > 1:
+        for margin in left:
+            other_margins = [other for other in left if other is not margin]
+            shared = margin & frozenset().union(*other_margins)
+            if any(shared <= other for other in other_margins):
+                left = other_margins
+                break
+        else:
+            return False
+    return True
+
+
+def _free(axes: int, margins: list[list[int]]) -> tuple[int, ...]:
+    named = set(itertools.chain.from_iterable(margins))
+    return tuple(axis for axis in range(axes) if axis not in named)

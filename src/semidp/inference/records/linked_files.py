@@ -1,0 +1,222 @@
+"""Synthetic records of two linked kinds: members and units that have every published table, linked
+by a number.
+
+Each kind is matched to its own tables. Members are then put into units of the same place at random,
+as many as a unit has: sizes times units is the number of members there. Everything is a function of
+published numbers.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import InputError, Refused
+from semidp.inference.records.record_assembly import PublishedNumbers, matched_records
+from semidp.inference.records.record_cells import TargetTable
+from semidp.inference.records.record_files import check_records, save_records
+from semidp.inference.records.synthetic import SyntheticRecords
+from semidp.inference.records.writing import about_records
+from semidp.promise.mechanisms.linked_noise import LinkedMechanism
+from semidp.promise.noise.randomness import Randomness, generator
+from semidp.promise.schema.margins import View, named
+from semidp.promise.spaces.linked import UNIT, LinkedDataspace
+from semidp.publish.combined.linked_combination import LinkedCombination
+from semidp.publish.results.published_table import PublishedTable
+from semidp.publish.statistics.tables.linked_published import PublishedLinked, agreeing_places
+
+if TYPE_CHECKING:
+    from semidp.publish.release import Release
+
+_LINKED = (
+    "Members were put into units of the same place at random: sizes are those of the published"
+    " tables, and nothing else of how members of one unit hang together is known."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedRecords(SyntheticRecords):
+    """Synthetic records of one of two linked kinds, with the column that links them.
+
+    Parameters
+    ----------
+    link
+        The name of that column.
+    numbers
+        The number of the unit of each record.
+    """
+
+    link: str = "unit"
+    numbers: NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False
+    )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The link, then the features."""
+        return (self.link, *super().columns)
+
+    def coded(self) -> Iterator[tuple[str, list[str], NDArray[np.intp]]]:
+        """Yield each column: its name, its labels, and for each record the number of its label."""
+        labels = [str(number) for number in range(int(self.numbers.max(initial=-1)) + 1)]
+        yield self.link, labels, self.numbers.astype(np.intp)
+        yield from super().coded()
+
+    def rows(self, start: int = 0, end: int | None = None) -> Iterator[tuple[str, ...]]:
+        """Yield the number of the unit and the levels of each record."""
+        numbers = self.numbers[start:end].tolist()
+        for number, levels in zip(numbers, super().rows(start, end), strict=True):
+            yield (str(number), *levels)
+
+
+def linked_records(
+    release: "Release", randomness: Randomness
+) -> tuple[LinkedRecords, LinkedRecords]:
+    """Return synthetic members and units of a release of linked tables; refuse tables that no
+    records surely have.
+    """
+    public = release.scope.dataspace
+    if not isinstance(public, LinkedDataspace):
+        raise InputError("this release is about records of one kind: leave the file of units out")
+    if public.link.quarters is not None:
+        raise Refused(
+            "members in group quarters have no unit in a file, so that linked records of them are"
+            " not written"
+        )
+    mechanism, of_members, of_units = _linked_tables(release)
+    equations = mechanism.agreement.deepest
+    if len(equations) != 1:
+        raise Refused(
+            "records are linked within the places of one table of units by size, and there is"
+            " not one"
+        )
+    (equation,) = equations
+    agreeing, places = agreeing_places(mechanism, of_members, of_units)
+    if not places or agreeing < places:
+        raise Refused(
+            "whole numbers of members and units do not agree here, so that no records have both"
+        )
+    members = _matched(public.members, of_members, randomness)
+    units = _matched(public.units, of_units, randomness)
+    draw = generator(randomness)
+    sizes = units.places[equation.size_axis].astype(np.int64) + public.link.least
+    homes = _homes(_keys(members, equation.members), _keys(units, equation.units), sizes, draw)
+    return _numbered(members, public.link.column, homes), _numbered(
+        units, public.link.column, np.arange(len(units))
+    )
+
+
+def _linked_tables(
+    release: "Release",
+) -> tuple[LinkedMechanism, Sequence[PublishedTable], Sequence[PublishedTable]]:
+    """How both kinds agree, the tables of members, and those of units by single sizes."""
+    if isinstance(release.combination, LinkedCombination):
+        of_units = [table for table in release.tables if table.counted == UNIT]
+        of_members = [table for table in release.tables if table.counted != UNIT]
+        return release.combination.noise.mechanism, of_members, of_units
+    (result,) = release.results
+    assert isinstance(result, PublishedLinked)
+    return result.mechanism, result.members, result.units_by_size
+
+
+def _matched(dataspace: Any, tables: Any, randomness: Randomness) -> SyntheticRecords:
+    """Records of one kind that have all its tables to the unit."""
+    schema = dataspace.schema
+    targets, whole = [], {}
+    for table in tables:
+        if table.counts.dtype.kind != "i" or table.fitted.kind != "integer":
+            raise Refused(
+                f"the table {table.name!r} does not hold whole numbers, so that no records have it"
+            )
+        view = schema.view(table.schema.names)
+        shape = schema.grid.shape_of(view)
+        errors = np.asarray(table.standard_errors, dtype=np.float64).reshape(shape)
+        targets.append(
+            TargetTable(table.name, view, np.asarray(table.estimate).reshape(shape), errors)
+        )
+        whole[table.name] = table.counts.reshape(shape)
+    numbers = PublishedNumbers(dataspace, tuple(targets), whole)
+    if numbers.order is None:
+        raise Refused(
+            "the tables of one kind hang together in a circle, so that linked records are not"
+            " certain to exist"
+        )
+    return matched_records(numbers, randomness)
+
+
+def _keys(records: SyntheticRecords, view: View) -> NDArray[np.int64]:
+    """The place of each record: its cell at a view."""
+    key = np.zeros(len(records), dtype=np.int64)
+    for axis in named(view):
+        chain = records.schema.grid.chains[axis]
+        nodes = chain.above(view[axis])[records.places[axis]]
+        key = key * chain.size(view[axis]) + nodes
+    return key
+
+
+def _homes(
+    members: NDArray[np.int64],
+    units: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    draw: np.random.Generator,
+) -> NDArray[np.int64]:
+    """The unit of each member: members of a place fill the units there in random order."""
+    by_place = np.argsort(units, kind="stable")
+    slots = np.repeat(by_place, sizes[by_place])
+    if not np.array_equal(np.sort(members), units[slots]):
+        raise Refused("members and units of some place do not agree, so that no records have both")
+    order = np.lexsort((draw.random(len(members)), members))
+    homes = np.empty(len(members), dtype=np.int64)
+    homes[order] = slots
+    return homes
+
+
+def _numbered(records: SyntheticRecords, link: str, numbers: NDArray[np.int64]) -> LinkedRecords:
+    return LinkedRecords(
+        records.schema,
+        records.view,
+        records.places,
+        records.distances,
+        records.unlinked,
+        records.ending,
+        link=link,
+        numbers=numbers,
+    )
+
+
+def save_linked_records(
+    release: "Release", paths: tuple[Path, Path], randomness: Randomness, *, force: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Write synthetic members and units to two CSV files, and beside each what it is, which is
+    returned.
+
+    Parameters
+    ----------
+    release
+        A release of linked tables.
+    paths
+        The files of members and of units.
+    randomness
+        How records are matched and put into units.
+    force
+        Also replace records that were written by this function.
+    """
+    if paths[0] == paths[1]:
+        raise InputError("members and units are two files: give each a name of its own")
+    for path in paths:
+        check_records(path, force=force)
+    documents = []
+    for path, other, records in zip(
+        paths, reversed(paths), linked_records(release, randomness), strict=True
+    ):
+        about = about_records(release, records)
+        about |= {
+            "linked_to": other.name,
+            "link": records.link,
+            "statement": [*about["statement"], _LINKED],
+        }
+        documents.append(save_records(records, path, about, force=force))
+    return documents[0], documents[1]

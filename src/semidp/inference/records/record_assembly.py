@@ -1,0 +1,314 @@
+"""Records of a release: matched to the person where the published tables allow it, else brought
+near by swaps.
+
+Everything here is a function of published numbers, so that it costs no budget.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import InputError, Refused
+from semidp.inference.records.drawn_estimates import EstimateDraws
+from semidp.inference.records.matching import matched, sorted_codes
+from semidp.inference.records.record_cells import Codes, Floats, Goal, TargetTable
+from semidp.inference.records.record_moves import record_moves
+from semidp.inference.records.record_search import SECONDS, Approach, Ending
+from semidp.inference.records.starting_records import Beginning
+from semidp.inference.records.sweeps import (
+    RecordState,
+    Sweep,
+    compiled_available,
+    compiled_sweep,
+    vector_sweep,
+)
+from semidp.inference.records.synthetic import SyntheticRecords
+from semidp.promise.noise.randomness import Randomness, generator
+from semidp.promise.progress import Progress, silent
+from semidp.promise.schema.margins import (
+    Totals,
+    View,
+    join,
+    junction_order,
+    maximal,
+    meet,
+    named,
+    within,
+)
+from semidp.promise.spaces.dataspace import Dataspace
+
+if TYPE_CHECKING:
+    from semidp.publish.release import Release
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedNumbers:
+    """What records are put together from: exact totals, and tables with estimates, errors and maybe
+    whole numbers.
+
+    Parameters
+    ----------
+    dataspace
+        What is exact.
+    targets
+        The published tables.
+    whole
+        Their whole numbers by name, where they hold such.
+    """
+
+    dataspace: Dataspace
+    targets: tuple[TargetTable, ...]
+    whole: Mapping[str, NDArray[np.int64]] = field(repr=False)
+
+    @classmethod
+    def of(cls, release: "Release") -> "PublishedNumbers":
+        """Read the tables of a release."""
+        dataspace = release.scope.dataspace
+        if len(dataspace.kinds) > 1:
+            raise Refused(
+                "this release is about members and units: records of both are two linked files"
+                " (--units-out FILE)"
+            )
+        schema = dataspace.schema
+        targets = []
+        whole = {}
+        for table in release.tables:
+            view = schema.view(table.schema.names)
+            shape = schema.grid.shape_of(view)
+            estimate = np.asarray(table.estimate, dtype=np.float64).reshape(shape)
+            errors = np.asarray(table.standard_errors, dtype=np.float64).reshape(shape)
+            targets.append(TargetTable(table.name, view, estimate, errors))
+            # Real numbers, or measurements as they are, have no records to the person.
+            if table.counts.dtype.kind == "i" and table.fitted.kind == "integer":
+                whole[table.name] = table.counts.reshape(shape)
+        if not targets:
+            raise Refused("this release holds no table: records are put together from tables")
+        return cls(dataspace, tuple(targets), whole)
+
+    @cached_property
+    def margins(self) -> list[View]:
+        """The views of the exact totals."""
+        return [total.view for total in self.dataspace.published]
+
+    @cached_property
+    def used(self) -> View:
+        """The depth at which records know each feature."""
+        views = [target.view for target in self.targets]
+        return join(self.dataspace.schema.grid.nothing, *views, *self.margins)
+
+    @property
+    def features(self) -> list[tuple[str, ...]]:
+        """The names of the features of each table."""
+        return [self.dataspace.schema.named(target.view) for target in self.targets]
+
+    @cached_property
+    def unlinked(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of features that no table and no exact total has together."""
+        views = [*(target.view for target in self.targets), *self.margins]
+        names = {
+            axis: self.dataspace.schema.features[axis].names[self.used[axis] - 1]
+            for axis in named(self.used)
+        }
+        pairs = []
+        for one, other in itertools.combinations(names, 2):
+            if not any(view[one] and view[other] for view in views):
+                pairs.append((names[one], names[other]))
+        return tuple(pairs)
+
+    @cached_property
+    def joint(self) -> dict[View, Totals] | None:
+        """Whole-number tables and exact totals that agree wherever they overlap; None where some do
+        not.
+        """
+        grid = self.dataspace.schema.grid
+        if len(self.whole) < len(self.targets):
+            return None
+        every = [Totals(target.view, self.whole[target.name]) for target in self.targets]
+        every += self.dataspace.published
+        for one, other in itertools.combinations(every, 2):
+            shared = meet(one.view, other.view)
+            if not np.array_equal(
+                one.down(grid, shared).counts.ravel(), other.down(grid, shared).counts.ravel()
+            ):
+                return None
+        return {total.view: total for total in every}
+
+    @cached_property
+    def order(self) -> list[View] | None:
+        """The order in which tables are matched to the person; None where no records are certain to
+        have them.
+        """
+        if self.joint is None:
+            return None
+        order = junction_order(maximal(self.joint))
+        if order is None or not self._zeros_inside(order):
+            return None
+        return order
+
+    def _zeros_inside(self, order: Sequence[View]) -> bool:
+        """Whether each impossible combination lies inside one table, so that matching never makes
+        it.
+        """
+        schema = self.dataspace.schema
+        for zero in schema.structural_zeros:
+            view = schema.view(name for name, _ in zero.levels)
+            if within(view, self.used) and not any(within(view, other) for other in order):
+                return False
+        return True
+
+    def one_way(self, targets: Sequence[TargetTable]) -> dict[int, Floats]:
+        """For each feature that is not exact as deep as records know it, the mean of what tables
+        say of its nodes.
+        """
+        grid = self.dataspace.schema.grid
+        exact = join(grid.nothing, *self.margins)
+        estimates = {}
+        for axis in named(self.used):
+            if exact[axis] == self.used[axis]:
+                continue
+            view = grid.alone(axis, self.used[axis])
+            sums = [
+                grid.sum(table.estimate, view, table.view)
+                for table in targets
+                if within(view, table.view)
+            ]
+            estimates[axis] = np.mean(sums, axis=0)
+        return estimates
+
+
+def matched_records(numbers: PublishedNumbers, randomness: Randomness) -> SyntheticRecords:
+    """Return records that have every published table and exact total to the person; `numbers.order`
+    says they exist.
+    """
+    assert numbers.order is not None, "whoever asks has seen that they exist"
+    assert numbers.joint is not None, "what has an order agrees"
+    grid, count = numbers.dataspace.schema.grid, numbers.dataspace.n
+    codes = matched(grid, count, numbers.joint, numbers.order, generator(randomness))
+    return _records(numbers, numbers.targets, codes, Ending.MATCHED)
+
+
+def swapped_records(
+    numbers: PublishedNumbers,
+    randomness: Randomness,
+    *,
+    targets: Sequence[TargetTable] | None = None,
+    seconds: float = SECONDS,
+    progress: Progress = silent,
+    stop: Callable[[], bool] = bool,
+    sweep: Sweep | None = None,
+) -> SyntheticRecords:
+    """Return records with every exact total to the person whose tables are near the estimates.
+
+    Parameters
+    ----------
+    numbers
+        What is published.
+    randomness
+        For the start and the pairs.
+    targets
+        Other estimates of the same tables, such as a draw of them.
+    seconds, progress, stop
+        When the search ends, and who is told.
+    sweep
+        How pairs are visited; compiled where numba is installed.
+    """
+    draw = generator(randomness)
+    chosen = tuple(numbers.targets if targets is None else targets)
+    if sweep is None:
+        sweep = compiled_sweep if compiled_available() else vector_sweep
+    grid = numbers.dataspace.schema.grid
+    moves = record_moves(grid, numbers.margins, numbers.used)
+    beginning = Beginning(numbers.dataspace, numbers.used, numbers.one_way(chosen), draw)
+    codes = beginning.codes(moves, sweep)
+    state = RecordState(Goal(grid, chosen, beginning.forbidden), codes)
+    ending = Approach(sweep, seconds, progress, stop).run(state, moves, draw)
+    return _records(numbers, numbers.targets, codes, ending)
+
+
+def _records(
+    numbers: PublishedNumbers, targets: Sequence[TargetTable], codes: Codes, ending: Ending
+) -> SyntheticRecords:
+    """Sort records, and say how far they are from the tables."""
+    goal = Goal(numbers.dataspace.schema.grid, tuple(targets))
+    distances = goal.distances(goal.layout.counts(codes), numbers.features)
+    ordered = sorted_codes(codes)
+    places = tuple(np.ascontiguousarray(ordered[:, axis]) for axis in range(codes.shape[1]))
+    return SyntheticRecords(
+        numbers.dataspace.schema, numbers.used, places, distances, numbers.unlinked, ending
+    )
+
+
+def records_of(
+    release: "Release",
+    randomness: Randomness,
+    seconds: float = SECONDS,
+    progress: Progress = silent,
+    stop: Callable[[], bool] = bool,
+) -> SyntheticRecords:
+    """Return records of a release; see `Release.records`."""
+    check_seconds(seconds)
+    release.refuse_large_parts("synthetic records")
+    numbers = PublishedNumbers.of(release)
+    if numbers.order is not None:
+        return matched_records(numbers, randomness)
+    return swapped_records(numbers, randomness, seconds=seconds, progress=progress, stop=stop)
+
+
+def several_records(
+    release: "Release",
+    files: int,
+    randomness: Randomness,
+    seconds: float = SECONDS,
+    progress: Progress = silent,
+    stop: Callable[[], bool] = bool,
+) -> list[SyntheticRecords]:
+    """Return several sets of records, each near its own draw of the tables; see
+    `Release.several_records`.
+    """
+    check_seconds(seconds)
+    if isinstance(files, bool) or not isinstance(files, int) or files < 2:
+        raise InputError(f"several sets of records are 2 or more, not {files!r}")
+    release.refuse_parts("several sets of records")
+    release.refuse_combined("several sets of records")
+    numbers = PublishedNumbers.of(release)
+    law = EstimateDraws.of(release)
+    drawn: list[SyntheticRecords] = []
+    for number in range(files):
+        # Each file has noise and swaps of its own, whatever the others drew.
+        part = randomness.part("records", str(number))
+        estimates = law.draw(part)
+        targets = [replace(target, estimate=estimates[target.name]) for target in numbers.targets]
+        records = swapped_records(
+            numbers,
+            part.part("swaps"),
+            targets=targets,
+            seconds=seconds,
+            progress=progress,
+            stop=stop,
+        )
+        # The files to come would hardly be swapped at all, and answers from them would not be those
+        # of draws.
+        if records.ending is Ending.INTERRUPTED:
+            raise Refused(
+                f"interrupted at file {number + 1} of {files}: several files are written together"
+                " or not at all"
+            )
+        drawn.append(records)
+    return drawn
+
+
+def check_seconds(seconds: float) -> None:
+    """Refuse a time that is none.
+
+    >>> check_seconds(0)
+    Traceback (most recent call last):
+    semidp.errors.InputError: the time for swaps is a positive number of seconds, not 0
+    """
+    if not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+        raise InputError(f"the time for swaps is a positive number of seconds, not {seconds!r}")

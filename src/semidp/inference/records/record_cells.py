@@ -1,0 +1,268 @@
+"""Tables that records are compared with: their cells in one vector, their estimates, how far counts
+are from them.
+
+A record is a row of codes, one a feature. Its cell in a table is a sum of numbers that are looked
+up, one a feature, so that nested depths cost nothing extra. Which records change is decided in
+`sweeps`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.promise.schema.margins import Grid, View, named
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+Codes = NDArray[np.unsignedinteger]
+
+
+@dataclass(frozen=True, eq=False)
+class TargetTable:
+    """A published table that records shall come close to.
+
+    Parameters
+    ----------
+    name, view
+        What it is called, and the depth at which it names each feature.
+    estimate, errors
+        The estimate of each cell and its standard error; cells with an error of 0 follow from exact
+        totals.
+    """
+
+    name: str
+    view: View
+    estimate: Floats = field(repr=False)
+    errors: Floats = field(repr=False)
+
+
+@dataclass(frozen=True)
+class TableDistance:
+    """How far the counts of records are from the estimates of a table, in standard errors.
+
+    Parameters
+    ----------
+    name, features
+        Which table.
+    rms, largest
+        The root mean square over its noisy cells, and the largest. The truth itself has an expected
+        mean square of 1.
+    cells
+        How many cells have noise.
+
+    Examples
+    --------
+    >>> TableDistance("sex-age", ("sex", "age"), 0.8, 2.5, 12).text
+    'sex-age 0.80 (largest 2.5)'
+    """
+
+    name: str
+    features: tuple[str, ...]
+    rms: float
+    largest: float
+    cells: int
+
+    @property
+    def text(self) -> str:
+        """The table with both distances."""
+        return f"{self.name} {self.rms:.2f} (largest {self.largest:.1f})"
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The cells of several margins in one vector, and where a record falls in each.
+
+    Parameters
+    ----------
+    grid
+        The features.
+    views
+        The margins.
+
+    Examples
+    --------
+    >>> layout = Layout(Grid.flat((2, 3)), [(1, 1), (0, 1)])
+    >>> (
+    ...     layout.cells(np.array([[1, 2]], dtype=np.uint8), 0),
+    ...     layout.cells(np.array([[1, 2]], dtype=np.uint8), 1),
+    ... )
+    (array([5]), array([8]))
+    """
+
+    grid: Grid
+    views: Sequence[View]
+
+    @cached_property
+    def bounds(self) -> Numbers:
+        """Where the cells of each margin begin in the vector, and the end."""
+        sizes = [self.grid.size_of(view) for view in self.views]
+        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+    @cached_property
+    def members(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        """For each margin the first of its features; for those the axis, and the start of its
+        numbers in the last.
+        """
+        first, axes, starts, numbers = [0], [], [], []
+        length = 0
+        for table, view in enumerate(self.views):
+            step = self.grid.size_of(view)
+            offset = int(self.bounds[table])
+            for axis in named(view):
+                chain = self.grid.chains[axis]
+                step //= chain.size(view[axis])
+                axes.append(axis)
+                starts.append(length)
+                # The offset of the whole margin is part of the numbers of its first feature.
+                numbers.append(chain.above(view[axis]) * step + offset)
+                offset = 0
+                length += chain.leaves
+            first.append(len(axes))
+        flat = np.concatenate([np.zeros(0, dtype=np.int64), *numbers]).astype(np.int64)
+        return (
+            np.array(first),
+            np.array(axes, dtype=np.int64),
+            np.array(starts, dtype=np.int64),
+            flat,
+        )
+
+    def cells(self, codes: Codes, table: int) -> Numbers:
+        """Return the cell of each record in one margin."""
+        first, axes, starts, numbers = self.members
+        # Sums of small lookups: a cell is never computed by multiplying codes.
+        total = np.zeros(len(codes), dtype=np.int64)
+        for member in range(first[table], first[table + 1]):
+            total += numbers[starts[member] + codes[:, axes[member]].astype(np.int64)]
+        return total
+
+    def counts(self, codes: Codes) -> Numbers:
+        """Count records in the cells of every margin."""
+        counts = np.zeros(int(self.bounds[-1]), dtype=np.int64)
+        for table, (start, end) in enumerate(zip(self.bounds[:-1], self.bounds[1:], strict=True)):
+            counts[start:end] = np.bincount(self.cells(codes, table) - start, minlength=end - start)
+        return counts
+
+    def touched_by(self, axes: Sequence[int]) -> Numbers:
+        """Return the margins that change when records exchange some features: they name one of
+        these and another feature.
+        """
+        moved = set(axes)
+        chosen = []
+        for table, view in enumerate(self.views):
+            inside = moved & set(named(view))
+            if inside and inside != set(named(view)):
+                chosen.append(table)
+        return np.array(chosen, dtype=np.int64)
+
+    def named_by(self, axis: int) -> Numbers:
+        """Return the margins that name a feature."""
+        chosen = [table for table, view in enumerate(self.views) if view[axis]]
+        return np.array(chosen, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """What records shall have: tables to come close to, and cells that no record may enter.
+
+    The distance is ``Σ w (x - y)²`` over all cells, x the count, y the estimate and ``w = 1/s²``
+    with the standard error s. It is about the number of noisy cells for the truth itself.
+
+    Parameters
+    ----------
+    grid, tables
+        The features, and what is approached.
+    forbidden
+        Margins with a mask of cells that cannot occur.
+    """
+
+    grid: Grid
+    tables: tuple[TargetTable, ...]
+    forbidden: tuple[tuple[View, NDArray[np.bool_]], ...] = ()
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The cells of the tables, and after them of the margins with impossible cells."""
+        views = [table.view for table in self.tables]
+        return Layout(self.grid, [*views, *(view for view, _ in self.forbidden)])
+
+    @cached_property
+    def weights(self) -> Floats:
+        """One over the variance of each cell's estimate; 0 where exact totals fix it, and for
+        impossible cells.
+        """
+        parts = [np.zeros(0)]
+        for table in self.tables:
+            errors = table.errors.ravel()
+            # Errors that are zero but for rounding belong to cells that exact totals fix.
+            noisy = errors > 1e-9 * max(float(errors.max(initial=0.0)), 1e-300)
+            parts.append(np.divide(1.0, errors**2, out=np.zeros(errors.shape), where=noisy))
+        parts += [np.zeros(mask.size) for _, mask in self.forbidden]
+        return np.concatenate(parts)
+
+    @cached_property
+    def estimates(self) -> Floats:
+        """The estimate of each cell."""
+        parts = [np.zeros(0), *(table.estimate.ravel() for table in self.tables)]
+        parts += [np.zeros(mask.size) for _, mask in self.forbidden]
+        return np.concatenate(parts)
+
+    @cached_property
+    def noisy_cells(self) -> int:
+        """How many cells have noise: what the squared distance of the truth is expected to be."""
+        return int((self.weights > 0).sum())
+
+    def slopes(self, counts: Numbers) -> Floats:
+        """Return how the distance changes with each count: ``2 w (x - y)``, infinite where no
+        record may be.
+        """
+        slopes = 2 * self.weights * (counts - self.estimates)
+        # Impossible cells stand after those of the tables.
+        start = int(self.layout.bounds[len(self.tables)])
+        for _, mask in self.forbidden:
+            end = start + mask.size
+            slopes[start:end][mask.ravel()] = math.inf
+            start = end
+        return np.asarray(slopes)
+
+    def distance(self, slopes: Floats) -> float:
+        """Return the distance from what `slopes` says of the counts."""
+        noisy = self.weights > 0
+        squares = slopes[noisy] ** 2 / self.weights[noisy]
+        return float(squares.sum() / 4)
+
+    def share(self, slopes: Floats) -> float:
+        """Return the distance over the one that the noise explains: the root of the mean square in
+        standard errors.
+        """
+        return math.sqrt(self.distance(slopes) / self.noisy_cells) if self.noisy_cells else 0.0
+
+    def distances(
+        self, counts: Numbers, names: Sequence[tuple[str, ...]]
+    ) -> tuple[TableDistance, ...]:
+        """Return how far counts are from each table; `names` are the features of each."""
+        answers = []
+        off = np.abs(counts - self.estimates) * np.sqrt(self.weights)
+        for number, (table, features) in enumerate(zip(self.tables, names, strict=True)):
+            cells = slice(self.layout.bounds[number], self.layout.bounds[number + 1])
+            noisy = off[cells][self.weights[cells] > 0]
+            rms = math.sqrt((noisy**2).mean()) if noisy.size else 0.0
+            largest = float(noisy.max(initial=0.0))
+            answers.append(TableDistance(table.name, features, rms, largest, noisy.size))
+        return tuple(answers)
+
+
+def smallest_codes(largest: int) -> type[np.unsignedinteger]:
+    """Return the smallest type of codes up to `largest`: a byte a value where no feature has over
+    256 levels.
+
+    >>> smallest_codes(255).__name__, smallest_codes(256).__name__
+    ('uint8', 'uint16')
+    """
+    for kind in (np.uint8, np.uint16):
+        if largest <= np.iinfo(kind).max:
+            return kind
+    return np.uint32

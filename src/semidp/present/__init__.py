@@ -1,0 +1,1 @@
+"""How a release is shown: its `report`, its workbook, and the page of `explore`."""

@@ -1,0 +1,263 @@
+"""The workbook of a release: a first sheet that says what is exact and what is protected, then a
+sheet a table.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.present.report import sentences
+from semidp.promise.schema.counts import Table
+from semidp.publish.presentation import Presentation, rounded
+from semidp.publish.release import Release
+from semidp.publish.results.cells import Columns
+from semidp.publish.results.workbooks import (
+    WorkbookSheet,
+    decimals_format,
+    opened_pages,
+    write_workbook,
+)
+
+_LEGEND = (
+    ("bold and blue", "a number that is published exactly, or follows from such numbers"),
+    (
+        "italic and brown",
+        "a count that noise dominates: smaller than the half-width of its 95% interval",
+    ),
+)
+_SMALLEST = 1e-6  # of standard errors that decide how many decimals are shown
+_MOST_DECIMALS = 3  # of numbers without an error
+_SHEET, _CELL = 100_000, 200  # bytes of XML for each sheet and each cell, beside texts
+
+
+def save_workbook(release: Release, path: Path) -> None:
+    """Write the workbook of a release.
+
+    Parameters
+    ----------
+    release
+        What is published.
+    path
+        The file to write.
+
+    Examples
+    --------
+    >>> import semidp, tempfile
+    >>> from semidp.publish.results.workbooks import opened_pages
+    >>> people = {"sex": [*"ffm"], "region": [*"nsn"]}
+    >>> release = semidp.release(
+    ...     people, semidp.table("sex", "region"), exact=["sex", "region"], mu=1
+    ... )
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     save_workbook(release, Path(root) / "tables.xlsx")
+    ...     with opened_pages(Path(root) / "tables.xlsx") as pages:
+    ...         list(pages)
+    ['About', 'table', 'exact sex', 'exact region']
+    """
+    write_workbook(path, front_lines(release), sheets(release))
+
+
+def front_lines(release: Release) -> list[tuple[str, str]]:
+    """Return the lines of the first sheet: a heading, or "", and a sentence."""
+    shown = release.presentation
+    lines = [("Title", shown.title or sentences.listed(release))]
+    if not release.private:
+        lines.append(
+            (
+                "NOT PRIVATE",
+                "Drawn with a seed or by a mechanism meant for studies: do not publish this.",
+            )
+        )
+    lines += _under("Contact", [shown.contact] if shown.contact else [])
+    lines += _under("Notes", shown.notes)
+    lines += _under("Published exactly", sentences.exact_part(release.scope.dataspace))
+    lines += _under("With noise", sentences.noisy_part(release))
+    stated = release.stated
+    strength = [] if stated is None else sentences.strength(stated, release.plan.report_delta)
+    lines += _under("How strongly", strength or ["No guarantee is stated: the warnings say why."])
+    lines += _under("Warnings", [*release.scope.warnings, *sentences.cautions(release)])
+    lines += _under("Disclosed besides", sentences.together_disclosed(release.scope.disclosures))
+    lines += [(f"Numbers {style}", meaning) for style, meaning in _LEGEND]
+    if shown.mark_below is not None:
+        lines.append(("A star", f"a count below {shown.mark_below:,}"))
+    lines.append(("Made", f"{release.created} by semidp {release.versions['semidp']}"))
+    lines.append(
+        (
+            "Other files",
+            "report.html says all of this at length; the CSV files hold the same numbers",
+        )
+    )
+    return lines
+
+
+def _under(heading: str, texts: Any) -> list[tuple[str, str]]:
+    """Return texts of which the first stands beside the heading."""
+    lines = [("", text) for text in texts]
+    if lines:
+        lines[0] = (heading, lines[0][1])
+    return lines
+
+
+def sheets(release: Release) -> Iterator[WorkbookSheet]:
+    """Yield a sheet for everything that is published, then one for each exact total."""
+    for result in release.results:
+        for name, published in result.named().items():
+            yield _of_columns(name, published.columns(), release.presentation)
+    for total in release.scope.dataspace.totals:
+        yield _of_total(total, release.presentation)
+
+
+def _of_columns(name: str, columns: Columns, shown: Presentation) -> WorkbookSheet:
+    """Return the sheet of a file: its labels, its numbers with the digits that their errors
+    leave.
+    """
+    texts = {}
+    for heading, labels in columns.labels.items():
+        texts[heading] = labels.column(columns.rows).tolist()
+    numbers = dict(columns.numbers)
+    errors = numbers.get("standard_error")
+    decimals = 0 if errors is None else _decimals(errors)
+    formats = {}
+    for heading, values in numbers.items():
+        # Without an error, as of quantiles, a column has the decimals that its values have.
+        digits = _decimals_of(values) if errors is None else decimals
+        formats[heading] = decimals_format(0 if values.dtype.kind == "i" else digits)
+    if errors is not None:
+        # An error of 0.04 is not to be shown as 0.
+        formats["standard_error"] = decimals_format(max(decimals, 1))
+    for heading in columns.numbers:
+        # A number with an error of its own, such as answered beside answered_error, has the digits
+        # of that.
+        beside = numbers.get(f"{heading}_error")
+        if beside is not None:
+            digits = _decimals(beside)
+            formats[heading] = decimals_format(digits)
+            formats[f"{heading}_error"] = decimals_format(max(digits, 1))
+    styles = {"count": _count_styles(numbers)} if "count" in numbers else {}
+    if "count" in numbers:
+        numbers, formats = _presented(numbers, formats, shown)
+    return WorkbookSheet(name, texts, numbers, formats, styles)
+
+
+def _of_total(total: Table, shown: Presentation) -> WorkbookSheet:
+    """Return the sheet of an exact total."""
+    columns = Columns.of_cells(total.schema, {"count": total.counts})
+    sheet = _of_columns(f"exact {' × '.join(total.schema.names)}", columns, Presentation())
+    return WorkbookSheet(
+        sheet.name, sheet.texts, sheet.numbers, sheet.formats, {"count": ["exact"] * sheet.rows}
+    )
+
+
+def _decimals(errors: NDArray[np.float64]) -> int:
+    """Return how many decimals a column deserves: those that leave two digits of its median
+    standard error.
+    """
+    noisy = errors[np.isfinite(errors) & (errors > _SMALLEST)]
+    if not noisy.size:
+        return 0
+    return min(max(1 - math.floor(math.log10(float(np.median(noisy)))), 0), 6)
+
+
+def _decimals_of(values: NDArray[np.float64]) -> int:
+    """Return how many decimals the values of a column have, at most three.
+
+    >>> [_decimals_of(np.array(values)) for values in ([1344.0, 8.0], [0.5, math.nan], [1 / 3])]
+    [0, 1, 3]
+    """
+    finite = values[np.isfinite(values)]
+    for digits in range(_MOST_DECIMALS):
+        if np.allclose(np.round(finite, digits), finite, rtol=0, atol=1e-9):
+            return digits
+    return _MOST_DECIMALS
+
+
+def _count_styles(numbers: Mapping[str, NDArray[Any]]) -> list[str]:
+    """Return the style of every count: exact where there is no error, faint where noise
+    dominates.
+    """
+    counts = numbers["count"]
+    if "estimate" not in numbers:
+        # The sizes of groups are exact, whatever is published of the groups.
+        return ["exact"] * len(counts)
+    errors = numbers["standard_error"]
+    half = (
+        numbers["estimate_high"] - numbers["estimate"] if "estimate_high" in numbers else 2 * errors
+    )
+    styles = np.where(counts < half - 3e-6, "faint", "")
+    styles[errors == 0] = "exact"
+    return [str(style) for style in styles]
+
+
+def _presented(
+    numbers: dict[str, NDArray[Any]], formats: dict[str, str], shown: Presentation
+) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """Return numbers with a column of rounded counts, and formats that mark small counts, where
+    asked for.
+    """
+    if shown.mark_below is not None:
+        # A format with a condition: small counts have a star, and stay numbers.
+        plain = formats["count"]
+        formats = {**formats, "count": f'[<{shown.mark_below}]{plain}"*";{plain}'}
+    if shown.round_to is None or "estimate" not in numbers:
+        return numbers, formats
+    counts = numbers["count"]
+    in_steps = [rounded(count, shown.round_to) for count in counts.tolist()]
+    heading = f"count, in multiples of {shown.round_to}"
+    # exact counts are never rounded
+    shown_counts = np.where(numbers["standard_error"] == 0, counts, in_steps)
+    return {**numbers, heading: shown_counts}, {**formats, heading: decimals_format(0)}
+
+
+def workbook_differs(release: Release, path: Path) -> bool:
+    """Whether a workbook holds something else than a release publishes."""
+    expected: list[list[tuple[Any, ...]]] = [
+        [(heading or "", text) for heading, text in front_lines(release)]
+    ]
+    for sheet in sheets(release):
+        header = (*sheet.texts, *sheet.numbers)
+        columns = [*sheet.texts.values(), *(values.tolist() for values in sheet.numbers.values())]
+        expected.append([header, *zip(*columns, strict=True)])
+    # Names of tabs may have been shortened: sheets are compared in their order.
+    pages = [[_texts(row) for row in page] for page in expected]
+    size = sum(_SHEET + sum(map(_most_bytes, page)) for page in pages)
+    try:
+        with opened_pages(path, most=size) as stored:
+            if len(stored) != len(pages):
+                return True
+            # row by row, up to the first difference: a sheet may claim any number of them
+            for page, rows in zip(pages, stored.values(), strict=True):
+                for ours, theirs in itertools.zip_longest(page, rows):
+                    if ours is None or theirs is None or ours != _texts(theirs):
+                        return True
+    except Exception:  # whatever openpyxl makes of a damaged file
+        return True
+    return False
+
+
+def _most_bytes(texts: tuple[str, ...]) -> int:
+    """The bytes of a row in a workbook, at most: a letter may be written as &quot; is."""
+    return sum(_CELL + 6 * len(text) for text in ("", *texts))
+
+
+def _texts(row: tuple[Any, ...]) -> tuple[str, ...]:
+    """Write every cell as text: an empty one and a number that is none are the same, and empty ends
+    are left out.
+    """
+    texts = [_cell_text(value) for value in row]
+    while texts and not texts[-1]:
+        texts.pop()
+    return tuple(texts)
+
+
+def _cell_text(value: Any) -> str:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    if isinstance(value, (int, float)):
+        # A workbook holds numbers to sixteen digits.
+        return f"{value:.12g}"
+    return str(value)

@@ -1,0 +1,216 @@
+"""The report as one self-contained HTML page: pictures inline, no request, a script only to search
+long tables.
+"""
+
+import functools
+from collections.abc import Sequence
+from importlib.resources import files
+from itertools import islice
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from semidp.present.report import sentences
+from semidp.present.report.glossary import GLOSSARY
+from semidp.present.report.place_sections import place_sections
+from semidp.promise.exact import plain
+from semidp.promise.scope import Scope
+from semidp.promise.spaces.dataspace import Dataspace
+from semidp.publish.plots.figures import tradeoff_plot
+from semidp.publish.plots.style import svg
+from semidp.publish.release import Release
+from semidp.publish.results.sections import LISTED_ROWS, Section
+from semidp.publish.results.texts import name_of
+from semidp.publish.statistics.protocol.results import Published
+
+_LONG = 25  # rows from which on a table is searched
+_SEARCHED = 'class="find"'
+_SHOWN_MOVES = 12
+
+
+def html(release: Release, title: str | None = None, further: Sequence[Section] = ()) -> str:
+    """Return the report of a release as HTML.
+
+    Parameters
+    ----------
+    release
+        What `run` returned or `Release.load` read.
+    title
+        The heading; by default it names the tables.
+    further
+        Sections that somebody has asked for, after those of the results.
+    """
+    scope, stated = release.scope, release.stated
+    moved = [] if stated is None else moves(scope)
+    shown = release.presentation
+    advertised = release.announced
+    curves = (
+        {} if stated is None else {f"this release ({scope.adjacency.words.used})": stated.tradeoff}
+    )
+    if advertised is not None:
+        curves["if the totals were forgotten"] = advertised
+    rendered: str = _template().render(
+        title=title
+        or shown.title
+        or f"{sentences.listed(release)}: what is exact, what is protected",
+        shown=shown,
+        created=release.created.replace("T", " ").removesuffix("+00:00") + " UTC",
+        versions=release.versions,
+        private=release.private,
+        exact=sentences.exact_part(scope.dataspace, scope),
+        who="one record" if scope.protection is None else scope.protection.who,
+        noisy=sentences.noisy_part(release),
+        strength=sentences.release_strength(release),
+        warnings=(
+            *scope.warnings,
+            *sentences.together_disclosed(scope.disclosures),
+            *sentences.cautions(release),
+            *sentences.said_of_several(release),
+        ),
+        explanation=sentences.protected(release),
+        curve=tradeoff_plot(curves) if curves else None,
+        advertised=advertised is not None,
+        advertised_name=name_of(advertised) if advertised else None,
+        adjacency_heading=None if stated is None else sentences.why_heading(scope),
+        adjacency=(
+            [] if stated is None else [*sentences.why_together(scope), *sentences.implied(release)]
+        ),
+        also_known=sentences.also_known(release),
+        moves=moved[:_SHOWN_MOVES],
+        more_moves=max(len(moved) - _SHOWN_MOVES, 0),
+        sections=[*_sections(release), *further],
+        limits=sentences.limits(release),
+        details=_details(release),
+        published=_totals(scope.dataspace),
+        long=_LONG,
+        glossary=GLOSSARY,
+        files=[(name, quote(name), what) for name, what in sentences.files(release)],
+    )
+    page = rendered.lstrip()
+    script = f"<script>{search_script()}</script>\n" if _SEARCHED in page else ""
+    # Labels are escaped, on the page and in its figures, so that the page has this tag once.
+    return page.replace("</body>", f"{script}</body>")
+
+
+@functools.cache
+def _template() -> Any:
+    """The page without its content, compiled once a process."""
+    from jinja2 import Environment, select_autoescape
+
+    # Levels, titles and notes may come from strangers: none of them may become markup.
+    environment = Environment(
+        autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["drawn"] = _drawn
+    return environment.from_string(
+        files("semidp.present.report").joinpath("report.html.j2").read_text(encoding="utf-8")
+    )
+
+
+def search_script() -> str:
+    """Return what searches long tables: the only script of a report, and only where there is
+    something to search.
+    """
+    return files("semidp.present.report").joinpath("search.js").read_text(encoding="utf-8")
+
+
+def _drawn(figure: Any) -> Any:
+    """Return a figure as part of the page."""
+    from markupsafe import Markup
+
+    return Markup(svg(figure))
+
+
+def _sections(release: Release) -> list[Section]:
+    """Return the sections of all results, and that of the parts."""
+    sections = []
+    for result in release.results:
+        sections += result.sections(release.form)
+    return [*sections, *place_sections(release), *release.parts_sections()]
+
+
+def moves(scope: Scope) -> list[dict[str, Any]]:
+    """Return the witness of a(t), one entry a record."""
+    semi = scope.semi_adjacency
+    if (
+        not scope.adjacency.protects_groups
+        or semi is None
+        or semi.witness is None
+        or not semi.witness.others
+    ):
+        return []
+    # The example is built from the published totals alone, so that it discloses nothing.
+    witness = semi.witness
+    records = [(witness.record, witness.wants), *witness.others]
+    return [
+        {
+            "who": "the person" if position == 1 else f"record {position}",
+            "levels": list(zip(witness.features, before, after, strict=True)),
+        }
+        for position, (before, after) in enumerate(records, start=1)
+    ]
+
+
+def _details(release: Release) -> list[tuple[str, str]]:
+    scope = release.scope
+    semi = scope.semi_adjacency
+    rows = [("Records (public)", f"{scope.dataspace.n:,}")]
+    if scope.protection is not None:
+        rows = [(f"{scope.protection.records.capitalize()} (public)", f"{scope.dataspace.n:,}")]
+        if scope.persons is not None:  # linked units are counted among the exact totals
+            rows.append((f"{scope.protection.units.capitalize()} (public)", f"{scope.persons:,}"))
+        rows.append(("Promise", scope.protection.who))
+    if release.stated is not None:
+        rows.append(("Adjacency used", scope.adjacency.words.used))
+    if semi is not None:
+        worst = semi.worst_case if semi.worst_case is not None else f"at most {semi.bound}"
+        rows.append(("a(t), worst case", f"{worst} ({semi.method})"))
+        if semi.definition is not None:
+            rows.append(("a(t), the paper's definition read literally", str(semi.definition)))
+    for result in release.results:
+        rows += _mechanism(release, result)
+    rows += [("Budget", part) for part in sentences.budget_parts(release.plan)]
+    rows += [
+        ("Reporting δ", plain(release.plan.report_delta)),
+        ("Ledger", "charged" if release.ledger else "none"),
+        ("Versions", ", ".join(f"{name} {number}" for name, number in release.versions.items())),
+    ]
+    return rows
+
+
+def _mechanism(release: Release, result: Published) -> list[tuple[str, str]]:
+    """Return how one of the results was measured; the guarantee of the only one stands at the top
+    of the page.
+    """
+    details = result.details()
+    rows = [
+        (f"Mechanism of {details.what}", f"{result.noise.mechanism}, {details.how}"),
+        ("Kind of claim", result.claim_text()),
+    ]
+    if len(release.results) > 1:
+        rows.append(
+            ("Guarantee", sentences.strength(result.guarantee, release.plan.report_delta)[-1])
+        )
+    return [*rows, *details.further]
+
+
+def _totals(dataspace: Dataspace) -> list[dict[str, Any]]:
+    tables = []
+    for total in dataspace.totals:
+        paths = [feature.paths() for feature in total.schema.features]
+        rows = []
+        for index, count in islice(np.ndenumerate(total.counts), LISTED_ROWS):
+            labels = [
+                label for path, leaf in zip(paths, index, strict=True) for label in path[leaf]
+            ]
+            rows.append((*labels, f"{int(count):,}"))
+        more = total.counts.size - len(rows)
+        tables.append(
+            {
+                "columns": (*total.schema.names, "count"),
+                "rows": rows,
+                "more": f"{more:,}" if more else "",
+            }
+        )
+    return tables

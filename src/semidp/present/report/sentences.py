@@ -1,0 +1,458 @@
+"""What a release says about itself as a whole, in plain words; what a statistic says is in its own
+folder.
+
+The page and the terminal share every sentence.
+"""
+
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+
+from semidp.promise.exact import count_noun, plain, rounded_up
+from semidp.promise.guarantee import Guarantee, attacker_sentence
+from semidp.promise.scope import Scope
+from semidp.promise.spaces.dataspace import Datasets, Dataspace
+from semidp.promise.spaces.linked import LinkedDataspace
+from semidp.promise.spaces.protection import Protection
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.function import Order, Tradeoff
+from semidp.publish.pipeline import Prepared
+from semidp.publish.plan import Plan
+from semidp.publish.release import Release
+from semidp.publish.release_value import SOURCES
+from semidp.publish.results.cells import METADATA
+from semidp.publish.results.place_maps import MAP
+from semidp.publish.results.texts import name_of
+from semidp.publish.results.workbooks import WORKBOOK
+from semidp.publish.side_information import change
+from semidp.publish.statistics.protocol.results import Published
+
+# of attempts that the best attacker misses: less is hardly any protection (mu 4.9, epsilon 7.6)
+_LEAST_MISSED = 0.0005
+
+
+def exact_part(dataspace: Datasets, scope: Scope | None = None) -> list[str]:
+    """Name what is published exactly; a scope also knows about persons with several records.
+
+    >>> exact_part(Dataspace.described("state totals"))
+    ['state totals']
+    """
+    if not isinstance(dataspace, Dataspace):
+        return [dataspace.summary()]
+    if isinstance(dataspace, LinkedDataspace):
+        return dataspace.exact_lines()
+    margins = [f"counts of {margin}" for margin in dataspace.margins]
+    if scope is None or scope.protection is None:
+        return [*margins, f"the number of records, {dataspace.n:,}"]
+    return [
+        *margins,
+        f"the number of {scope.protection.records}, {dataspace.n:,}",
+        *persons_part(scope),
+    ]
+
+
+def counted_text(scope: Scope) -> str:
+    """Say how many records there are, and of how many persons where each may have several."""
+    protection = scope.protection
+    if protection is None:
+        return count_noun(scope.dataspace.n, "record")
+    whose = ""
+    if scope.persons is not None:
+        whose = f" of {count_noun(scope.persons, protection.noun, protection.units)}"
+    records = count_noun(scope.dataspace.n, protection.record, protection.records)
+    return f"{records}{whose}; {protection.who} is protected"
+
+
+def persons_part(scope: Scope) -> list[str]:
+    """Name what is public about persons with several records: how many there are, and how many
+    records they have.
+    """
+    protection = scope.protection
+    if protection is None:
+        return []
+    limit = (
+        f"the most {protection.records} of one {protection.noun}, {protection.most:,} (declared)"
+    )
+    counted = (
+        [] if scope.persons is None else [f"the number of {protection.units}, {scope.persons:,}"]
+    )
+    return [*counted, limit]
+
+
+def listed(release: Release) -> str:
+    """Name everything that is published, for a heading."""
+    titles = [result.title() for result in release.results]
+    text = ", ".join(title for title in titles if title)
+    return text[:1].upper() + text[1:]
+
+
+def noisy_part(release: Release) -> list[str]:
+    """Name what is published with noise."""
+    return [line for result in release.results for line in result.noisy_lines()]
+
+
+def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
+    """Say how strong a guarantee is: what the best attacker achieves, then the numbers for
+    specialists.
+
+    >>> from semidp.promise.spaces.adjacency import Ball, Exchange
+    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> for adjacency in (Ball(2), Exchange(2)):
+    ...     print(
+    ...         *strength(
+    ...             Guarantee(Dataspace.described("states"), adjacency, gaussian(1)),
+    ...             Fraction(1, 10**9),
+    ...         )
+    ...     )
+    The best attacker ... 26% of cases, where guessing would give 5%. μ = 1 (Gaussian DP), which is
+    (6.17394, 1e-9)-DP
+    The best ... 26% of cases, ... μ = 1 (Gaussian DP), which is (6.17394, 1e-9)-DP, for exchanges
+    of one person
+    """
+    if guarantee.tradeoff.is_trivial:
+        return ["The release says nothing beyond the exact totals."]
+    adjacency = guarantee.adjacency
+    pairs = "" if adjacency.protects_groups else f", for {adjacency.words.pairs}"
+    return [
+        attacker_sentence(guarantee.tradeoff, adjacency.protection),
+        f"{_numbers(guarantee.tradeoff, report_delta)}{pairs}",
+    ]
+
+
+def strength_rows(sentences: Sequence[str]) -> list[tuple[str, str]]:
+    """The sentences of `strength` for a terminal: words first, then numbers for specialists.
+
+    >>> strength_rows(["An attacker ...", "0.5-zCDP"])[1]
+    ('strength', 'for specialists (smaller is safer): 0.5-zCDP')
+    """
+    in_words, *in_numbers = sentences
+    rows = [("strength", in_words)]
+    rows += [("strength", f"for specialists (smaller is safer): {text}") for text in in_numbers]
+    return rows
+
+
+def release_strength(release: Release) -> list[str]:
+    """Say how strong the guarantee of a release is, or that none is stated."""
+    if release.stated is None:
+        return ["No guarantee of all releases together is stated: the warnings say why."]
+    return strength(release.guarantee, release.plan.report_delta)
+
+
+def protected(release: Release) -> list[str]:
+    """Say what a release protects and from whom; of one that states no guarantee, where to look."""
+    if release.stated is None:
+        return [
+            "Each of the releases states a guarantee of its own, for what it publishes exactly."
+            " They do not add up."
+        ]
+    explanation = release.guarantee.explain()
+    return [explanation.protected, explanation.attacker]
+
+
+def weakness(guarantee: Guarantee | None) -> tuple[str, ...]:
+    """Warn of a guarantee that is none to speak of: the best attacker is all but certain.
+
+    >>> from semidp.promise.spaces.adjacency import Ball
+    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> known = Dataspace.described("states")
+    >>> [len(weakness(Guarantee(known, Ball(1), gaussian(mu)))) for mu in (1, 4, 1_000_000)]
+    [0, 0, 1]
+    """
+    if guarantee is None:
+        return ()
+    # by an attacker who accepts 5% false alarms, as in `attacker_sentence`
+    missed = float(guarantee.tradeoff(0.95))
+    if missed > _LEAST_MISSED:
+        return ()
+    return (
+        (
+            "This budget is so large that hardly anybody is protected: an attacker who tries to"
+            " tell two datasets apart almost always succeeds."
+        ),
+    )
+
+
+def _numbers(tradeoff: Tradeoff, report_delta: Fraction) -> str:
+    name = name_of(tradeoff)
+    restated = f"({rounded_up(tradeoff.epsilon(report_delta))}, {plain(report_delta)})-DP"
+    return f"{name}, which is {restated}" if name else restated
+
+
+def together_text(scope: Scope) -> str:
+    """Say in a few words how many records change together in the guarantee."""
+    return scope.adjacency.words.together(exact=_has_exact_totals(scope))
+
+
+def why_heading(scope: Scope) -> str:
+    """Return the heading of the part on records that move together."""
+    semi = scope.semi_adjacency
+    if semi is not None and semi.bound == 0:
+        return "Why nothing is left to protect"
+    return scope.adjacency.words.heading(exact=_has_exact_totals(scope))
+
+
+def _has_exact_totals(scope: Scope) -> bool:
+    """Whether totals of any kind of record are exact, beside their number."""
+    public = scope.dataspace
+    return any(public.about(kind).margins for kind in public.kinds)
+
+
+def why_together(scope: Scope) -> list[str]:
+    """Say why records must move together, and how many."""
+    a, semi = scope.adjacency.a, scope.semi_adjacency
+    if isinstance(scope.dataspace, LinkedDataspace):
+        return scope.dataspace.why_together()
+    protection = scope.protection
+    if not scope.dataspace.margins and protection is not None:
+        kept = f"the numbers of {protection.records} and of {protection.units}"
+        return [f"Only {kept} are published exactly, so {protection.who} can be different alone."]
+    if not scope.dataspace.margins:
+        return ["Only the number of records is published exactly, so one record can change alone."]
+    first = (
+        "Suppose that one person's record had been different in a feature with exact totals, and no"
+        " other record. Then the published totals would be different too. So for that person to"
+        " have been somebody else, other records must have been different as well."
+    )
+    if protection is not None:
+        first = (
+            f"Suppose that the {protection.records} of one {protection.noun} had been different in"
+            f" a feature with exact totals, and no other {protection.records}. Then the published"
+            f" totals would be different too. So if that {protection.noun} had had other"
+            f" {protection.records}, {protection.records} of other {protection.units} must have"
+            " been different as well."
+        )
+    if semi is None:
+        return [
+            first,
+            (
+                f"How many is not known for these totals; a = {a} was given by whoever made the"
+                " release."
+            ),
+        ]
+    if semi.bound == 0:
+        return ["The published totals leave no other dataset: there is nothing left to protect."]
+    number = count_noun(semi.bound, scope.adjacency.words.one, scope.adjacency.words.noun)
+    most = f"a(t) = {number}" if semi.worst_case is not None else f"at most {number}"
+    return [first, *scope.adjacency.words.why(most)]
+
+
+def implied(release: Release | Prepared) -> list[str]:
+    """Say what the same noise guarantees under the other adjacency, where that is known."""
+    other = release.otherwise
+    if other is None or other.tradeoff.is_trivial:
+        return []
+    numbers = _numbers(other.tradeoff, release.plan.report_delta)
+    return [f"{other.adjacency.words.same_noise}: {numbers}"]
+
+
+def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
+    """Say what the noise guarantees if an attacker also knew a one-way margin, one row each, and
+    how many are left.
+
+    >>> import semidp
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))],
+    ...     ["sex"],
+    ...     features=[semidp.Feature("ill", ["n", "y"])],
+    ... )
+    >>> also_known(semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]}))
+    ([('ill', 'any 3 records', '0.25-zCDP, which is (4.43669, 1e-9)-DP', 'stronger')], 0)
+    """
+    delta = release.plan.report_delta
+    guarantees, left = release.also_known()
+    rows = []
+    for name, guarantee in guarantees.items():
+        order = change(guarantee.tradeoff, release.guarantee.tradeoff, delta)
+        than = "as strong" if order is Order.EQUAL else str(order.value)
+        rows.append((name, str(guarantee.adjacency), strength(guarantee, delta)[-1], than))
+    return rows, left
+
+
+def files(release: Release) -> list[tuple[str, str]]:
+    """Name the files of a release and say what they hold."""
+    words = []
+    for result in release.results:
+        words += result.file_words(release.form)
+    words += release.parts_file_words()
+    if release.combination is not None:
+        words.append(
+            (
+                SOURCES,
+                (
+                    f"the {len(release.combination.releases)} releases that are combined, a folder"
+                    " each"
+                ),
+            )
+        )
+    if any(name.endswith(".csv") for name, _ in words):
+        words.append(
+            (METADATA, "what the columns of these files mean, for machines (CSV on the Web)")
+        )
+    if release.presentation.workbook:
+        words.append(
+            (
+                WORKBOOK,
+                "all tables and exact totals as a workbook, with a first sheet on what they are",
+            )
+        )
+    if release.presentation.places is not None:
+        words.append((MAP, "the outlines of the places on the maps"))
+    words.append(("release.json", "the plan, the exact totals and the guarantee, for machines"))
+    return words
+
+
+def budget_parts(plan: Plan) -> list[str]:
+    """Say how a budget is divided; nothing where there is one part.
+
+    >>> from semidp import Budget, TableRequest
+    >>> wanted = [
+    ...     TableRequest(["sex"], Budget.zcdp(1), name="a"),
+    ...     TableRequest(["age"], Budget.zcdp(3), name="b"),
+    ... ]
+    >>> budget_parts(Plan(wanted))
+    ['1-zCDP for a', '3-zCDP for b']
+    """
+    if len(plan.requests) < 2:
+        return []
+    parts = []
+    for request in plan.requests:
+        if request.budget is None:
+            continue
+        several = len(request.tables) > 1
+        spender = f"{len(request.tables)} tables together" if several else request.name
+        parts.append(f"{_stated(request.budget)} for {spender}")
+    return parts
+
+
+def _stated(budget: Budget) -> str:
+    return (
+        str(budget).partition(" (")[0]
+        if budget.kind == "approximate"
+        else name_of(budget.tradeoff()) or str(budget)
+    )
+
+
+def said_of_several(release: Release) -> list[str]:
+    """Say what holds for all results of a kind together."""
+    by_type: dict[type[Published], list[Published]] = {}
+    for result in release.results:
+        by_type.setdefault(type(result), []).append(result)
+    return [
+        sentence
+        for result_type, results in by_type.items()
+        for sentence in result_type.said_of_several(results)
+    ]
+
+
+def cautions(release: Release) -> list[str]:
+    """Say where noise dominates what is published."""
+    return [sentence for result in release.results for sentence in result.cautions()]
+
+
+_LEVELS_READ = re.compile(
+    r"The list of levels of (.*) was read from the data and is published without protection\."
+)
+
+
+def together_disclosed(disclosures: Sequence[str]) -> list[str]:
+    """Return disclosures with one sentence for all features whose levels were read from the data.
+
+    >>> said = "The list of levels of {} was read from the data and is published without "
+    >>> said += "protection."
+    >>> together_disclosed([said.format("sex"), said.format("age")])
+    ['The lists of levels of sex and age were read from the data and are published without
+    protection.']
+    """
+    # The same sentence for every feature would bury the disclosures of another kind.
+    matches = [_LEVELS_READ.fullmatch(sentence) for sentence in disclosures]
+    names = [match[1] for match in matches if match]
+    if len(names) < 2:
+        return list(disclosures)
+    unmatched = [
+        sentence for sentence, match in zip(disclosures, matches, strict=True) if match is None
+    ]
+    every = f"{', '.join(names[:-1])} and {names[-1]}"
+    together = (
+        f"The lists of levels of {every} were read from the data and are published without"
+        " protection."
+    )
+    return [together, *unmatched]
+
+
+def limits(release: Release) -> list[str]:
+    """Say what the release does not protect."""
+    if release.scope.protection is not None:
+        unit = _unit(release.scope.protection)
+    elif release.plan.id:
+        unit = f"One record is one person: this was checked with the column {release.plan.id!r}."
+    else:
+        unit = (
+            "Each record is taken to be one person. This was not checked. A person with several"
+            " records is protected less."
+        )
+    if release.combination is not None:
+        repeated = (
+            "Releases of the same data that are not combined here are not accounted for. All of"
+            " them together protect less than each alone."
+        )
+        unprotected = [] if release.stated is None else [release.guarantee.explain().unprotected]
+        return [*unprotected, unit, repeated, *together_disclosed(release.scope.disclosures)]
+    repeated = (
+        "This release was charged to a ledger, a file that adds up the privacy loss of all releases"
+        " of the data that it lists."
+        if release.ledger
+        else (
+            "No ledger was given, so other releases of the same data are not accounted for. All of"
+            " them together protect less than each alone."
+        )
+    )
+    explanation = release.guarantee.explain()
+    return [
+        explanation.unprotected,
+        explanation.side_information,
+        unit,
+        repeated,
+        *together_disclosed(release.scope.disclosures),
+    ]
+
+
+def _unit(protection: Protection) -> str:
+    """Say whom the promise is about, and what is not taken into account."""
+    return (
+        f"The promise is about {protection.who}: that nobody has more was checked with the column"
+        f" {protection.id!r}. What all {protection.records} of one {protection.noun} have in common"
+        f" is not taken into account. Somebody who knows that a value is the same in all"
+        f" {protection.records} of one {protection.noun} knows more than the promise allows for."
+    )
+
+
+def summary(release: Release, where: str | None = None, word: str = "written") -> str:
+    """Return the release in a few lines, for a terminal; `word` says how its report is at
+    `where`.
+    """
+    scope = release.scope
+    rows = [("exact", text) for text in exact_part(scope.dataspace, scope)]
+    rows += [("with noise", text) for text in noisy_part(release)]
+    for result in release.results:
+        rows += result.summary_lines()
+    rows += [("apart", text) for text in said_of_several(release)]
+    rows += [("budget", text) for text in budget_parts(release.plan)]
+    rows += [("claim", text) for text in _claims(release)]
+    if release.stated is not None:
+        rows.append(("adjacency", together_text(scope)))
+    rows += strength_rows(release_strength(release))
+    if not scope.adjacency.protects_groups:
+        rows += [("otherwise", text) for text in implied(release)]
+    if where:
+        rows.append((word, where))
+    lines = [f"{label:10} {text}" for label, text in rows]
+    if not release.private:
+        # It comes first, so that nobody takes the guarantee below at its word.
+        lines = ["NOT PRIVATE: drawn with a seed or by a mechanism meant for studies.", "", *lines]
+    return "\n".join(lines)
+
+
+def _claims(release: Release) -> list[str]:
+    """Return every claim once; what exact totals fix needs none."""
+    claims = [result.claim_text() for result in release.results if not result.fixed]
+    return list(dict.fromkeys(claims))

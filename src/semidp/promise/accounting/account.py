@@ -1,0 +1,682 @@
+"""What several releases of the same data guarantee together, and whether that fits a budget: pure
+values.
+
+An `Account` adds up charges under all that is exact; the file that keeps them is a `Ledger`. How
+curves combine is in `tradeoff`; how a measurement is computed anew is in `mechanisms`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any, TypeGuard
+
+from semidp.errors import AdjacencyUnknown, BudgetExceeded, Refused
+from semidp.promise.accounting.conversions import approximate_group, pure_to_gdp
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
+from semidp.promise.spaces.dataspace import Datasets, Dataspace
+from semidp.promise.spaces.linked import LinkedDataspace, adjacency_from_json, linked_adjacency
+from semidp.promise.spaces.protection import Protection
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.composition import Composed, Grouped, compose
+from semidp.promise.tradeoff.curves import tradeoff_from_json
+from semidp.promise.tradeoff.function import Tradeoff
+from semidp.promise.tradeoff.polygons import Approximate
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One entry: what was released, its curve as stated, and how many records that curve still has
+    to be grouped by.
+
+    Parameters
+    ----------
+    label, time
+        What was released, and when.
+    tradeoff
+        The curve, for the pairs of datasets that the guarantee is about.
+    group
+        By how many records it is grouped under the ledger's adjacency.
+    dataspace, adjacency
+        What the guarantee is about; None where an earlier version charged it.
+    measured
+        For each measurement its query, and the law and scale of its noise (`Mechanism.record`): all
+        that is needed to find its curve under other exact statistics.
+    head
+        The hash of this entry and of all before it.
+    counted
+        The curve under what the ledger holds exact now, where that is another than what the
+        guarantee is about.
+    run
+        What the ledger records of the run that was charged (`Ledger.finish`); None where nothing.
+
+    Examples
+    --------
+    >>> from semidp.promise.tradeoff.curves import zcdp
+    >>> charge = Charge("redistricting", "2021-08-12T00:00:00+00:00", zcdp("2.56"), 2)
+    >>> charge.spent
+    ZCDP(rho=Fraction(256, 25))
+    >>> charge.fixed
+    'a version of semidp charged it that recorded no query'
+    """
+
+    label: str
+    time: str
+    tradeoff: Tradeoff
+    group: int
+    dataspace: Datasets | None = None
+    adjacency: Adjacency | None = None
+    measured: tuple[Mapping[str, Any], ...] = ()
+    head: str = ""
+    counted: Tradeoff | None = None
+    run: Mapping[str, Any] | None = field(default=None, compare=False)
+
+    @property
+    def spent(self) -> Tradeoff:
+        """The curve under the ledger's exact statistics and adjacency."""
+        return self.tradeoff.group(self.group) if self.counted is None else self.counted
+
+    @property
+    def fixed(self) -> str | None:
+        """Why the charge cannot be recomputed under other exact statistics; None where it can."""
+        if self.dataspace is None:
+            return "a version of semidp charged it that recorded no query"
+        queries = [part.get("query") for part in self.measured]
+        if not queries or None in queries:
+            return "its query was not recorded"
+        return None
+
+    def is_for(self, guarantee: Guarantee) -> bool:
+        """Whether this guarantee was charged."""
+        # Version 1 recorded the curve alone.
+        pairs = (self.dataspace, self.adjacency)
+        known = pairs == (None, None) or pairs == (guarantee.dataspace, guarantee.adjacency)
+        # The ledger and the release both hold the curve as JSON.
+        return known and self.tradeoff.to_json() == guarantee.tradeoff.to_json()
+
+    def under(
+        self, dataspace: Datasets, adjacency: Adjacency, before: Guarantee | None = None
+    ) -> "Charge":
+        """Return the charge with its curve for other pairs: computed anew, or as stated where it
+        covers them.
+
+        Parameters
+        ----------
+        dataspace, adjacency
+            The pairs. What the charge is about must be among the exact statistics.
+        before
+            The pairs that the charge is counted for so far.
+
+        Raises
+        ------
+        Refused
+            If nothing is known about these pairs.
+        """
+        if (self.dataspace, self.adjacency) == (dataspace, adjacency):
+            return replace(self, group=1, counted=None)
+        reason = self.fixed
+        if reason is None:
+            try:
+                parts = [_recorded(part, dataspace, adjacency).tradeoff for part in self.measured]
+                return replace(self, group=1, counted=compose(*parts))
+            except Refused as refusal:
+                reason = str(refusal)
+        # The query cannot be asked again, but the stated curve may hold for these pairs as it is.
+        lifted = None
+        if self.dataspace is not None and isinstance(dataspace, Dataspace):
+            lifted = self.dataspace.with_features(dataspace.schema)
+        if lifted is not None and self.adjacency is not None:
+            stated = Guarantee(lifted, self.adjacency, self.tradeoff)
+            if stated.covers(Guarantee(dataspace, adjacency, self.tradeoff)):
+                return replace(self, group=1, counted=None)
+            # A promise for one record with nothing exact reaches further by group privacy.
+            if stated.adjacency.a == 1 and stated.is_ordinary and dataspace.is_within(lifted):
+                return replace(self, group=adjacency.a, counted=None)
+        if before is not None and before.covers(Guarantee(dataspace, adjacency, self.spent)):
+            return self
+        raise Refused(reason)
+
+    def corrected(self, dataspace: Datasets, adjacency: Adjacency) -> "Charge":
+        """Return the charge with the curve that its mechanisms have, where an earlier version
+        counted a stronger one.
+
+        Only queries under exchange that their kind calls understated are looked at, and outcomes
+        whose counts are exact, too, which an earlier version took under exchange. A charge that
+        holds one beside K-norm noise stays as it is: its curve cannot be taken apart.
+        """
+        # Upward until `corrected` goes: tests/test_layers.py lists it.
+        from semidp.publish.statistics.registry import understated_queries
+
+        # Any a records were counted rightly by every version.
+        if adjacency.protects_groups:
+            return self
+        queries = [part.get("query") for part in self.measured]
+        kinds = {query.get("kind") for query in queries if isinstance(query, Mapping)}
+        pairs: Adjacency = adjacency
+        if self._hands_over_answers(dataspace):
+            # norms of exchanges do not hold here, but no exchange changes more than a records
+            pairs = Ball(adjacency.a, adjacency.protection)
+        elif not kinds & understated_queries() and not self._hands_over_outcomes(dataspace):
+            return self
+        try:
+            curves = [_recorded(part, dataspace, pairs).tradeoff for part in self.measured]
+            proven = compose(*curves)
+        except Refused:
+            return self
+        # A charge that holds is left as it was counted, even where today's bound is better.
+        if proven == self.spent or proven >= self.spent:
+            return self
+        return replace(self, group=1, counted=proven)
+
+    def _hands_over_outcomes(self, dataspace: Datasets) -> bool:
+        """Whether an outcome that was measured is also a feature of an exact total."""
+        columns = {column.partition("=")[0] for column in self._outcomes}
+        return bool(columns & _published_names(dataspace))
+
+    def _hands_over_answers(self, dataspace: Datasets) -> bool:
+        """Whether an exact total says who has a value of an outcome that was measured for all."""
+        from semidp.publish.sources.readings import answered_column
+
+        published = _published_names(dataspace)
+        for column, query in self._outcomes.items():
+            # a query of those who answered names the column that says who they are
+            answers = answered_column(column)
+            if answers in published and answers not in query.values():
+                return True
+        return False
+
+    @property
+    def _outcomes(self) -> dict[str, Mapping[str, Any]]:
+        """The queries of outcomes that were measured, by their columns."""
+        queries = [part.get("query") for part in self.measured]
+        outcomes = [query for query in queries if isinstance(query, Mapping)]
+        return {str(query["column"]): query for query in outcomes if query.get("column")}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as plain values; the dataspace by its digest."""
+        document: dict[str, Any] = {"label": self.label, "time": self.time}
+        document["tradeoff"] = self.tradeoff.to_json()
+        document["group"] = self.group
+        document["dataspace"] = self.dataspace and self.dataspace.digest
+        document["adjacency"] = self.adjacency and self.adjacency.to_json()
+        document["measured"] = [dict(part) for part in self.measured]
+        if self.counted is not None:
+            document["counted"] = self.counted.to_json()
+        document["head"] = self.head
+        return document
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], dataspaces: Mapping[str, Datasets]) -> "Charge":
+        """Read what `to_json` wrote, with the dataspaces of the ledger by their digests; or an
+        entry of version 1.
+
+        >>> from semidp.promise.tradeoff.curves import zcdp
+        >>> charge = Charge("a table", "2026-01-01T00:00:00+00:00", zcdp(1), 1)
+        >>> Charge.from_json(charge.to_json(), {}) == charge
+        True
+        """
+        label, time = value["label"], value["time"]
+        group = value["group"]
+        measured = tuple(value.get("measured") or ())
+        texts = isinstance(label, str) and isinstance(time, str)
+        mappings = all(isinstance(part, Mapping) for part in measured)
+        if not texts or not _is_count(group) or not mappings:
+            raise TypeError(
+                "a charge needs a label, a time, a number of records and its measurements"
+            )
+        tradeoff = tradeoff_from_json(value["tradeoff"])
+        # Entries of version 1 have neither.
+        dataspace = dataspaces[value["dataspace"]] if value.get("dataspace") else None
+        adjacency = None
+        if value.get("adjacency"):
+            adjacency = adjacency_from_json(value["adjacency"], dataspace)
+        head = value.get("head", "")
+        counted = tradeoff_from_json(value["counted"]) if value.get("counted") else None
+        return cls(label, time, tradeoff, group, dataspace, adjacency, measured, head, counted)
+
+
+@dataclass(frozen=True)
+class Account:
+    """Content of a ledger file at one moment.
+
+    The dataspace and adjacency are those of the first charge, unless the ledger was created with
+    its own. A charge about other features of the same records, or with further exact statistics,
+    joins them: D_t of the union, and any a(t) records of it (at least the `opened` number, and as
+    many as every charge protects), or its exchanges.
+
+    >>> from semidp.promise.tradeoff.curves import zcdp
+    >>> charges = [Charge("a table", "2026-01-01T00:00:00+00:00", zcdp("0.1"), 2)] * 2
+    >>> Account(Budget.zcdp(1), charges=tuple(charges)).semi_first()  # 2 · 2² · 0.1
+    ZCDP(rho=Fraction(4, 5))
+    """
+
+    budget: Budget
+    dataspace: Datasets | None = None
+    adjacency: Adjacency | None = None
+    charges: tuple[Charge, ...] = ()
+    id: str = ""
+    opened: tuple[Datasets, Adjacency] | None = None
+
+    def semi_first(self) -> Tradeoff:
+        """Return ``f1∘…∘f1 ⊗ … ⊗ fk∘…∘fk``: group each mechanism, then compose. This is what
+        counts.
+        """
+        return compose(*(charge.spent for charge in self.charges))
+
+    def composition_first(self) -> Tradeoff:
+        """Return ``(f1 ⊗ … ⊗ fk)∘…∘(f1 ⊗ … ⊗ fk)``, never stronger than `semi_first` (Cho and Awan,
+        Section 3.6).
+
+        Charges that were calibrated under the invariant have no one-record curve and are composed
+        as they are.
+        """
+        ready = [charge.spent for charge in self.charges if charge.group == 1]
+        stated = [charge for charge in self.charges if charge.group > 1]
+        if not stated:
+            return compose(*ready)
+        composed = compose(*(charge.tradeoff for charge in stated))
+        return compose(*ready, composed.group(stated[0].group))
+
+    def charged(
+        self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = ()
+    ) -> "Account":
+        """Return the account after one more charge; refuse what does not add up, and more than the
+        budget.
+        """
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        charge = _charge(guarantee, label, time, measured)
+        account = self._rebased(charge, guarantee)
+        if not fits(account.semi_first(), self.budget):
+            raise BudgetExceeded(
+                f"charging {label!r} would exceed the ledger's budget of {self.budget}: nothing was"
+                " released or charged; ask for a smaller budget, or open a new ledger if the data"
+                " are new"
+            )
+        return account
+
+    def corrected(self) -> "Account":
+        """Return the account with every charge counted by the bounds that are known now; see
+        `Charge.corrected`.
+        """
+        if self.dataspace is None or self.adjacency is None:
+            return self
+        dataspace, adjacency = self.dataspace, self.adjacency
+        charges = [charge.corrected(dataspace, adjacency) for charge in self.charges]
+        return replace(self, charges=tuple(charges))
+
+    def _rebased(self, charge: Charge, guarantee: Guarantee) -> "Account":
+        """Return the account with one more charge, that of a guarantee, everything under the union
+        of what is exact.
+        """
+        dataspace, adjacency = guarantee.dataspace, guarantee.adjacency
+        if self.dataspace is None or self.adjacency is None:
+            return replace(self, dataspace=dataspace, adjacency=adjacency, charges=(charge,))
+        _refuse_other_persons(self.adjacency, adjacency)
+        kinds = {self.adjacency.kind, adjacency.kind}
+        if len(kinds) > 1 and not _joins_either_kind(guarantee):
+            raise Refused(
+                f"this ledger adds up guarantees for {self.adjacency}, and the new one is for"
+                f" {adjacency}: ball and exchange are two promises and are not added up; ask"
+                " for the ledger's adjacency, or use another ledger"
+            )
+        union = self.dataspace.union(dataspace)
+        if union is None:
+            ours, theirs = self.dataspace.summary(), dataspace.summary()
+            raise Refused(
+                f"this ledger adds up releases under {ours}, and the new"
+                f" guarantee is about {theirs} of other records, levels or"
+                " values: use another ledger"
+            )
+        before = Guarantee(self.dataspace, self.adjacency, charge.tradeoff)
+        together = _together(union, guarantee, before, self)
+        moved = (union, together) != (self.dataspace, self.adjacency)
+        counted = []
+        for number, one in enumerate((*self.charges, charge), start=1):
+            new = one is charge
+            if not new and not moved:
+                counted.append(one)
+                continue
+            try:
+                counted.append(one.under(union, together, None if new else before))
+            except Refused as refusal:
+                what = "the new guarantee" if new else f"charge {number} ({one.label!r})"
+                exact = union.summary()
+                raise Refused(
+                    f"{what} does not add up with the others under {exact} and"
+                    f" {together}: {refusal}; use another ledger, or calibrate under all"
+                    " invariants together"
+                ) from None
+        return replace(self, dataspace=union, adjacency=together, charges=tuple(counted))
+
+    def disagreement(
+        self,
+        entry: Mapping[str, Any] | None,
+        guarantee: Guarantee | None = None,
+        noise: str | None = None,
+    ) -> str | None:
+        """Return a sentence on how the entry that a release keeps of its charge disagrees with this
+        account; None where it agrees.
+
+        The hash in the entry covers the charge and all before it. So a charge that was removed,
+        changed or put in later shows in every release that was charged after it, and a last one
+        that was removed in its own release. The hash says nothing of the release that holds it.
+
+        Parameters
+        ----------
+        entry
+            What the release keeps of its charge.
+        guarantee
+            What the release states, which must be what was charged.
+        noise
+            Digest of its noisy values, which must be those that the charge paid for. Charges of
+            version 0.2 recorded none.
+
+        Examples
+        --------
+        >>> Account(Budget.zcdp(1)).disagreement({"number": 1, "head": "0f"})
+        'its charge is number 1, and the ledger holds 0'
+        """
+        if entry is None:
+            return "it was charged to no ledger"
+        if entry.get("ledger", self.id) != self.id:
+            return "it was charged to another ledger"
+        number, count = entry.get("number"), len(self.charges)
+        if not _is_count(number):
+            return "what it says of its charge is damaged"
+        if number > count:
+            return f"its charge is number {number}, and the ledger holds {count}"
+        charge = self.charges[number - 1]
+        if "head" in entry:
+            same = entry["head"] == charge.head
+        else:  # charged by a version without hashes
+            same = entry.get("label") == charge.label and entry.get("time") == charge.time
+        if not same:
+            return f"charge {number} of the ledger, or one before it, is not the one that was made"
+        if guarantee is not None and not charge.is_for(guarantee):
+            return f"charge {number} of the ledger is for another guarantee than it states"
+        if noise is not None and charge.run is not None and charge.run["measured"] != noise:
+            return f"charge {number} of the ledger paid for other noisy values than it holds"
+        return None
+
+
+def fits(total: Tradeoff, budget: Budget) -> bool:
+    """Whether a curve provably stays within a budget.
+
+    >>> from semidp.promise.tradeoff.curves import gaussian, zcdp
+    >>> fits(gaussian(1), Budget.zcdp("1/2")), fits(gaussian(1), Budget.zcdp("0.49"))
+    (True, False)
+    >>> fits(zcdp(1), Budget.pure(10))
+    Traceback (most recent call last):
+    semidp.errors.Refused: these mechanisms satisfy no pure guarantee: use a ledger with another
+    kind of budget
+    """
+    if budget.rho is not None:
+        return _within(total.implied_rho(), budget.rho, "zero-concentrated")
+    if budget.mu is not None:
+        # Squares of Gaussian parts are exact, so that a budget can be spent to the end.
+        square = _mu_squared(total)
+        if square is not None:
+            return square <= budget.mu**2
+        return total >= budget.tradeoff()
+    assert budget.epsilon is not None, "a budget has rho, mu or epsilon"
+    if not budget.delta:
+        return _within(total.implied_epsilon(), budget.epsilon, "pure")
+    # Composed curves are rounded. Exact sums of the parts let a budget be spent to the end.
+    epsilon, delta = _basic(total)
+    if epsilon <= budget.epsilon and delta <= budget.delta:
+        return True
+    return total.delta(budget.epsilon) <= budget.delta
+
+
+def _within(spent: Fraction | None, limit: Fraction, kind: str) -> bool:
+    if spent is None:
+        raise Refused(
+            f"these mechanisms satisfy no {kind} guarantee: use a ledger with another kind of"
+            " budget"
+        )
+    return spent <= limit
+
+
+def _mu_squared(total: Tradeoff) -> Fraction | None:
+    """Return the square of a mu such that mu-GDP follows, rounded up, or None where none is known
+    part by part.
+    """
+    if isinstance(total, Composed):
+        sum_of_squares = Fraction(0)
+        for part in total.parts:
+            square = _mu_squared(part)
+            if square is None:
+                return None
+            sum_of_squares += square
+        return sum_of_squares
+    exactly = total.implied_mu_squared()
+    if exactly is not None or isinstance(total, Grouped):
+        return exactly
+    pure = total.implied_epsilon()
+    return None if pure is None else pure_to_gdp(pure) ** 2
+
+
+def _basic(total: Tradeoff) -> tuple[Fraction, Fraction]:
+    """Return an exact (epsilon, delta) by basic composition of the parts; delta 1 where a part has
+    none.
+    """
+    if isinstance(total, Composed):
+        points = [_basic(part) for part in total.parts]
+        epsilon = sum((e for e, _ in points), Fraction(0))
+        delta = sum((d for _, d in points), Fraction(0))
+        return epsilon, min(delta, Fraction(1))
+    if isinstance(total, Approximate):
+        if total.size == 1:
+            return total.epsilon0, total.delta0
+        epsilon, rounded_delta = approximate_group(total.epsilon0, total.delta0, total.size)
+        return epsilon, Fraction(rounded_delta)
+    pure = total.implied_epsilon()
+    if pure is None:
+        return Fraction(0), Fraction(1)
+    return pure, Fraction(0)
+
+
+def _refuse_other_persons(ours: Adjacency, theirs: Adjacency) -> None:
+    """Refuse promises about other units, or about several records beside one: nothing is known of
+    both together.
+    """
+    one, other = ours.protection, theirs.protection
+    unknown = (
+        "no recorded id column, so that what they say of several records of a person is not known:"
+        " use another ledger"
+    )
+    if one is None:
+        if other is None:
+            return
+        raise Refused(f"the new guarantee is for {other.who}, and its charges have {unknown}")
+    if other is None:
+        raise Refused(f"the ledger's charges are for {one.who}, and the new one has {unknown}")
+    if one.id != other.id:
+        raise Refused(
+            f"this ledger adds up guarantees for the persons of column {one.id!r}, and the new one"
+            f" is for those of {other.id!r}: whether these are the same is not known; use another"
+            " ledger"
+        )
+    if not one.is_about(other):
+        protected = f"{one.protect} ({one.who})"
+        raise Refused(
+            f"this ledger protects one {protected}, and the new guarantee one"
+            f" {other.protect}: these are two promises and are not added up; use another ledger"
+        )
+
+
+def _widest(ours: Adjacency, theirs: Adjacency) -> Protection | None:
+    """Return the protection of both promises, with the larger number of records."""
+    one, other = ours.protection, theirs.protection
+    if one is None or other is None:
+        return one
+    return replace(one, most=max(one.most, other.most))
+
+
+def _together(union: Datasets, new: Guarantee, before: Guarantee, account: Account) -> Adjacency:
+    """Adjacency of the union of all charges. It does not depend on their order.
+
+    A ledger is opened for exchanges or for any a records, and stays so:
+
+    - exchanges: those of the union of all exact totals;
+    - any a records, while nothing is exact beyond what the ledger was opened with: the a that it
+      was opened with;
+    - any a records, and all charges publish the same totals: a(t), or the largest a of a charge
+      where that is smaller;
+    - any a records otherwise: a(t) of the union.
+
+    In the last two cases a is never below the a of the opening, nor below the smallest a of all
+    charges. Persons with several records: the most that any charge names.
+
+    Parameters
+    ----------
+    union
+        What is exact in all charges together.
+    new, before
+        What is charged, and what was promised before.
+    account
+        The charges before.
+    """
+    ours = before.adjacency
+    margins = {*union.margins}
+    protection = _widest(ours, new.adjacency)
+    if not isinstance(union, Dataspace):
+        if protection != ours.protection:
+            raise Refused(
+                "what is exact in this ledger is known by its name alone, so that charges cannot be"
+                " computed anew for more records of a person: use another ledger"
+            )
+        return ours
+    if isinstance(union, LinkedDataspace):
+        # Others take places in units besides, so that blocks of members alone say too few.
+        return linked_adjacency(union, ours.kind)
+    if not ours.protects_groups:
+        # Also where the margins are the same: a table of one level, which nobody can change, may
+        # have come first.
+        exchange = Exchange.of(union, protection)
+        return Exchange(max(exchange.a, exchange.times), protection)
+    opened_adjacency = None
+    if account.opened is not None:
+        opened_space, opened_adjacency = account.opened
+        is_unchanged = margins == {*opened_space.margins}
+        if is_unchanged and opened_adjacency.protection == protection:
+            return opened_adjacency
+    numbers, spaces = [new.adjacency.a], [new.dataspace]
+    for charge in account.charges:
+        # Early ledgers did not record what each charge is about: it is what all are.
+        adjacency = ours if charge.adjacency is None else charge.adjacency
+        numbers.append(adjacency.a)
+        spaces.append(charge.dataspace or before.dataspace)
+    least = min(numbers)
+    if opened_adjacency is not None:
+        least = max(least, opened_adjacency.a)
+    alike = all({*space.margins} == margins for space in spaces)
+    try:
+        # an outcome that nothing publishes changes alone, in each record of a person
+        alone = 1 if protection is None else protection.times
+        enough = max(semi_adjacency(union, protection).bound, alone)
+    except AdjacencyUnknown:
+        if alike:  # whoever charged gave a number
+            return Ball(max(numbers), protection)
+        raise Refused(
+            f"how many records move together under {union.summary()} is not known, so that charges"
+            " under all of it do not add up: use another ledger"
+        ) from None
+    # Charges that are all about these statistics may protect fewer than a(t) records.
+    shared = min(enough, max(numbers)) if alike else enough
+    return Ball(max(least, shared), protection)
+
+
+def guarantee_of(account: Account, tradeoff: Tradeoff) -> Guarantee | None:
+    if account.dataspace is None or account.adjacency is None or not account.charges:
+        return None
+    return Guarantee(account.dataspace, account.adjacency, tradeoff)
+
+
+def guarantee_together(
+    charges: Sequence[tuple[Guarantee, str, Sequence[Mapping[str, Any]]]],
+) -> Guarantee:
+    """Return what several releases of the same records guarantee together, each computed anew for
+    all exact totals.
+
+    Parameters
+    ----------
+    charges
+        For each release its guarantee, its name, and the records of its mechanisms
+        (`Mechanism.record`).
+
+    Raises
+    ------
+    Refused
+        If the releases do not add up, as a ledger would refuse them.
+    """
+    # No budget is asked about, so that any will do.
+    account = Account(Budget.zcdp(1))
+    for guarantee, label, measured in sorted(charges, key=lambda charge: _place(charge[0])):
+        charge = _charge(guarantee, label, "", measured)
+        account = account._rebased(charge, guarantee)
+    together = guarantee_of(account, account.semi_first())
+    assert together is not None, "there is a charge"
+    return together
+
+
+def _joins_either_kind(guarantee: Guarantee) -> bool:
+    """Whether a guarantee is for one record with nothing exact: by group privacy it adds up with
+    those for exchanges, and with those for any a records.
+    """
+    dataspace = guarantee.dataspace
+    ordinary = isinstance(dataspace, Dataspace) and not dataspace.margins
+    return guarantee.adjacency.a == 1 and ordinary
+
+
+def _place(guarantee: Guarantee) -> tuple[bool, bool]:
+    """Place of a guarantee among several, whose order must not matter: those that decide between
+    any a records and exchanges come first. Of one record alone both promise the same.
+    """
+    joins = _joins_either_kind(guarantee)
+    return joins, joins and not guarantee.adjacency.protects_groups
+
+
+def composed_anew(
+    records: Sequence[Mapping[str, Any]], dataspace: Datasets, adjacency: Adjacency
+) -> Tradeoff:
+    """Return the curve of several measurements (`Mechanism.record`) together, each computed anew
+    for other pairs of datasets.
+
+    Raises
+    ------
+    Refused
+        If one of them is not known for these pairs.
+    """
+    return compose(*(_recorded(part, dataspace, adjacency).tradeoff for part in records))
+
+
+def _charge(
+    guarantee: Guarantee, label: str, time: str, measured: Sequence[Mapping[str, Any]]
+) -> Charge:
+    """Charge of a guarantee as it is stated."""
+    dataspace, adjacency = guarantee.dataspace, guarantee.adjacency
+    return Charge(label, time, guarantee.tradeoff, 1, dataspace, adjacency, tuple(measured))
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _published_names(dataspace: Datasets) -> set[str]:
+    """The names of all features of exact totals, with the depths above and below them."""
+    if not isinstance(dataspace, Dataspace):
+        return set()
+    schema = dataspace.schema
+    features = [schema.feature(name) for margin in dataspace.margins for name in margin.names]
+    return {name for feature in features for name in feature.names}
+
+
+def _recorded(part: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> Mechanism:
+    """Mechanism of a record under other exact statistics."""
+    # Upward until the query spaces of statistics live on this floor.
+    from semidp.publish.statistics.registry import recorded
+
+    return recorded(part, dataspace, adjacency)

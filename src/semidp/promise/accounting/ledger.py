@@ -1,0 +1,480 @@
+"""A ledger: a locked file that adds up what releases of the same data spend, and refuses to go past
+its budget.
+
+It is charged before noise is drawn. Two processes may use it at once, and a process that is killed
+leaves the file as it was before or after the charge, never between. Every charge carries the hash
+of all before it, so that one that is changed or removed shows. Where a charge brings further exact
+statistics, all before it are computed anew under the union, from what they recorded, and the new
+curves are appended with it: nothing is rewritten. So are charges whose curve an earlier version
+stated too strong. How charges add up is in `account`.
+
+A charge pays for one measurement. Beside the charges the file records, for each run, its latest
+session and the digest of what it measured, so that no copy of an unfinished run draws again.
+"""
+
+import contextlib
+import hashlib
+import json
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from semidp.errors import InputError, SemidpError
+from semidp.promise.accounting.account import Account, Charge, guarantee_of
+from semidp.promise.files import locked, replace_file
+from semidp.promise.guarantee import Guarantee, read_document, space_document, space_from
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.spaces.dataspace import Datasets
+from semidp.promise.spaces.linked import adjacency_from_json
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.curves import tradeoff_from_json
+
+SCHEMA_VERSION = 2
+"""The version of the file. Version 1 had neither queries nor hashes; such a file is read, and grows
+into this one."""
+
+PATIENCE = 60.0
+"""Seconds to wait for a ledger that another process holds."""
+
+_AT_ONCE = 0.5  # seconds before anybody is told that there is something to wait for
+
+
+@dataclass(frozen=True)
+class Session:
+    """A process at work on a run, which may outlast it and be resumed by a later session.
+
+    The ledger records the latest session of a run. Only the folder that names this session, or a
+    copy that is resumed before any other, can go on.
+
+    Parameters
+    ----------
+    run
+        Random name of the run; charged once.
+    earlier
+        Names of the earlier sessions, as the folder of the run notes them.
+    measured
+        Digest of the measurement, if the run has completed it.
+    name
+        Random name of this session. The folder must note it before the charge.
+    """
+
+    run: str = field(default_factory=lambda: secrets.token_hex(8))
+    earlier: tuple[str, ...] = ()
+    measured: str | None = None
+    name: str = field(default_factory=lambda: secrets.token_hex(8))
+
+
+class Ledger:
+    """A file that records what was spent on one dataset under one invariant.
+
+    Parameters
+    ----------
+    path
+        A file that `Ledger.create` made.
+    waiting
+        Told, in a sentence, when another process holds the ledger and this one waits.
+
+    Examples
+    --------
+    >>> from semidp.promise.spaces.dataspace import Dataspace
+    >>> from semidp.promise.spaces.adjacency import Ball
+    >>> import tempfile
+    >>> from semidp.promise.tradeoff.curves import zcdp
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> book = Ledger.create(Path(folder.name) / "ledger.json", Budget.zcdp(1))
+    >>> guarantee = Guarantee(Dataspace.described("state totals"), Ball(2), zcdp("0.4"))
+    >>> (
+    ...     book.charge(guarantee, "first table")["number"],
+    ...     book.charge(guarantee, "second table")["number"],
+    ... )
+    (1, 2)
+    >>> book.total().tradeoff
+    ZCDP(rho=Fraction(4, 5))
+    >>> book.charge(guarantee, "third table")
+    Traceback (most recent call last):
+    semidp.errors.BudgetExceeded: charging 'third table' would exceed the ledger's budget of rho = 1
+    ...
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, path: str | Path, waiting: Callable[[str], None] | None = None) -> None:
+        self.waiting = waiting
+        # of the charges that this object has made, or was about to make
+        self._made: list[str] = []
+        # A link to a ledger is that ledger: it must share its lock, and a charge must not replace
+        # the link by a copy.
+        self.path = Path(path).resolve()
+        if not self.path.exists():
+            raise InputError(
+                f"there is no ledger at {path}: create it once with its budget, by"
+                " Ledger.create(path, budget)",
+                needs="ledger",
+            )
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        budget: Budget,
+        dataspace: Datasets | None = None,
+        adjacency: Adjacency | None = None,
+    ) -> "Ledger":
+        """Make a new, empty ledger; refuse to overwrite one.
+
+        Parameters
+        ----------
+        path
+            The file to make.
+        budget
+            What may be spent in total.
+        dataspace, adjacency
+            Under which invariant; both, or neither to take those of the first charge.
+        """
+        path = Path(path).resolve()
+        if (dataspace is None) != (adjacency is None):
+            raise InputError("give a ledger both a dataspace and an adjacency, or neither")
+        # asked before the lock, too: its file would stay beside a file that is no ledger
+        if path.exists():
+            raise InputError(f"{path} already exists: a ledger is never overwritten")
+        with _locked(path):
+            if path.exists():
+                raise InputError(f"{path} already exists: a ledger is never overwritten")
+            _write(path, _opened(path, budget, dataspace, adjacency))
+        return cls(path)
+
+    def charge(
+        self,
+        guarantee: Guarantee,
+        label: str,
+        measured: Sequence[Mapping[str, Any]] = (),
+        session: Session | None = None,
+    ) -> dict[str, Any]:
+        """Record that a mechanism is about to run; return the entry once it is safely on disk.
+
+        Parameters
+        ----------
+        guarantee
+            What the mechanism satisfies. Where it is about other pairs than the ledger, it is
+            computed anew for those of the union from `measured`; a guarantee for one record with
+            nothing published exactly is else grouped.
+        label
+            What is released, for whoever reads the ledger.
+        measured
+            The `record` of each mechanism. Without it the charge can never be recomputed.
+        session
+            The session that will draw the noise. Its run is charged once: a later session of the
+            same run gets the entry of the first, unless another copy of the run went on meanwhile.
+            `finish` records what it measured.
+
+        Returns
+        -------
+        dict
+            What a release keeps: the number of its charge, its label, and the hash of it and of all
+            before it.
+
+        Raises
+        ------
+        BudgetExceeded
+            If all charges together would no longer fit the budget. Nothing is recorded then.
+        Refused
+            If the guarantee is about other data, or a charge cannot be computed anew under the
+            union.
+        """
+        with _locked(self.path, self.waiting):
+            document = _upgraded(_document(self.path), self.path)
+            as_written = _account(document, self.path)
+            before = as_written.corrected()
+            # A run that was killed after its charge, and goes on now, has paid already.
+            number = None if session is None else _number_of(document, session.run)
+            if session is not None and number is not None:
+                # Through JSON and back, since that is how the file holds the curve that is
+                # compared.
+                stated = json.loads(json.dumps(guarantee.tradeoff.to_json()))
+                if document["charges"][number - 1]["tradeoff"] != stated:
+                    raise InputError(
+                        f"the ledger {self.path} was charged another guarantee for the same run"
+                    )
+                _take_over(document, session)
+                _write(self.path, document)
+                return _kept(document, number)
+            account = before.charged(guarantee, label, measured)
+            assert account.dataspace is not None, "there is a charge"
+            assert account.adjacency is not None, "there is a charge"
+            _under(document, guarantee.dataspace, guarantee.adjacency, self.path)
+            under = _under(document, account.dataspace, account.adjacency, self.path)
+            entry = {**account.charges[-1].to_json(), "under": under}
+            moved = (account.dataspace, account.adjacency) != (before.dataspace, before.adjacency)
+            if before.charges and (moved or before.charges != as_written.charges):
+                entry["rebased"] = [charge.spent.to_json() for charge in account.charges[:-1]]
+            _append(document, entry, None if session is None else session.run)
+            if session is not None:
+                runs = document.setdefault("runs", {})
+                runs[session.run] = {"session": session.name, "measured": None}
+            # An interrupted write leaves a name too many, which `made` drops. The other order could
+            # lose the name of a charge that was made.
+            self._made.append(document["charges"][-1]["nonce"])
+            _write(self.path, document)
+        return _kept(document, len(account.charges))
+
+    def finish(self, session: Session, measured: str) -> None:
+        """Record what the run of a session measured, before anything of it is published.
+
+        Parameters
+        ----------
+        session
+            The session that `charge` was given.
+        measured
+            Digest of the measurement. Finishing again with the same one changes nothing.
+
+        Raises
+        ------
+        InputError
+            If another copy of the run was resumed or finished since the session began.
+        """
+        with _locked(self.path, self.waiting):
+            document = _document(self.path)
+            _account(document, self.path)  # refuses a file that was changed
+            own = replace(session, earlier=(session.name,), measured=measured)
+            _take_over(document, own)
+            document["runs"][session.run]["measured"] = measured
+            _write(self.path, document)
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """The charges that this object has made, by their random names.
+
+        The file is asked, so that the answer is right even where a charge was interrupted, and does
+        not count the charges of other processes.
+        """
+        if not self._made:
+            return ()
+        try:
+            charges = _document(self.path)["charges"]
+            recorded = {entry["nonce"] for entry in charges if "nonce" in entry}
+        except (SemidpError, KeyError, TypeError):
+            return tuple(self._made)
+        return tuple(name for name in self._made if name in recorded)
+
+    def account(self) -> Account:
+        """Return the content of the file. That takes no lock: a charge replaces the whole file at
+        once.
+
+        Raises
+        ------
+        InputError
+            If the file holds no ledger, or charges that do not follow from each other.
+        """
+        return _account(_document(self.path), self.path).corrected()
+
+    def total(self) -> Guarantee | None:
+        """Return the guarantee of everything charged, Semi-DP first; None before the first
+        charge.
+        """
+        account = self.account()
+        return guarantee_of(account, account.semi_first())
+
+    def composition_first(self) -> Guarantee | None:
+        """Return the guarantee of everything charged, composition first: for comparison, it is
+        never stronger.
+        """
+        account = self.account()
+        return guarantee_of(account, account.composition_first())
+
+
+@contextlib.contextmanager
+def _locked(path: Path, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Hold the ledger's lock. It is a file of its own, because the ledger itself is replaced by
+    every charge.
+
+    The file stays: were it removed, two processes could each hold a lock of that name.
+    """
+    file = path.with_name(f".{path.name}.lock")
+    with contextlib.ExitStack() as held:
+        try:
+            try:
+                held.enter_context(locked(file, _AT_ONCE, path))
+            except TimeoutError:
+                if waiting:
+                    waiting(
+                        f"another process holds the ledger {path}: waiting for up to {PATIENCE:g}"
+                        " seconds"
+                    )
+                held.enter_context(locked(file, PATIENCE, path))
+        except TimeoutError:
+            raise InputError(
+                f"another process has held the ledger {path} for {PATIENCE:g} seconds: nothing was"
+                " charged; try again"
+            ) from None
+        except OSError as error:
+            reason = (error.strerror or "unknown reason").lower()
+            raise InputError(f"cannot lock {path}: {reason}") from None
+        yield
+
+
+def _document(path: Path) -> dict[str, Any]:
+    document = read_document(path, "a ledger")
+    if document.get("schema_version", 1) not in (1, SCHEMA_VERSION):
+        raise InputError(
+            f"the ledger {path} was written by another version of semidp: read it with that version"
+        )
+    return document
+
+
+def _account(document: Mapping[str, Any], path: Path) -> Account:
+    """Return the account of a file of either version; refuse one whose hashes do not fit."""
+    try:
+        budget = Budget.from_json(document["budget"])
+        if document.get("schema_version", 1) == 1:
+            space, adjacency = document["dataspace"], document["adjacency"]
+            dataspace = space_from(space, path) if space else None
+            named = Adjacency.from_json(adjacency) if adjacency else None
+            old = [Charge.from_json(charge, {}) for charge in document["charges"]]
+            return Account(budget, dataspace, named, tuple(old))
+        spaces = {}
+        for digest, value in document["dataspaces"].items():
+            spaces[digest] = space_from(value, path)
+        if any(space.digest != digest for digest, space in spaces.items()):
+            raise InputError(
+                f"{path} was changed: what it says is published does not fit its digest"
+            )
+        head, charges = _genesis(document), list[Charge]()
+        for number, entry in enumerate(document["charges"], start=1):
+            head = _head(head, entry)
+            if entry["head"] != head:
+                raise InputError(
+                    f"{path} was changed: charge {number} does not follow from what is before it"
+                )
+            # New curves of earlier charges stand in a later entry, so that no entry or hash
+            # changes.
+            if "rebased" in entry:
+                pairs = zip(charges, map(tradeoff_from_json, entry["rebased"]), strict=True)
+                charges = [replace(charge, group=1, counted=curve) for charge, curve in pairs]
+            run = document.get("runs", {}).get(entry.get("nonce"))
+            if run is not None and not {"session", "measured"} <= {*run}:
+                raise TypeError("a run has its latest session, and what it measured")
+            charges.append(replace(Charge.from_json(entry, spaces), run=run))
+        opened = _pairs_named(document["under"], spaces)
+        # The last charge is about all that is exact.
+        under = [entry["under"] for entry in document["charges"]]
+        now = _pairs_named(under[-1], spaces) if under else opened
+        space, adjacency = now or (None, None)
+        return Account(budget, space, adjacency, tuple(charges), document["id"], opened)
+    except SemidpError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError):
+        raise InputError(f"{path} does not hold a ledger") from None
+
+
+def _pairs_named(
+    under: Mapping[str, Any] | None, spaces: Mapping[str, Datasets]
+) -> tuple[Datasets, Adjacency] | None:
+    """Dataspace and adjacency that an entry names; None where it names none."""
+    if not under:
+        return None
+    dataspace = spaces[under["dataspace"]]
+    return dataspace, adjacency_from_json(under["adjacency"], dataspace)
+
+
+def _upgraded(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return a file of version 1 in the form of this one: its charges are chained as they are,
+    without a query.
+    """
+    if document.get("schema_version", 1) != 1:
+        return document
+    account = _account(document, path)
+    new = _opened(path, account.budget, account.dataspace, account.adjacency)
+    for charge in account.charges:
+        _append(new, {**charge.to_json(), "under": new["under"]})
+    return new
+
+
+def _opened(
+    path: Path, budget: Budget, dataspace: Datasets | None, adjacency: Adjacency | None
+) -> dict[str, Any]:
+    """Return the file of a ledger without charges."""
+    document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "id": secrets.token_hex(16)}
+    document |= {"budget": budget.to_json(), "under": None, "charges": [], "dataspaces": {}}
+    if dataspace is not None and adjacency is not None:
+        document["under"] = _under(document, dataspace, adjacency, path)
+    return document
+
+
+def _under(
+    document: dict[str, Any], dataspace: Datasets, adjacency: Adjacency, path: Path
+) -> dict[str, Any]:
+    """Return a dataspace, which the document then holds once, and an adjacency as an entry names
+    them.
+    """
+    document["dataspaces"].setdefault(dataspace.digest, space_document(dataspace, path))
+    return {"dataspace": dataspace.digest, "adjacency": adjacency.to_json()}
+
+
+def _append(document: dict[str, Any], entry: dict[str, Any], run_name: str | None = None) -> None:
+    """Add an entry behind all others, which stay as they are.
+
+    Its ``nonce`` is the name of the run that is charged, or else a random one: no two entries are
+    alike, and a run that goes on after a kill finds its charge.
+    """
+    charges = document["charges"]
+    before = charges[-1]["head"] if charges else _genesis(document)
+    new = {**entry, "nonce": secrets.token_hex(8) if run_name is None else run_name}
+    charges.append({**new, "head": _head(before, new)})
+
+
+def _number_of(document: Mapping[str, Any], run_name: str) -> int | None:
+    """Return the number of the charge that was made for a run; None where there is none."""
+    names = [entry.get("nonce") for entry in document["charges"]]
+    return names.index(run_name) + 1 if run_name in names else None
+
+
+def _take_over(document: dict[str, Any], session: Session) -> None:
+    """Make a session the latest of its run; refuse a copy of the run that was left behind."""
+    recorded = document.get("runs", {}).get(session.run)
+    if (
+        recorded is None
+        or recorded["session"] not in session.earlier
+        or recorded["measured"] not in (None, session.measured)
+    ):
+        raise InputError(
+            "another copy of this run was resumed or finished, and its charge pays for one"
+            " measurement: discard this copy"
+        )
+    recorded["session"] = session.name
+
+
+def _kept(document: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Return the entry that a release keeps of its charge."""
+    entry = document["charges"][number - 1]
+    kept: dict[str, Any] = {"ledger": document["id"], "number": number}
+    for key in ("label", "time", "tradeoff", "group", "head"):
+        kept[key] = entry[key]
+    return kept
+
+
+def _genesis(document: Mapping[str, Any]) -> str:
+    """Return the hash that the first charge follows: what the ledger was opened with."""
+    opened = {key: document[key] for key in ("schema_version", "id", "budget", "under")}
+    return _sha256("", opened)
+
+
+def _head(before: str, entry: Mapping[str, Any]) -> str:
+    content = {key: value for key, value in entry.items() if key != "head"}
+    return _sha256(before, content)
+
+
+def _sha256(before: str, value: Any) -> str:
+    """Hash a JSON value in one fixed form, behind another hash."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    # The file is replaced, and a second hard link would keep the old one with its unspent budget.
+    if path.exists() and path.stat().st_nlink > 1:
+        raise InputError(
+            f"the ledger {path} has a second name (a hard link), which would keep the old charges:"
+            " remove that name, or make it a symbolic link"
+        )
+    replace_file(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,565 @@
+"""Writing files so that nobody ever sees half of one, and nothing is lost that nobody agreed to
+lose.
+
+Everything is written under a dot name beside its destination and moved into place. Whoever writes
+holds a lock for the destination; what a killed run leaves behind is recovered or removed by a later
+run, once its lock is free. Nothing here knows what the files hold.
+"""
+
+import contextlib
+import errno
+import functools
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+
+from semidp.errors import InputError, Occupied
+from semidp.promise.plain_reading import is_plain_file
+
+_SCRAP = re.compile(
+    r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|unfinished\.(?:old|json)|lock)", re.DOTALL
+)
+
+_OLD = ".old"
+
+UNFINISHED = "unfinished"  # what lasts when a run ends before its folder is whole
+
+# file systems take names of 255 bytes, and a scrap's name has 21 more than its tag
+_LONGEST_TAG = 200
+
+_HASHED = "sha256-"
+
+# how file systems without flock refuse it
+_NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
+
+_SETTLED = 600.0
+"""Seconds for which a scrap is left alone even if its lock is free: a lock may not reach every
+machine of a volume."""
+
+PATIENCE = 3.0
+"""Seconds to wait for a destination that another run holds: long enough for one that only removes
+scraps."""
+
+
+def replace_file(
+    path: str | Path, content: bytes | str | Iterable[bytes], *, force: bool = True
+) -> None:
+    """Write `content` to `path`, whole or not at all; without `force` only where there is nothing
+    yet.
+
+    Large content may come in parts. A file that is replaced passes its permissions on.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     replace_file(Path(folder) / "a.txt", "exact")
+    ...     (Path(folder) / "a.txt").read_text()
+    ...     replace_file(Path(folder) / "a.txt", "other", force=False)
+    Traceback (most recent call last):
+    semidp.errors.Occupied: ...a.txt already exists
+    """
+    path = Path(path)
+    whole = content.encode() if isinstance(content, str) else content
+    parts = [whole] if isinstance(whole, bytes) else whole
+    with plain_errors(path), claimed(path, timeout=-1):
+        _sweep(path)
+        scrap = scrap_beside(path)
+        try:
+            with open(scrap, "xb") as file:
+                # Before the content, so that nobody reads it who may not read the file it replaces.
+                _like(path, scrap)
+                file.writelines(parts)
+                file.flush()
+                os.fsync(file.fileno())
+            if force:
+                os.replace(scrap, path)
+            else:
+                move_file(scrap, path)
+            sync_folder(path.parent)
+        finally:
+            scrap.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_folder(
+    path: str | Path,
+    *,
+    force: bool = False,
+    ours: Callable[[Path], Collection[str]] = lambda folder: (),
+    inputs: Iterable[str | Path] = (),
+) -> Iterator[Path]:
+    """Yield an empty folder that becomes `path` when the block ends well, and vanishes when it does
+    not.
+
+    What is at `path` is replaced under the conditions of `check_place` only, which are asked before
+    and after the block. The old folder stays until the new one takes its place by two renames; a
+    run that is killed between the two is finished by `recover`. One run at a time writes to a path.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     with new_folder(Path(root) / "release") as folder:
+    ...         _ = (folder / "table.csv").write_text("count")
+    ...     sorted(file.name for file in Path(root).rglob("*"))
+    ['release', 'table.csv']
+    """
+    path = Path(path)
+    check = functools.partial(check_place, path, force=force, ours=ours, inputs=list(inputs))
+    check()
+    with held_place(path, check):
+        scrap = scrap_beside(path)
+        scrap.mkdir()
+        _like(path, scrap)
+        try:
+            yield scrap
+            sync_files(scrap)
+            # Asked again: others may have put files there while the new ones were written.
+            check()
+            put_in_place(scrap, path, force, old_of(scrap))
+        except KeyboardInterrupt:
+            if scrap.exists():
+                raise  # else the folder is in place already, and nothing is left to interrupt
+        finally:
+            # else nothing is at `path`, and this one is still to be recovered
+            if not old_of(scrap).exists():
+                shutil.rmtree(scrap, ignore_errors=True)
+
+
+def unfinished_folders(path: Path) -> list[Path]:
+    """Return the folders of unfinished runs for `path`: one, and those of runs killed before they
+    noted theirs.
+    """
+    pattern = re.compile(re.escape(f"{unfinished_stem(path)}-") + "[0-9a-f]{16}")
+    named = [entry for entry in entries_of(path.parent) if pattern.fullmatch(entry.name)]
+    return [entry for entry in named if entry.is_dir() and not entry.is_symlink()]
+
+
+def notes_of(path: Path) -> Path:
+    return path.with_name(f"{unfinished_stem(path)}.json")
+
+
+def unfinished_stem(path: Path) -> str:
+    return f".semidp-{tag_of(path)}.{UNFINISHED}"
+
+
+@contextlib.contextmanager
+def held_place(path: Path, check: Callable[[], None]) -> Iterator[None]:
+    """Hold the place of a folder to write, swept and checked."""
+    with plain_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with claimed(path, timeout=PATIENCE):
+            _sweep(path)
+            check()
+            yield
+
+
+def durable(folder: Path) -> None:
+    """Make what was written into a folder outlast a power failure."""
+    sync_files(folder)
+    sync_folder(folder.parent)
+
+
+def check_place(
+    path: Path,
+    *,
+    force: bool = False,
+    ours: Callable[[Path], Collection[str]] = lambda folder: (),
+    inputs: Iterable[str | Path] = (),
+) -> None:
+    """Refuse a folder to write that has no name of its own, or holds something that nobody agreed
+    to lose.
+
+    Parameters
+    ----------
+    path
+        The folder to write. Nothing may be there, or an empty folder.
+    force
+        Also replace a folder in which every file is one of `ours`.
+    ours
+        Which files of a folder were written by the kind of run that would replace them.
+    inputs
+        What is still needed: a folder that holds one of these is never replaced, nor is the current
+        folder.
+
+    Examples
+    --------
+    >>> check_place(Path("."), force=True)
+    Traceback (most recent call last):
+    semidp.errors.Occupied: . is not a name for a new folder
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     (Path(folder) / "notes.txt").touch()
+    ...     check_place(Path(folder), force=True)
+    Traceback (most recent call last):
+    semidp.errors.Occupied: ... holds notes.txt, which would be lost
+    """
+    if path.name in ("", ".."):
+        raise Occupied(f"{path} is not a name for a new folder")
+    if "\x00" in str(path):
+        raise Occupied("the name of the new folder holds a character that no file name has")
+    with plain_errors(path):
+        if needed := _held(path, inputs):
+            raise Occupied(f"{path} holds {needed}, which this run needs")
+        if _held(path, [Path.cwd()]):
+            raise Occupied(f"{path} is the current folder or holds it")
+        if path.is_symlink():
+            raise Occupied(
+                f"{path} is a symbolic link, and neither it nor what it points to is replaced"
+            )
+        if not path.exists():
+            return
+        if not path.is_dir():
+            raise Occupied(f"{path} is not a folder, and would be lost")
+        our_folder = ours(path)
+        entries = sorted(path.iterdir())
+        foreign = [entry.name for entry in entries if not _is_known(entry, entry.name, our_folder)]
+        if foreign:
+            raise Occupied(f"{path} holds {_listed(foreign)}, which would be lost")
+        if entries and not force:
+            raise Occupied(f"{path} already exists", replaceable=True)
+
+
+def recover(path: str | Path) -> None:
+    """Finish what a run left that was killed when it had moved the old `path` away and not yet put
+    the new one there.
+
+    The new folder was whole before the old one was touched, so it takes its place; the old one does
+    where only that is left. Nothing happens where `path` exists, nor where the file system cannot
+    be written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     (Path(root) / ".semidp-release.0123abcd.old").mkdir()
+    ...     recover(Path(root) / "release")
+    ...     [folder.name for folder in Path(root).iterdir()]
+    ['release']
+    """
+    path = Path(path)
+    if os.path.lexists(path) or not any(_scraps(path, _OLD)):
+        return
+    with contextlib.suppress(InputError, OSError), claimed(path, timeout=PATIENCE):
+        _recover(path)
+
+
+@contextlib.contextmanager
+def locked(file: Path, timeout: float = -1, guarded: Path | None = None) -> Iterator[None]:
+    """Hold the lock file `file`, and leave it in place. Wait at most `timeout` seconds, or for ever
+    if negative.
+
+    The operating system frees the lock when a process ends, however it ends. Whoever may write the
+    `guarded` file may take its lock. An `OSError` if it cannot be had, a `TimeoutError` if somebody
+    else holds it for too long.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, locked(Path(folder) / "lock"):
+    ...     with locked(Path(folder) / "lock", timeout=0):
+    ...         pass
+    Traceback (most recent call last):
+    TimeoutError: another process holds the lock
+    """
+    from filelock import FileLock, Timeout
+
+    if not file.parent.is_dir():  # some versions of the package would make the folder
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    # the package takes a folder where nothing can be made, such as /proc, for a lock that is held
+    try:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o666))
+    except FileNotFoundError:
+        raise OSError(errno.EACCES, "no file can be made in that folder") from None
+    except PermissionError:
+        if not file.exists():
+            raise
+        raise PermissionError(
+            errno.EACCES, f"its lock {file} belongs to somebody else: ask for its permissions"
+        ) from None
+    if guarded is not None:
+        _like(guarded, file)
+        with contextlib.suppress(OSError):  # a file that is read-only still has a lock to take
+            file.chmod(stat.S_IMODE(file.stat().st_mode) & 0o666 | 0o600)
+    # Without locks the package would fall back to a file that a killed run leaves locked.
+    lock = FileLock(file, fallback_to_soft=False)
+    try:
+        lock.acquire(timeout=timeout, poll_interval=0.01)
+    except Timeout:
+        raise TimeoutError("another process holds the lock") from None
+    except (OSError, NotImplementedError) as error:
+        if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
+            raise
+        raise OSError(
+            errno.ENOTSUP, "its file system has no file locks: choose a place on another one"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def plain_errors(path: Path) -> Iterator[None]:
+    """Turn what the operating system says into one sentence; its own text may hold less and never
+    more.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise InputError(f"cannot write {path}: {reason.lower()}") from None
+
+
+@contextlib.contextmanager
+def claimed(path: Path, timeout: float) -> Iterator[None]:
+    """Hold the lock for a destination. Its file goes with the last holder, so that no folder fills
+    with locks.
+
+    A waiting process may be left with the lock of a file that is gone. Two then write at once, each
+    under a name of its own, and the moves into place still decide.
+    """
+    file = path.with_name(f".semidp-{tag_of(path)}.lock")
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(locked(file, timeout, path))
+        except TimeoutError:
+            raise Occupied(f"another run is writing {path}") from None
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                file.unlink()
+
+
+def put_in_place(scrap: Path, path: Path, force: bool, old: Path) -> None:
+    """Move a whole folder to `path`: onto nothing or an empty folder; with `force` what is there is
+    `old` meanwhile.
+    """
+    if force and path.is_dir() and any(path.iterdir()):
+        try:
+            os.rename(path, old)
+            _move_folder(scrap, path)
+        except BaseException:
+            # Whatever stops the run between the two renames, the old folder comes back.
+            if scrap.exists() and old.exists() and not os.path.lexists(path):
+                os.rename(old, path)
+            raise
+        discard_scrap(old)
+    else:
+        _move_folder(scrap, path)
+    with contextlib.suppress(OSError):  # it is in place, whatever the system says of its disk
+        sync_folder(path.parent)
+
+
+def _move_folder(scrap: Path, path: Path) -> None:
+    """Rename a folder that is not empty onto nothing or an empty folder; the system refuses
+    anything else.
+    """
+    if os.name == "nt" and path.is_dir() and not any(path.iterdir()):
+        os.rmdir(path)  # where even an empty folder is in the way
+    try:
+        os.rename(scrap, path)
+    except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR) and os.path.lexists(path):
+            raise Occupied(f"{path} came into being while this run was at work") from None
+        raise
+
+
+def move_file(scrap: Path, path: Path) -> None:
+    """Give a file a name that nothing has."""
+    try:
+        os.link(scrap, path)
+    except OSError:  # the name is taken, or the file system has no second names
+        if os.path.lexists(path):
+            raise Occupied(f"{path} already exists", replaceable=True) from None
+        os.rename(scrap, path)
+
+
+def _recover(path: Path) -> None:
+    """See `recover`; the lock is held."""
+    olds = list(_scraps(path, _OLD))
+    if os.path.lexists(path) or not olds:
+        return
+    # A run that was killed after the second rename leaves its old folder too, and nothing new: that
+    # one was replaced long ago. So a run with both folders comes first, and the newest of several.
+    old = max(olds, key=lambda scrap: (_new_of(scrap) is not None, _written_at(scrap)))
+    os.rename(_new_of(old) or old, path)
+    discard_scrap(old)
+
+
+def _new_of(old: Path) -> Path | None:
+    """The whole folder that was to replace `old`, if the run was killed before it did."""
+    new = old.with_name(old.name.removesuffix(_OLD))
+    # version 0.2 gave an unfinished folder that name
+    return new if new.is_dir() and not new.name.endswith(UNFINISHED) else None
+
+
+def _written_at(folder: Path) -> int:
+    """When files were last put into a folder; a rename does not change it."""
+    return folder.lstat().st_mtime_ns
+
+
+def _sweep(path: Path) -> None:
+    """Recover or remove what runs have left in the folder of `path`, whose lock is held.
+
+    A scrap goes when it is old enough and the lock for its destination is free: to hold that lock
+    is to know it.
+    """
+    names = {
+        match["name"]
+        for entry in entries_of(path.parent)
+        if (match := _SCRAP.fullmatch(entry.name))
+    }
+    for name in sorted(names):
+        destination = path.with_name(name)
+        # Somebody else's scraps: who can neither lock nor remove them leaves them.
+        with contextlib.suppress(InputError, OSError):
+            if name == tag_of(path):
+                _clean(path)
+            elif not name.startswith(_HASHED):  # whose destination only a run for it knows
+                # which also removes a lock that a killed run has left
+                with claimed(destination, timeout=0):
+                    _clean(destination)
+
+
+def _clean(path: Path) -> None:
+    """Recover or remove what runs for `path` have left; its lock is held."""
+    _recover(path)
+    # of a run that is over, or was discarded
+    if os.path.lexists(notes_of(path)) and not unfinished_folders(path):
+        notes_of(path).unlink()
+    for scrap in _scraps(path):
+        if _is_settled(scrap):
+            discard_scrap(scrap)
+
+
+def discard_scrap(scrap: Path) -> None:
+    """Remove a scrap. One that could be recovered is renamed first, so that half of it is never
+    recovered.
+    """
+    with contextlib.suppress(OSError):
+        if scrap.name.endswith(_OLD):
+            aside = scrap.with_name(
+                f"{scrap.name.removesuffix(_OLD).rpartition('.')[0]}.{secrets.token_hex(4)}"
+            )
+            os.rename(scrap, aside)
+            scrap = aside
+        if scrap.is_dir() and not scrap.is_symlink():
+            shutil.rmtree(scrap, ignore_errors=True)
+        else:
+            scrap.unlink(missing_ok=True)
+
+
+def _is_settled(scrap: Path) -> bool:
+    try:
+        return time.time() - scrap.lstat().st_mtime > _SETTLED
+    except OSError:
+        return False
+
+
+def _scraps(path: Path, suffix: str = "") -> Iterator[Path]:
+    """Yield the scraps of runs for the destination `path`, those with a suffix only if one is
+    given.
+    """
+    old = f"(?:[0-9a-f]{{8}}|{UNFINISHED}){re.escape(_OLD)}"
+    kind = old if suffix == _OLD else f"(?:[0-9a-f]{{8}}|{old})"
+    pattern = re.compile(re.escape(f".semidp-{tag_of(path)}.") + kind)
+    return (entry for entry in entries_of(path.parent) if pattern.fullmatch(entry.name))
+
+
+def entries_of(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def scrap_beside(path: Path) -> Path:
+    return path.with_name(f".semidp-{tag_of(path)}.{secrets.token_hex(4)}")
+
+
+def old_of(scrap: Path) -> Path:
+    return scrap.with_name(scrap.name + _OLD)
+
+
+def tag_of(path: Path) -> str:
+    """Return what scraps for a destination are called after: its name, or a hash where that would
+    get too long.
+    """
+    if len(os.fsencode(path.name)) <= _LONGEST_TAG:
+        return path.name
+    return _HASHED + hashlib.sha256(os.fsencode(path.name)).hexdigest()
+
+
+def _held(folder: Path, items: Iterable[str | Path]) -> str | Path | None:
+    """Return the first of `items` that is `folder` or lies in it, by its name or through links."""
+
+    @functools.cache
+    def same(place: Path) -> bool:
+        with contextlib.suppress(OSError):
+            return place == absolute or os.path.samefile(place, folder)
+        return False
+
+    absolute = Path(os.path.abspath(folder))
+    for item in items:
+        for place in map(Path, (os.path.abspath(item), os.path.realpath(item))):
+            if any(map(same, (place, *place.parents))):
+                return item
+    return None
+
+
+def _like(old: Path, new: Path) -> None:
+    """Give a new file or folder the permissions of the one it will replace, and its group where the
+    system lets us.
+    """
+    with contextlib.suppress(OSError):
+        old_status = old.stat()
+        if hasattr(os, "chown"):
+            with contextlib.suppress(OSError):
+                os.chown(new, -1, old_status.st_gid)
+        new.chmod(stat.S_IMODE(old_status.st_mode))
+
+
+def _is_known(entry: Path, name: str, known: Collection[str]) -> bool:
+    """Whether an entry of a folder is a file of a known name, or a folder of nothing but such
+    files.
+    """
+    if entry.is_dir() and not entry.is_symlink():
+        inside = list(entry.iterdir())
+        return bool(inside) and all(
+            _is_known(below, f"{name}/{below.name}", known) for below in inside
+        )
+    return name in known and is_plain_file(entry)
+
+
+def _listed(names: list[str]) -> str:
+    first = names[0] if names[0].isprintable() else ascii(names[0])
+    return first if len(names) == 1 else f"{first} and {len(names) - 1} more"
+
+
+def sync_folder(folder: Path) -> None:
+    """Make moves in a folder outlast a power failure, where the system can open folders."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def sync_files(folder: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def one(file: Path) -> None:
+        with open(file, "r+b") as handle:  # some systems sync only what could be written
+            os.fsync(handle.fileno())
+
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    try:
+        # a disk takes many files at once in little more time than one
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(one, files))
+    except RuntimeError:  # the system starts no more threads
+        for file in files:
+            one(file)
+    sync_folder(folder)

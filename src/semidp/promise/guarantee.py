@@ -1,0 +1,444 @@
+"""A guarantee: which datasets cannot be told apart, and how hard it is to try.
+
+`Guarantee` is the triple (D_t, A_a, f) of the paper, with its partial order, an explanation in
+plain language, and JSON. How curves combine is in tradeoff; how guarantees add up over several
+releases is in accounting.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from semidp.errors import InputError, Refused
+from semidp.promise.documents import from_json
+from semidp.promise.files import replace_file
+from semidp.promise.notebook import facts, shortened_text
+from semidp.promise.plain_reading import read_plain
+from semidp.promise.spaces.adjacency import Adjacency, Ball
+from semidp.promise.spaces.dataspace import RECORD, Datasets, Dataspace
+from semidp.promise.spaces.linked import adjacency_from_json
+from semidp.promise.spaces.protection import Protection
+from semidp.promise.tradeoff.curves import tradeoff_from_json
+from semidp.promise.tradeoff.function import Order, Tradeoff
+from semidp.promise.tradeoff.smooth import Gaussian
+
+_INLINE = 4096  # published numbers up to which a dataspace stays inside the file that needs it
+_FALSE_ALARMS = Fraction(5, 100)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A guarantee in plain language, part by part; as text, the parts as paragraphs.
+
+    >>> str(
+    ...     Explanation(
+    ...         "What is protected: all.",
+    ...         "From whom: all.",
+    ...         "Well.",
+    ...         "What is not: nothing.",
+    ...         "Known: all.",
+    ...     )
+    ... )
+    'What is protected: all.\\n\\nFrom whom: all. Well.\\n\\nWhat is not: nothing.\\n\\nKnown: all.'
+    """
+
+    protected: str
+    attacker: str
+    strength: str
+    unprotected: str
+    side_information: str
+
+    def __str__(self) -> str:
+        against = f"{self.attacker} {self.strength}"
+        return "\n\n".join((self.protected, against, self.unprotected, self.side_information))
+
+
+@dataclass(frozen=True, repr=False)
+class Guarantee:
+    """(D_t, A, f): adjacent datasets of D_t are told apart no better than `f` allows.
+
+    Adjacent are datasets at most `a` records apart (A_a), or exchanges of one person: never one for
+    the other.
+
+    A number without its dataspace means nothing, so the three stay together (Cho and Awan, Section
+    3.3).
+
+    Parameters
+    ----------
+    dataspace
+        The datasets that agree with what is published exactly.
+    adjacency
+        Which pairs of datasets must be hard to tell apart.
+    tradeoff
+        The smallest type II error at every type I error.
+
+    Examples
+    --------
+    Group privacy and Semi-DP with the same curve are not the same guarantee (Cho and Awan,
+    Section 3.5):
+
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.spaces.dataspace import Margin
+    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> table = Table(Schema([Feature("sex", "fm")]), [3, 4])
+    >>> everything, fixed = Dataspace.of(table, []), Dataspace.of(table, [Margin("sex")])
+    >>> group = Guarantee(everything, Ball(2), gaussian(2))
+    >>> semi = Guarantee(fixed, Ball(2), gaussian(2))
+    >>> semi < group, group <= semi
+    (True, False)
+    """
+
+    dataspace: Datasets
+    adjacency: Adjacency
+    tradeoff: Tradeoff
+
+    def __repr__(self) -> str:
+        exact, curve = self.dataspace.summary(), shortened_text(self.tradeoff)
+        return f"Guarantee({exact}; {self.adjacency}; {curve})"
+
+    def _repr_html_(self) -> str:
+        paragraphs = str(self.explain()).split("\n\n")
+        parts = [paragraph.partition(": ") for paragraph in paragraphs]
+        return facts("Guarantee", [(name, text) for name, _, text in parts])
+
+    def covers(self, other: "Guarantee") -> bool:
+        """Whether every pair that `other` protects is provably protected here: IND' ⊆ IND (Cho and
+        Awan, 3.5).
+
+        Exchanges lie in A_{q+1} of the same datasets. The other way only what one record does alone
+        is an exchange.
+        """
+        return self.adjacency.covers(self.dataspace, other.adjacency, other.dataspace)
+
+    def __le__(self, other: "Guarantee") -> bool:
+        """Whether `other` is at least as strong: it covers all pairs and its curve is nowhere
+        lower.
+        """
+        if not other.covers(self):
+            return False
+        order = other.tradeoff.compare(self.tradeoff)
+        return order in (Order.EQUAL, Order.STRONGER)
+
+    def __lt__(self, other: "Guarantee") -> bool:
+        """Whether `other` is stronger: at least as strong, and better in the pairs or in the
+        curve.
+        """
+        if not other.covers(self):
+            return False
+        order = other.tradeoff.compare(self.tradeoff)
+        if order is Order.EQUAL:
+            return not self.covers(other)
+        return order is Order.STRONGER
+
+    def compare(self, other: "Guarantee") -> Order:
+        """Return the order of this guarantee and `other`, which may not be comparable.
+
+        >>> from semidp.promise.tradeoff.curves import zcdp
+        >>> states, counties = (
+        ...     Dataspace.described("state totals"),
+        ...     Dataspace.described("county totals"),
+        ... )
+        >>> Guarantee(states, Ball(2), zcdp(1)).compare(Guarantee(counties, Ball(2), zcdp(1)))
+        <Order.NOT_COMPARABLE: 'not comparable'>
+        """
+        weaker, stronger = self <= other, other <= self
+        if weaker and stronger:
+            return Order.EQUAL
+        return Order.WEAKER if weaker else Order.STRONGER if stronger else Order.NOT_COMPARABLE
+
+    def compose(self, *others: "Guarantee") -> "Guarantee":
+        """Return the guarantee of several measurements of the same data: Semi-DP first, then
+        composition.
+
+        Each is stated for the same datasets and records, and the curves compose: ``f1 ⊗ … ⊗ fk``
+        (Cho and Awan, 3.6).
+
+        >>> from semidp.promise.tradeoff.curves import gaussian
+        >>> part = Guarantee(Dataspace.described("state totals"), Ball(2), gaussian("3/5"))
+        >>> part.compose(Guarantee(part.dataspace, part.adjacency, gaussian("4/5"))).tradeoff.mu
+        Fraction(1, 1)
+        """
+        pairs = (self.dataspace, self.adjacency)
+        if any((other.dataspace, other.adjacency) != pairs for other in others):
+            raise Refused(
+                "guarantees about other datasets, other numbers of records or another kind of"
+                " adjacency do not compose: use a ledger"
+            )
+        if not others:
+            return self
+        tradeoff = self.tradeoff.compose(*(other.tradeoff for other in others))
+        return Guarantee(self.dataspace, self.adjacency, tradeoff)
+
+    def with_invariant(self, dataspace: Datasets, adjacency: Adjacency) -> "Guarantee":
+        """Return what remains of an ordinary guarantee when statistics are published exactly beside
+        it.
+
+        (D, A_1, f) becomes (D_t, A_a, f∘…∘f) with `a` applications (Cho and Awan, Section 3.3).
+        Only an ordinary guarantee can be carried over: the intermediate datasets need not agree
+        with the exact statistics.
+
+        >>> from semidp.promise.schema.features import Feature
+        >>> from semidp.promise.schema.schema import Schema
+        >>> from semidp.promise.schema.counts import Table
+        >>> from semidp.promise.spaces.dataspace import Margin
+        >>> from semidp.promise.tradeoff.curves import zcdp
+        >>> table = Table(Schema([Feature("state", "ab")]), [3, 4])
+        >>> announced = Guarantee(Dataspace.of(table, []), Ball(1), zcdp("2.56"))
+        >>> announced.with_invariant(Dataspace.of(table, [Margin("state")]), Ball(2)).tradeoff
+        ZCDP(rho=Fraction(256, 25))
+        """
+        is_known = isinstance(self.dataspace, Dataspace)
+        if self.adjacency.a != 1 or self.dataspace.margins or not is_known:
+            raise Refused(
+                "only a guarantee for one record, with nothing published exactly but n, can be"
+                " carried over to an invariant: calibrate the mechanism under the invariant instead"
+            )
+        if not dataspace.is_within(self.dataspace):
+            raise Refused(
+                "the invariant is about other data than the guarantee: use the same schema and"
+                " records"
+            )
+        a = adjacency.a
+        # With a = 0 nothing can change, and the two curves agree.
+        curve = self.tradeoff.group(a) if a else Gaussian(Fraction(0))
+        return Guarantee(dataspace, adjacency, curve)
+
+    def for_any_records(self, a: int, protection: Protection | None = None) -> "Guarantee":
+        """Return what an exchange guarantee says of any `a` records that change at once: (D_t, A_a,
+        f∘…∘f).
+
+        Datasets of D_t that differ in k records are joined by at most k exchanges
+        (`Exchange.steps`).
+
+        >>> from semidp.promise.spaces.adjacency import Exchange
+        >>> from semidp.promise.tradeoff.curves import gaussian
+        >>> exchange = Guarantee(Dataspace.described("state totals"), Exchange(2), gaussian(1))
+        >>> any_records = exchange.for_any_records(3)
+        >>> any_records.adjacency, any_records.tradeoff.mu
+        (Ball(a=3), Fraction(3, 1))
+        """
+        if isinstance(self.dataspace, Dataspace) and self.dataspace.kinds != (RECORD,):
+            # units keep features that no exchange changes, so that not all of D_t is joined
+            raise Refused(
+                "exchanges of linked records do not join all datasets with these totals: state the"
+                " guarantee for any members by the adjacency of the release"
+            )
+        records = Ball(a, protection)
+        steps = self.adjacency.steps(records)
+        if steps is None:
+            raise InputError(
+                "only an exchange guarantee is carried over to any records in this way"
+            )
+        curve = self.tradeoff.group(steps) if steps else Gaussian(Fraction(0))
+        return Guarantee(self.dataspace, records, curve)
+
+    def explain(self) -> "Explanation":
+        """Return an explanation: what is protected, from whom, how strongly, and what is not.
+
+        >>> from semidp.promise.tradeoff.curves import gaussian
+        >>> print(Guarantee(Dataspace.described("state totals"), Ball(2), gaussian(1)).explain())
+        What is protected: ...at most 2 records...
+        """
+        attacker = "From whom: anyone who sees the release, with any computing power."
+        strength = attacker_sentence(self.tradeoff, self.adjacency.protection)
+        return Explanation(
+            self._protected(), attacker, strength, self._unprotected(), self._side_information()
+        )
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether this is a guarantee without an invariant: only the number of records is published
+        exactly.
+        """
+        alone = isinstance(self.dataspace, Dataspace) and self.dataspace.kinds == (RECORD,)
+        return alone and not self.dataspace.margins
+
+    def _protected(self) -> str:
+        a = self.adjacency.a
+        if a == 0:
+            return (
+                f"What is protected: nothing. The exact statistics ({self.dataspace.summary()})"
+                " leave no other dataset with which this one could be confused."
+            )
+        if self.is_ordinary:
+            if self.adjacency.protection is not None:
+                whose = self.adjacency.words.whose
+                return (
+                    f"What is protected: {whose}. Replacing them hardly changes what is published."
+                )
+            who = "each person's record" if a == 1 else f"the records of any {a} people together"
+            return (
+                f"What is protected: {who}. Replacing {'it' if a == 1 else 'them'} hardly changes"
+                " what is published."
+            )
+        return self.adjacency.words.protected(self.dataspace.summary())
+
+    def _unprotected(self) -> str:
+        facts = (
+            "What a release says about many people, it also says about each of them, whether or not"
+            " they took part."
+        )
+        whose = self.adjacency.protection
+        if self.is_ordinary:
+            numbers = "the number of records, which is"
+            if whose is not None:
+                numbers = f"the numbers of {whose.records} and of {whose.units}, which are"
+            return f"What is not protected: {numbers} published exactly. {facts}"
+        claim = "Nobody can pretend to have a record that contradicts them"
+        if whose is not None:
+            claim = f"No {whose.noun} can pretend to have {whose.records} that contradict them"
+        return (
+            f"What is not protected: the exact statistics themselves ({self.dataspace.summary()}),"
+            f" and everything that follows from them. {claim}: such datasets are ruled out for"
+            f" certain. {facts}"
+        )
+
+    def _side_information(self) -> str:
+        if self.is_ordinary and self.adjacency.a >= 1:
+            return (
+                "What an attacker may know: everything about all the other people. Knowing their"
+                " records does not weaken this guarantee."
+            )
+        return (
+            "What an attacker may know: side information matters here. That is what somebody knows"
+            " about the data from elsewhere. Without exact statistics a guarantee holds even"
+            " against somebody who knows all other records. Beside exact statistics it does not."
+            " Somebody who knows that some records are not in the data can rule out the datasets"
+            " that contain them. Then nobody can pretend to have such a record. In the extreme,"
+            " side information and the exact statistics together leave a single dataset, and then"
+            " nothing is protected. If other exact statistics of the same data are published"
+            " elsewhere, name them as exact here too."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the guarantee as plain values, the published values included: everything in it is
+        public.
+        """
+        document = {"dataspace": self.dataspace.to_json()}
+        document["adjacency"] = self.adjacency.to_json()
+        document["tradeoff"] = self.tradeoff.to_json()
+        return document
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Guarantee":
+        """Read what `to_json` wrote.
+
+        >>> from semidp.promise.tradeoff.curves import zcdp
+        >>> guarantee = Guarantee(Dataspace.described("state totals"), Ball(2), zcdp("10.24"))
+        >>> Guarantee.from_json(guarantee.to_json()) == guarantee
+        True
+        """
+        dataspace = Datasets.from_json(value["dataspace"])
+        adjacency = adjacency_from_json(value["adjacency"], dataspace)
+        return cls(dataspace, adjacency, tradeoff_from_json(value["tradeoff"]))
+
+    def save(self, path: str | Path) -> None:
+        """Write the guarantee to a JSON file; a large t goes to a file beside it, named and hashed
+        in the first.
+        """
+        path = Path(path)
+        document = {**self.to_json(), "dataspace": space_document(self.dataspace, path)}
+        replace_file(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Guarantee":
+        """Read what `save` wrote; refuse a side file that is missing or was changed."""
+        path = Path(path)
+        document = read_document(path, "a guarantee")
+        try:
+            dataspace = space_from(document["dataspace"], path)
+            return cls.from_json({**document, "dataspace": dataspace.to_json()})
+        except (KeyError, TypeError, AttributeError):
+            raise InputError(f"{path} does not hold a guarantee") from None
+
+
+def space_document(dataspace: Datasets, path: Path) -> dict[str, Any]:
+    """Return a dataspace for a JSON file at `path`: itself where small, else a reference to a file
+    beside it.
+
+    >>> space_document(Dataspace.described("state totals"), Path("guarantee.json"))
+    {'description': 'state totals'}
+    """
+    document = dataspace.to_json()
+    if sum(total.counts.size for total in dataspace.totals) <= _INLINE:
+        return document
+    content = json.dumps(document, ensure_ascii=False).encode()
+    name = f"{path.stem}.t-{dataspace.digest[:16]}.json"
+    replace_file(path.with_name(name), content)
+    return {"file": name, "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def space_from(document: Mapping[str, Any], path: Path) -> Datasets:
+    """Read what `space_document` wrote for the file at `path`.
+
+    >>> space_from({"description": "state totals"}, Path("guarantee.json")).summary()
+    'state totals'
+    """
+    if "file" not in document:
+        return Datasets.from_json(document)
+    beside = path.with_name(Path(document["file"]).name)
+    try:
+        content = read_plain(beside)
+    except OSError:
+        raise InputError(
+            f"the published values belong in {beside}, which cannot be read: keep both files"
+        ) from None
+    if hashlib.sha256(content).hexdigest() != document["sha256"]:
+        raise InputError(
+            f"{beside} was changed after {path.name} was written: restore it, or write both again"
+        )
+    return Datasets.from_json(from_json(content))
+
+
+def read_document(path: Path, what: str) -> dict[str, Any]:
+    """Read a JSON file that holds one object, or say plainly that it does not.
+
+    >>> read_document(Path("/nowhere/ledger.json"), "a ledger")
+    Traceback (most recent call last):
+    semidp.errors.InputError: cannot read /nowhere/ledger.json, which should hold a ledger
+    """
+    try:
+        document = from_json(read_plain(path))
+    except OSError:
+        raise InputError(f"cannot read {path}, which should hold {what}") from None
+    except ValueError:
+        raise InputError(f"{path} does not hold {what}") from None
+    if not isinstance(document, dict):
+        raise InputError(f"{path} does not hold {what}")
+    return document
+
+
+def attacker_sentence(tradeoff: Tradeoff, protection: Protection | None = None) -> str:
+    """Sentence on the success of the best attacker at two records, in whole percent rounded up.
+
+    A number rounded down would flatter the guarantee.
+
+    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> attacker_sentence(gaussian(1))
+    'The best attacker ... tells your record from another possible one in at most 26% of cases,
+    where guessing ... 5%.'
+    >>> attacker_sentence(gaussian(1), Protection("patient", 5, "stays"))
+    'The best attacker ... tells your list of stays from another possible one in at most 26% of
+    cases, where ... 5%.'
+    """
+    if tradeoff.is_trivial:
+        return (
+            "Everything here is published exactly, or follows from what is: the noise adds nothing."
+        )
+    power = 1 - float(tradeoff(float(1 - _FALSE_ALARMS)))
+    yours = "record"
+    if protection is not None and protection.times > 1:
+        yours = f"list of {protection.records}"
+    percent = min(math.ceil(100 * power + 1e-9), 100)
+    guessing = f"{float(_FALSE_ALARMS):.0%}"
+    return (
+        f"The best attacker who accepts {guessing} false alarms tells your {yours} from another"
+        f" possible one in at most {percent}% of cases, where guessing would give {guessing}."
+    )

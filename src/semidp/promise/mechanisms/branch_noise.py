@@ -1,0 +1,156 @@
+"""Noise of a product below one node of a cut. It is drawn and put together with what was measured
+above, residual by residual, so that nothing larger than the tables of one branch is held.
+
+It is the noise of the whole product's mechanism in the entries of the branch; the guarantee is that
+mechanism's.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.promise.mechanisms.residual_laws import (
+    residual_half_widths,
+    residual_noise,
+    residual_variance,
+)
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.noise.randomness import Randomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.margins import View, named, trimmed_view, within
+from semidp.promise.sensitivity.branches import (
+    BranchSpace,
+    Cut,
+    branch_space,
+    families_above,
+    space_above,
+)
+
+Floats = NDArray[np.float64]
+
+
+def mechanism_above(mechanism: ResidualMechanism, cut: Cut) -> ResidualMechanism:
+    """Return the noise of a product at a cut and above it: the same σ² for the residuals of that
+    part.
+    """
+    space = space_above(mechanism.space, cut)
+    sigma2 = {view: mechanism.sigma2[view] for view in space.measured}
+    return ResidualMechanism(space, sigma2, mechanism.precision, mechanism.law, mechanism.saved)
+
+
+@dataclass(frozen=True, eq=False)
+class BranchNoise:
+    """The noise on the residuals below one node of a cut, with the σ² and the law of the whole
+    product's mechanism.
+
+    Parameters
+    ----------
+    space
+        The residuals below the node.
+    sigma2
+        σ² of every residual of the whole product: the errors of the tables come from those above
+        the cut as well.
+    law
+        The law of the noise.
+    families
+        The sizes of the families of the node and of its ancestors, the coarsest first.
+    """
+
+    space: BranchSpace
+    sigma2: Mapping[View, Fraction]
+    law: str
+    families: tuple[int, ...]
+
+    @classmethod
+    def of(cls, mechanism: ResidualMechanism, cut: Cut, node: int) -> "BranchNoise | None":
+        """Return the noise of one branch of a product; None where the branch can hold no record."""
+        space = branch_space(mechanism.space, cut, node)
+        if space is None:
+            return None
+        families = families_above(mechanism.space, cut, node)
+        return cls(space, mechanism.sigma2, mechanism.law, families)
+
+    def measure(
+        self, tables: Sequence[Table], randomness: Randomness
+    ) -> dict[View, NDArray[np.int64]]:
+        """Return each residual of the confidential tables, times its scale and with noise: this may
+        be published.
+        """
+        space, residuals = self.space, self.space.residuals
+        cut = []
+        for table, view in zip(tables, space.views, strict=True):
+            cut.append(space.trim(table.counts, view).astype(np.int64))
+        noisy = {}
+        for view, holders in space.holders.items():
+            # Every table that holds the residual gives the same one, and the smallest is the
+            # quickest.
+            place = min(holders, key=lambda number: cut[number].size)
+            residual = residuals.table(cut[place], space.views[place], view)
+            values = residuals.scaled(view, residual)
+            source = randomness.part(*space.schema.named(view))
+            scale = residuals.scale(view)
+            noise = residual_noise(self.law, self.sigma2[view], scale, source)
+            noisy[view] = values + noise
+        return noisy
+
+    def tables(
+        self, noisy: Mapping[View, NDArray[np.int64]], above: Sequence[tuple[Floats, Floats]]
+    ) -> list[tuple[Floats, Floats]]:
+        """Return the estimate of each table and the variance of each of its cells, from the
+        residuals below the cut.
+
+        `above` has for each table its estimate at the cut for this node, and the variance of that.
+        """
+        space, residuals = self.space, self.space.residuals
+        estimates, variances = [], []
+        for number, (row, square) in enumerate(above):
+            estimates.append(np.array(space.shared_out(row, number)))
+            variances.append(np.array(space.shared_out(square, number, 2)))
+        for number, view in enumerate(space.views):
+            for small, exact_part in space.known.items():
+                depths = zip(small, view, strict=True)
+                if all(one <= other for one, other in depths):
+                    estimates[number] += residuals.spread(exact_part, small, view)
+        for small, holders in space.holders.items():
+            scale = residuals.scale(small)
+            centred = residuals.centred(small, noisy[small] / scale)
+            variance_before = residual_variance(self.law, self.sigma2[small], scale)
+            centred_variance = residuals.centred_variance(small, variance_before)
+            for number in holders:
+                view = space.views[number]
+                estimates[number] += residuals.spread(centred, small, view)
+                variances[number] += residuals.spread(centred_variance, small, view, power=2)
+        tables = []
+        for number, view in enumerate(space.views):
+            estimate = space.whole(estimates[number], view)
+            tables.append((estimate, space.whole(variances[number], view)))
+        return tables
+
+    def half_widths(self, fewer_than: int) -> list[Floats | None]:
+        """Return the half-widths of the 95% intervals of each table's cells, the noise above
+        included.
+
+        None for tables that do not have fewer cells than that.
+        """
+        space = self.space
+        half_widths: list[Floats | None] = []
+        for view in space.views:
+            if space.schema.grid.size_of(view) >= fewer_than:
+                half_widths.append(None)
+                continue
+            noise = {}
+            for d, square in self.sigma2.items():
+                if within(d, view):
+                    noise[trimmed_view(d, view)] = square
+            axes = named(view)
+            families = [space.residuals.families(axis, view[axis]) for axis in axes]
+            place = axes.index(space.cut.axis)
+            # A branch sees one node above the cut. The noise there was drawn among its siblings.
+            siblings = np.array(self.families)[:, None]
+            families[place][: space.cut.depth] = siblings
+            widths = residual_half_widths(self.law, noise, families)
+            half_widths.append(space.whole(widths, view))
+        return half_widths

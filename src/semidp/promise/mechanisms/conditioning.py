@@ -1,0 +1,188 @@
+"""Impossible cells of a product's tables set to zero in its residuals, so that all tables move
+together.
+
+An impossible cell is a linear function of the residuals that is known to be 0. The best linear
+unbiased estimate given such knowledge is the measurement minus what it has in common with the error
+at those cells: constrained least squares (docs/products.md). It is post-processing of public
+values: which cells are impossible follows from the schema and from the published totals.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.promise.noise.distributions import CountNoise
+from semidp.promise.noise.sums import LEVEL, Weighted, half_widths
+from semidp.promise.schema.margins import Floats
+from semidp.promise.sensitivity.products import ProductSpace
+
+_FIXED = 1e-9  # of the largest: directions in which totals fix the impossible cells already
+_NOTHING = 1e-11  # a weight that floating point has left where there is none
+_NEAR = 5e-3  # a normal law this close, in standard deviations, takes the place of the law itself
+_MOST_TERMS = 400_000  # weights of sums whose own laws are computed
+_DIGITS = 2**40  # to which weights are rounded
+_TAIL = math.sqrt(8 * math.log(2 / (1 - LEVEL)))  # P(|S| > h) <= 2 exp(-h²/8V) for both laws
+
+
+@dataclass(frozen=True, eq=False)
+class Conditioning:
+    """Correction of the residuals of a product by its impossible cells.
+
+    Let L be the weights of the impossible cells on the entries of the vector, V the variances of
+    the noise, G = L V L'. A vector z becomes ``z - V L' G⁺ e``, where e are the estimates at the
+    impossible cells; weights w of any sum of cells become ``w - L' G⁺ L V w``. The pseudo-inverse
+    leaves alone what totals fix already.
+
+    Parameters
+    ----------
+    space
+        The residuals.
+    variances
+        The variance of the noise in each entry of the vector.
+    """
+
+    space: ProductSpace
+    variances: Floats = field(repr=False)
+
+    @cached_property
+    def rows(self) -> Floats:
+        """L: a row for each impossible cell, table after table."""
+        rows = []
+        for table, cells in self.space.impossible.items():
+            shape = self.space.schema.grid.shape_of(self.space.views[table])
+            for cell in cells:
+                unit = np.zeros(math.prod(shape))
+                unit[cell] = 1.0
+                rows.append(self.space.combination({table: unit.reshape(shape)}))
+        return np.array(rows).reshape(len(rows), *self.space.shape)
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        """G⁺, the pseudo-inverse of the covariances of the errors at impossible cells."""
+        # whole families of cells may be fixed by totals, or one by the others: there is no inverse
+        # then
+        covariance = (self.rows * self.variances) @ self.rows.T
+        return np.asarray(np.linalg.pinv(covariance, rcond=_FIXED, hermitian=True))
+
+    def _at_impossible(self, tables: list[Floats]) -> Floats:
+        """Values of tables at the impossible cells, in the order of the rows."""
+        parts = []
+        for table, cells in self.space.impossible.items():
+            parts.append(tables[table].ravel()[cells])
+        return np.concatenate(parts)
+
+    def vector(self, values: ArrayLike) -> Floats:
+        """Return the nearest vector, in terms of the noise, whose tables are zero at the impossible
+        cells.
+        """
+        vector = np.asarray(values, dtype=np.float64)
+        excess = self._at_impossible(self.space.estimates(vector))
+        pulled = self.rows.T @ (self._inverse @ excess)
+        return np.asarray(vector - self.variances * pulled)
+
+    def estimates(self, values: ArrayLike) -> list[Floats]:
+        """Return every table put together from a vector, with zeros in the impossible cells."""
+        tables = self.space.estimates(self.vector(values))
+        for table, cells in self.space.impossible.items():
+            tables[table].ravel()[cells] = 0.0  # up to floating point they are
+        return tables
+
+    def weights(self, weights: Floats) -> Floats:
+        """Return weights on the noise after conditioning, from those before; one row for each
+        sum.
+        """
+        common = (weights * self.variances) @ self.rows.T
+        conditioned = np.asarray(weights - (common @ self._inverse) @ self.rows)
+        # What rounding left over would be a term of its own in the law of the sum.
+        conditioned[np.abs(conditioned) * self.space.scales < _NOTHING] = 0.0
+        return conditioned
+
+    def table_weights(self, table: int) -> Floats:
+        """Return the weights of the cells of one table on the noise: one row for each cell that can
+        be positive.
+        """
+        view = self.space.views[table]
+        shape = self.space.schema.grid.shape_of(view)
+        rows = np.zeros((math.prod(shape), *self.space.shape))
+        for cell in self.space.possible_cells(table):
+            unit = np.zeros(math.prod(shape))
+            unit[cell] = 1.0
+            combination = self.space.combination({table: unit.reshape(shape)})
+            rows[cell] = self.weights(combination[None])[0]
+        return rows
+
+    def cell_variances(self, table: int) -> Floats:
+        """Return the variance of each cell of one table."""
+        shape = self.space.schema.grid.shape_of(self.space.views[table])
+        variances = self.table_weights(table) ** 2 @ self.variances
+        return np.asarray(variances.reshape(shape))
+
+    def half_widths(self, table: int, laws: list[CountNoise], which: NDArray[np.intp]) -> Floats:
+        """Return the half-width of the 95% interval of each cell of one table.
+
+        A sum of numbers that are normal but for a distance d each is normal but for ``Σ |w| d``.
+        Where that is not close, the law of the sum itself is used, or, where the terms are too
+        many, a bound of its tails.
+
+        Parameters
+        ----------
+        table
+            The number of the table.
+        laws, which
+            The distributions of the noise, and for each entry of the vector the number of its own.
+        """
+        rows = self.table_weights(table)
+        # laws that are no normal numbers moved a little have an infinite distance, and are looked
+        # at below
+        moments = [law.near_normal or (law.variance, math.inf) for law in laws]
+        near_variances = np.array([near for near, _ in moments])[which]
+        reach = np.array([farthest for _, farthest in moments])[which]
+        variance = rows**2 @ near_variances
+        # 0 times infinity is no number, and a weight of 0 has no error
+        distances = np.where(rows != 0, np.abs(rows) * reach, 0.0)
+        distance = distances.sum(axis=1)
+        quantile = float(scipy.special.ndtri((1 + LEVEL) / 2))
+        deviation = np.sqrt(variance)
+        normal = quantile * deviation
+        tail = _TAIL * np.sqrt(rows**2 @ self.variances)
+        # Both bounds hold, so that the smaller one may be used.
+        widths = np.where(variance > 0, np.minimum(normal + distance, tail), 0.0)
+        is_near = distance <= _NEAR * deviation
+        wide = np.flatnonzero((variance > 0) & ~is_near)
+        if int((rows[wide] != 0).sum()) <= _MOST_TERMS:
+            sums = [sum_terms(rows[cell], laws, which) for cell in wide]
+            widths[wide] = half_widths(sums)
+        shape = self.space.schema.grid.shape_of(self.space.views[table])
+        return widths.reshape(shape)
+
+
+def sum_terms(row: Floats, laws: list[CountNoise], which: NDArray[np.intp]) -> list[Weighted]:
+    """Terms of one sum. Weights are rounded to twelve digits; those of one law and size are one
+    term.
+    """
+    counts: dict[tuple[int, int], int] = {}
+    for entry in np.flatnonzero(row):
+        size = round(abs(float(row[entry])) * _DIGITS)
+        key = int(which[entry]), size
+        counts[key] = counts.get(key, 0) + 1
+    terms = []
+    for (law, size), count in counts.items():
+        if size:
+            terms.append(Weighted(laws[law], Fraction(size, _DIGITS), count))
+    return terms
+
+
+def combined(
+    space: ProductSpace, weights: Mapping[int, ArrayLike], given: Conditioning | None
+) -> Floats:
+    """Return weights on the noise in the entries of the vector, from weights on cells of the
+    tables.
+    """
+    pulled = space.combination(weights)
+    return pulled if given is None else given.weights(pulled[None])[0]

@@ -1,0 +1,649 @@
+"""What every mechanism shares: a calibrated value that knows its errors, its guarantee and how to
+measure a table.
+
+A mechanism is a `QuerySpace` and an exact scale, nothing else; the guarantee follows from these
+two. The noise distributions live in `noise`, the sensitivity in `sensitivity`; making tables
+nonnegative lives in `fitting`.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.errors import InputError, Refused
+from semidp.promise.exact import bisection, plain, positive, sqrt_up, up
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.noise.distributions import CountNoise
+from semidp.promise.noise.randomness import Randomness, SeededRandomness, SystemRandomness
+from semidp.promise.noise.sums import LEVEL, Weighted, half_widths
+from semidp.promise.progress import Progress
+from semidp.promise.schema.counts import Table
+from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.function import Tradeoff
+from semidp.promise.tradeoff.smooth import Gaussian
+
+ClaimKind = Literal["exact", "ideal"]
+"""Whether a guarantee holds for the numbers a computer draws, or for the real numbers of the
+proof."""
+
+CLAIMS: dict[ClaimKind, str] = {
+    "exact": (
+        "The noise is drawn exactly from the distribution of the proof, in whole numbers: "
+        "the guarantee holds for what is published."
+    ),
+    "ideal": (
+        "The proof is for real-valued noise and the computer draws floating-point numbers; "
+        "the output is rounded to whole numbers before anything is published."
+    ),
+}
+
+KINDS = {
+    "zcdp": "gaussian or lattice",
+    "gdp": "gaussian",
+    "pure": "laplace, knorm or l2",
+    "approximate": "gaussian, lattice, laplace, knorm or l2",
+}
+"""The mechanisms that can satisfy each kind of budget, as a plan and the command line call them;
+for messages."""
+
+_NUMBERS = 1_000_000  # that are drawn at most where the law of an error is simulated
+_FEWEST, _MOST = 40, 40_000  # measurements that are simulated
+_MATRIX = 1024  # cells of a table whose projection is written as a matrix
+_SAFE = 2.0  # standard errors of a simulated level that are added to it
+
+_LARGEST_SCALE = 2**48  # beyond it, the samplers refuse: counts plus noise may not fit in 63 bits
+_LARGEST_VALUE = 2**62
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a mechanism measured. Everything in it may be published; nothing in it is confidential.
+
+    Parameters
+    ----------
+    noisy
+        The query plus noise, cell by cell: whole numbers, or reals from a mechanism that is meant
+        for studies.
+    projected
+        ``P·noisy`` plus the part of the table that the public totals fix. It keeps every invariant
+        and depends on the data only through `noisy`.
+    mechanism
+        The name of the mechanism.
+    claim
+        "exact" or "ideal", see `CLAIMS`.
+    private
+        False where the randomness was seeded or the mechanism is meant for studies.
+
+    Examples
+    --------
+    >>> from semidp.promise.mechanisms.selection import choose
+    >>> from semidp.promise.mechanisms.examples import two_way
+    >>> space, table = two_way()
+    >>> measured = choose(space, Budget.gdp(1)).apply(table)
+    >>> measured.noisy.dtype, measured.projected.sum(axis=1).round(6).tolist(), measured.private
+    (dtype('int64'), [60.0, 75.0], True)
+    """
+
+    noisy: NDArray[Any] = field(repr=False)
+    projected: NDArray[np.float64] = field(repr=False)
+    mechanism: str
+    claim: ClaimKind
+    private: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Mechanism(ABC):
+    """A calibrated additive mechanism: a sensitivity space and an exact scale.
+
+    The projected noise of every mechanism here has covariance ``variance·P``, with P the projection
+    on the tables of zero published margins: independent cells are projected, and the others are as
+    symmetric as the space is. So one number gives the standard error of a cell, of any sum of
+    cells, and the expected loss.
+
+    >>> from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+    >>> from semidp.promise.mechanisms.examples import two_way
+    >>> mechanism: Mechanism = RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1))
+    >>> mechanism.scale, mechanism.guarantee.adjacency.a, mechanism.guarantee.tradeoff
+    (2.0, 3, Gaussian(mu_squared=Fraction(1, 1)))
+    """
+
+    space: QuerySpace
+
+    name: ClassVar[str]
+    budget_kinds: ClassVar[tuple[str, ...]]
+    claim: ClassVar[ClaimKind] = "exact"
+    for_studies: ClassVar[bool] = False
+    known_elsewhere: ClassVar[bool] = True
+    """Whether its noise, once drawn, has a known guarantee under other exact statistics."""
+    adds_noise: ClassVar[bool] = True
+    """Whether outputs are the query plus noise; else they are chosen, and say nothing of a standard
+    error."""
+    keeps_totals: ClassVar[bool] = False
+    """Whether the noise has zero published margins, so that what is measured has every exact
+    total."""
+    has_one_scale: ClassVar[bool] = True
+    """Whether its scale alone says how much noise there is; else noise may be placed in several
+    ways."""
+    scale_powers: ClassVar[Mapping[str, int]] = {}
+    """By which power of the scale each exact parameter grows: 2 for a variance, -1 for a rate."""
+
+    @classmethod
+    @abstractmethod
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
+        """Return the mechanism with the least noise that satisfies `budget` on `space`."""
+
+    @property
+    @abstractmethod
+    def scale(self) -> float:
+        """The scale of the noise as the mechanism's formula names it, rounded up."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """The number τ² with ``Cov(projected noise) = τ² P``."""
+
+    @property
+    @abstractmethod
+    def tradeoff(self) -> Tradeoff:
+        """The tradeoff function that is proved, from the scale and the norms of the space."""
+
+    @abstractmethod
+    def noises(self, count: int, randomness: Randomness) -> NDArray[Any]:
+        """Draw the noise of `count` independent measurements, along a new first axis."""
+
+    def noise(self, randomness: Randomness) -> NDArray[Any]:
+        """Draw the noise that is added to the table, before projection."""
+        return np.asarray(self.noises(1, randomness)[0])
+
+    @property
+    def statement(self) -> str:
+        """Sentence on the kind of claim: exact or ideal."""
+        return CLAIMS[self.claim]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee (D_t, A_a, f) that the measurement satisfies."""
+        return Guarantee(self.space.dataspace, self.space.adjacency, self.tradeoff)
+
+    def under(self, adjacency: Adjacency) -> Guarantee:
+        """Return the guarantee of the same noise under another adjacency of the same dataspace:
+        ``μ' = Δ2(S')/σ``.
+
+        >>> from semidp.promise.spaces.adjacency import Ball, Exchange
+        >>> from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+        >>> from semidp.promise.mechanisms.examples import two_way
+        >>> space, table = two_way()
+        >>> exchanges = space.under(Exchange.of(space.dataspace))
+        >>> mechanism = RoundedGaussianMechanism.calibrate(exchanges, Budget.gdp(1))
+        >>> mechanism.under(Ball(4)).tradeoff.mu
+        Fraction(2, 1)
+        """
+        return replace(self, space=self.space.under(adjacency)).guarantee
+
+    @property
+    def expected_l2(self) -> float:
+        """The root of the expected squared loss, ``sqrt(E‖P·noise‖²) = τ·sqrt(dim)``."""
+        return math.sqrt(self.variance * self.space.dimension)
+
+    @property
+    def naive_l2(self) -> float:
+        """The least expected loss of ordinary differential privacy at this guarantee; see
+        `naive_loss`.
+        """
+        return naive_loss(self)
+
+    def standard_errors(self) -> NDArray[np.float64]:
+        """Return the standard error of each cell of the projected table, ``τ·sqrt(P_ii)``."""
+        return np.sqrt(self.variance * self.space.published_variances())
+
+    def rms_error(self, table: int) -> float:
+        """Return the root of the mean variance of the cells of one table, by its number."""
+        errors = self.standard_errors()
+        if not errors.size:
+            return 0.0
+        return math.sqrt(float(np.square(errors).mean()))
+
+    def standard_error(self, weights: ArrayLike) -> float:
+        """Return the standard error of a weighted sum of cells, ``τ‖P w‖``, without building a
+        matrix.
+        """
+        variance = self.space.variance_of(cell_weights(weights, self.space))
+        return math.sqrt(self.variance * variance)
+
+    @cached_property
+    def half_widths(self) -> NDArray[np.float64]:
+        """For each cell of the projected table how far it is off at most in 95% of all draws.
+
+        From the law of the noise. The adjacency enters through its scale alone: `calibrate` took
+        the norms of the space. Here the law is simulated, with public randomness: cells of equal
+        standard error are counted together, and the level is raised by two standard errors of the
+        simulation.
+        """
+        return simulated_half_widths(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entries of an analysis: name, scale, expected loss and kind of claim."""
+        return {
+            "name": self.name,
+            "scale": self.scale,
+            "expected_l2": self.expected_l2,
+            "claim": self.claim,
+        }
+
+    def record(self) -> dict[str, Any]:
+        """Return the ledger entry: the query, and the law of the noise with its exact scale; see
+        `recorded`.
+        """
+        noise: dict[str, Any] = {"law": self.name}
+        for name, value in vars(self).items():
+            if isinstance(value, Fraction):
+                noise[name] = plain(value)
+        return {"query": self.space.query(), "noise": noise}
+
+    @classmethod
+    def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
+        """Return the mechanism of a recorded noise on a space: under any exact statistics and
+        adjacency.
+
+        >>> from semidp.promise.mechanisms.pure import LaplaceMechanism
+        >>> from semidp.promise.mechanisms.examples import two_way
+        >>> LaplaceMechanism.from_record(
+        ...     two_way()[0], {"law": "laplace", "b": "4"}
+        ... ).tradeoff.epsilon(0)
+        1.0
+        """
+        if not cls.known_elsewhere:
+            raise Refused(
+                f"noise of the law {cls.name!r} is not known under other exact statistics"
+            )
+        numbers = {str(name): value for name, value in noise.items() if name != "law"}
+        try:
+            parameters = {name: positive(value, name) for name, value in numbers.items()}
+            return cls(space, **parameters)
+        except TypeError:
+            raise InputError(
+                f"the record of {cls.name} noise is damaged: it cannot be recomputed"
+            ) from None
+
+    def with_scale(self, scale: float) -> Self:
+        """Return the mechanism with another scale of its noise; its guarantee follows.
+
+        >>> from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+        >>> from semidp.promise.mechanisms.examples import two_way
+        >>> RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1)).with_scale(
+        ...     4.0
+        ... ).tradeoff.mu
+        Fraction(1, 2)
+        """
+        if not self.scale_powers:
+            raise Refused(f"{self.name} noise has more than one scale, or none: calibrate it again")
+        share = Fraction(scale) / Fraction(self.scale)
+        changed: Any = {}
+        for name, power in self.scale_powers.items():
+            changed[name] = getattr(self, name) * share**power
+        return replace(self, **changed)
+
+    def reporting(self, progress: Progress) -> Self:
+        """Return a copy that reports sampling progress. Default: `self`, since most samplers finish
+        at once.
+        """
+        return self
+
+    def apply(self, table: Table, randomness: Randomness | None = None) -> Measurement:
+        """Measure a table: add noise, then project.
+
+        Parameters
+        ----------
+        table
+            The confidential table, on the schema the space was built for.
+        randomness
+            Where random words come from; the operating system unless given.
+        """
+        return self.measure(self.space.values(table), randomness)
+
+    def measure(
+        self, values: NDArray[np.int64], randomness: Randomness | None = None
+    ) -> Measurement:
+        """Measure a whole-number query given as an array of the space's shape."""
+        shape = tuple(self.space.shape)
+        if values.shape != shape or values.dtype.kind not in "iu":
+            raise InputError(f"the query must be whole numbers of shape {shape}")
+        source = SystemRandomness() if randomness is None else randomness
+        noisy = self._add(values, self.noise(source))
+        private = source.secure and not self.for_studies
+        return Measurement(noisy, self.publish(noisy), self.name, self.claim, private)
+
+    def measure_many(
+        self, values: NDArray[np.int64], count: int, randomness: Randomness
+    ) -> NDArray[Any]:
+        """Return the `noisy` of `count` independent measurements of one query: for audits and
+        studies.
+        """
+        return self._add(values, self.noises(count, randomness))
+
+    def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
+        """Return ``P·noisy`` plus the part that the public totals fix: post-processing of public
+        numbers.
+        """
+        return self.space.published(noisy)
+
+    def worst_pair(self, space: QuerySpace) -> Pair:
+        """Return the pair of values on which it is attacked: of its own space, or under another
+        adjacency.
+        """
+        return space.worst_pair()
+
+    def pair_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
+        """Return the pair of two values of its query."""
+        return Pair(first, second)
+
+    def with_less_noise(self, share: Fraction) -> "Mechanism | None":
+        """Return the mechanism with this share of its noise; None where outputs can be drawn
+        towards the query.
+        """
+        return None
+
+    def measured_again(self, noisy: NDArray[Any], private: bool) -> Measurement:
+        """Return the measurement whose noisy values were published, as `measure` returned it."""
+        return Measurement(noisy, self.publish(noisy), self.name, self.claim, private)
+
+    def _add(self, values: NDArray[np.int64], noise: NDArray[Any]) -> NDArray[Any]:
+        """Add noise in whole numbers; an ideal mechanism is rounded before it is added, one for
+        studies is not.
+        """
+        if self.for_studies:
+            return np.asarray(values + noise, dtype=np.float64)
+        # The noise is rounded by itself: low bits of a float sum would depend on the count.
+        whole = noise if noise.dtype.kind == "i" else np.rint(noise)
+        # Two numbers below 2^62 have a sum that cannot wrap around in 64 bits.
+        if whole.size:
+            largest_noise = max(-float(whole.min()), float(whole.max()))
+            if largest_noise >= _LARGEST_VALUE:
+                raise Refused("the noise does not fit in 63 bits: use a larger budget")
+        if values.size:
+            largest_value = max(-int(values.min()), int(values.max()))
+            if largest_value >= _LARGEST_VALUE:
+                raise InputError(
+                    "the query does not fit in 62 bits, which exact arithmetic here does not cover"
+                )
+        return np.asarray(values.astype(np.int64) + whole.astype(np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class CellByCell(Mechanism):
+    """A mechanism that adds an independent whole number to every cell, all from one
+    distribution.
+    """
+
+    @property
+    @abstractmethod
+    def sampler(self) -> CountNoise:
+        """The distribution of the noise in one cell."""
+
+    @property
+    def variance(self) -> float:
+        """The variance of one cell's noise."""
+        return self.sampler.variance
+
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw one number a cell, for all measurements at once."""
+        return self.sampler.sample((count, *self.space.shape), randomness)
+
+    @cached_property
+    def half_widths(self) -> NDArray[np.float64]:
+        """For each cell of the projected table how far it is off at most in 95% of all draws.
+
+        The error is a weighted sum of independent numbers; cells with the same weights share its
+        law.
+        """
+        patterns = self.space.patterns()
+        if patterns is None:
+            return simulated_half_widths(self)
+        sums = []
+        for pattern in patterns.weights:
+            terms = [Weighted(self.sampler, weight, count) for weight, count in pattern.items()]
+            sums.append(terms)
+        return np.array(half_widths(sums))[patterns.which]
+
+
+@dataclass(frozen=True, eq=False)
+class NoNoise(Mechanism):
+    """The table that the public totals fix: it is published exactly, and no noise is needed.
+
+    The measurement is a function of the public totals alone; the confidential table is only checked
+    against them.
+
+    >>> from semidp.promise.mechanisms.examples import two_way
+    >>> NoNoise.calibrate(two_way()[0], Budget.pure(1))
+    Traceback (most recent call last):
+    semidp.errors.Refused: the published totals do not fix this table, so that it needs noise: use
+    another mechanism
+    """
+
+    name: ClassVar[str] = "no noise"
+    budget_kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "pure", "approximate")
+    statement = (
+        "The public totals fix this table: everything in it is published exactly, and no noise is"
+        " needed."
+    )
+    scale = 0.0
+    variance = 0.0
+    tradeoff = Gaussian(Fraction(0))
+    """Nothing is learnt beyond the public totals: the identity, G_0."""
+
+    @classmethod
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
+        """Return the mechanism for a table that is already public; refuse any other."""
+        if not space.is_zero:
+            raise Refused(
+                "the published totals do not fix this table, so that it needs noise: use another"
+                " mechanism"
+            )
+        return cls(space)
+
+    @classmethod
+    def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
+        """Return the mechanism where the totals still fix the table; refuse it elsewhere."""
+        if not space.is_zero:
+            raise Refused(
+                "this table was published exactly because others fixed it, and here they do not"
+                " fix it"
+            )
+        return super().from_record(space, noise)
+
+    @cached_property
+    def half_widths(self) -> NDArray[np.float64]:
+        """Zeros: there is no error."""
+        return np.zeros(self.space.shape)
+
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Return zeros."""
+        return np.zeros((count, *self.space.shape), dtype=np.int64)
+
+    def measure(
+        self, values: NDArray[np.int64], randomness: Randomness | None = None
+    ) -> Measurement:
+        """Return the public table; `values` and the randomness are not used."""
+        fixed = self.space.fixed_part()
+        whole = np.rint(fixed).astype(np.int64)
+        return Measurement(whole, fixed, self.name, self.claim, True)
+
+    def measured_again(self, noisy: NDArray[Any], private: bool) -> Measurement:
+        """Return the public table, whatever was published in its place."""
+        return self.measure(noisy)
+
+    def measure_many(
+        self, values: NDArray[np.int64], count: int, randomness: Randomness
+    ) -> NDArray[np.int64]:
+        """Return the public table again and again; `values` and the randomness are not used."""
+        return np.stack([self.measure(values).noisy] * count)
+
+
+def simulated_half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
+    """Return half-widths of the 95% intervals of the cells of a mechanism, from draws of its noise.
+
+    The randomness is public and always the same, so that everybody finds the same numbers. Cells of
+    equal standard error are counted together. The rank among the draws is that of the level and two
+    of its standard errors.
+
+    >>> from semidp.promise.mechanisms.pure import L2Mechanism
+    >>> from semidp.promise.mechanisms.examples import two_way
+    >>> simulated_half_widths(L2Mechanism.calibrate(two_way()[0], Budget.pure(1))).round(1).tolist()
+    [[4.0, 4.0, 4.0], [4.0, 4.0, 4.0]]
+    """
+    shape = tuple(mechanism.space.shape)
+    size = max(math.prod(shape), 1)
+    count = min(max(_NUMBERS // size, _FEWEST), _MOST)
+    at_once = min(count, max(1, _NUMBERS // size))
+    zeros = np.zeros(shape, dtype=np.int64)
+    source = SeededRandomness(0)
+    fixed = mechanism.publish(zeros)
+    matrix = None
+    if size <= min(count, _MATRIX):  # what each cell of the noise does to the published ones
+        units = np.eye(size, dtype=np.int64).reshape(-1, *shape)
+        published = [mechanism.publish(unit) - fixed for unit in units]
+        matrix = np.stack(published).reshape(size, -1)
+    errors = np.empty((count, size))
+    for start in range(0, count, at_once):
+        noisy = mechanism.measure_many(zeros, min(at_once, count - start), source)
+        draws = slice(start, start + len(noisy))
+        if matrix is None:
+            errors[draws] = [(mechanism.publish(each) - fixed).ravel() for each in noisy]
+        else:
+            errors[draws] = noisy.reshape(len(noisy), -1) @ matrix
+    errors = np.abs(errors)
+    standard_errors = mechanism.standard_errors().ravel()
+    _, which = np.unique(standard_errors.round(9), return_inverse=True)
+    quantiles = np.zeros(which.max(initial=0) + 1)
+    for number in range(len(quantiles)):
+        sizes = np.sort(errors[:, which == number], axis=None)
+        # Cells of one draw may move together, so that only draws count as independent.
+        expected_rank = (1 + sizes.size) * LEVEL
+        draws_above = _SAFE * math.sqrt(count * LEVEL * (1 - LEVEL))
+        rank = math.ceil(expected_rank + draws_above * sizes.size / count)
+        quantiles[number] = sizes[min(rank, sizes.size) - 1]
+    return quantiles[which].reshape(shape)
+
+
+def check_request(mechanism: type[Mechanism], space: QuerySpace, budget: Budget) -> None:
+    """Refuse a budget that a mechanism cannot satisfy, and a table that needs no noise."""
+    if budget.kind not in mechanism.budget_kinds:
+        own_kinds = ", ".join(mechanism.budget_kinds)
+        raise Refused(
+            f"{mechanism.name} cannot satisfy a {budget.kind} budget (it can:"
+            f" {own_kinds}): use {KINDS[budget.kind]}"
+        )
+    if space.is_zero:
+        raise Refused(
+            "the published totals fix this table and no noise is needed: use NoNoise, as choose()"
+            " does"
+        )
+
+
+def epsilon_of(budget: Budget) -> Fraction:
+    """Return the ε of a pure or (ε, δ) budget.
+
+    >>> epsilon_of(Budget.pure("0.1"))
+    Fraction(1, 10)
+    """
+    if budget.epsilon is None:
+        raise InputError(f"a {budget.kind} budget has no epsilon")
+    return budget.epsilon
+
+
+def check_scale(square: Fraction) -> Fraction:
+    """Return σ² where counts plus noise of that scale fit in 63 bits; refuse it otherwise."""
+    if square > _LARGEST_SCALE**2:
+        raise Refused(
+            "the budget is so small that counts plus noise would not fit in 63 bits: use a larger"
+            " budget"
+        )
+    return square
+
+
+def root_up(square: Fraction) -> float:
+    """Return a float of at least the square root.
+
+    >>> root_up(Fraction(6)) ** 2 >= 6
+    True
+    """
+    return up(sqrt_up(square))
+
+
+def largest(holds: Callable[[Fraction], bool]) -> Fraction:
+    """Return a number just below the threshold up to which a condition holds.
+
+    The number has 40 significant bits, so that it is at most one part in 10¹² short.
+
+    >>> float(largest(lambda x: x * x <= 2))
+    1.4142135623...
+    """
+    low, high = Fraction(1), Fraction(2)
+    while not holds(low):
+        low, high = low / 2, low
+        # A budget that no noise meets would else be halved for ever.
+        if low.denominator.bit_length() > 200:
+            raise Refused("no noise scale meets this budget: use a larger delta")
+    while holds(high):
+        low, high = high, high * 2
+    low, _ = bisection(holds, low, high, halvings=40)
+    return low
+
+
+def cell_weights(weights: ArrayLike, space: QuerySpace) -> NDArray[np.float64]:
+    """Return weights as an array of the space's shape."""
+    array = np.asarray(weights, dtype=np.float64)
+    if array.shape != tuple(space.shape):
+        raise InputError(
+            f"the weights have shape {array.shape}, but the table has shape {tuple(space.shape)}"
+        )
+    return array
+
+
+def naive_loss(mechanism: Mechanism) -> float:
+    """Return the least expected loss of ordinary differential privacy at the guarantee of a
+    mechanism: what it saves.
+
+    One record has the norms `naive` of the space, and group privacy multiplies them by a. For pure
+    ε the best of three: Laplace noise in all d entries, ``sqrt(2d) aΔ1/ε``; the l2 mechanism,
+    ``sqrt(d(d+1)) aΔ2/ε``; the l∞ mechanism, ``sqrt(d(d+1)(d+2)/3) aΔ∞/ε``. Else Gaussian noise,
+    ``sqrt(d/2ρ) aΔ2``.
+
+    >>> from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+    >>> from semidp.promise.mechanisms.examples import two_way
+    >>> mechanism = RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1))
+    >>> mechanism.expected_l2 < naive_loss(mechanism)
+    True
+    """
+    space, epsilon = mechanism.space, mechanism.tradeoff.implied_epsilon()
+    once, a = space.naive, space.adjacency.a
+    d = math.prod(space.shape)
+    if epsilon is not None:
+        laplace = 2 * once.l1**2
+        l2 = (d + 1) * once.l2_squared
+        cube = (d + 1) * (d + 2) / 3
+        linf = cube * once.linf**2
+        root = math.sqrt(d * min(laplace, l2, linf))
+        return root * a / float(epsilon)
+    rho = mechanism.tradeoff.implied_rho()  # half of mu squared, for a Gaussian
+    assert rho is not None, "every mechanism claims pure epsilon, mu or rho"
+    return naive_normal_loss(space, rho)
+
+
+def naive_normal_loss(space: QuerySpace, rho: Fraction) -> float:
+    """Return the expected loss of ordinary Gaussian noise that group privacy brings to ρ for all a
+    records.
+    """
+    cells = math.prod(space.shape)
+    square = cells * space.naive.l2_squared / (2 * rho)
+    return space.adjacency.a * math.sqrt(square)

@@ -1,0 +1,239 @@
+"""Placement of the noise of a product: how much each residual gets, so that the tables are as good
+as they can be.
+
+The proposals are σ² in floating point that cost one; `residuals` scales them to a budget and
+certifies them. The closed form knows the cost of each residual; the joint cost of all of them
+allows less noise, and the convex program of `allocation` places it better still where that gains
+half a hundredth. `least_total` bounds every mechanism from below.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from semidp.errors import InputError
+from semidp.promise.mechanisms.allocation import allocate, allocate_largest, solve
+from semidp.promise.schema.margins import Floats, View, join, junction_order, named
+from semidp.promise.sensitivity.joint_costs import JointBound
+from semidp.promise.sensitivity.products import ProductSpace
+
+_WORTH = 0.995  # the share of the variance from which on the program takes the closed form's place
+_CLOSE = 1e-3  # how near the program comes to its own lower bound
+_ROUNDS = 80
+_MOST_RESIDUALS = 400
+_MOST_WORK = 4_000_000_000  # values of combinations over all moves that the program asks for
+_MOST_SEARCHED = 64  # residuals of a product for which a lower bound is looked for
+_MOST_AXES = 8  # features whose moves are searched for a lower bound
+_STARTS = 6  # of every search for a costly move
+
+
+class Objective(StrEnum):
+    """What the noise of a product is placed for.
+
+    >>> [str(objective) for objective in Objective]
+    ['total', 'largest']
+    """
+
+    total = "total"
+    largest = "largest"
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """Tables, weights and objective that the noise of a product is placed for.
+
+    Parameters
+    ----------
+    space
+        The residuals of the product.
+    weights
+        How much the variance of each table counts.
+    objective
+        The total variance of all tables, or the largest standard error.
+    """
+
+    space: ProductSpace
+    weights: tuple[float, ...]
+    objective: Objective = Objective.total
+
+    @classmethod
+    def of(
+        cls, space: ProductSpace, weights: Sequence[float] | None, objective: Objective
+    ) -> "Workload":
+        """Check the weights, one a table; all tables count alike where there are none."""
+        tables = len(space.views)
+        chosen = [1.0] * tables
+        if weights is not None:
+            chosen = [float(weight) for weight in weights]
+        positive = all(math.isfinite(weight) and weight > 0 for weight in chosen)
+        if len(chosen) != tables or not positive:
+            raise InputError("every table of a product has one weight, a positive number")
+        return cls(space, tuple(chosen), objective)
+
+    @cached_property
+    def gains(self) -> Floats:
+        """Variance that unit noise in each residual adds: to the weighted total, or to each table's
+        largest.
+        """
+        if self.objective is Objective.largest:
+            return self._largest_gains()
+        gains = []
+        for view in self.space.measured:
+            of_tables = []
+            for number in self.space.holders[view]:
+                gain = self.space.residuals.gain(view, self.space.views[number])
+                of_tables.append(self.weights[number] * gain)
+            gains.append(sum(of_tables))
+        return np.array(gains)
+
+    def _largest_gains(self) -> Floats:
+        """For each table the largest variance of a cell for unit noise in each residual."""
+        space = self.space
+        place = {view: number for number, view in enumerate(space.measured)}
+        rows = np.zeros((len(space.views), len(space.measured)))
+        for number, weight in enumerate(self.weights):
+            for view in space.inside[number]:
+                unit, part = np.zeros(space.shape), space.parts[view]
+                unit[part] = space.scales[part].astype(float) ** 2
+                largest = float(space.cell_variances(unit, number).max())
+                rows[number, place[view]] = weight * largest
+        return np.asarray(rows[rows.any(axis=1)])
+
+    def total(self, sigma2: Mapping[View, Fraction] | Mapping[View, float]) -> float:
+        """Return the value of the objective for some noise, without the rounding to whole numbers.
+
+        >>> from semidp.promise.mechanisms.examples import two_way
+        >>> from semidp.promise.sensitivity.products import product_space
+        >>> both, table = two_way()
+        >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
+        >>> Workload.of(space, None, Objective.total).total({(1, 1): 4.0})  # two degrees of freedom
+        8.0
+        """
+        squares = np.array([float(sigma2[view]) for view in self.space.measured])
+        if not len(squares):
+            return 0.0
+        return float(np.max(self.gains @ squares))
+
+
+def closed_form(workload: Workload) -> dict[View, float]:
+    """Return the best σ² whose costs, residual by residual, sum to one (`allocate`)."""
+    measured = workload.space.measured
+    costs = [float(workload.space.cost[view]) for view in measured]
+    if not costs:
+        return {}
+    if workload.objective is Objective.total:
+        squares = allocate(costs, workload.gains.tolist(), 1.0)
+    else:
+        squares = allocate_largest(costs, workload.gains, 1.0)
+    return dict(zip(measured, squares, strict=True))
+
+
+def placed(workload: Workload) -> dict[View, float]:
+    """Return the best σ² that the search finds, with a joint cost of about one.
+
+    The closed form scaled down by what the joint cost saves; or the solution of the convex program
+    ``min Σ v/τ`` with ``Σ τ_d |H_d M_d m|² <= 1`` for every move m (docs/products.md), where that
+    needs at most 99.5% of it.
+    """
+    key = ("placed", workload.weights, workload.objective)
+    if key not in workload.space.remembered:
+        workload.space.remembered[key] = _placed(workload)
+    noise: dict[View, float] = workload.space.remembered[key]
+    return noise
+
+
+def _placed(workload: Workload) -> dict[View, float]:
+    measured = workload.space.measured
+    start = 1 / np.array(list(closed_form(workload).values()))
+    # every bound holds, so that the least of them may be used
+    bounds = workload.space.costs.bounds(measured)
+    costs = [bound.upper(start) for bound in bounds]
+    best = start / min(costs)
+    if workload.objective is Objective.total:
+        limit = _WORTH * float((workload.gains / best).sum())
+        for bound in bounds:
+            tau = _solved(workload, bound.settled(start), start)
+            total = float((workload.gains / tau).sum())
+            if total <= limit:
+                best, limit = tau, total
+    return dict(zip(measured, (1 / best).tolist(), strict=True))
+
+
+def _solved(workload: Workload, bound: JointBound, start: Floats) -> Floats:
+    """Return τ of the convex program under one bound, or the start scaled where it is too much
+    work.
+    """
+    # the program asks for the worst move of each residual first, and then once a round
+    calls = len(start) + _ROUNDS
+    cost = bound.worst(start)[0]
+    too_long = len(start) > _MOST_RESIDUALS or bound.work * calls > _MOST_WORK
+    if bound.is_sum or len(start) < 2 or too_long:
+        return start / cost
+    return solve(workload.gains, bound.worst, start / cost, _ROUNDS, _CLOSE).tau
+
+
+def least_total(workload: Workload, sigma2: Mapping[View, Fraction]) -> float | None:
+    """Return a lower bound of the total variance of any additive Gaussian mechanism, at a cost of
+    one.
+
+    It holds for linear unbiased estimates of the tables under the same promise. If all levels can
+    be exchanged, averaging a mechanism over their permutations leaves one of independent residuals
+    (docs/products.md), and moves that exist bound the noise of those from below. So features are
+    flat or have equal branching, margins are decomposable, no joint cell is impossible, and every
+    published count is at least the number of records that move. None elsewhere, and where no finite
+    bound was found.
+    """
+    space = workload.space
+    if workload.objective is not Objective.total or not _all_levels_alike(space):
+        return None
+    measured = space.measured
+    axes = sorted({axis for view in measured for axis in named(view)})
+    if len(measured) > _MOST_SEARCHED or len(axes) > _MOST_AXES:
+        return None
+    families = space.costs.families(axes, join(*measured))
+    if not families or not all(family.kept_margins for family in families):
+        return None
+    depths = []
+    for view in measured:
+        depths.append(tuple(view[axis] for axis in axes))
+    local = tuple(depths)
+    generator = np.random.default_rng(0)  # public values only
+
+    # The moves found need not be the worst ones: every move that exists gives a lower bound.
+    def costly(tau: Floats) -> tuple[float, Floats]:
+        climbs = [family.climb(local, tau, generator, _STARTS) for family in families]
+        return max(climbs, key=lambda climb: climb[0])
+
+    tau = np.array([1 / float(sigma2[view]) for view in measured])
+    least = solve(workload.gains, costly, tau, _ROUNDS // 2, _CLOSE).least
+    return least if least > 0 else None
+
+
+def _all_levels_alike(space: ProductSpace) -> bool:
+    """Whether every permutation of levels keeps the set of moves: only published depths tell levels
+    apart.
+    """
+    dataspace = space.dataspace
+    for chain in space.residuals.grid.chains:
+        for depth in range(chain.depth):
+            children = chain.children(depth, depth + 1)
+            if (children != children[0]).any():
+                return False
+    views = [margin.view for margin in dataspace.published]
+    if space.schema.structural_zeros or (views and junction_order(views) is None):
+        return False
+    # whether one person can have so many records depends on how many persons there are
+    if space.costs.times > 1:
+        return False
+    # where fewer records have some published value, not every move of so many exists
+    records = space.adjacency.by_kind(ball=space.costs.a, exchange=len(views) + 1)
+    for margin in dataspace.published:
+        counts = space.trim(margin.counts, margin.view).astype(np.int64)
+        if (counts < records).any():
+            return False
+    return bool(dataspace.n is not None and dataspace.n >= records)

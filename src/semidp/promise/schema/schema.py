@@ -1,0 +1,325 @@
+"""Schemas: the features of a table, and the combinations of their levels that cannot occur.
+
+A schema declares; it holds no count. Counts are in `counts`, which margins of them are public in
+`spaces`.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+from numpy.typing import NDArray
+
+from semidp.errors import SchemaError
+from semidp.promise.documents import from_toml, toml_text
+from semidp.promise.schema.features import Feature, level_text
+from semidp.promise.schema.margins import Grid, View
+
+
+@frozen
+class StructuralZero:
+    """A combination of levels that cannot occur, such as a married child.
+
+    Each pair names a feature and one or several of its levels; a cell that matches every pair is
+    impossible. Structural zeros are declared, never inferred from empty cells.
+
+    >>> StructuralZero.of({"age": "child", "status": ["married", "widowed"]}).levels
+    (('age', ('child',)), ('status', ('married', 'widowed')))
+    """
+
+    levels: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @classmethod
+    def of(cls, pattern: Mapping[str, str | Sequence[str]]) -> "StructuralZero":
+        """Build one from a mapping of feature to level or levels."""
+        if not pattern:
+            raise SchemaError("a structural zero must name at least one feature and level")
+        parts = []
+        for name, levels in sorted(pattern.items()):
+            several = (levels,) if isinstance(levels, str) else tuple(map(level_text, levels))
+            parts.append((name, several))
+        return cls(tuple(parts))
+
+    def to_json(self) -> dict[str, list[str]]:
+        """Return the mapping that `of` reads."""
+        return {name: list(levels) for name, levels in self.levels}
+
+
+def _features(features: Iterable[Feature]) -> tuple[Feature, ...]:
+    listed = tuple(features) if isinstance(features, Iterable) else (features,)
+    if not all(isinstance(feature, Feature) for feature in listed):
+        raise SchemaError("the features of a schema are a list of Feature")
+    return listed
+
+
+def _distinct(zeros: Iterable[StructuralZero]) -> tuple[StructuralZero, ...]:
+    return tuple(dict.fromkeys(zeros))
+
+
+@frozen(slots=False)
+class Schema:
+    """The features of a table and the combinations that cannot occur.
+
+    Examples
+    --------
+    >>> schema = Schema([Feature("sex", ["f", "m"]), Feature("region", ["n", "s", "w"])])
+    >>> schema.names, schema.shape, schema.size
+    (('sex', 'region'), (2, 3), 6)
+    >>> schema.axis("town")
+    Traceback (most recent call last):
+    semidp.errors.SchemaError: there is no feature 'town'; the features are sex, region
+    """
+
+    features: tuple[Feature, ...] = field(converter=_features)
+    structural_zeros: tuple[StructuralZero, ...] = field(default=(), converter=_distinct)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.features:
+            raise SchemaError("a schema needs at least one feature")
+        if len(set(self.names)) < len(self.names):
+            raise SchemaError(f"a feature is listed twice among {', '.join(self.names)}")
+        for name, level in self._zero_levels():
+            levels = list(self.feature(name).leaves_below(name))
+            if level not in levels:
+                listed = ", ".join(levels[:12])
+                more = ", …" if len(levels) > 12 else ""
+                raise SchemaError(
+                    f"a structural zero names the level {level!r}, which feature {name!r} does not"
+                    f" have; it has {listed}{more}"
+                )
+
+    def _zero_levels(self) -> set[tuple[str, str]]:
+        """Each feature and level that a structural zero names."""
+        pairs: set[tuple[str, str]] = set()
+        for zero in self.structural_zeros:
+            for name, levels in zero.levels:
+                pairs.update((name, level) for level in levels)
+        return pairs
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the features, in order; a nested feature has one for each of its depths,
+        coarse to fine.
+        """
+        return tuple(name for feature in self.features for name in feature.names)
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The cells and their margins."""
+        return Grid(tuple(feature.chain for feature in self.features))
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The number of levels of each feature."""
+        return tuple(len(feature.levels) for feature in self.features)
+
+    @property
+    def size(self) -> int:
+        """The number of cells, impossible ones included."""
+        return math.prod(self.shape)
+
+    def axis(self, name: str) -> int:
+        """Return the position of the feature that has this name; an unknown name lists the ones
+        there are.
+        """
+        return self._place(name)[0]
+
+    def axes(self, names: Iterable[str]) -> tuple[int, ...]:
+        """Return the positions of several features, in the schema's order."""
+        return tuple(sorted({self.axis(name) for name in names}))
+
+    def feature(self, name: str) -> Feature:
+        """Return a feature by its name."""
+        return self.features[self.axis(name)]
+
+    def view(self, names: Iterable[str]) -> View:
+        """Return the depth at which the margin over `names` has each feature; 0 where it has none.
+
+        >>> places = Feature.nested(["state", "county"], [("a", "x"), ("b", "y")])
+        >>> Schema([places, Feature("sex", "fm")]).view(["county"])
+        (2, 0)
+        """
+        depths = [0] * len(self.features)
+        for axis, depth in map(self._place, names):
+            depths[axis] = max(depths[axis], depth)
+        return tuple(depths)
+
+    def named(self, view: View) -> tuple[str, ...]:
+        """Return the names that a view stands for, closed: who names a county has named its state.
+
+        >>> places = Feature.nested(["state", "county"], [("a", "x"), ("b", "y")])
+        >>> Schema([places, Feature("sex", "fm")]).named((2, 0))
+        ('state', 'county')
+        """
+        names: list[str] = []
+        for feature, depth in zip(self.features, view, strict=True):
+            names += feature.names[:depth]
+        return tuple(names)
+
+    def closed(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return names in the schema's order, with those that they imply."""
+        return self.named(self.view(names))
+
+    def restrict(self, names: Iterable[str]) -> "Schema":
+        """Return the schema of the margin over `names`, in this schema's order: features are
+        dropped, or cut.
+
+        A structural zero survives where all its features do.
+        """
+        view = self.view(names)
+        features = []
+        for feature, depth in zip(self.features, view, strict=True):
+            if depth:
+                features.append(feature.at(depth))
+        left = {name for feature in features for name in feature.names}
+        zeros = [zero for zero in self.structural_zeros if left.issuperset(dict(zero.levels))]
+        return Schema(tuple(features), tuple(zeros))
+
+    def order_of(self, names: Iterable[str]) -> tuple[int, ...]:
+        """Return the positions of the features in the order in which names mention them; others
+        follow.
+
+        >>> Schema([Feature("sex", "fm"), Feature("region", "ns"), Feature("age", "yo")]).order_of(
+        ...     ["age", "sex"]
+        ... )
+        (2, 0, 1)
+        """
+        mentioned = [self.axis(name) for name in names]
+        return tuple(dict.fromkeys((*mentioned, *range(len(self.features)))))
+
+    def arranged(self, order: Sequence[int]) -> "Schema":
+        """Return the schema with its features in another order, by their positions."""
+        features = [self.features[axis] for axis in order]
+        return Schema(tuple(features), self.structural_zeros)
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[int, int]]:
+        """Position of the feature of each name, and its depth there."""
+        places = {}
+        for axis, feature in enumerate(self.features):
+            for depth, name in enumerate(feature.names, start=1):
+                places[name] = (axis, depth)
+        return places
+
+    def _place(self, name: str) -> tuple[int, int]:
+        if name not in self._places:
+            raise SchemaError(
+                f"there is no feature {name!r}; the features are {', '.join(self.names)}"
+            )
+        return self._places[name]
+
+    @cached_property
+    def possible(self) -> NDArray[np.bool_] | None:
+        """Which cells can occur, or None where all can."""
+        if not self.structural_zeros:
+            return None
+        mask = np.ones(self.shape, dtype=bool)
+        # Zeros on the same features are marked together: a dataset may declare thousands.
+        groups: dict[tuple[str, ...], list[tuple[tuple[str, ...], ...]]] = {}
+        for zero in self.structural_zeros:
+            names, levels = zip(*zero.levels, strict=True)
+            groups.setdefault(names, []).append(levels)
+        for names, zeros in groups.items():
+            mask &= self._not_among(names, zeros)
+        mask.setflags(write=False)
+        return mask
+
+    @property
+    def possible_cells(self) -> NDArray[np.bool_]:
+        """Which cells can occur, also where all can."""
+        return np.ones(self.shape, dtype=bool) if self.possible is None else self.possible
+
+    def _not_among(
+        self, names: tuple[str, ...], zeros: Sequence[tuple[tuple[str, ...], ...]]
+    ) -> NDArray[np.bool_]:
+        """Return a mask, broadcast along other features, of the cells that match none of the zeros
+        on some names.
+        """
+        axes = [self.axis(name) for name in names]
+        leaves_of = [self.feature(name).leaves_below(name) for name in names]
+        sides = [1] * len(self.shape)
+        for axis in axes:
+            sides[axis] = self.shape[axis]
+        # An axis of length one for features that no zero names: the mask broadcasts.
+        part = np.ones(sides, dtype=bool)
+        steps = [math.prod(sides[axis + 1 :]) for axis in axes]
+        flat: list[int] = []
+        for zero in zeros:
+            # Offsets along one axis; two depths of one feature must both match.
+            where: dict[int, set[int]] = {}
+            for axis, step, leaves, levels in zip(axes, steps, leaves_of, zero, strict=True):
+                offsets = {leaf * step for level in levels for leaf in leaves[level]}
+                where[axis] = where[axis] & offsets if axis in where else offsets
+            flat += map(sum, itertools.product(*where.values()))
+        part.ravel()[flat] = False
+        return part
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the schema as plain values; `from_json` reads them back."""
+        features = [feature.to_json() for feature in self.features]
+        zeros = [zero.to_json() for zero in self.structural_zeros]
+        return {"feature": features, "structural_zero": zeros}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], folder: Path | None = None) -> "Schema":
+        """Read what `to_json` wrote, or what a TOML file in `folder` holds.
+
+        >>> schema = Schema([Feature("age", bins=[0, 18, 65], null_level="?")])
+        >>> Schema.from_json(schema.to_json()) == schema
+        True
+        """
+        unknown = set(value) - {"feature", "structural_zero"}
+        if unknown:
+            raise SchemaError(
+                "a schema has the parts feature and structural_zero, not"
+                f" {', '.join(sorted(unknown))}"
+            )
+        try:
+            entries, zero_entries = value.get("feature", ()), value.get("structural_zero", ())
+            features = tuple(Feature.from_json(entry, folder) for entry in entries)
+            zeros = tuple(StructuralZero.of(entry) for entry in zero_entries)
+        except (AttributeError, TypeError, KeyError):
+            raise SchemaError(
+                'each feature of a schema needs name = "…" and levels = ["…", …] or bins = [0, 18,'
+                ' 65, inf]; each structural zero gives feature = "level"'
+            ) from None
+        return cls(features, zeros)
+
+    def to_toml(self) -> str:
+        """Write the schema as TOML.
+
+        >>> print(Schema([Feature("sex", ["f", "m"])]).to_toml())
+        [[feature]]
+        name = "sex"
+        levels = ["f", "m"]
+        <BLANKLINE>
+        """
+        parts = self.to_json().items()
+        return toml_text({kind: entries for kind, entries in parts if entries})
+
+    @classmethod
+    def from_toml(cls, text: str, folder: Path | None = None) -> "Schema":
+        """Read a schema from TOML text; lookup files are named as seen from `folder`.
+
+        >>> Schema.from_toml('[[feature]]\\nname = "age"\\nbins = [0, 18, 65]').shape
+        (2,)
+        """
+        return cls.from_json(toml_document(text), folder)
+
+
+def toml_document(text: str) -> dict[str, Any]:
+    """Return what the TOML text of a schema holds.
+
+    >>> toml_document("= 3")
+    Traceback (most recent call last):
+    semidp.errors.SchemaError: the schema is not valid TOML: Invalid statement (at line 1, column 1)
+    """
+    try:
+        return from_toml(text)
+    except ValueError as error:
+        raise SchemaError(f"the schema is not valid TOML: {str(error)[:200]}") from None

@@ -1,0 +1,364 @@
+"""Patterns of agreement: which records of a move are siblings, and which are the same node, along
+one feature.
+
+A residual of a move depends on nothing else (`families` puts the features together). The moves are
+those of the ball, `BallMove`, and of one exchange as `exchange_moves` describes it, `FeatureMove`;
+what they cost is in `costs`.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import ClassVar
+
+import numpy as np
+
+from semidp.promise.schema.margins import Floats, Mask
+from semidp.promise.sensitivity.exchange_moves import ExchangeMove
+
+MOST_PATTERNS = 6_000  # ways in which the records of a move may agree on one feature
+_MOST_PLACEMENTS = 20_000  # of the records of a move in a tree with a shape
+_MOST_RECORDS = 8  # a = 4: 4,140 patterns a feature
+
+Path = tuple[int, ...]
+"""The nodes of a record along one feature, from the root down, numbered below each node as they are
+met."""
+
+Shape = tuple[tuple["Shape", int], ...]
+"""A node by its children: each kind of them, and how many there are; a leaf has none."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One feature as far as moves are looked at: all its depths, or a *slot* of two depths.
+
+    A slot holds the nodes of one depth and their parents.
+
+    Parameters
+    ----------
+    counts
+        For each depth the distinct numbers of children of a node above, in order; of a slot, how
+        many parents there are, and then the numbers of siblings.
+    published
+        Down to which of these depths moves keep the count of every node.
+    shape
+        The tree itself, if it has few kinds of nodes. Without it any node may have as many children
+        as some node of its depth has.
+    """
+
+    counts: tuple[tuple[int, ...], ...]
+    published: int
+    shape: Shape | None = None
+
+    @property
+    def free(self) -> "Tree":
+        """The same feature where nothing of it is published."""
+        return Tree(self.counts, 0)
+
+    def choose_nodes(self, prefix: Path, used: set[int]) -> Iterable[int]:
+        """Return the children of a node for one more record: those in use, and of all that are
+        alike one that is not.
+        """
+        if self.shape is None:
+            return range(min(len(used) + 1, self.counts[len(prefix)][-1]))
+        kinds = self._children(prefix)
+        nodes = set(used)
+        for kind, (_, copies) in enumerate(kinds):
+            mine = sum(node % len(kinds) == kind for node in used)
+            if mine < copies:
+                nodes.add(kind + mine * len(kinds))
+        return sorted(nodes)
+
+    def count_children(self, prefix: Path, used: int) -> list[int]:
+        """Return how many children a node may have of which so many are in use: the fewest and the
+        most that occur, if its place in the tree is not known.
+        """
+        if self.shape is not None:
+            return [sum(copies for _, copies in self._children(prefix))]
+        fitting = [count for count in self.counts[len(prefix)] if count >= used]
+        return sorted({fitting[0], fitting[-1]})
+
+    def _children(self, prefix: Path) -> Shape:
+        node = self.shape
+        assert node is not None, "asked of trees with a shape"
+        for child in prefix:
+            node = node[child % len(node)][0]
+        return node
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Which records of a move are siblings and which are the same node along one feature.
+
+    Parameters
+    ----------
+    kind
+        What patterns share that differ by an exchange of records with the same sign.
+    kernels
+        A matrix a depth: ``1[same parent] (1[same node] - 1/c)`` for two records with c siblings.
+    same
+        A matrix a depth of the tree: whether two records have the same node there.
+    """
+
+    kind: object
+    kernels: Floats = field(repr=False, compare=False)
+    same: Mask = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class BallMove:
+    """Moves of the ball: a records vanish and a others appear, and every published node keeps its
+    count.
+    """
+
+    a: int
+
+    records_alike: ClassVar[bool] = True
+    """Records with the same sign may change places."""
+
+    @property
+    def records(self) -> int:
+        """How many records are placed: those that appear and those that vanish."""
+        return 2 * self.a
+
+    @property
+    def signs(self) -> list[int]:
+        """+1 for the records that appear, then -1 for those that vanish."""
+        return [1] * self.a + [-1] * self.a
+
+    def leads_on(self, paths: list[Path], tree: Tree) -> bool:
+        """Whether the paths chosen so far can be completed to a move.
+
+        Records that appear are placed first. No published node may then lose more records than
+        appear there.
+        """
+        depth = tree.published
+        if not depth:
+            return True
+        node = paths[-1][:depth]
+        appearing = [place < self.a for place, path in enumerate(paths) if path[:depth] == node]
+        return 2 * sum(appearing) >= len(appearing)
+
+    def outcomes(self, paths: list[Path], tree: Tree) -> Iterator[list[Path]]:
+        """Yield the paths of all records, those that appear first, if every published node keeps
+        its count.
+        """
+        balance: dict[Path, int] = {}
+        for sign, path in zip(self.signs, paths, strict=True):
+            node = path[: tree.published]
+            balance[node] = balance.get(node, 0) + sign
+        if not any(balance.values()):
+            yield paths
+
+
+@dataclass(frozen=True)
+class FeatureMove:
+    """One feature of an exchange: letters are placed in its tree, and records stand at letters.
+
+    Parameters
+    ----------
+    letters
+        How many letters there are.
+    places
+        The letter of each record: of the person after and before, then of every other one.
+    rules
+        For two letters and a depth of the tree, whether they have the same node there.
+    """
+
+    letters: int
+    places: tuple[int, ...]
+    rules: tuple[tuple[int, int, int, bool], ...]
+
+    records_alike: ClassVar[bool] = False
+    """The person and the carriers have different parts: none change places."""
+
+    @classmethod
+    def along(cls, move: ExchangeMove, axis: int, depths: Sequence[int]) -> "FeatureMove":
+        """Return one feature of an exchange, in a tree that has only some depths of the feature.
+
+        Whoever shares a node below these depths shares the last of them. Whoever does not share it
+        may or may not: that rule is left out, which only adds exchanges.
+        """
+        column = move.axes.index(axis)
+        names = [
+            letters[column] for record in move.records for letters in (record.after, record.before)
+        ]
+        letters = list(dict.fromkeys(names))
+        rules = set()
+        for rule in move.rules:
+            if rule.axis != axis or not {*rule.letters} <= {*letters}:
+                continue
+            one, other = sorted(map(letters.index, rule.letters))
+            if rule.depth <= depths[-1]:
+                rules.add((one, other, depths.index(rule.depth) + 1, rule.equal))
+            elif rule.equal:
+                rules.add((one, other, len(depths), True))
+        return cls(len(letters), tuple(map(letters.index, names)), tuple(sorted(rules)))
+
+    @property
+    def records(self) -> int:
+        """How many letters are placed."""
+        return self.letters
+
+    @property
+    def signs(self) -> list[int]:
+        """+1 after the exchange, -1 before it, record by record."""
+        return [1, -1] * (len(self.places) // 2)
+
+    def leads_on(self, paths: list[Path], tree: Tree) -> bool:
+        """Whether the letter placed last keeps the rules about it and those before."""
+        last = len(paths) - 1
+        for one, other, depth, equal in self.rules:
+            if other == last and (paths[one][:depth] == paths[last][:depth]) != equal:
+                return False
+        return True
+
+    def outcomes(self, paths: list[Path], tree: Tree) -> Iterator[list[Path]]:
+        """Yield the paths of all records, given those of the letters."""
+        yield [paths[letter] for letter in self.places]
+
+
+@cache
+def patterns(
+    tree: Tree, move: BallMove | FeatureMove, first: int = 0, apart: bool = False
+) -> tuple[Pattern, ...] | None:
+    """Return the patterns of a feature for every way in which the records of a move may agree.
+
+    Of all numbers of children only the smallest that fits and the largest matter: a sum of
+    products of kernels is affine in each 1/c. None where there are too many patterns.
+
+    Parameters
+    ----------
+    tree, move
+        The feature, and the moves.
+    first
+        The depth from which on there are kernels.
+    apart
+        Whether patterns with the same kernels are told apart by who has the same node, as a joint
+        margin needs it.
+
+    Examples
+    --------
+    >>> free, held = Tree(((1,), (5,)), 0), Tree(((1,), (5,)), 2)
+    >>> len(patterns(free, BallMove(1), 1)), len(patterns(held, BallMove(2), 1))
+    (2, 3)
+    >>> alone, handed = (
+    ...     FeatureMove(2, (0, 1), ()),
+    ...     FeatureMove(2, (0, 1, 1, 0), ((0, 1, 2, False),)),
+    ... )
+    >>> len(patterns(free, alone, 1)), len(patterns(held, handed, 1))
+    (2, 1)
+    """
+    if move.records > _MOST_RECORDS:
+        return None
+    by_key: dict[bytes, Pattern] = {}
+    for number, paths in enumerate(_paths(tree, move)):
+        if tree.shape is not None and number > _MOST_PLACEMENTS:
+            return None
+        for places in move.outcomes(paths, tree):
+            _note_patterns(by_key, tree, move, first, apart, places)
+        if len(by_key) > MOST_PATTERNS:
+            return None
+    return tuple(by_key.values())
+
+
+def _note_patterns(
+    by_key: dict[bytes, Pattern],
+    tree: Tree,
+    move: BallMove | FeatureMove,
+    first: int,
+    apart: bool,
+    places: list[Path],
+) -> None:
+    """Add the patterns of records at given paths: one for each choice of the numbers of
+    children.
+    """
+    depths = range(first, len(tree.counts))
+    by_depth = [list(_kernels(tree, places, depth)) for depth in depths]
+    same = np.stack([_same(places, depth) for depth in range(1, len(tree.counts) + 1)])
+    for chosen in itertools.product(*by_depth):
+        kernels = np.stack([kernel for _, kernel in chosen])
+        key = kernels.tobytes()
+        if apart:
+            key += same.tobytes()
+        if key in by_key:
+            continue
+        children: dict[Path, int] = {}
+        for numbers, _ in chosen:
+            children.update(numbers)
+        kind = _occupied(places, children) if move.records_alike else key
+        by_key[key] = Pattern(kind, kernels, same)
+
+
+def _same(places: Sequence[Path], depth: int) -> Mask:
+    """Whether two records have the same node at a depth."""
+    numbers: dict[Path, int] = {}
+    nodes = [numbers.setdefault(path[:depth], len(numbers)) for path in places]
+    labels = np.array(nodes)
+    return np.asarray(labels[:, None] == labels[None, :])
+
+
+def _paths(tree: Tree, move: BallMove | FeatureMove) -> Iterator[list[Path]]:
+    """Yield the paths of all records of a move, nodes numbered as they are met."""
+
+    def below(earlier: list[Path], prefix: Path) -> Iterator[Path]:
+        depth = len(prefix)
+        if depth == len(tree.counts):
+            yield prefix
+            return
+        used = {path[depth] for path in earlier if path[:depth] == prefix}
+        for node in tree.choose_nodes(prefix, used):
+            yield from below(earlier, (*prefix, node))
+
+    def grow(earlier: list[Path]) -> Iterator[list[Path]]:
+        if len(earlier) == move.records:
+            yield earlier
+            return
+        for path in below(earlier, ()):
+            longer = [*earlier, path]
+            if move.leads_on(longer, tree):
+                yield from grow(longer)
+
+    return grow([])
+
+
+def _kernels(
+    tree: Tree, paths: Sequence[Path], depth: int
+) -> Iterator[tuple[dict[Path, int], Floats]]:
+    """Yield the kernels at a depth, with the numbers of children that each assumes: every parent
+    has as few or as many as occur.
+    """
+    parents: dict[Path, set[int]] = {}
+    for path in paths:
+        parents.setdefault(path[:depth], set()).add(path[depth])
+    choices = []
+    for parent, used in parents.items():
+        choices.append(tree.count_children(parent, len(used)))
+    numbers = dict(zip(parents, range(len(parents)), strict=True))
+    places = np.array([(numbers[path[:depth]], path[depth]) for path in paths])
+    siblings = places[:, None, 0] == places[None, :, 0]
+    same = siblings & (places[:, None, 1] == places[None, :, 1])
+    for chosen in itertools.product(*choices):
+        share = 1 / np.array(chosen)[places[:, 0]]
+        kernel = np.where(siblings, same - share[:, None], 0.0)
+        yield dict(zip(parents, chosen, strict=True)), kernel
+
+
+def _occupied(paths: Sequence[Path], counts: Mapping[Path, int]) -> object:
+    """Key that stays the same when records of the same sign change places: the occupied nodes, from
+    the root down.
+    """
+    half = len(paths) // 2
+
+    def node(prefix: Path) -> object:
+        depth = len(prefix)
+        inside = [place for place, path in enumerate(paths) if path[:depth] == prefix]
+        if depth == len(paths[0]):
+            appearing = sum(place < half for place in inside)
+            return appearing, len(inside)
+        children = {paths[place][: depth + 1] for place in inside}
+        shapes = sorted(repr(node(child)) for child in children)
+        return counts.get(prefix), tuple(shapes)
+
+    return node(())

@@ -1,0 +1,228 @@
+"""A product of tables cut at a depth of a nested feature: what is above the cut, and what is below
+each node of it.
+
+A residual that is finer than the cut compares children of one parent below it, so that its entries
+below a node are those of the node's records alone. What they cost is a matter of the whole product,
+never of one branch.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+from numpy.typing import NDArray
+
+from semidp.errors import InputError
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import Chain, Floats, Grid, View, named
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.sensitivity.products import ProductSpace
+from semidp.promise.sensitivity.residuals import kept_nodes
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+
+
+@frozen
+class Cut:
+    """Place where tables are taken apart: a depth of a nested feature that has finer depths below
+    it.
+
+    Parameters
+    ----------
+    axis
+        Which feature of the schema.
+    depth
+        Which depth of it.
+
+    Examples
+    --------
+    >>> from semidp.promise.schema.features import Feature
+    >>> places = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+    >>> cut = Cut.at(Schema([Feature("sex", "fm"), places]), "state")
+    >>> cut, cut.above((1, 2)), cut.reaches((1, 2))
+    (Cut(axis=1, depth=1), (1, 1), True)
+    """
+
+    axis: int
+    depth: int
+
+    @classmethod
+    def at(cls, schema: Schema, name: str) -> "Cut":
+        """Return the cut at a named depth; refuse one that has nothing below."""
+        depths = [feature.names[:-1] for feature in schema.features]
+        for axis, names in enumerate(depths):
+            if name in names:
+                return cls(axis, names.index(name) + 1)
+        every_name = [name for at_depths in depths for name in at_depths]
+        choices = "no feature of these tables is nested"
+        if every_name:
+            choices = f"there are {', '.join(every_name)}"
+        raise InputError(
+            f"{name!r} is no depth of a nested feature with a finer one below it that is released;"
+            f" {choices}",
+            needs="partition",
+        )
+
+    def name(self, schema: Schema) -> str:
+        """Return the name of the depth: the inverse of `at`."""
+        return schema.features[self.axis].names[self.depth - 1]
+
+    def above(self, view: View) -> View:
+        """Return the view with the nested feature no finer than the cut."""
+        above = list(view)
+        above[self.axis] = min(view[self.axis], self.depth)
+        return tuple(above)
+
+    def reaches(self, view: View) -> bool:
+        """Whether a table has cells below the cut."""
+        return view[self.axis] > self.depth
+
+    def chain(self, schema: Schema) -> Chain:
+        """Return the nested feature as the geometry of margins sees it."""
+        return schema.grid.chains[self.axis]
+
+    def branch(self, schema: Schema, node: int) -> Schema:
+        """Return the schema of the records below one node of the cut; every depth stays.
+
+        Structural zeros stay as far as the node has the levels that they name.
+        """
+        features = list(schema.features)
+        features[self.axis] = features[self.axis].branch(self.depth, node)
+        zeros = []
+        for zero in schema.structural_zeros:
+            here = {name: _held(levels, name, features) for name, levels in zero.levels}
+            if all(here.values()):
+                zeros.append(StructuralZero.of(here))
+        return Schema(tuple(features), tuple(zeros))
+
+    def row(self, grid: Grid, view: View, values: NDArray[Any], node: int) -> NDArray[Any]:
+        """Return the part of a table that belongs to one node of the cut; the table names the cut
+        or something finer.
+        """
+        place = named(view).index(self.axis)
+        chain = grid.chains[self.axis]
+        below = chain.below(self.depth, node, view[self.axis])
+        return values[(slice(None),) * place + (below,)]
+
+    def exact(self, dataspace: Dataspace, node: int) -> Dataspace:
+        """Return the exact totals of the records below one node: the margins that reach below the
+        cut.
+        """
+        part = self.branch(dataspace.schema, node)
+        grid = dataspace.schema.grid
+        tables = {}
+        for margin, total in zip(dataspace.margins, dataspace.published, strict=True):
+            if self.reaches(total.view):
+                counts = self.row(grid, total.view, total.counts, node)
+                tables[Margin(*margin.names)] = Table(part.restrict(margin.names), counts)
+        return Dataspace.known(part, tables, None if tables else 0)
+
+
+def _held(levels: Sequence[str], name: str, features: Sequence[Feature]) -> list[str]:
+    """Levels of `name`, a feature or a depth of one, that the features still have."""
+    owner = next(feature for feature in features if name in feature.names)
+    below = owner.leaves_below(name)
+    return [level for level in levels if level in below]
+
+
+def space_above(space: ProductSpace, cut: Cut) -> ProductSpace:
+    """Return the space of the residuals that the tables of a product have at the cut and above it.
+
+    >>> from semidp.promise.sensitivity.products import product_space
+    >>> from semidp.promise.spaces.adjacency import Ball
+    >>> from semidp.promise.schema.features import Feature
+    >>> places = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+    >>> public = Dataspace.of(
+    ...     Table(Schema([places, Feature("sex", "fm")]), np.ones((3, 2), int)), []
+    ... )
+    >>> space = product_space(public, Ball(1), [["county", "sex"]])
+    >>> space_above(space, Cut(0, 1)).measured == tuple(
+    ...     view for view in space.measured if view[0] < 2
+    ... )
+    True
+    """
+    above = dict.fromkeys(cut.above(view) for view in space.views)
+    return evolve(space, views=tuple(above))
+
+
+@frozen(slots=False, eq=False)
+class BranchSpace(ProductSpace):
+    """The residuals of a product below one node of a cut, computed from the records of that node.
+
+    Its dataspace holds the margins that are published below the cut, for these records alone. Norms
+    and costs are those of the whole product: nothing is calibrated here.
+
+    Parameters
+    ----------
+    dataspace, adjacency, views
+        As for a product; only tables that reach below the cut.
+    cut
+        Where the product is cut.
+    kept
+        For each feature the leaves that can hold a record.
+    lower
+        The residuals below the cut that the whole product measures.
+    """
+
+    cut: Cut
+    kept: tuple[NDArray[np.bool_], ...]
+    lower: frozenset[View]
+
+    @property
+    def _kept(self) -> tuple[NDArray[np.bool_], ...]:
+        return self.kept
+
+    @cached_property
+    def measured(self) -> tuple[View, ...]:
+        """The residuals that need noise: those of the whole product that can differ from zero
+        here.
+        """
+        return tuple(view for view in self.needed if view in self.lower)
+
+    @property
+    def _fixed(self) -> list[View]:
+        return [view for view in super()._fixed if self.cut.reaches(view)]
+
+    def shared_out(self, row: Floats, number: int, power: int = 1) -> Floats:
+        """Divide what a table has at the cut evenly among the cells below (variances: to the power
+        2).
+        """
+        view = self.views[number]
+        above = self.cut.above(view)
+        return self.residuals.spread(self.trim(row, above), above, view, power)
+
+
+def branch_space(space: ProductSpace, cut: Cut, node: int) -> BranchSpace | None:
+    """Return the space of the residuals below one node of a cut; None where the node can hold no
+    record.
+
+    Parameters
+    ----------
+    space
+        The whole product.
+    cut, node
+        The depth at which it is cut, and the node there.
+    """
+    chain = cut.chain(space.schema)
+    kept = list(space._kept)
+    kept[cut.axis] = kept[cut.axis][chain.below(cut.depth, node, chain.depth)]
+    if not kept[cut.axis].any():
+        return None
+    # Only what reaches below the cut is measured here; the rest was measured above it.
+    views = tuple(view for view in space.views if cut.reaches(view))
+    lower = frozenset(view for view in space.measured if cut.reaches(view))
+    public = cut.exact(space.dataspace, node)
+    return BranchSpace(public, space.adjacency, views, cut, tuple(kept), lower)
+
+
+def families_above(space: ProductSpace, cut: Cut, node: int) -> tuple[int, ...]:
+    """Numbers of siblings of a node of the cut and of each of its ancestors, the coarsest first.
+    Nodes that can hold no record do not count.
+    """
+    held = kept_nodes(cut.chain(space.schema), space._kept[cut.axis], cut.depth)
+    siblings = space.residuals.families(cut.axis, cut.depth)
+    # Nodes that can hold no record were trimmed away: count those before the node that can.
+    place = int(held[:node].sum())
+    return tuple(siblings[:, place].tolist())

@@ -1,0 +1,651 @@
+"""Norms of a released table under exchange adjacency: closed forms, and exact values by agreement
+patterns.
+
+An exchange is ``e_y - e_x + Σ_j (e_{r_j'} - e_{r_j})``: the person, and a carrier for the blocks in
+which x and y differ. Each block, and all unpublished features together, say which of these records
+agree there; two records are one cell of the table where all of them say so. So the search runs over
+agreements, never over cells.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import islice, product
+from operator import mul
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import Refused
+from semidp.promise.schema.margins import Counts, Totals, View, meet, named
+from semidp.promise.sensitivity.norms import ReleasedTable, TableNorms
+from semidp.promise.sensitivity.patterns import LARGEST_A, Norms
+from semidp.promise.sensitivity.probes import Probes, SelfCheckError, drawn
+from semidp.promise.spaces.exchange_blocks import Blocks, servings
+
+_MOST_PATTERNS = 2_000_000  # combinations of agreements that are looked at: a few seconds
+_MOST_ASSIGNMENTS = 2_000_000  # ways to place the records of an exchange in one block
+_MOST_MOVES = 20_000_000  # combinations of records that are listed, times cells: a few seconds
+_MOST_LEVELS = 4_096  # of what nobody publishes, where exchanges are listed
+_CHUNK = 2**24  # cells of tables held at once
+_MOST_CELLS = 40  # of a joint block that is seen below what is published of it
+
+Value = tuple[int, ...]  # the nodes of a record that the table sees of a block
+Values = tuple[Value, ...]  # of x, y and then each carrier before and after
+
+
+@dataclass(frozen=True, eq=False)
+class SeenBlock:
+    """One published block as a released table sees it. What lies in no block is a `SeenBlock` with
+    a single cell.
+
+    Parameters
+    ----------
+    axes
+        The features of the table that it is about; none for what lies in no block.
+    counts
+        The published counts of its cells; only cells with records are listed.
+    nodes
+        For each cell the published node of each feature.
+    seen
+        For each cell and feature the nodes of the table below it that can occur: one unless the
+        table is finer.
+    alike
+        Whether the cells may be permuted: a block with one feature, or one that the table sees no
+        finer.
+    """
+
+    axes: tuple[int, ...]
+    counts: tuple[int, ...]
+    nodes: tuple[Value, ...] = field(repr=False)
+    seen: tuple[tuple[tuple[int, ...], ...], ...] = field(repr=False)
+    alike: bool
+
+    def assignments(self, carriers: int, server: int | None, *, every: bool) -> Iterator[Values]:
+        """Yield the values of x, y and the carriers in this block: up to renaming, or every one of
+        them.
+
+        t must hold x and all carriers together. The carrier that serves the block has y's cell and
+        takes x's nodes on the features that differ.
+        """
+        for chosen in self._cells(carriers + 1, server, every):
+            x, carrier_cells = chosen[0], chosen[1:]
+            # Nobody serves a block in which x and y agree: y keeps x's cell there.
+            y = x if server is None else carrier_cells[server]
+            for x_value, y_value, *carried in self._children((x, y, *carrier_cells), every):
+                values = [x_value, y_value]
+                for number, before in enumerate(carried):
+                    after = before
+                    if number == server:
+                        after = self.handed_over(x, carrier_cells[number], x_value, before)
+                    values += [before, after]
+                yield tuple(values)
+
+    def handed_over(self, x: int, cell: int, x_value: Value, carrier_value: Value) -> Value:
+        """Value of the serving carrier in `cell` after the exchange: x's nodes on the features
+        where the cells differ.
+        """
+        published = zip(self.nodes[x], self.nodes[cell], strict=True)
+        pairs = zip(published, x_value, carrier_value, strict=True)
+        return tuple(taken if ours != theirs else kept for (ours, theirs), taken, kept in pairs)
+
+    def first_value(self, cell: int) -> Value:
+        """The first value that the table can see of a record in a cell."""
+        return tuple(options[0] for options in self.seen[cell])
+
+    def _kind(self, cell: int, size: int) -> tuple[int, ...]:
+        """Key of a cell. Cells with the same key may be permuted: they have the same count and
+        numbers of nodes, as far as `size` records can tell.
+
+        Records beyond `size`, and nodes beyond one for each record and one more, change no
+        agreement.
+        """
+        nodes = [min(len(options), size + 1) for options in self.seen[cell]]
+        return (min(self.counts[cell], size), *nodes)
+
+    def _cells(self, size: int, server: int | None, every: bool) -> Iterator[tuple[int, ...]]:
+        """Yield cells for x and the carriers that t can hold. The carrier that serves is in another
+        cell than x.
+        """
+        kinds = [self._kind(cell, size) for cell in range(len(self.counts))]
+        served = None if server is None else server + 1  # its place after x
+
+        def grow(chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+            if len(chosen) == size:
+                yield chosen
+                return
+            fresh = set()
+            for cell, count in enumerate(self.counts):
+                used = chosen.count(cell)
+                if used >= count:
+                    continue
+                if len(chosen) == served and cell == chosen[0]:
+                    continue
+                # Of several unused cells of one kind the first stands for all of them.
+                if not used and self.alike and not every:
+                    if kinds[cell] in fresh:
+                        continue
+                    fresh.add(kinds[cell])
+                yield from grow((*chosen, cell))
+
+        yield from grow(())
+
+    def _children(self, cells: Sequence[int], every: bool) -> Iterator[tuple[Value, ...]]:
+        """Yield what the table sees of records in these cells. Children of a node count up to
+        renaming, unless `every`.
+        """
+        width = len(self.seen[0])
+        places = len(cells) * width
+
+        def grow(chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+            if len(chosen) == places:
+                yield chosen
+                return
+            record, axis = divmod(len(chosen), width)
+            used = {*chosen[axis::width]}
+            new = False
+            for child in self.seen[cells[record]][axis]:
+                # Children that no record has yet may be renamed: the first of them stands for all.
+                if not every and child not in used:
+                    if new:
+                        continue
+                    new = True
+                yield from grow((*chosen, child))
+
+        for flat in grow(()):
+            starts = range(0, places, width)
+            yield tuple(flat[start : start + width] for start in starts)
+
+
+@dataclass(frozen=True, eq=False)
+class ExchangeTable:
+    """A released table under exchange adjacency.
+
+    >>> from semidp.promise.spaces.dataspace import Dataspace, Margin
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> from semidp.promise.schema.counts import Table
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("ill", "yn")])
+    >>> public = Dataspace.of(
+    ...     Table(schema, np.full((2, 3, 2), 5)), [Margin("sex"), Margin("region")]
+    ... )
+    >>> blocks = Blocks.of(public)
+    >>> tables = [ReleasedTable.of(public, view) for view in ((1, 1, 1), (1, 1, 0))]
+    >>> [ExchangeTable(blocks, table).result.norms.l2_squared for table in tables]
+    [8, 4]
+    """
+
+    blocks: Blocks
+    table: ReleasedTable
+
+    @cached_property
+    def _strides(self) -> dict[int, int]:
+        """For each feature of the table, how far apart two neighbouring nodes are in the flat
+        table.
+        """
+        shape = self.table.grid.shape
+        axes = enumerate(named(self.table.released))
+        return {axis: math.prod(shape[place + 1 :]) for place, axis in axes}
+
+    @cached_property
+    def seen(self) -> tuple[SeenBlock, ...]:
+        """The blocks in which the table sees two levels or more."""
+        blocks = (self._seen_block(margin) for margin in self.blocks.margins)
+        return tuple(block for block in blocks if block is not None)
+
+    def _seen_block(self, margin: Totals) -> SeenBlock | None:
+        """One margin as the table sees it; None where the table sees a single level of it."""
+        released = self.table.released
+        axes = tuple(axis for axis in named(margin.view) if released[axis])
+        if not axes:
+            return None
+        view = margin.view
+        if not self._splits(margin.view, axes):
+            # What the table does not see of a block is summed away: fewer cells with the same
+            # agreements.
+            view = meet(margin.view, released)
+        counts = self.blocks.structure.grid.sum(margin.counts, view, margin.view)
+        nodes, seen = [], []
+        for cell in np.argwhere(counts).tolist():
+            node_of = dict(zip(named(view), cell, strict=True))
+            nodes.append(tuple(node_of[axis] for axis in axes))
+            seen.append(tuple(self._in_sight(axis, view[axis], node_of[axis]) for axis in axes))
+        if len(nodes) < 2:
+            return None
+        alike = len(named(view)) == 1 or all(len(options) == 1 for cell in seen for options in cell)
+        positive = tuple(counts[counts > 0].tolist())
+        return SeenBlock(axes, positive, tuple(nodes), tuple(seen), alike)
+
+    def _splits(self, published: View, axes: Iterable[int]) -> bool:
+        """Whether the table tells apart records that share a published node of one of the
+        features.
+        """
+        structure, released = self.blocks.structure, self.table.released
+        for axis in axes:
+            depth = published[axis]
+            if (
+                released[axis] > depth
+                and (structure.branches(axis, released[axis], depth) > 1).any()
+            ):
+                return True
+        return False
+
+    def _in_sight(self, axis: int, depth: int, node: int) -> tuple[int, ...]:
+        """Nodes at the table's depth where a record of a published node can be.
+
+        Its only ancestor there if the table is coarser than what is published, else its descendants
+        that can occur.
+        """
+        structure, released = self.blocks.structure, self.table.released[axis]
+        chain = structure.grid.chains[axis]
+        # A coarser table sees one ancestor of the node.
+        if released <= depth:
+            return (chain.ancestor(depth, node, released),)
+        below = chain.below(depth, node, released)
+        inhabited = structure.inhabited_nodes(axis, released)[below]
+        return tuple((below.start + np.flatnonzero(inhabited)).tolist())
+
+    def _levels(self, most: int) -> tuple[int, ...]:
+        """Offsets in the flat table of the levels that can occur outside the blocks: the first
+        `most` of them.
+        """
+        released = self.table.released
+        every_axis = range(len(released))
+        outside = [axis for axis in every_axis if axis not in self.blocks.axes]
+        axes = [axis for axis in outside if released[axis]]
+        if self._zeros_outside(outside):
+            cells = self._possible_levels(axes)
+        else:
+            inhabited = (self._inhabited(axis) for axis in axes)
+            cells = product(*inhabited)
+        strides = [self._strides[axis] for axis in axes]
+        first_cells = islice(cells, most)
+        return tuple(sum(map(mul, cell, strides)) for cell in first_cells)
+
+    def _zeros_outside(self, outside: Iterable[int]) -> bool:
+        """Whether a structural zero names a feature outside the blocks."""
+        schema = self.blocks.structure.schema
+        for zero in schema.structural_zeros:
+            view = schema.view(name for name, _ in zero.levels)
+            if any(view[axis] for axis in outside):
+                return True
+        return False
+
+    def _possible_levels(self, axes: Sequence[int]) -> Iterable[Sequence[int]]:
+        """Combinations of levels of some features that a record can have."""
+        structure = self.blocks.structure
+        inhabited = structure.grid.inhabited(structure.schema.possible, structure.margins)
+        assert inhabited is not None, "asked beside structural zeros"
+        depths = enumerate(self.table.released)
+        view = tuple(depth if axis in axes else 0 for axis, depth in depths)
+        levels: list[list[int]] = np.argwhere(structure.grid.sum(inhabited, view)).tolist()
+        return levels
+
+    def _inhabited(self, axis: int) -> list[int]:
+        """Nodes of a feature, at the table's depth, that can hold a record."""
+        nodes = self.blocks.structure.inhabited_nodes(axis, self.table.released[axis])
+        indices: list[int] = np.flatnonzero(nodes).tolist()
+        return indices
+
+    def _parts(self, most: int) -> tuple[SeenBlock, ...]:
+        """The blocks in sight, then everything outside of blocks as one part."""
+        levels = self._levels(most)
+        outside = SeenBlock((), (self.blocks.structure.n,), ((0,),), ((levels,),), True)
+        return (*self.seen, outside)
+
+    @property
+    def reach(self) -> int:
+        """The most records of one exchange that the table can see change."""
+        return min(len(self.seen) + 1, self.blocks.structure.n)
+
+    @cached_property
+    def bound(self) -> Norms:
+        """Upper bound of the norms: what holds for exchanges with q blocks in sight, and what holds
+        for any q+1 records.
+        """
+        any_records = self.table.certified(self.reach, self.blocks.margins)
+        blocks = self.table.blocks
+        if blocks is not None and self.reach <= LARGEST_A:
+            any_records = any_records.least(blocks.norms(self.reach)[0])
+        return self._plain.least(any_records)
+
+    @property
+    def _plain(self) -> Norms:
+        """``Δ1 <= 2(q+1), Δ2² <= q²+q+2, Δ∞ <= max(1, q)``; with nothing unpublished in sight
+        ``q²-q+6`` and ``q-1``.
+
+        Δ2² is 2(q+1) and twice the pairs of records that coincide. Two carriers never coincide both
+        before and after: at most q(q-1)/2 pairs. y is none of the carriers afterwards, and x none
+        of them before.
+
+        Where the table sees nothing but blocks, q carriers that all coincide before are y, which
+        appears: at most ``q²-q+2``. Otherwise let b < q be the most that coincide (before, say).
+        Each other one coincides afterwards with at most one of them, so that (b-1)(q-b) pairs, at
+        least q-2 of them for b > 1, do not coincide at all. Fewer carriers than blocks give at most
+        ``q²-q+2`` again, and two carriers 6.
+        """
+        q = len(self.seen)
+        if not self._blocks_alone:
+            return _norms_by_margins(q)
+        if q <= 1:
+            return Norms(0, 0, 0)
+        l2_squared = 6 if q == 2 else q * q - q + 6
+        return Norms(2 * (q + 1), l2_squared, q - 1)
+
+    @cached_property
+    def _blocks_alone(self) -> bool:
+        """Whether the table sees blocks and nothing else, and no block more finely than it is
+        published.
+        """
+        no_finer = all(
+            len(nodes) == 1 for block in self.seen for cell in block.seen for nodes in cell
+        )
+        return no_finer and len(self._levels(2)) < 2
+
+    @cached_property
+    def result(self) -> TableNorms:
+        """The norms, exact where `exact` says so, and a move that attains Δ2.
+
+        They are not used unless they lie between what drawn exchanges attain and what is proved for
+        every exchange.
+        """
+        norms = self._search()
+        # Two checks that share no step with the search: drawn exchanges from below, a proof from
+        # above.
+        if norms.norms.most(self._probes.norms) != norms.norms:
+            raise SelfCheckError("an exchange moves the table by more than its norms")
+        if norms.norms.least(self._proved) != norms.norms:
+            raise SelfCheckError("the norms of a table are above what is proved for exchanges")
+        return norms
+
+    @cached_property
+    def _probes(self) -> Probes:
+        """Some exchanges of this table, drawn by the definition."""
+        return drawn(self.blocks, self.table.released)
+
+    @property
+    def _proved(self) -> Norms:
+        """``Δ1 <= 2(q+1), Δ2² <= q²+q+2, Δ∞ <= max(1, q)`` for a table with features of q published
+        margins.
+
+        `_plain` refines it by what `seen` says of the blocks; this looks at the margins alone.
+        """
+        touched = [meet(margin.view, self.table.released) for margin in self.blocks.margins]
+        return _norms_by_margins(sum(map(any, touched)))
+
+    def _search(self) -> TableNorms:
+        nothing_seen = not self.seen and len(self._levels(2)) < 2
+        if self.blocks.structure.n == 0 or nothing_seen:
+            return TableNorms(Norms(0, 0, 0), True, "the published statistics fix the table")
+        closed = self._closed_form()
+        if closed is not None:
+            return closed
+        listed = self._by_patterns()
+        return TableNorms(self.bound, False, "bound for exchanges") if listed is None else listed
+
+    def _closed_form(self) -> TableNorms | None:
+        """Norms by a move that attains the bound; None where t does not hold the records of that
+        move.
+
+        With something unpublished in sight: q carriers of y's published values, alike in another
+        unpublished one. With blocks alone and q >= 3: q-1 carriers r that differ from y only in the
+        last block, where they have x's value; the carrier of the last block afterwards is what the
+        first of them is.
+        """
+        move = self._blocks_move() if self._blocks_alone else self._free_move()
+        if move is None or Norms.of(move[None]) != self._plain:
+            return None
+        return TableNorms(self._plain, True, "closed form for exchanges", move)
+
+    def _free_move(self) -> Counts | None:
+        q, free = len(self.seen), self._levels(2)
+        largest_cells = [_rich(block, q, 1) for block in self.seen]
+        pairs = [pair for pair in largest_cells if pair is not None]
+        if len(free) < 2 or len(pairs) < q:
+            return None
+        parts: list[Values] = []
+        for number, (block, pair) in enumerate(zip(self.seen, pairs, strict=True)):
+            y_cell, x_cell = pair
+            y, x = block.first_value(y_cell), block.first_value(x_cell)
+            taken = block.handed_over(x_cell, y_cell, x, y)
+            records = [x, y]
+            for carrier in range(q):
+                records += [y, taken if carrier == number else y]
+            parts.append(tuple(records))
+        # x and y have one unpublished level, all carriers another: q carriers are one cell before.
+        unpublished = ((free[0],),) * 2 + ((free[1],),) * (2 * q)
+        return self._table([*parts, unpublished])
+
+    def _blocks_move(self) -> Counts | None:
+        q = len(self.seen)
+        largest_cells = [_rich(block, q, 2) for block in self.seen]
+        pairs = [pair for pair in largest_cells if pair is not None]
+        if q < 3 or len(pairs) < q:
+            return None
+        parts: list[Values] = []
+        last = q - 1
+        for number, (block, pair) in enumerate(zip(self.seen, pairs, strict=True)):
+            # `_rich` put the cell with more records first.
+            common, rare = block.first_value(pair[0]), block.first_value(pair[1])
+            x, y = rare, common
+            if number == last:
+                x, y = common, rare
+            before = [common] * q
+            if number in (0, last):
+                before[last] = rare
+            records = [x, y]
+            for carrier, value in enumerate(before):
+                records += [value, x if carrier == number else value]
+            parts.append(tuple(records))
+        outside = (self._levels(1),) * (2 * q + 2)
+        return self._table([*parts, outside])
+
+    def _by_patterns(self) -> TableNorms | None:
+        """Exact norms: the largest over all agreements of the records of an exchange. None where
+        there are too many to look at.
+        """
+        listed_cells = [len(block.counts) for block in self.seen if not block.alike]
+        if len(self.seen) > 6 or max(listed_cells, default=0) > _MOST_CELLS:
+            return None
+        best, widest, work = Norms(0, 0, 0), None, 0
+        for servers, carriers in servings(len(self.seen)):
+            if carriers + 1 > self.blocks.structure.n:
+                continue
+            options = []
+            for part, server in zip(self._parts(carriers + 2), (*servers, None), strict=True):
+                option = _agreements(part.assignments(carriers, server, every=False))
+                if option is None:
+                    return None
+                options.append(option)
+            # Records are one cell where they agree in every part: masks of agreeing pairs are
+            # intersected.
+            reached: dict[int, tuple[Values, ...]] = {-1: ()}
+            for option in options:
+                work += len(reached) * len(option)
+                if work > _MOST_PATTERNS:
+                    return None
+                reached = _intersections(reached, option)
+            for agreement, parts in reached.items():
+                norms = _pattern_norms(agreement, 2 * (carriers + 1))
+                if norms.l2_squared > best.l2_squared:
+                    widest = parts
+                best = best.most(norms)
+        move = None if widest is None else self._table(widest)
+        return TableNorms(best, True, "agreement patterns of exchanges", move)
+
+    def moves(self) -> Iterator[Counts]:
+        """Yield the elements of S without zero, each once; refuse where they are too many to list.
+
+        Whoever takes all of them (a hull, the costs of residuals) knows that none of the drawn
+        exchanges is missing.
+        """
+        listed = set()
+        shape = self.table.grid.shape
+        for parts in self._choices():
+            for move in self._tables(parts):
+                for signed in (move, -move):
+                    if signed.tobytes() not in listed:
+                        listed.add(signed.tobytes())
+                        yield signed.astype(np.int64).reshape(shape)
+        probes = (move.astype(np.int8).tobytes() for move in self._probes.moves(shape))
+        if any(probe not in listed for probe in probes):
+            raise SelfCheckError("an exchange is missing from the list of exchanges of a table")
+
+    def _choices(self) -> list[list[list[Values]]]:
+        """For each choice of carriers, the values that records can have in each block and outside;
+        refused where there are too many.
+        """
+        parts = self._parts(_MOST_LEVELS + 1)
+        cells = math.prod(self.table.grid.shape)
+        work, choices = 0, []
+        too_many = Refused(
+            "the exchanges of this table are too many to list: release fewer features, or use"
+            " another mechanism"
+        )
+        if len(parts[-1].seen[0][0]) > _MOST_LEVELS:
+            raise too_many
+
+        @cache
+        def options(number: int, carriers: int, server: int | None) -> list[Values]:
+            every = parts[number].assignments(carriers, server, every=True)
+            return list(islice(every, _MOST_ASSIGNMENTS))
+
+        for servers, carriers in servings(len(self.seen)):
+            if carriers + 1 > self.blocks.structure.n:
+                continue
+            numbered = enumerate((*servers, None))
+            chosen = [options(number, carriers, server) for number, server in numbered]
+            sizes = [len(values) for values in chosen]
+            work += math.prod(sizes) * cells
+            if work > _MOST_MOVES or max(sizes) == _MOST_ASSIGNMENTS:
+                raise too_many
+            choices.append(chosen)
+        return choices
+
+    def _positions(self, parts: Sequence[Sequence[Values]]) -> list[NDArray[np.intp]]:
+        """For each part, offsets of all records in the flat table: one row for each choice of
+        values.
+        """
+        positions = []
+        for number, part in enumerate(parts):
+            # What lies in no block comes last; its values are places in the flat table already.
+            steps = [1]
+            if number < len(self.seen):
+                steps = [self._strides[axis] for axis in self.seen[number].axes]
+            rows = []
+            for values in part:
+                rows.append([sum(map(mul, value, steps)) for value in values])
+            positions.append(np.array(rows, dtype=np.intp))
+        return positions
+
+    @cached_property
+    def _start(self) -> int:
+        """Offset of the features with only one level in sight: all records share it."""
+        structure, released = self.blocks.structure, self.table.released
+        in_sight = {axis for block in self.seen for axis in block.axes}
+        published = {*named(released)} & self.blocks.axes
+        start = 0
+        for axis in published - in_sight:
+            only_node = int(structure.inhabited_nodes(axis, released[axis]).argmax())
+            start += only_node * self._strides[axis]
+        return start
+
+    def _tables(self, parts: Sequence[Sequence[Values]]) -> Iterator[NDArray[np.int8]]:
+        """Yield the differences of tables for every choice of values in all parts: flat, and
+        without zero.
+        """
+        if not all(parts):
+            return
+        size = math.prod(self.table.grid.shape)
+        first, *smaller = sorted(self._positions(parts), key=len, reverse=True)
+        records = first.shape[1]
+        # Cells of the smaller parts in every combination; the largest part is added chunk by chunk.
+        combined = np.full((1, records), self._start, dtype=np.intp)
+        for position in smaller:
+            sums = combined[:, None] + position[None]
+            combined = sums.reshape(-1, records)
+        step = max(1, _CHUNK // (len(combined) * size))
+        for begin in range(0, len(first), step):
+            chunk = first[begin : begin + step]
+            cells = (chunk[:, None] + combined[None]).reshape(-1, records)
+            rows = np.arange(len(cells))
+            tables = np.zeros((len(cells), size), dtype=np.int8)
+            for record in range(records):
+                tables[rows, cells[:, record]] += 1 if record % 2 else -1
+            yield from np.unique(tables[tables.any(axis=1)], axis=0)
+
+    def _table(self, parts: Sequence[Values]) -> Counts:
+        """Write records, given part by part, as a difference of tables."""
+        single_choices = [[part] for part in parts]
+        offsets = [position[0] for position in self._positions(single_choices)]
+        cells = self._start + sum(offsets)
+        signs = np.resize([-1, 1], len(parts[0]))
+        result = np.zeros(math.prod(self.table.grid.shape), dtype=np.int64)
+        np.add.at(result, cells, signs)
+        return result.reshape(self.table.grid.shape)
+
+
+def _rich(block: SeenBlock, most: int, next_most: int) -> tuple[int, int] | None:
+    """The two cells of a block with the largest counts; None unless these are at least `most` and
+    `next_most`.
+    """
+    order = sorted(range(len(block.counts)), key=block.counts.__getitem__, reverse=True)
+    first, second = order[:2]
+    enough = block.counts[first] >= most and block.counts[second] >= next_most
+    return (first, second) if enough else None
+
+
+def _norms_by_margins(q: int) -> Norms:
+    """``Δ1 <= 2(q+1), Δ2² <= q²+q+2, Δ∞ <= max(1, q)``: what q margins in sight allow."""
+    return Norms(2 * (q + 1), q * q + q + 2, max(1, q))
+
+
+def _intersections(
+    reached: Mapping[int, tuple[Values, ...]], option: Mapping[int, Values]
+) -> dict[int, tuple[Values, ...]]:
+    """Combine every agreement of the parts so far with every agreement of one more part; each with
+    values that give it.
+    """
+    agreements = {}
+    for so_far, parts in reached.items():
+        for mask, values in option.items():
+            agreements[so_far & mask] = (*parts, values)
+    return agreements
+
+
+def _agreements(assignments: Iterable[Values]) -> dict[int, Values] | None:
+    """Each agreement that occurs, with values that give it; None where assignments are too many.
+
+    A search that was cut short would miss agreements, and call norms exact that are too small.
+    """
+    agreements = {}
+    for number, values in enumerate(assignments):
+        if number == _MOST_ASSIGNMENTS:
+            return None
+        agreements[_agreement(values)] = values
+    return agreements
+
+
+def _agreement(values: Values) -> int:
+    """Pairs of records that have equal values, as bits."""
+    bits, place = 0, 0
+    for i, one in enumerate(values):
+        for other in values[:i]:
+            bits |= (one == other) << place
+            place += 1
+    return bits
+
+
+def _pattern_norms(agreement: int, records: int) -> Norms:
+    """Norms of a move, from the pairs of its records that agree in every part. Records at even
+    places vanish, those at odd ones appear.
+    """
+    cells = [0] * records
+    for record in range(records):
+        # Bits of the pairs (record, earlier) follow each other, record by record.
+        bits = agreement >> (record * (record - 1) // 2)
+        earlier = (other for other in range(record) if bits >> other & 1)
+        first = next(earlier, record)
+        cells[first] += 1 if record % 2 else -1
+    return Norms.of(np.array([cells]))

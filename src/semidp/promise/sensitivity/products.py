@@ -1,0 +1,716 @@
+"""The query space of a product: several tables of the same records, measured together as residuals.
+
+Each residual is measured once, whatever the number of tables that it belongs to, and those that
+published margins fix are not measured. How much noise each gets is decided in
+`mechanisms.placement`.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.errors import DataError, InputError, Refused
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.margins import (
+    LARGEST_MASK,
+    Counts,
+    Floats,
+    Totals,
+    View,
+    join,
+    named,
+    within,
+)
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts, MoveList
+from semidp.promise.sensitivity.moves import ListedTables
+from semidp.promise.sensitivity.patterns import Norms
+from semidp.promise.sensitivity.probes import SelfCheckError, largest_residual
+from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.sensitivity.residuals import Residuals, below, kept_nodes, trimmed
+from semidp.promise.sensitivity.table_spaces import domain_of, sensitivity_space
+from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.spaces.dataspace import Datasets, Dataspace
+from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.promise.spaces.structure import Structure
+
+_LARGEST_LISTED = 4096  # cells of a dataspace whose moves are listed
+_MOST_LISTED = 20_000  # moves that are listed one by one
+_TRIES = 200
+# impossible cells times entries of the residuals: 160 MB and some seconds
+_MOST_CONDITIONED = 20_000_000
+_MOST_CHECKED = 32  # residuals whose costs are compared with drawn exchanges: a tenth of a second
+
+
+class NotTogether(Refused):
+    """The residuals of these tables have no proven cost here, though each table alone has."""
+
+
+def product_space(
+    dataspace: Datasets, adjacency: Adjacency, tables: Iterable[Sequence[str]]
+) -> "ProductSpace":
+    """Return the space of the residuals that some tables, given by their features, consist of.
+
+    Examples
+    --------
+    >>> from semidp.promise.spaces.adjacency import Ball
+    >>> from semidp.promise.spaces.dataspace import Margin
+    >>> from semidp.promise.schema.features import Feature
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("age", "yo")])
+    >>> table = Table(schema, np.arange(12).reshape(2, 3, 2) + 5)
+    >>> public = Dataspace.of(table, [Margin("sex")])
+    >>> space = product_space(public, Ball(2), [["sex", "region"], ["region", "age"]])
+    >>> space.measured
+    ((0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 1, 0))
+    >>> vector = space.measure([table.margin(["sex", "region"]), table.margin(["region", "age"])])
+    >>> bool(
+    ...     np.allclose(
+    ...         space.estimates(space.project(vector))[0],
+    ...         table.margin(["sex", "region"]).counts,
+    ...     )
+    ... )
+    True
+    """
+    if not isinstance(dataspace, Dataspace) or not dataspace.n:
+        raise Refused("a product of tables needs at least one record, and a schema")
+    schema = dataspace.schema
+    views = tuple(schema.view(names) for names in tables)
+    if not views or not all(map(any, views)):
+        raise InputError("a product needs tables with at least one feature each", needs="table")
+    if len(set(views)) < len(views):
+        raise InputError("two tables of the product have the same features: name each once")
+    space = ProductSpace(dataspace, adjacency, views)
+    if adjacency.a == 0 and space.measured:
+        raise NotTogether(
+            "what is published leaves a single dataset: give each table a budget of its own"
+        )
+    cells = sum(len(positions) for positions in space.impossible.values())
+    if cells * space.scales.size > _MOST_CONDITIONED:
+        raise NotTogether(
+            "the tables have too many impossible cells to set them to zero together: give each a"
+            " budget of its own"
+        )
+    return space
+
+
+@frozen(slots=False, eq=False)
+class ProductSpace(QuerySpace):
+    """Residuals of several tables as one vector of whole numbers; see `product_space`.
+
+    Parameters
+    ----------
+    dataspace, adjacency
+        What is published, and which datasets are compared.
+    views
+        The tables: the depth of each feature in each.
+    """
+
+    dataspace: Dataspace
+    adjacency: Adjacency
+    views: tuple[View, ...]
+
+    exact = False  # the norms are bounds
+
+    @property
+    def schema(self) -> Schema:
+        """The features of a record."""
+        return self.dataspace.schema
+
+    @cached_property
+    def residuals(self) -> Residuals:
+        """The geometry of the nodes that can hold a record."""
+        return Residuals(trimmed(self.schema.grid, self._kept))
+
+    @cached_property
+    def needed(self) -> tuple[View, ...]:
+        """Residuals of which the tables consist. Those that are zero by construction are left
+        out.
+        """
+        every = {view for table in self.views for view in below(table)}
+        return tuple(sorted(view for view in every if self.residuals.varies(view)))
+
+    @cached_property
+    def measured(self) -> tuple[View, ...]:
+        """Residuals that need noise: neither a published margin nor n fixes them."""
+        exact = [margin.view for margin in self.dataspace.published]
+        exact.append(self.schema.grid.nothing)
+        return tuple(view for view in self.needed if not _in_some(view, exact))
+
+    @cached_property
+    def inside(self) -> tuple[tuple[View, ...], ...]:
+        """For each table the measured residuals that it is put together from."""
+        measured = {*self.measured}
+        tables = []
+        for view in self.views:
+            tables.append(tuple(small for small in below(view) if small in measured))
+        return tuple(tables)
+
+    @cached_property
+    def holders(self) -> Mapping[View, tuple[int, ...]]:
+        """For each measured residual the numbers of the tables that are put together from it."""
+        tables: dict[View, list[int]] = {}
+        for view in self.measured:
+            tables[view] = []
+        for number, parts in enumerate(self.inside):
+            for view in parts:
+                tables[view].append(number)
+        return {view: tuple(numbers) for view, numbers in tables.items()}
+
+    @cached_property
+    def costs(self) -> BallCosts:
+        """What residuals cost under the adjacency."""
+        margins = tuple(margin.view for margin in self.dataspace.published)
+        released = join(*self.views)
+        tables = self._listed(released)
+        listed = None if tables is None else MoveList(tables, released)
+        kind = self.adjacency.by_kind(ball=BallCosts, exchange=ExchangeCosts)
+        once = min(self.adjacency.once, self.dataspace.n)
+        return kind(self.residuals, margins, once, listed, self.adjacency.repeated)
+
+    @cached_property
+    def cost(self) -> Mapping[View, Fraction]:
+        """k_d of every residual that is measured.
+
+        Where these are few, none is used that some exchange of so many records, drawn by the
+        definition, exceeds.
+        """
+        costs = {view: self.costs.cost(view) for view in self.measured}
+        for view, attained in self._attained.items():
+            if attained > float(costs[view]) * (1 + 1e-9):
+                raise SelfCheckError("an exchange moves a residual by more than its cost")
+        return costs
+
+    @property
+    def _attained(self) -> Mapping[View, float]:
+        """Largest squares of residuals under drawn exchanges, for some residuals; none where
+        margins overlap.
+        """
+        if len(self.measured) > _MOST_CHECKED:
+            return {}
+        try:
+            blocks = Blocks.of(self.dataspace)
+        except Refused:
+            return {}
+        records = self.adjacency.by_kind(ball=self.costs.a, exchange=blocks.reach)
+        # A norm of so many moves is at most so many times that of one; costs are squares of norms.
+        squared_times = self.costs.times**2
+        attained = {}
+        for view in self.measured:
+            attained[view] = squared_times * largest_residual(blocks, view, records, self._kept)
+        return attained
+
+    @cached_property
+    def remembered(self) -> dict[object, Any]:
+        """Cache for results that other modules compute for this space, by keys of theirs."""
+        return {}
+
+    @cached_property
+    def parts(self) -> Mapping[View, slice]:
+        """Slice of each measured residual in the vector."""
+        places, start = {}, 0
+        for view in self.measured:
+            end = start + math.prod(self.residuals.shape(view))
+            places[view] = slice(start, end)
+            start = end
+        return places
+
+    @cached_property
+    def scales(self) -> NDArray[np.int64]:
+        """Whole number by which each entry of the vector was multiplied to be whole."""
+        scales = [self.residuals.scale(view).ravel() for view in self.measured]
+        return np.concatenate([np.zeros(0, np.int64), *scales])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of the vector."""
+        return self.scales.shape
+
+    def query(self) -> dict[str, Any]:
+        """Return the features of each table, and a digest of those of their levels that can hold a
+        record.
+
+        Residuals are centred over those levels, so that the query is another where they are others.
+        Features that no table uses do not matter.
+        """
+        # by name: the features of a union of releases may stand in another order
+        axes = sorted(named(join(*self.views)), key=lambda axis: self.schema.features[axis].name)
+        return {**self._tables, "levels": self._levels(axes)}
+
+    def _levels(self, axes: Iterable[int]) -> str:
+        """Digest of the levels of some features that can hold a record."""
+        digest = hashlib.sha256()
+        for axis in axes:
+            kept = self._kept[axis]
+            names = "\0".join(self.schema.features[axis].names)
+            digest.update(f"{names}\0{len(kept)}\0".encode())
+            digest.update(np.packbits(kept).tobytes())
+        return digest.hexdigest()
+
+    def answers(self, query: Mapping[str, Any]) -> bool:
+        """Whether a recorded query is this one, whatever the order of features: records of earlier
+        versions have a digest of features in the order of their schema, or of all features.
+
+        >>> from semidp.promise.spaces.adjacency import Ball
+        >>> from semidp.promise.schema.features import Feature
+        >>> table = Table(Schema([Feature("sex", "fm"), Feature("age", "yo")]), [[3, 2], [1, 4]])
+        >>> space = product_space(Dataspace.of(table, []), Ball(1), [["sex", "age"]])
+        >>> space.answers(space.query()), space.answers({**space.query(), "levels": ""})
+        (True, False)
+        """
+        mine = self.query()
+        leaves = [np.packbits(kept).tobytes() for kept in self._kept]
+        every = hashlib.sha256(b"".join(leaves)).hexdigest()
+        digests = (mine["levels"], self._levels(named(join(*self.views))), every)
+        recorded, stated = _in_name_order(query), _in_name_order(mine)
+        return any(recorded == {**stated, "levels": digest} for digest in digests)
+
+    @property
+    def _tables(self) -> dict[str, Any]:
+        """Kind and tables of the query, as plain values."""
+        features = [list(self.schema.named(view)) for view in self.views]
+        return {"kind": "product", "tables": features}
+
+    def trim(self, values: NDArray[np.generic], view: View) -> NDArray[np.generic]:
+        """Cut a table at a view down to the nodes that can hold a record."""
+        return values[self._where(view)]
+
+    def whole(self, values: Floats, view: View) -> Floats:
+        """Put values of the nodes that can hold a record back into a full table; the other cells
+        are zero.
+        """
+        result = np.zeros(self.schema.grid.shape_of(view))
+        result[self._where(view)] = values
+        return result
+
+    def _where(self, view: View) -> tuple[NDArray[np.intp], ...]:
+        """Index of the nodes that can hold a record, for a table at a view."""
+        chains = self.schema.grid.chains
+        nodes = []
+        for axis in named(view):
+            nodes.append(kept_nodes(chains[axis], self._kept[axis], view[axis]))
+        return np.ix_(*nodes)
+
+    def values(self, table: Table) -> NDArray[np.int64]:
+        """Return the vector of a product of one table; refuse where it has several."""
+        if len(self.views) > 1:
+            return super().values(table)
+        return self.measure([table])
+
+    def measure(self, tables: Sequence[Table]) -> NDArray[np.int64]:
+        """Return the vector of the confidential tables; refuse those that contradict what is
+        published.
+        """
+        cut: list[NDArray[np.int64]] = []
+        for table, view in zip(tables, self.views, strict=True):
+            if table.schema.names != self.schema.named(view):
+                raise InputError("the tables of a product must be those that it was prepared for")
+            if not self.dataspace.over(table.schema.names).contains(table):
+                raise DataError(
+                    "a table contradicts what is published: build the space from its totals"
+                )
+            cut.append(self.trim(table.counts, view).astype(np.int64))
+        vectors = [np.zeros(0, np.int64)]
+        for view, holders in self.holders.items():
+            # Every table that holds a residual gives the same one: sum it from the smallest.
+            place = min(holders, key=lambda number: cut[number].size)
+            part = self.residuals.table(cut[place], self.views[place], view)
+            vectors.append(self.residuals.scaled(view, part).ravel())
+        return np.concatenate(vectors)
+
+    @property
+    def _fixed(self) -> list[View]:
+        """Residuals that what is published fixes."""
+        return [view for view in self.needed if view not in self.parts]
+
+    @cached_property
+    def known(self) -> Mapping[View, Floats]:
+        """Values of the residuals that are published exactly, from the published totals alone."""
+        exact = {}
+        for view in self._fixed:
+            if not any(view):
+                exact[view] = np.array(float(self.dataspace.n or 0))
+                continue
+            holding = (margin for margin in self.dataspace.published if within(view, margin.view))
+            margin = next(holding)
+            cut = self.trim(margin.counts, margin.view)
+            summed = self.residuals.table(cut, margin.view, view)
+            exact[view] = self.residuals.centred(view, summed)
+        return exact
+
+    def parted(self, vector: ArrayLike) -> dict[View, Floats]:
+        """Return a vector as residuals: each part divided by its scale and centred."""
+        values = np.asarray(vector, dtype=np.float64) / self.scales
+        residuals = {}
+        for view, part in self.parts.items():
+            residuals[view] = self.residuals.centred(view, values[part])
+        return residuals
+
+    def estimates(self, vector: ArrayLike) -> list[Floats]:
+        """Return every table put together from a vector of measurements and what is published."""
+        residuals = {**self.known, **self.parted(vector)}
+        tables = []
+        for view in self.views:
+            trimmed_table = self.residuals.together(residuals, view)
+            tables.append(self.whole(trimmed_table, view))
+        return tables
+
+    def alike(self, table: int) -> tuple[object, ...]:
+        """Return a key of a table. Tables with the same key have the same variances of cells, if
+        the noise in their residuals is the same.
+        """
+        view = self.views[table]
+        axes = named(view)
+        return tuple((self._kinds[axis], view[axis]) for axis in axes)
+
+    @cached_property
+    def _kinds(self) -> list[int]:
+        """Number of each feature's kind: features of one kind have the same tree and the same nodes
+        in use.
+        """
+        numbers: dict[object, int] = {}
+        kinds = []
+        for chain, kept in zip(self.schema.grid.chains, self._kept, strict=True):
+            kinds.append(numbers.setdefault((chain, kept.tobytes()), len(numbers)))
+        return kinds
+
+    def cell_variances(self, variances: Floats, table: int) -> Floats:
+        """Return the variance of each cell of one table, for independent noise in the entries of
+        the vector.
+        """
+        view = self.views[table]
+        result = np.zeros(self.residuals.shape(view))
+        for small in self.inside[table]:
+            part = self.parts[small]
+            # The noise was drawn on scaled residuals: variances divide by the square of the scale.
+            unscaled = variances[part] / self.scales[part].astype(float) ** 2
+            shaped = unscaled.reshape(self.residuals.shape(small))
+            centred = self.residuals.centred_variance(small, shaped)
+            result = result + self.residuals.spread(centred, small, view, power=2)
+        return self.whole(result, view)
+
+    @cached_property
+    def impossible(self) -> Mapping[int, NDArray[np.intp]]:
+        """For each table, by its number, the positions of cells that no record can lie in although
+        each of their levels occurs.
+
+        Structural zeros, and empty cells of joint margins. Only whole cells of the table count.
+        """
+        if not self.schema.structural_zeros and not any(map(_has_gaps, self.dataspace.published)):
+            return {}
+        positions = {}
+        for number, view in enumerate(self.views):
+            mask = domain_of(self.dataspace, view)
+            if mask is None:
+                continue
+            levels = np.zeros(mask.shape, dtype=bool)
+            levels[self._where(view)] = True
+            cells = np.flatnonzero(levels & ~mask)
+            if len(cells):
+                positions[number] = cells
+        return positions
+
+    def possible_cells(self, table: int) -> NDArray[np.intp]:
+        """Return the positions of the cells of one table that a record can lie in."""
+        view = self.views[table]
+        mask = np.zeros(self.schema.grid.shape_of(view), dtype=bool)
+        mask[self._where(view)] = True
+        if table in self.impossible:
+            mask.ravel()[self.impossible[table]] = False
+        return np.flatnonzero(mask)
+
+    def possible(self, table: int) -> NDArray[np.bool_] | None:
+        """Return a mask of the cells of one table that can be filled; None where every combination
+        of its levels can.
+        """
+        if table not in self.impossible:
+            return None
+        shape = self.schema.grid.shape_of(self.views[table])
+        mask = np.ones(shape, dtype=bool)
+        mask.ravel()[self.impossible[table]] = False
+        return mask
+
+    def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
+        """Return weights on the entries of the vector, from weights on cells of the tables (by
+        number).
+        """
+        return self.pulled(self.gathered(weights))
+
+    def gathered(self, weights: Mapping[int, ArrayLike]) -> dict[View, Floats]:
+        """Return weights on the measured residuals, from weights on cells of the tables (by
+        number).
+        """
+        gathered: dict[View, Floats] = {}
+        for table, cell_weights in weights.items():
+            view = self.views[table]
+            shape = self.schema.grid.shape_of(view)
+            array = np.asarray(cell_weights, dtype=np.float64)
+            if array.shape != shape:
+                raise InputError(
+                    f"the weights have shape {array.shape}, but the table has shape {shape}"
+                )
+            cut = self.trim(array, view)
+            for small in self.inside[table]:
+                # The transpose of putting the table together: weights of cells are summed onto its
+                # residuals.
+                share = self.residuals.gathered(cut, view, small)
+                gathered[small] = gathered.get(small, 0.0) + share
+        return gathered
+
+    def pulled(self, gathered: Mapping[View, Floats]) -> Floats:
+        """Return weights on the entries of the vector, from weights on residuals: the transpose of
+        centring and of dividing by the scales.
+        """
+        result = np.zeros(self.shape)
+        for view, values in gathered.items():
+            centred = self.residuals.centred(view, values)
+            result[self.parts[view]] = centred.ravel()
+        return result / self.scales
+
+    @property
+    def norms(self) -> Norms:
+        """Upper bounds of Δ1, Δ2² and Δ∞ of the whole vector, residual by residual."""
+        return self._norms(self.cost)
+
+    @property
+    def naive(self) -> Norms:
+        """The same bounds for one record where nothing but n is public."""
+        free = BallCosts(self.residuals, (), 1)
+        return self._norms({view: free.cost(view) for view in self.measured})
+
+    @property
+    def method(self) -> str:
+        """How the costs of residuals were found."""
+        if self.costs.moves is not None:
+            return "listing of all tables"
+        return "agreement patterns and closed forms"
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether what is published fixes every table."""
+        return not self.measured
+
+    @property
+    def dimension(self) -> int:
+        """The number of free directions of all measured residuals."""
+        return sum(self.residuals.dimension(view) for view in self.measured)
+
+    def project(self, values: ArrayLike) -> Floats:
+        """Centre every part of the vector: what adjacent datasets can differ by is centred."""
+        residuals = self.parted(self.checked(values))
+        parts = [part.ravel() for part in residuals.values()]
+        return np.concatenate([np.zeros(0), *parts]) * self.scales
+
+    def fixed_part(self) -> Floats:
+        """Return zeros: residuals are centred."""
+        return np.zeros(self.shape)
+
+    def variances(self) -> Floats:
+        """Return the variance of each entry of the vector for unit noise in every entry,
+        centred.
+        """
+        squared_scales = self.scales.astype(float) ** 2
+        unit = 1 / squared_scales
+        parts = [np.zeros(0)]
+        for view, part in self.parts.items():
+            shaped = unit[part].reshape(self.residuals.shape(view))
+            parts.append(self.residuals.centred_variance(view, shaped).ravel())
+        return np.asarray(np.concatenate(parts) * squared_scales)
+
+    def worst_move(self, sigma2: Mapping[View, Fraction] | None = None) -> Counts | None:
+        """Return the difference of two adjacent datasets, as a vector, that costs most of the noise
+        with variances `sigma2`.
+
+        Without σ² each residual counts by its own cost.
+
+        The worst of all where moves are listed, else the worst of many drawn at random with the
+        published totals kept.
+        """
+        if self.is_zero:
+            return None
+        moves = self._drawn() if self.costs.moves is None else self.costs.moves.tables
+        squares = self.cost if sigma2 is None else sigma2
+        best, longest = None, 0.0
+        for move in moves:
+            vector = self._vector_of(move)
+            lengths = []
+            for view, part in self.parts.items():
+                unscaled = vector[part] / self.scales[part]
+                lengths.append(float((unscaled**2).sum()) / float(squares[view]))
+            length = sum(lengths)
+            if length > longest:
+                best, longest = vector, length
+        return best
+
+    def _vector_of(self, move: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Scaled residuals of a difference of tables; the difference is at the finest view in
+        use.
+        """
+        released = join(*self.views)
+        parts = []
+        for view in self.measured:
+            table = self.residuals.table(move, released, view)
+            parts.append(self.residuals.scaled(view, table).ravel())
+        return np.concatenate(parts)
+
+    def difference(self, pair: Pair) -> str:
+        """Say in how many residuals two datasets differ."""
+        return f"{pair.entries} measured entries of all tables together"
+
+    @cached_property
+    def _kept(self) -> tuple[NDArray[np.bool_], ...]:
+        """For each feature, the leaves that can hold a record."""
+        structure = Structure.of(self.dataspace)
+        full = self.schema.grid.full
+        kept = [structure.inhabited_nodes(axis, depth) for axis, depth in enumerate(full)]
+        if self.schema.structural_zeros and self.schema.grid.holds(LARGEST_MASK):
+            mask = domain_of(self.dataspace, full)
+            if mask is not None:
+                for axis in range(len(full)):
+                    other_axes = tuple(other for other in range(len(full)) if other != axis)
+                    kept[axis] = kept[axis] & mask.any(axis=other_axes)
+        return tuple(kept)
+
+    def _norms(self, costs: Mapping[View, Fraction]) -> Norms:
+        squares = {}
+        for view, cost in costs.items():
+            largest_scale = float(self.scales[self.parts[view]].max())
+            squares[view] = float(cost) * largest_scale**2
+        if not squares:
+            return Norms(0, 0, 0)
+        # |v|_1 <= sqrt(entries) |v|_2, residual by residual.
+        lengths = []
+        for view, square in squares.items():
+            lengths.append(math.sqrt(square * math.prod(self.residuals.shape(view))))
+        total = math.ceil(sum(squares.values()) * (1 + 1e-9))
+        largest = math.ceil(math.sqrt(max(squares.values())))
+        return Norms(math.ceil(sum(lengths)), total, largest)
+
+    def _listed(self, released: View) -> NDArray[np.int64] | None:
+        """Every move of a small dataspace, as tables at the finest view; None where there are too
+        many.
+        """
+        if not self.schema.grid.holds(_LARGEST_LISTED):
+            return None
+        listed: list[NDArray[np.int64]] = []
+        try:
+            for move in self._moves_one_by_one(released):
+                listed.append(self.trim(move, released).astype(np.int64))
+                if len(listed) > _MOST_LISTED:
+                    return None
+        except Refused:  # exchanges are counted as they are listed
+            return None
+        return np.stack(listed) if listed else None
+
+    def _moves_one_by_one(self, released: View) -> Iterable[Counts]:
+        """Moves of the whole dataspace; none where its tables are too many to list."""
+        find = self.adjacency.by_kind(ball=self._ball_moves, exchange=self._exchange_moves)
+        return find(released)
+
+    def _ball_moves(self, released: View) -> Iterable[Counts]:
+        """Differences of two listed tables that at most a records make."""
+        tables = ListedTables.of(self.dataspace, released)
+        a = min(self.adjacency.a, self.dataspace.n)
+        return () if tables is None else tables.moves(a)
+
+    def _exchange_moves(self, released: View) -> Iterable[Counts]:
+        """Changes of one table by the exchanges of one person."""
+        features = self.schema.named(released)
+        return sensitivity_space(self.dataspace, self.adjacency, features).moves()
+
+    def _drawn(self) -> Iterable[NDArray[np.int64]]:
+        """Yield random moves that keep every published margin: a records in the ball, or one
+        exchange.
+        """
+        generator = np.random.default_rng(0)  # public values only: an audit looks for a bad pair
+        released, chains = join(*self.views), self.residuals.grid.chains
+        shape, axes = self.residuals.shape(released), named(released)
+        blocks = [named(margin.view) for margin in self.dataspace.published]
+        published = {axis for block in blocks for axis in block}
+        if len(published) < sum(map(len, blocks)):
+            # Overlapping margins: one block of all published features, whose swaps keep every
+            # margin.
+            blocks = [tuple(published)]
+        sizes = [chain.leaves for chain in chains]
+        tries = _TRIES if math.prod(shape) <= 2**22 else 0
+        for _ in range(tries):
+            two = generator.integers(sizes, size=(2, len(sizes)))
+            draw = self.adjacency.by_kind(ball=self._ball, exchange=self._exchange)
+            before, after = draw(two, blocks, generator)
+            move = np.zeros(shape, dtype=np.int64)
+            for sign, records in ((1, after), (-1, before)):
+                nodes = []
+                for axis in axes:
+                    node_of_leaf = chains[axis].above(released[axis])
+                    nodes.append(node_of_leaf[records[:, axis]])
+                np.add.at(move, tuple(nodes), sign)
+            if move.any():
+                yield move * self.costs.times
+
+    def _ball(
+        self, two: NDArray[np.int64], blocks: list[tuple[int, ...]], generator: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Draw a records with one of two values each. Published levels are handed around, so that
+        their counts stay.
+        """
+        which = generator.integers(2, size=self.costs.a) * generator.integers(2)
+        before, after = two[which], two[1 - which]
+        for block in blocks:
+            order = generator.permutation(self.costs.a)
+            for axis in block:
+                after[:, axis] = before[order, axis]
+        return before, after
+
+    def _exchange(
+        self, two: NDArray[np.int64], blocks: list[tuple[int, ...]], generator: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Draw one exchange: a person goes from x to y, with a carrier for each block in which they
+        differ. Some carry for two blocks.
+        """
+        x, y = two
+        chains, before, after = self.residuals.grid.chains, [x], [y]
+        for margin in self.dataspace.published:
+            differ = []
+            for axis in named(margin.view):
+                node_of_leaf = chains[axis].above(margin.view[axis])
+                if np.ptp(node_of_leaf[two[:, axis]]):
+                    differ.append(axis)
+            if not differ:
+                continue
+            # A new carrier for the first block in which x and y differ; later blocks may take the
+            # last one again.
+            if len(before) == 1 or generator.integers(2):
+                anybody = generator.integers([chain.leaves for chain in chains])
+                carrier = two[generator.integers(2)] if generator.integers(2) else anybody
+                before.append(carrier.copy())
+                after.append(carrier.copy())
+            for axis in named(margin.view):
+                taken = x if axis in differ else y
+                before[-1][axis] = y[axis]
+                after[-1][axis] = taken[axis]
+        return np.array(before), np.array(after)
+
+
+def _in_some(view: View, others: Iterable[View]) -> bool:
+    """Whether some other view is at least as fine, so that this one follows from it."""
+    return any(within(view, other) for other in others)
+
+
+def _has_gaps(margin: Totals) -> bool:
+    """Whether a joint margin has empty cells, in which no record can lie."""
+    return len(named(margin.view)) > 1 and not margin.counts.all()
+
+
+def _in_name_order(query: Mapping[str, Any]) -> dict[str, Any]:
+    """A recorded query with the features of each table by name."""
+    by_table = query.get("tables")
+    if isinstance(by_table, list) and all(isinstance(names, list) for names in by_table):
+        return {**query, "tables": [sorted(map(str, names)) for names in by_table]}
+    return {**query}

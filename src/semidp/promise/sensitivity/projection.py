@@ -1,0 +1,485 @@
+"""The orthogonal projection onto tables with zero published margins, and the part of a table that
+they fix.
+
+No matrix of cells by cells is ever formed: averages over margins where these commute, least squares
+on the margin operator elsewhere. What is published, and how far two tables may be apart, is in
+`table_spaces` and `norms`.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import Refused
+from semidp.promise.schema.margins import (
+    Floats,
+    Grid,
+    Mask,
+    View,
+    inclusion_exclusion,
+    join,
+    junction_order,
+    meet,
+    within,
+)
+
+DENSE_MARGIN_CELLS = 3000  # the Gram matrix of that many margin cells takes 72 MB and some seconds
+MOST_PATTERNS = 1000  # laws of cells that are told apart
+MOST_ROWS = 512  # cells of a table of which every row of P is looked at
+_DIGITS = 2**40  # to which weights that are no simple fractions are rounded
+
+
+def projector(grid: Grid, margins: Sequence[View], domain: Mask | None = None) -> "Projector":
+    """Return P, the orthogonal projection onto tables on `grid` that vanish outside `domain` and
+    have zero `margins`.
+
+    On a product domain the averages E_M over margins commute, E_M E_M' = E_{M∧M'}, hence
+    ``I - P = I - Π_M (I - E_M)``: inclusion and exclusion over what margins share, which for
+    decomposable margins is ``Σ_C E_C - Σ_S E_S`` over cliques and separators. The same holds for
+    averages over the cells of any domain under whose uniform law the margins are conditionally
+    independent given their separators; every other domain is solved by least squares.
+
+    Examples
+    --------
+    >>> P = projector(Grid.flat((2, 2)), [(1, 0), (0, 1)])
+    >>> P.project(np.array([[4.0, 0.0], [0.0, 0.0]]))
+    array([[ 1., -1.],
+           [-1.,  1.]])
+    >>> P.dimension, P.fixed_part([np.array([3, 1]), np.array([2, 2])])
+    (1, array([[1.5, 1.5],
+           [0.5, 0.5]]))
+    """
+    margins = tuple(margins) or (grid.nothing,)
+    if domain is None or domain.all():
+        return AveragingProjection(grid, margins, None)
+    if averages_commute(grid, domain, margins):
+        return AveragingProjection(grid, margins, domain)
+    return LeastSquaresProjection(grid, margins, domain)
+
+
+def averages_commute(grid: Grid, domain: Mask, margins: Sequence[View]) -> bool:
+    """Whether inclusion and exclusion is exact for averages over the cells of `domain`.
+
+    True if the margins can be ordered so that each meets the join U of the earlier ones inside one
+    of them (a junction tree) and, under the uniform law on the domain, M and U are independent
+    given M∧U; or if the domain is a product.
+
+    >>> averages_commute(
+    ...     Grid.flat((2, 2)), np.array([[True, True], [True, False]]), [(1, 0), (0, 1)]
+    ... )
+    False
+    >>> averages_commute(
+    ...     Grid.flat((2, 2)), np.array([[True, True], [False, False]]), [(1, 0), (0, 1)]
+    ... )
+    True
+    """
+    ordered = junction_order(margins)
+    if ordered is None:
+        return _is_product(domain)
+    union = grid.nothing
+    for margin in ordered:
+        if not _independent(grid, domain, union, margin):
+            return False
+        union = join(union, margin)
+    return True
+
+
+def _independent(grid: Grid, domain: Mask, one: View, other: View) -> bool:
+    """Whether two views are independent given what they share, under the uniform law on the
+    domain.
+    """
+    both, shared = join(one, other), meet(one, other)
+    cells = grid.sum(domain.astype(np.int64), both)
+
+    def down(view: View) -> NDArray[Any]:
+        return grid.spread(grid.sum(cells, view, both), view, both)
+
+    # Independence given what they share: |cells| |shared| = |one| |other|, in whole numbers.
+    return bool(np.all(cells * down(shared) == down(one) * down(other)))
+
+
+def _is_product(domain: Mask) -> bool:
+    levels = []
+    for axis in range(domain.ndim):
+        other_axes = tuple(other for other in range(domain.ndim) if other != axis)
+        levels.append(int(domain.any(axis=other_axes).sum()))
+    return math.prod(levels) == int(domain.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """Cells of a projected table grouped by the law of their error, with the weights that make up
+    each law.
+
+    Parameters
+    ----------
+    which
+        For each cell the number of its pattern.
+    weights
+        For each pattern the weights of the noise in single cells, each with how often it occurs.
+    """
+
+    which: NDArray[np.intp] = field(repr=False)
+    weights: tuple[Mapping[Fraction, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class AveragingProjection:
+    """P by averages over margins: O(cells × margins) time, no memory beyond the result."""
+
+    grid: Grid
+    margins: tuple[View, ...]
+    domain: Mask | None = field(repr=False)
+
+    @cached_property
+    def terms(self) -> list[tuple[View, int, Any]]:
+        """Averages that make up I - P: the view of each, its coefficient, and how many cells of the
+        domain it averages.
+        """
+        terms = []
+        domain = None if self.domain is None else self.domain.astype(np.int64)
+        for view, coefficient in inclusion_exclusion(self.margins).items():
+            cells = self.grid.below(view) if domain is None else self.grid.sum(domain, view)
+            terms.append((view, coefficient, cells))
+        return sorted(terms, key=lambda term: -sum(term[0]))
+
+    @property
+    def dimension(self) -> int:
+        """The rank of P: cells of the domain less the trace of I - P."""
+        # The trace of an average is the number of its cells.
+        trace = 0
+        for view, coefficient, cells in self.terms:
+            margin_cells = (
+                self.grid.size_of(view) if self.domain is None else int((cells > 0).sum())
+            )
+            trace += coefficient * margin_cells
+        if self.domain is None:
+            return math.prod(self.grid.shape) - trace
+        return int(self.domain.sum()) - trace
+
+    def project(self, values: NDArray[Any]) -> Floats:
+        """Return P v."""
+        result = np.array(values, dtype=np.float64)
+        if self.domain is not None:
+            result *= self.domain
+        sums = self._sums(result)
+        shares = []
+        for view, coefficient, cells in self.terms:
+            share = _share(sums[view], coefficient, cells)
+            shares.append(self.grid.spread(share, view))
+        for part in _gathered(shares, result.size // 8):
+            result -= part
+        if self.domain is not None:
+            result *= self.domain
+        return result
+
+    def _sums(self, values: Floats) -> dict[View, Floats]:
+        """Sums of a table at the view of every term."""
+        sums: dict[View, Floats] = {}
+        # Finest first: a coarser margin is summed from the smallest one that holds it.
+        for view, _, _ in self.terms:
+            holding = [finer for finer in sums if within(view, finer)]
+            if holding:
+                smallest = min(holding, key=lambda finer: sums[finer].size)
+                sums[view] = self.grid.sum(sums[smallest], view, smallest)
+            else:
+                sums[view] = self.grid.sum(values, view)
+        return sums
+
+    def fixed_part(self, margins: Sequence[NDArray[Any]]) -> Floats:
+        """Return (I - P) φ from the margins of φ."""
+        result = np.zeros(self.grid.shape)
+        for view, coefficient, cells in self.terms:
+            holding = (i for i, margin in enumerate(self.margins) if within(view, margin))
+            number = next(holding)
+            total = self.grid.sum(np.asarray(margins[number]), view, self.margins[number])
+            result += self.grid.spread(_share(total, coefficient, cells), view)
+        if self.domain is not None:
+            result *= self.domain
+        return result
+
+    def variances(self) -> Floats:
+        """Return the diagonal of P: 1 - Σ coefficient / (cells averaged)."""
+        result = np.ones(self.grid.shape)
+        for view, coefficient, cells in self.terms:
+            ones = np.ones(self.grid.shape_of(view))
+            result -= self.grid.spread(_share(ones, coefficient, cells), view)
+        if self.domain is not None:
+            result *= self.domain
+        return np.maximum(result, 0.0)
+
+    def patterns(self) -> Patterns | None:
+        """Return the different rows of P by their weights; None where they are too many.
+
+        A row has the weight ``[same cell] - Σ coefficient / (cells averaged)`` at a cell, over the
+        views in which the two cells agree.
+
+        >>> projector(Grid.flat((2, 2)), [(1, 0), (0, 1)]).patterns().weights
+        ({Fraction(1, 4): 2, Fraction(-1, 4): 2},)
+        """
+        return self._by_axes() if self.domain is None else self._by_cells(self.domain)
+
+    def _by_axes(self) -> Patterns | None:
+        """Patterns where every cell is in the domain. Two cells agree along each feature down to
+        some depth.
+        """
+        used, sizes, kinds = [], [], []
+        for axis, chain in enumerate(self.grid.chains):
+            in_terms = [view[axis] for view, _, _ in self.terms]
+            depths = sorted({0, chain.depth, *in_terms})
+            below = []
+            for depth in depths:
+                leaves = chain.children(depth, chain.depth)
+                below.append(leaves[chain.above(depth)])
+            different, which = np.unique(np.stack(below), axis=1, return_inverse=True)
+            used.append(depths)
+            sizes.append(different.T.tolist())
+            kinds.append(which.ravel())
+        if math.prod(map(len, sizes)) > MOST_PATTERNS:
+            return None
+        weights = [self._weights(used, chosen) for chosen in itertools.product(*sizes)]
+        which = np.ravel_multi_index(np.ix_(*kinds), tuple(map(len, sizes)))
+        return Patterns(np.broadcast_to(which, self.grid.shape), tuple(weights))
+
+    def _weights(self, used: list[list[int]], sizes: Sequence[list[int]]) -> dict[Fraction, int]:
+        """Weights of one pattern. `sizes` has, for each feature, the leaves below a cell's node at
+        the depths in use.
+        """
+        weights: dict[Fraction, int] = {}
+        leaves_at = []
+        for depths, below in zip(used, sizes, strict=True):
+            leaves_at.append(dict(zip(depths, below, strict=True)))
+        # Every cell agrees with this one down to some depth of each feature, and no further.
+        for deepest in itertools.product(*used):
+            cells = 1
+            for depths, below, depth in zip(used, sizes, deepest, strict=True):
+                place = depths.index(depth)
+                deeper = below[place + 1] if place + 1 < len(below) else 0
+                cells *= below[place] - deeper
+            weight = Fraction(int(deepest == self.grid.full))
+            for view, coefficient, _ in self.terms:
+                if within(view, deepest):
+                    averaged = [
+                        leaves[depth] for leaves, depth in zip(leaves_at, view, strict=True)
+                    ]
+                    weight -= Fraction(coefficient, math.prod(averaged))
+            if weight and cells:
+                weights[weight] = weights.get(weight, 0) + cells
+        return weights
+
+    def _by_cells(self, domain: Mask) -> Patterns | None:
+        """Patterns on the cells of a domain. Two cells have one pattern if, for every join of
+        views, equally many cells agree with each of them.
+        """
+        views = [view for view, _, _ in self.terms]
+        # Agreement in two views is agreement in their join: close the views under joins.
+        joins = set(views)
+        while more := {join(one, other) for one in joins for other in views} - joins:
+            joins |= more
+        which = np.zeros(self.grid.shape, dtype=np.intp)
+        for view in joins:
+            spread = self.grid.spread(self.grid.sum(domain, view), view)
+            counts = np.where(domain, np.broadcast_to(spread, self.grid.shape), 0)
+            different, number = np.unique(counts, return_inverse=True)
+            code = which * len(different) + number.reshape(which.shape)
+            _, which = np.unique(code, return_inverse=True)
+            which = which.reshape(self.grid.shape)
+        firsts = np.unique(which, return_index=True)[1]
+        if len(firsts) > MOST_PATTERNS:
+            return None
+        inside = np.flatnonzero(domain)
+        labels = [self.grid.labels(view)[inside] for view in views]
+        weights = [self._row(int(first), inside, labels, domain) for first in firsts]
+        return Patterns(which, tuple(weights))
+
+    def _row(
+        self, cell: int, inside: NDArray[np.intp], labels: Sequence[NDArray[np.intp]], domain: Mask
+    ) -> dict[Fraction, int]:
+        """The weights of the row of one cell, exactly."""
+        weights: dict[Fraction, int] = {}
+        if not domain.ravel()[cell]:
+            return weights
+        place = int(np.searchsorted(inside, cell))
+        # Bit 0: the cell itself; bit i + 1: agreement with it in view i.
+        agree = (np.arange(len(inside)) == place).astype(np.int64)
+        shares = []
+        for number, label in enumerate(labels):
+            same = label == label[place]
+            agree = agree + same * (2 << number)
+            coefficient = self.terms[number][1]
+            shares.append(Fraction(coefficient, int(same.sum())))
+        codes, counts = np.unique(agree, return_counts=True)
+        for code, cells in zip(codes.tolist(), counts.tolist(), strict=True):
+            weight = Fraction(code & 1)
+            for number, share in enumerate(shares):
+                if code & (2 << number):
+                    weight -= share
+            if weight:
+                weights[weight] = weights.get(weight, 0) + cells
+        return weights
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquaresProjection:
+    """P by least squares on the margin operator A: ``P v = v - A⁺ A v`` on the cells of the
+    domain.
+    """
+
+    grid: Grid
+    margins: tuple[View, ...]
+    domain: Mask = field(repr=False)
+
+    @cached_property
+    def operator(self) -> Any:
+        """The margins of the domain's cells as a sparse matrix of ones, a row for each margin cell
+        that occurs.
+        """
+        return self.grid.operator(self.margins, self.domain)
+
+    @cached_property
+    def gram(self) -> tuple[Floats, int]:
+        """The pseudo-inverse of A A' and its rank; refused beyond a few thousand margin cells."""
+        rows = self.operator.shape[0]
+        if rows > DENSE_MARGIN_CELLS:
+            raise Refused(
+                f"the published margins have {rows:,} cells on an irregular domain, but dimension"
+                f" and variances need at most {DENSE_MARGIN_CELLS:,}: declare fewer structural"
+                " zeros, or publish coarser margins"
+            )
+        values, vectors = np.linalg.eigh((self.operator @ self.operator.T).toarray())
+        kept = values > values[-1] * 1e-11
+        vectors = vectors[:, kept]
+        return (vectors / values[kept]) @ vectors.T, int(kept.sum())
+
+    @property
+    def dimension(self) -> int:
+        """The rank of P: cells of the domain less the rank of the margins."""
+        return int(self.operator.shape[1]) - self.gram[1]
+
+    def project(self, values: NDArray[Any]) -> Floats:
+        """Return P v."""
+        inside = np.asarray(values, dtype=np.float64)[self.domain]
+        for _ in range(2):  # the second pass removes the rounding of the first
+            inside = inside - self._least_norm(self.operator @ inside)
+        return self._table(inside)
+
+    def fixed_part(self, margins: Sequence[NDArray[Any]]) -> Floats:
+        """Return (I - P) φ: the table of least norm that has these margins."""
+        seen = []
+        for values, margin in zip(margins, self.margins, strict=True):
+            occurs = self.grid.sum(self.domain, margin).ravel() > 0
+            seen.append(np.asarray(values, dtype=np.float64).ravel()[occurs])
+        totals = np.concatenate(seen)
+        inside = self._least_norm(totals)
+        # A second step on what rounding left over.
+        inside += self._least_norm(totals - self.operator @ inside)
+        return self._table(inside)
+
+    def variances(self) -> Floats:
+        """Return the diagonal of P, from the pseudo-inverse of A A'."""
+        inverse, _ = self.gram
+        rows = self.operator.tocsc().indices.reshape(-1, len(self.margins))
+        # Each column of A has a one for each margin: a'(AA')⁺a sums the entries of its rows.
+        blocks = inverse[rows[:, :, None], rows[:, None, :]]
+        fixed = blocks.sum(axis=(1, 2))
+        return self._table(np.maximum(1 - fixed, 0.0))
+
+    def patterns(self) -> Patterns | None:
+        """Return every row of P, for tables of few cells; else None."""
+        return row_patterns(self.domain.shape, self.project)
+
+    def _table(self, inside: Floats) -> Floats:
+        result = np.zeros(self.grid.shape)
+        result[self.domain] = inside
+        return result
+
+    def _least_norm(self, margins: Floats) -> Floats:
+        if self.operator.shape[0] <= DENSE_MARGIN_CELLS:
+            return np.asarray(self.operator.T @ (self.gram[0] @ margins))
+        from scipy.sparse.linalg import lsmr
+
+        solution = lsmr(self.operator, margins, atol=1e-14, btol=1e-14, conlim=0, maxiter=5000)
+        return np.asarray(solution[0])
+
+
+@dataclass(frozen=True, eq=False)
+class FixedTable:
+    """P = 0: the published statistics allow one table only."""
+
+    table: NDArray[np.int64] = field(repr=False)
+    dimension: int = 0
+
+    def project(self, values: NDArray[Any]) -> Floats:
+        """Return zeros."""
+        return np.zeros(self.table.shape)
+
+    def fixed_part(self, margins: Sequence[NDArray[Any]]) -> Floats:
+        """Return the table."""
+        return self.table.astype(np.float64)
+
+    def variances(self) -> Floats:
+        """Return zeros."""
+        return np.zeros(self.table.shape)
+
+    def patterns(self) -> Patterns:
+        """Return one pattern without noise."""
+        return Patterns(np.zeros(self.table.shape, dtype=np.intp), ({},))
+
+
+Projector = AveragingProjection | LeastSquaresProjection | FixedTable
+
+
+def row_patterns(shape: tuple[int, ...], project: Callable[[Floats], Floats]) -> Patterns | None:
+    """Return every row of a projection by its weights, to twelve digits; None for tables of many
+    cells.
+
+    >>> row_patterns((2,), lambda values: values - values.mean()).weights
+    ({Fraction(1, 2): 1, Fraction(-1, 2): 1},)
+    """
+    cells = math.prod(shape)
+    if cells > MOST_ROWS:
+        return None
+    numbers: dict[tuple[tuple[Fraction, int], ...], int] = {}
+    which = []
+    for unit in np.eye(cells):
+        projected = project(unit.reshape(shape)).ravel()
+        row = np.rint(projected * _DIGITS).astype(np.int64)
+        values, counts = np.unique(row[row != 0], return_counts=True)
+        weights = []
+        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+            weights.append((Fraction(value, _DIGITS), count))
+        largest_first = tuple(reversed(weights))
+        which.append(numbers.setdefault(largest_first, len(numbers)))
+    return Patterns(np.array(which, dtype=np.intp).reshape(shape), tuple(map(dict, numbers)))
+
+
+def _gathered(parts: Sequence[Floats], limit: int) -> list[Floats]:
+    """Add up arrays that broadcast to the whole table, as long as their sum stays below `limit`.
+    Each pass over the whole table is what costs.
+    """
+    gathered: list[Floats] = []
+    for part in sorted(parts, key=np.size):
+        if gathered:
+            last = gathered[-1]
+            size = math.prod(np.broadcast_shapes(last.shape, part.shape))
+            if size <= limit:
+                gathered[-1] = last + part
+                continue
+        gathered.append(part)
+    return gathered
+
+
+def _share(total: NDArray[Any], coefficient: int, cells: Any) -> Floats:
+    """Return coefficient × total / cells, zero where there are no cells."""
+    if np.ndim(cells) == 0:
+        return np.asarray(total * (coefficient / cells if cells else 0.0))
+    zeros = np.zeros(np.shape(total))
+    means = np.divide(total, cells, out=zeros, where=cells > 0)
+    return np.asarray(coefficient * means)

@@ -1,0 +1,429 @@
+"""What every query space answers: how far two values of a query can be apart while everything
+published stays.
+
+A `QuerySpace` belongs to a query, a dataspace and an adjacency; every mechanism is calibrated from
+one and from nothing else. Count tables are in `table_spaces`, sums of an outcome in
+`statistics.outcomes`, its moments in `statistics.regression`; `ExplicitSpace` is any list of
+vectors.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import evolve, has
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.errors import InputError, Refused
+from semidp.promise.exact import count_noun
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.margins import Floats
+from semidp.promise.sensitivity.moves import ListedTables
+from semidp.promise.sensitivity.patterns import Norms
+from semidp.promise.sensitivity.projection import Patterns, row_patterns
+from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.spaces.dataspace import Datasets, Dataspace
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixForm:
+    """A table as a matrix of the cells that can occur: published rows, and columns that are
+    published or free.
+
+    ``table.ravel()[form.cells]`` is the matrix; assigning to ``table.ravel()[form.cells]`` puts it
+    back.
+    """
+
+    cells: NDArray[np.intp] = field(repr=False)
+    columns_published: bool
+
+
+@dataclass(frozen=True, eq=False)
+class RowsForm:
+    """The cells that can occur, row after row, where only the totals of rows are published and
+    lengths differ.
+
+    Rows of one cell are left out: their total fixes them.
+    """
+
+    cells: NDArray[np.intp] = field(repr=False)
+    lengths: tuple[int, ...]
+    totals: tuple[int, ...]
+
+
+class QuerySpace(ABC):
+    """S = {φ(X) - φ(X') : X, X' adjacent in D_t} of a whole-number query φ (Cho and Awan, Section
+    4.1).
+
+    >>> from semidp.promise.spaces.adjacency import Ball
+    >>> from semidp.promise.sensitivity.table_spaces import sensitivity_space
+    >>> from semidp.promise.spaces.dataspace import Margin
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> from semidp.promise.schema.counts import Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 3], [4, 9]])
+    >>> space: QuerySpace = sensitivity_space(Dataspace.of(table, [Margin("sex")]), Ball(2))
+    >>> space.l1, space.l2_squared, space.linf
+    (4, 8, 2)
+    """
+
+    dataspace: Datasets
+    adjacency: Adjacency
+
+    exact_claims_only: ClassVar[bool] = False
+    """Whether only mechanisms with exact claims are to measure the query."""
+
+    @property
+    def unit(self) -> Fraction:
+        """What one step of the query's whole numbers is worth, in the units of the data."""
+        return Fraction(1)
+
+    of_counts: ClassVar[bool] = False
+    """Whether the query is a table of counts, so that published totals constrain its values."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the query's values."""
+
+    @property
+    @abstractmethod
+    def norms(self) -> Norms:
+        """Δ1, Δ2² and Δ∞: attained where `exact`, else proven upper bounds."""
+
+    @property
+    @abstractmethod
+    def naive(self) -> Norms:
+        """The norms for one record where nothing but n is public: what ordinary differential
+        privacy uses.
+        """
+
+    @property
+    @abstractmethod
+    def exact(self) -> bool:
+        """Whether the three norms are attained."""
+
+    @property
+    @abstractmethod
+    def method(self) -> str:
+        """How the norms were found."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """The number of free directions of the query under what is published: the rank of P."""
+
+    @abstractmethod
+    def project(self, values: ArrayLike) -> Floats:
+        """Return P v: the projection on the differences that what is published allows."""
+
+    @abstractmethod
+    def fixed_part(self) -> Floats:
+        """Return (I - P) φ: the part of the query that is fixed by what is published, computed from
+        that alone.
+        """
+
+    @abstractmethod
+    def variances(self) -> Floats:
+        """Return the diagonal of P: the variance of each entry of projected unit noise."""
+
+    @abstractmethod
+    def worst_move(self) -> NDArray[Any] | None:
+        """Return an element of S. It attains Δ2 where `exact`, else it comes near where one is
+        known; None where none is.
+        """
+
+    def worst_pair(self) -> Pair:
+        """Return two values of adjacent datasets that are as far apart as is known, from public
+        values alone.
+
+        Here no total constrains the values: the worst move starts from zeros.
+        """
+        self._refuse_fixed()
+        move = self.worst_move()
+        if move is None:
+            raise Refused(
+                "no worst pair of this query is known: audit the mechanism with a pair of your own"
+            )
+        return Pair(np.zeros_like(move), move)
+
+    def _refuse_fixed(self) -> None:
+        """Refuse to look for a pair where there is none."""
+        if self.is_zero:
+            raise Refused(
+                "the published totals fix this table, so that there is no second table to compare"
+                " it with"
+            )
+
+    def difference(self, pair: Pair) -> str:
+        """Say how much two datasets differ that have the values of a pair."""
+        return f"{count_noun(pair.records, 'unit')} ({count_noun(pair.entries, 'value')})"
+
+    def query(self) -> dict[str, Any] | None:
+        """Return the query alone as plain values, which `query_space` reads; None where it has no
+        such form.
+        """
+        return None
+
+    @property
+    def l1(self) -> int:
+        """Δ1, the largest sum of absolute differences."""
+        return self.norms.l1
+
+    @property
+    def l2_squared(self) -> int:
+        """Δ2², the largest sum of squared differences."""
+        return self.norms.l2_squared
+
+    @property
+    def l2(self) -> float:
+        """Δ2, for display; calibration uses `l2_squared`, which is whole."""
+        return math.sqrt(self.l2_squared)
+
+    @property
+    def linf(self) -> int:
+        """Δ∞, the largest difference of one entry."""
+        return self.norms.linf
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether S = {0}: what is published fixes the query, which is then published exactly."""
+        return self.l2_squared == 0
+
+    def published(self, noisy: NDArray[Any]) -> Floats:
+        """Return ``P·noisy`` plus the part that is fixed: post-processing of public numbers."""
+        return self.project(noisy) + self.fixed_part()
+
+    def published_variances(self) -> Floats:
+        """Return the variance of each published entry for unit noise."""
+        return self.variances()
+
+    def patterns(self) -> Patterns | None:
+        """Return the published entries grouped by the law of their error under independent noise;
+        None where unknown.
+        """
+        return row_patterns(tuple(self.shape), self.project)
+
+    def matrix(self) -> MatrixForm | None:
+        """Return the query as a matrix of counts between published margins, where it is one; else
+        None.
+        """
+        return None
+
+    def rows(self) -> RowsForm | None:
+        """Return the query as rows of counts with published totals, where it is that and no matrix;
+        else None.
+        """
+        return None
+
+    def moves(self) -> Iterator[NDArray[Any]]:
+        """Iterate over the elements of S without zero; refuse where they are too many to list."""
+        raise Refused("the differences of this query are too many to list: use the norms")
+
+    def listing(self) -> ListedTables | None:
+        """Return every table of a small dataspace, for queries that are tables; else None."""
+        return None
+
+    def released_space(self) -> Dataspace:
+        """Return what is published about a table of counts alone; refuse other queries."""
+        raise InputError(
+            "this query is not a table of counts: nothing is published about its values"
+        )
+
+    def values(self, table: Table) -> NDArray[np.int64]:
+        """Return the query's values from a confidential table; refuse where the query is not a
+        table of counts.
+        """
+        raise InputError("this query is not a table of counts: measure its values")
+
+    def variance_of(self, weights: ArrayLike) -> float:
+        """Return w'Pw = |P w|²: the variance of the weighted sum of the entries of projected unit
+        noise.
+        """
+        return float((self.project(weights) ** 2).sum())
+
+    def side_by_side(self) -> dict[str, Norms]:
+        """Return the norms of S_DP (one record), S_Group (any a records) and S_Semi (what is
+        published kept).
+        """
+        return {
+            "S_DP": self.naive,
+            "S_Group": self.naive.scaled(self.adjacency.a),
+            "S_Semi": self.norms,
+        }
+
+    @property
+    def reach(self) -> int:
+        """The most records that the query can see change between adjacent datasets."""
+        a, n = self.adjacency.a, self.dataspace.n
+        return a if n is None else min(a, n)
+
+    def under(self, adjacency: Adjacency) -> "QuerySpace":
+        """Return the space of the same query and dataspace under another adjacency; refuse where S
+        is only a list of vectors.
+        """
+        if not has(type(self)):
+            raise Refused(
+                "the vectors that were given are those of one adjacency: list them again for the"
+                " other"
+            )
+        return evolve(self, adjacency=adjacency)  # type: ignore[misc]
+
+    def checked(self, values: ArrayLike) -> NDArray[Any]:
+        """Return values as an array; refuse another shape than the query's."""
+        array = np.asarray(values)
+        if array.shape != tuple(self.shape):
+            raise InputError(
+                f"the values have shape {array.shape}, but the query has shape {tuple(self.shape)}"
+            )
+        return array
+
+
+class ExplicitSpace(QuerySpace):
+    """The space of any whole-number query, given as a list of its vectors (Cho and Awan, Section
+    4).
+
+    Parameters
+    ----------
+    vectors
+        The differences φ(X) - φ(X') of adjacent datasets, whole numbers of one shape. Their
+        negatives are included without being listed. That the list is complete is the caller's
+        claim.
+    dataspace, adjacency
+        The datasets that the list is about, and which of them are adjacent.
+    fixed
+        The part of the query that no vector moves, (I - P) φ, where that is public. Without it
+        measurements are published as they are drawn, not projected.
+
+    Examples
+    --------
+    >>> from semidp.promise.spaces.adjacency import Ball
+    >>> space = ExplicitSpace([[1, -1, 0], [0, 1, -1]], Dataspace.described("five people"), Ball(1))
+    >>> space.l1, space.l2_squared, space.linf, space.dimension
+    (2, 2, 1, 2)
+    >>> space.project([3, 0, 0]).round(9).tolist()
+    [2.0, -1.0, -1.0]
+    """
+
+    exact = True
+    method = "the vectors that were given"
+
+    def __init__(
+        self,
+        vectors: Sequence[ArrayLike],
+        dataspace: Datasets,
+        adjacency: Adjacency,
+        fixed: ArrayLike | None = None,
+    ) -> None:
+        arrays = [np.asarray(vector) for vector in vectors]
+        if not arrays or any(array.shape != arrays[0].shape or array.ndim == 0 for array in arrays):
+            raise InputError("a query space needs at least one vector, all of the same shape")
+        stacked = np.stack(arrays)
+        if stacked.dtype.kind not in "iu":
+            whole = (
+                stacked.dtype.kind == "f"
+                and np.isfinite(stacked).all()
+                and (stacked == np.rint(stacked)).all()
+            )
+            if not whole or np.abs(stacked).max(initial=0) >= 2.0**53:
+                raise InputError(
+                    "the vectors of a query space must be whole numbers: scale the query, or"
+                    " round it"
+                )
+        if stacked.dtype.kind == "u" and stacked.max(initial=0) >= 2**63:
+            raise InputError("the whole numbers of a query space must fit in 64 bits")
+        self.vectors: NDArray[np.int64] = stacked.astype(np.int64)
+        self.vectors.setflags(write=False)
+        self.dataspace, self.adjacency = dataspace, adjacency
+        self.fixed = None if fixed is None else self.checked(fixed).astype(np.float64)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the query's values."""
+        return self.vectors.shape[1:]
+
+    @cached_property
+    def norms(self) -> Norms:
+        """Δ1, Δ2² and Δ∞ of the listed vectors, in whole numbers without a limit."""
+        # squares of 64-bit integers would wrap and look small
+        return Norms.of(self.vectors.astype(object))
+
+    @property
+    def naive(self) -> Norms:
+        """The norms themselves: what one record does alone is not known of a list of vectors."""
+        return self.norms
+
+    @property
+    def dimension(self) -> int:
+        """The dimension of the span of S."""
+        return len(self.basis)
+
+    @cached_property
+    def basis(self) -> Floats:
+        """An orthonormal basis of the span, a row for each vector, from the singular value
+        decomposition.
+        """
+        _, values, rows = np.linalg.svd(self._flat.astype(np.float64), full_matrices=False)
+        if not values[0]:
+            return np.asarray(rows[:0])
+        # Singular values below this are zero, up to rounding.
+        rounding = values[0] * max(self._flat.shape) * np.finfo(float).eps
+        return np.asarray(rows[values > rounding])
+
+    def project(self, values: ArrayLike) -> Floats:
+        """Project onto the span."""
+        array = self.checked(values).astype(np.float64)
+        return np.asarray(self.basis.T @ (self.basis @ array.ravel())).reshape(self.shape)
+
+    def fixed_part(self) -> Floats:
+        """Return the part that no vector moves; refuse where it was not given."""
+        if self.fixed is None:
+            raise InputError(
+                "the part of the query that does not move was not given: give it as fixed"
+            )
+        return self.fixed
+
+    def published(self, noisy: NDArray[Any]) -> Floats:
+        """Return the noisy values, projected where the rest is known."""
+        return noisy.astype(np.float64) if self.fixed is None else super().published(noisy)
+
+    def published_variances(self) -> Floats:
+        """Return the variance of each published entry for unit noise: one where nothing is
+        projected.
+        """
+        return np.ones(self.shape) if self.fixed is None else self.variances()
+
+    def patterns(self) -> Patterns | None:
+        """Return the rows of the projection, or single entries where nothing is projected."""
+        if self.fixed is None:
+            return Patterns(np.zeros(self.shape, dtype=np.intp), ({Fraction(1): 1},))
+        return super().patterns()
+
+    def variances(self) -> Floats:
+        """Return the diagonal of the projection."""
+        return np.asarray((self.basis**2).sum(axis=0)).reshape(self.shape)
+
+    def moves(self) -> Iterator[NDArray[np.int64]]:
+        """Iterate over the vectors and their negatives, without zero."""
+        for vector in self.vectors:
+            if vector.any():
+                yield vector
+                yield -vector
+
+    def worst_move(self) -> NDArray[np.int64] | None:
+        """Return a vector that attains Δ2, or None where S = {0}."""
+        return (
+            None
+            if self.is_zero
+            else self.vectors[int((self._flat.astype(object) ** 2).sum(axis=1).argmax())]
+        )
+
+    @property
+    def _flat(self) -> NDArray[np.int64]:
+        return self.vectors.reshape(len(self.vectors), -1)

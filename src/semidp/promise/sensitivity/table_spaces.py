@@ -1,0 +1,467 @@
+"""The query space of a table of counts: how far two tables can be apart while everything published
+stays.
+
+`sensitivity_space` derives it from what is published (`Dataspace`) and which datasets are compared
+(`Adjacency`). Which method finds the norms is in `norms`, the subspace of the noise in
+`projection`, the K-norm of the hull in `knorm`.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import islice
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import ArrayLike
+
+from semidp.errors import DataError, InputError, Refused
+from semidp.promise.exact import count_noun
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.margins import (
+    LARGEST_MASK,
+    Counts,
+    Floats,
+    Mask,
+    Totals,
+    View,
+    named,
+    within,
+)
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.exchange_tables import ExchangeTable
+from semidp.promise.sensitivity.moves import ListedTables, moves
+from semidp.promise.sensitivity.norms import ReleasedTable, TableNorms, find_norms
+from semidp.promise.sensitivity.patterns import Norms
+from semidp.promise.sensitivity.projection import FixedTable, Patterns, Projector, projector
+from semidp.promise.sensitivity.query_space import MatrixForm, QuerySpace, RowsForm
+from semidp.promise.sensitivity.worst_pairs import Pair, table_pair
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.spaces.dataspace import Datasets, Dataspace
+from semidp.promise.spaces.exchange_blocks import Blocks
+
+# how many other moves an audit looks at where the worst is not known, or does not fit the totals
+_MOST_MOVES = 500
+
+
+def sensitivity_space(
+    dataspace: Datasets, adjacency: Adjacency, released: Iterable[str] | None = None
+) -> "TableSpace":
+    """Return S_a of the table over the `released` features.
+
+    ``S = {φ(X) - φ(X') : X, X' in D_t, d(X, X') <= a}`` (Cho and Awan, Section 4.1), or over the
+    exchanges of one person. The parameter a is the one of all that is published; the shape of S
+    comes from the margins that constrain the released table.
+
+    Parameters
+    ----------
+    dataspace
+        What is published, and its values.
+    adjacency
+        Which datasets are compared: any a records, or exchanges.
+    released
+        The features of the released table; all of them if left out.
+
+    Examples
+    --------
+    >>> from semidp.promise.spaces.adjacency import Ball
+    >>> from semidp.promise.spaces.dataspace import Margin
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.counts import Table
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
+    >>> table = Table(schema, [[1, 2, 3], [4, 5, 6]])
+    >>> public = Dataspace.of(table, [Margin("sex"), Margin("region")])
+    >>> space = sensitivity_space(public, Ball(3))
+    >>> space.l1, space.l2_squared, space.linf, space.dimension, space.exact
+    (4, 4, 1, 2, True)
+    """
+    if not isinstance(dataspace, Dataspace):
+        raise InputError(
+            "a dataspace that is only described has no sensitivity space: give its schema and"
+            " margins"
+        )
+    names = dataspace.schema.names if released is None else tuple(released)
+    if not names:
+        raise InputError("a released table needs at least one feature")
+    space = TableSpace(dataspace, adjacency, dataspace.schema.restrict(names))
+    if space.is_zero and space.dimension > 0:
+        raise Refused(
+            f"with a = {adjacency.a} no table can change although the published statistics do not"
+            " fix it, so it would be released exactly: give a larger a"
+        )
+    return space
+
+
+@frozen(slots=False)
+class TableSpace(QuerySpace):
+    """S of a table of counts; build it with `sensitivity_space`.
+
+    Examples
+    --------
+    >>> from semidp.promise.spaces.adjacency import Ball
+    >>> from semidp.promise.spaces.dataspace import Margin
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.counts import Table
+    >>> table = Table(
+    ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]]
+    ... )
+    >>> space = sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Ball(3))
+    >>> space.side_by_side()["S_Semi"], space.side_by_side()["S_Group"]
+    (Norms(l1=4, l2_squared=4, linf=1), Norms(l1=6, l2_squared=18, linf=3))
+    >>> len(list(space.moves())), space.matrix().cells.shape
+    (6, (2, 3))
+    >>> bool(np.allclose(space.project(table.counts) + space.fixed_part(), table.counts))
+    True
+    """
+
+    dataspace: Dataspace
+    adjacency: Adjacency
+    schema: Schema
+
+    of_counts: ClassVar[bool] = True
+    naive = Norms(2, 2, 1)  # S_DP: one record leaves a cell and enters another
+
+    def query(self) -> dict[str, Any]:
+        """Return the features of the released table."""
+        return {"kind": "table", "features": list(self.schema.names)}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the released table."""
+        return self.schema.shape
+
+    @property
+    def norms(self) -> Norms:
+        """Δ1, Δ2² and Δ∞ of the released table."""
+        return self._table_norms.norms
+
+    @property
+    def exact(self) -> bool:
+        """Whether the three norms are attained; otherwise they are proven upper bounds."""
+        return self._table_norms.exact
+
+    @property
+    def method(self) -> str:
+        """How the norms were found."""
+        return self._table_norms.method
+
+    @property
+    def dimension(self) -> int:
+        """The number of free directions of the table under the published margins."""
+        return self._projector.dimension
+
+    @property
+    def one_residual(self) -> bool:
+        """Whether the exact totals publish every table that is one depth coarser in one feature.
+
+        All that noise has to hide is then orthogonal to every coarser table: the residual of the
+        whole table.
+        """
+        finest = self._released_table.grid.full
+        for axis, depth in enumerate(finest):
+            coarser = (*finest[:axis], depth - 1, *finest[axis + 1 :])
+            if any(coarser) and not any(
+                within(coarser, margin.view) for margin in self._released_table.visible
+            ):
+                return False
+        return True
+
+    def project(self, values: ArrayLike) -> Floats:
+        """Project onto the tables with zero published margins, on the cells that can occur."""
+        return self._projector.project(self.checked(values))
+
+    def fixed_part(self) -> Floats:
+        """Return (I - P) φ: the part of the table that the published statistics fix, computed from
+        them alone.
+        """
+        margins = [margin.counts for margin in self._released_table.visible]
+        if not margins:
+            margins = [np.array(self.dataspace.n, dtype=np.int64)]
+        return self._projector.fixed_part(margins)
+
+    def variances(self) -> Floats:
+        """Return the diagonal of P: the variance of each cell of projected unit noise."""
+        return self._projector.variances()
+
+    def patterns(self) -> Patterns | None:
+        """Return the cells grouped by the law of their error, with the weights that make up each
+        law.
+        """
+        return self._projector.patterns()
+
+    def worst_move(self) -> Counts | None:
+        """Return an element of S. It attains Δ2 where `exact`, else it comes near where one is
+        known; None where none is.
+        """
+        return self._table_norms.move
+
+    def worst_pair(self) -> Pair:
+        """Return two tables with the published totals that differ by the worst move that these can
+        hold.
+        """
+        self._refuse_fixed()
+        pair = table_pair(self._worst_first(), self.released_space(), self.fixed_part())
+        if pair is None:
+            raise Refused(
+                "no pair of tables with these totals was found: audit the mechanism with a pair of"
+                " your own"
+            )
+        return pair
+
+    def _worst_first(self) -> Iterator[Counts]:
+        """Yield the worst move, then some other moves, the longest first."""
+        worst = self.worst_move()
+        times = self.adjacency.repeated
+        if worst is not None:
+            # where the totals do not hold so many of it, fewer
+            for repeated in range(times, 0, -1):
+                yield worst // times * repeated
+        first_moves = list(islice(self.moves(), _MOST_MOVES))
+        yield from sorted(first_moves, key=lambda move: -int((move**2).sum()))
+
+    def difference(self, pair: Pair) -> str:
+        """Say in how many records and cells two tables differ."""
+        return f"{count_noun(pair.records, 'record')} ({count_noun(pair.entries, 'cell')})"
+
+    def listing(self) -> ListedTables | None:
+        """Return every table of a small dataspace, or None where there are too many."""
+        return ListedTables.of(self.dataspace, self.released)
+
+    def released_space(self) -> Dataspace:
+        """Return what is published about the released table alone."""
+        return self.dataspace.over(self.schema.names)
+
+    def values(self, table: Table) -> Counts:
+        """Return the counts of the released table; refuse another table, and one that contradicts
+        what is published.
+        """
+        if table.schema != self.schema:
+            ours = ", ".join(self.schema.names)
+            theirs = ", ".join(table.schema.names)
+            raise InputError(
+                f"the mechanism is calibrated for a table of {ours}, not of {theirs}: give it that"
+                " table, or calibrate again"
+            )
+        if table.n != self.dataspace.n:
+            raise DataError(
+                "the table does not have the published number of records: build the space from its"
+                " totals"
+            )
+        for margin in self.dataspace.margins:
+            shared = [name for name in margin.names if name in table.schema.names]
+            if not shared:
+                continue
+            published = self.dataspace.value(margin).margin(shared)
+            if table.margin(shared) != published:
+                raise DataError(
+                    f"the table contradicts the published {margin}: build the space from its totals"
+                )
+        return table.counts
+
+    def moves(self) -> Iterator[Counts]:
+        """Iterate over the elements of S without zero, lazily: four-cell moves first, then
+        three-cycles, and so on.
+
+        Exchanges of a person with several records: each single exchange so many times, whose hull
+        contains all.
+        """
+        return self._relation.moves(self._domain)
+
+    def matrix(self) -> MatrixForm | None:
+        """Return the table as a matrix where at most two disjoint margins are published, else None.
+
+        A joint margin counts as one side; levels that do not occur are left out. Two margins must
+        cover the table. With one margin the columns are all that it leaves open; with none the
+        matrix has one row.
+        """
+        visible, grid = self._released_table.visible, self._released_table.grid
+        if grid.nested:
+            return None
+        axes = [named(margin.view) for margin in visible]
+        published = [axis for group in axes for axis in group]
+        unpublished = tuple(axis for axis in range(len(self.shape)) if axis not in published)
+        overlap = len({*published}) < len(published)
+        if len(axes) > 2 or (len(axes) == 2 and (unpublished or overlap)):
+            return None
+        groups = [*(axes or [()]), unpublished][:2]
+        sizes = []
+        for group in groups:
+            sizes.append(math.prod(self.shape[axis] for axis in group))
+        sides = [np.flatnonzero(margin.counts) for margin in visible]
+        sides += [np.arange(size) for size in sizes[len(sides) :]]
+        position = np.arange(math.prod(self.shape)).reshape(self.shape)
+        matrix = position.transpose(*groups[0], *groups[1]).reshape(sizes)
+        cells = matrix[np.ix_(*sides)]
+        if self._domain is not None:
+            # A cell that cannot occur inside the matrix, or one outside that can: no matrix.
+            inside = self._domain.ravel()[cells]
+            if self._domain.sum() != cells.size or not inside.all():
+                return None
+        return MatrixForm(cells, len(axes) == 2)
+
+    def rows(self) -> RowsForm | None:
+        """Return the cells of each row where rows differ in length: a nested feature under one
+        margin.
+        """
+        visible, grid = self._released_table.visible, self._released_table.grid
+        if len(visible) > 1 or self.is_zero:
+            return None
+        total = Totals(grid.nothing, np.array(self.dataspace.n))
+        if visible:
+            total = visible[0]
+        homes, totals = grid.labels(total.view), total.counts.ravel()
+        occurs = totals[homes] > 0
+        if self._domain is not None and not np.array_equal(self._domain.ravel(), occurs):
+            return None
+        lengths = np.bincount(homes[occurs], minlength=len(totals))
+        cells = np.flatnonzero(occurs & (lengths[homes] > 1))
+        kept = lengths > 1
+        order = np.argsort(homes[cells], kind="stable")
+        row_lengths, row_totals = lengths[kept].tolist(), totals[kept].tolist()
+        return RowsForm(cells[order], tuple(row_lengths), tuple(row_totals))
+
+    @property
+    def released(self) -> View:
+        """The view of the released table in the schema of the dataspace."""
+        return self.dataspace.schema.view(self.schema.names)
+
+    @cached_property
+    def _released_table(self) -> ReleasedTable:
+        return ReleasedTable.of(self.dataspace, self.released)
+
+    @cached_property
+    def _relation(self) -> "_TableMoves":
+        """The table under the one of the two adjacencies that it is measured under."""
+        ball = _BallMoves(self._released_table, self.adjacency)
+        exchanges = _Exchanges(self._released_table, self.adjacency)
+        relation: _TableMoves = self.adjacency.by_kind(ball=ball, exchange=exchanges)
+        return relation
+
+    @property
+    def reach(self) -> int:
+        """The most records that the table can see change between adjacent datasets."""
+        return min(self._relation.reach, self.dataspace.n)
+
+    @cached_property
+    def _table_norms(self) -> TableNorms:
+        return self._relation.norms
+
+    @cached_property
+    def _domain(self) -> Mask | None:
+        """The cells of the released table that can be positive, or None where all can."""
+        if self.dataspace.n == 0:
+            return np.zeros(self.shape, dtype=bool)
+        return _domain(self._released_table)
+
+    @cached_property
+    def _projector(self) -> Projector:
+        if self._table_norms.only is not None:
+            return FixedTable(self._table_norms.only)
+        margins = [margin.view for margin in self._released_table.visible]
+        return projector(self._released_table.grid, margins, self._domain)
+
+
+@frozen(slots=False, eq=False)
+class _TableMoves(ABC):
+    """How a released table can change under one kind of adjacency."""
+
+    table: ReleasedTable
+    adjacency: Adjacency
+
+    @property
+    @abstractmethod
+    def reach(self) -> int:
+        """The most records that the table can see change, if there are so many."""
+
+    @property
+    @abstractmethod
+    def norms(self) -> TableNorms:
+        """The norms, and how they were found."""
+
+    @abstractmethod
+    def moves(self, domain: Mask | None) -> Iterator[Counts]:
+        """Iterate over the moves; `domain` masks the cells that can be positive."""
+
+
+class _BallMoves(_TableMoves):
+    """Any a records change."""
+
+    @property
+    def reach(self) -> int:
+        return self.adjacency.a
+
+    @property
+    def norms(self) -> TableNorms:
+        return find_norms(self.table, self.adjacency.a)
+
+    def moves(self, domain: Mask | None) -> Iterator[Counts]:
+        structure = self.table.structure
+        # under structural zeros what is left out ties the cells of the table: then only a listing
+        # knows the moves
+        whole = self.table.released == structure.grid.full or not structure.schema.structural_zeros
+        if self.table.lifts and structure.decomposable and whole:
+            a = min(self.adjacency.a, structure.n)
+            return moves(self.table.grid, self.table.visible, domain, a)
+        listing = ListedTables.of(self.table.dataspace, self.table.released)
+        if listing is None:
+            raise Refused(
+                "the moves of this table are too many to list: release fewer features, or publish"
+                " other margins"
+            )
+        return listing.moves(self.adjacency.a)
+
+
+class _Exchanges(_TableMoves):
+    """One person is exchanged, once for each record."""
+
+    @cached_property
+    def _once(self) -> ExchangeTable:
+        return ExchangeTable(Blocks.of(self.table.dataspace), self.table)
+
+    @property
+    def reach(self) -> int:
+        return self.adjacency.times * self._once.reach
+
+    @property
+    def norms(self) -> TableNorms:
+        return self._once.result.repeated(self.adjacency.times)
+
+    def moves(self, domain: Mask | None) -> Iterator[Counts]:
+        return (move * self.adjacency.times for move in self._once.moves())
+
+
+def domain_of(dataspace: Dataspace, released: View) -> Mask | None:
+    """Return a mask of the cells of a table that can be positive; None where all can. `released` is
+    its view.
+
+    Cells are left out that structural zeros leave empty whatever the other features are, and cells
+    in an empty cell of a published margin. For schemas too large to list, only structural zeros of
+    the table's own features count.
+
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.spaces.dataspace import Margin
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
+    >>> public = Dataspace.of(Table(schema, [[1, 0, 3], [4, 0, 6]]), [Margin("region")])
+    >>> domain_of(public, (1, 1)).tolist()
+    [[True, False, True], [True, False, True]]
+    """
+    return _domain(ReleasedTable.of(dataspace, released))
+
+
+def _domain(table: ReleasedTable) -> Mask | None:
+    structure = table.structure
+    hidden = table.released != structure.grid.full
+    mask: Mask | None = None
+    if hidden and structure.grid.holds(LARGEST_MASK):
+        # Features that are not released may rule out cells of the table: look at all cells, then
+        # sum.
+        whole = structure.grid.inhabited(structure.schema.possible, structure.margins)
+        if whole is not None:
+            mask = structure.grid.sum(whole.astype(np.int64), table.released) > 0
+    else:
+        names = structure.schema.named(table.released)
+        possible = structure.schema.restrict(names).possible
+        mask = table.grid.inhabited(possible, table.visible)
+    return None if mask is None or mask.all() else mask

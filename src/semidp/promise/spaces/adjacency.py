@@ -1,0 +1,832 @@
+"""Which datasets must be hard to tell apart, and the semi-adjacent parameter a(t) that says how far
+apart they lie.
+
+a(t) is how many records must move together so that one of them can be anything else: both readings
+of the paper, exact where a closed form or a listing exists, with a worked witness; a function of
+the published t, never of the data.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property, partial
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import AdjacencyUnknown, InputError
+from semidp.promise.notebook import facts
+from semidp.promise.schema.margins import Totals, maximal
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.adjacency_words import AdjacencyWords, BallWords, ExchangeWords
+from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
+from semidp.promise.spaces.enumeration import datasets
+from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.promise.spaces.graver_degrees import graver_degree
+from semidp.promise.spaces.listed_moves import listed_moves
+from semidp.promise.spaces.protection import ChangedUnits, Protection
+from semidp.promise.spaces.structure import Slices, Structure, worst_cover
+from semidp.promise.spaces.widest_spaces import even_space
+from semidp.promise.spaces.witness import Witness, free_witness, slice_witness
+
+Answer = TypeVar("Answer")
+
+
+class AdjacencyKind(StrEnum):
+    """Names of the two adjacencies in files: `Ball` and `Exchange`."""
+
+    ball = "ball"
+    exchange = "exchange"
+
+
+@dataclass(frozen=True, repr=False)
+class Adjacency(ABC):
+    """Which datasets must be hard to tell apart: a `Ball`, or an `Exchange`. Neither is the other
+    (docs/exchange.md).
+
+    Attributes
+    ----------
+    a
+        The most records in which two adjacent datasets differ.
+    kind
+        How files name the relation.
+    protects_groups
+        Whether any `a` records are protected that change at once.
+    protection
+        Whom the promise is about where a person has several records; None where a record is a
+        person.
+    units
+        The most units in which two adjacent datasets differ, where a whole unit of linked records
+        is protected: `a` bounds their members alone. None elsewhere.
+
+    Examples
+    --------
+    >>> (
+    ...     Adjacency.from_json({"metric": "hamming", "a": 3}),
+    ...     Adjacency.from_json({"kind": "exchange", "a": 3}),
+    ... )
+    (Ball(a=3), Exchange(a=3))
+    >>> print(Exchange(10, Protection("patient", 5, "stays")))
+    exchange (one patient with up to 5 stays, up to 10 stays)
+    """
+
+    a: int
+    protection: Protection | None = None
+    units: ChangedUnits | None = None
+    kind: ClassVar[AdjacencyKind]
+    protects_groups: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        is_whole = isinstance(self.a, int) and not isinstance(self.a, bool)
+        if not is_whole or self.a < 0:
+            raise InputError(
+                f"the adjacency parameter a must be a whole number of at least 0, not {self.a}"
+            )
+
+    @property
+    @abstractmethod
+    def words(self) -> AdjacencyWords:
+        """What the relation is called in messages and reports."""
+
+    def __str__(self) -> str:
+        return self.words.name
+
+    def __repr__(self) -> str:
+        whose = "" if self.protection is None else f", {self.protection!r}"
+        units = "" if self.units is None else f", {self.units!r}"
+        return f"{type(self).__name__}(a={self.a}{whose}{units})"
+
+    @property
+    def times(self) -> int:
+        """How many records of one person are set one after the other; 1 where a record is a
+        person.
+        """
+        return 1 if self.protection is None else self.protection.times
+
+    @property
+    def most_records(self) -> int:
+        """The most records that belong to one person, and may vary together in a sample."""
+        return 1 if self.protection is None else self.protection.most
+
+    @property
+    @abstractmethod
+    def repeated(self) -> int:
+        """How many moves lead one after the other from a dataset to an adjacent one, at most."""
+
+    @property
+    def once(self) -> int:
+        """The most records that one of these moves changes."""
+        return self.a // self.repeated
+
+    @abstractmethod
+    def by_kind(self, *, ball: Answer, exchange: Answer) -> Answer:
+        """Return the answer that is about this relation.
+
+        For what is computed above, where each relation has a proof of its own: a caller names
+        both, so that none is forgotten.
+
+        >>> Exchange(2).by_kind(ball="any records", exchange="one person")
+        'one person'
+        """
+
+    @property
+    @abstractmethod
+    def swaps(self) -> int:
+        """By how many records a cell of a 2 x 2 table can change where both margins are exact."""
+
+    @abstractmethod
+    def adjacent(
+        self,
+        one: Iterable[Sequence[Any]],
+        other: Iterable[Sequence[Any]],
+        dataspace: Dataspace | None = None,
+    ) -> bool:
+        """Whether two small datasets, as lists of labelled records, are adjacent."""
+
+    @abstractmethod
+    def neighbours(
+        self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace
+    ) -> list[tuple[tuple[str, ...], ...]]:
+        """Return the datasets of a small dataspace that are adjacent to one of them, without
+        itself.
+        """
+
+    @abstractmethod
+    def check(self, dataspace: Dataspace) -> None:
+        """Refuse a dataspace on which the relation is not defined."""
+
+    def covers(self, dataspace: Datasets, other: "Adjacency", other_space: Datasets) -> bool:
+        """Whether every pair of `other` in its dataspace is provably a pair of this relation: IND'
+        ⊆ IND.
+        """
+        fewer = other.differ(other_space) <= self.a and self._bounds_units_of(other)
+        return fewer and other_space.is_within(dataspace)
+
+    def _bounds_units_of(self, other: "Adjacency") -> bool:
+        """Whether `other` changes no more units; a promise that bounds them and one that does not
+        are not compared.
+        """
+        if self.units is None or other.units is None:
+            return self.units is other.units
+        return other.units.is_within(self.units)
+
+    def differ(self, dataspace: Datasets) -> int:
+        """Return the most records in which two adjacent datasets of a dataspace differ."""
+        return self.a if dataspace.n is None else min(self.a, dataspace.n)
+
+    @abstractmethod
+    def steps(self, other: "Adjacency") -> int | None:
+        """Return how many steps of this relation join the pairs of another one in D_t, None where
+        that is not known.
+        """
+
+    @abstractmethod
+    def changed_sums(self, counts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+        """Return the largest change of the sums of an outcome between 0 and 1 by published groups.
+
+        Parameters
+        ----------
+        counts
+            The published counts of each set of groups; the change has the same shapes, flat.
+        """
+
+    @abstractmethod
+    def replaced_values(self, counts: Sequence[NDArray[np.int64]]) -> list[int]:
+        """Return how many values of an outcome are replaced in each group at most, groups without
+        any left out.
+        """
+
+    def mark(self) -> dict[str, Any]:
+        """Return the entries of a release's JSON that tell the relation from a ball."""
+        if self.kind is AdjacencyKind.ball:
+            return self.whose()
+        return {"kind": str(self.kind), **self.whose()}
+
+    def whose(self) -> dict[str, Any]:
+        """Return the protection, and the units that change with it, as plain values; nothing where
+        a record is a person.
+        """
+        whose: dict[str, Any] = {}
+        if self.protection is not None:
+            whose["protection"] = self.protection.to_json()
+        if self.units is not None:
+            whose["units"] = self.units.to_json()
+        return whose
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return the relation as plain values."""
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> "Adjacency":
+        """Read what `to_json` wrote; without a kind it is a ball, as before there were two
+        kinds.
+        """
+        whose = value.get("protection")
+        protection = None if whose is None else Protection.from_json(whose)
+        units = value.get("units")
+        changed = None if units is None else ChangedUnits.from_json(units)
+        kind = value.get("kind", AdjacencyKind.ball)
+        return Adjacency.named(kind, value["a"], protection, changed)
+
+    @staticmethod
+    def named(
+        kind: str,
+        a: int,
+        protection: Protection | None = None,
+        units: ChangedUnits | None = None,
+    ) -> "Adjacency":
+        """Return the relation that files call `kind`.
+
+        >>> Adjacency.named("exchange", 2)
+        Exchange(a=2)
+        """
+        for relation in (Ball, Exchange):
+            if relation.kind == kind:
+                return relation(a, protection, units)
+        raise InputError(f"the kind of an adjacency is ball or exchange, not {str(kind)[:40]!r}")
+
+
+@dataclass(frozen=True, repr=False)
+class Ball(Adjacency):
+    """A_a: two datasets are adjacent where at most `a` records differ (Hamming distance, replace
+    one).
+
+    For a person with up to m records a is the most records that must change for all of that
+    person's to be different: `semi_adjacency` gives m times what one record needs.
+
+    >>> Ball(2).adjacent([("f", "n"), ("m", "s")], [("f", "s"), ("m", "n")])
+    True
+    >>> print(Ball(2))
+    any 2 records
+    """
+
+    kind: ClassVar[AdjacencyKind] = AdjacencyKind.ball
+    protects_groups: ClassVar[bool] = True
+
+    @property
+    def words(self) -> AdjacencyWords:
+        """What the relation is called in messages and reports."""
+        return BallWords(self.a, self.protection, self.units)
+
+    def by_kind(self, *, ball: Answer, exchange: Answer) -> Answer:
+        """Return the answer about any a records."""
+        return ball
+
+    @property
+    def repeated(self) -> int:
+        """1: all records of a person change at once."""
+        return 1
+
+    @property
+    def swaps(self) -> int:
+        """Half of a: two records swap for each."""
+        return self.a // 2
+
+    def adjacent(
+        self,
+        one: Iterable[Sequence[Any]],
+        other: Iterable[Sequence[Any]],
+        dataspace: Dataspace | None = None,
+    ) -> bool:
+        """Whether two datasets, as lists of labelled records, differ in at most `a` of them."""
+        if self.units is not None:
+            raise InputError("records alone do not say which units differ: compare linked datasets")
+        try:
+            pairs = list(zip(one, other, strict=True))
+        except ValueError:
+            raise InputError(
+                "adjacency compares datasets with the same number of records"
+            ) from None
+        return sum(x != y for x, y in pairs) <= self.a
+
+    def neighbours(
+        self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace
+    ) -> list[tuple[tuple[str, ...], ...]]:
+        """Return the datasets of a small dataspace that are adjacent to one of them, without
+        itself.
+
+        >>> from semidp.promise.spaces.dataspace import Margin
+        >>> from semidp.promise.schema.features import Feature
+        >>> from semidp.promise.schema.counts import Table
+        >>> table = Table(Schema([Feature("sex", "fm"), Feature("ill", "yn")]), [[1, 0], [0, 1]])
+        >>> public = Dataspace.of(table, [Margin("sex")])
+        >>> records = [("f", "y"), ("m", "n")]
+        >>> (
+        ...     len(Ball(2).neighbours(records, public)),
+        ...     len(Exchange.of(public).neighbours(records, public)),
+        ... )
+        (7, 5)
+        """
+        mine = tuple(map(tuple, dataset))
+        candidates = (other for other in datasets(dataspace) if other != mine)
+        return [other for other in candidates if self.adjacent(mine, other)]
+
+    def check(self, dataspace: Dataspace) -> None:
+        """Accept every dataspace: records can differ in all of them."""
+
+    def steps(self, other: Adjacency) -> int | None:
+        """Return None: what lies between two datasets of D_t need not agree with what is exact."""
+        return None
+
+    def changed_sums(self, counts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+        """Return a records of the largest groups that go from 0 to 1.
+
+        >>> Ball(3).changed_sums([np.array([5, 2]), np.array([1, 4, 2])])
+        [array([3, 0]), array([0, 3, 0])]
+        """
+        moves = []
+        for sizes in counts:
+            flat = sizes.ravel()
+            order = np.argsort(-flat, kind="stable")
+            largest_first = flat[order]
+            before = np.cumsum(largest_first) - largest_first
+            move = np.zeros(flat.shape, dtype=np.int64)
+            changed = min(self.a, int(flat.sum()))
+            move[order] = np.clip(changed - before, 0, largest_first)
+            moves.append(move)
+        return moves
+
+    def replaced_values(self, counts: Sequence[NDArray[np.int64]]) -> list[int]:
+        """Return the records of `changed_sums`: a records replace as many values."""
+        values: list[int] = []
+        for move in self.changed_sums(counts):
+            values.extend(move[move > 0].tolist())
+        return values
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the relation as plain values, written as before there were two kinds."""
+        return {"metric": "hamming", "a": self.a, **self.whose()}
+
+
+@dataclass(frozen=True, repr=False)
+class Exchange(Adjacency):
+    """The exchanges of one person: others do no more than hand over the published values that the
+    person takes.
+
+    One dataset arises from the other when one person takes any possible value, and for each
+    published block that changes one other record takes over the old value (`exchange_blocks`). `a`
+    is the most records that one exchange changes; every exchange lies in A_a of the same dataspace.
+
+    A person with up to m records has m exchanges, one after the other: each sets one of the
+    person's records, and its carriers are records that are not set yet (one always exists). So
+    every norm is at most m times that of one exchange, and `a` is m times what one of them changes.
+
+    >>> from semidp.promise.spaces.dataspace import Margin
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.counts import Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("ill", "yn")]), [[1, 1], [0, 1]])
+    >>> public = Dataspace.of(table, [Margin("sex")])
+    >>> exchange = Exchange.of(public)
+    >>> exchange
+    Exchange(a=2)
+    >>> one, swapped = (
+    ...     [("f", "y"), ("f", "n"), ("m", "n")],
+    ...     [("m", "y"), ("f", "n"), ("f", "n")],
+    ... )
+    >>> # Two people change their illness: in A_2, and no exchange
+    >>> both_ill = [("f", "n"), ("f", "y"), ("m", "n")]
+    >>> exchange.adjacent(one, swapped, public), exchange.adjacent(one, both_ill, public)
+    (True, False)
+    """
+
+    kind: ClassVar[AdjacencyKind] = AdjacencyKind.exchange
+    protects_groups: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.a % self.times:
+            raise InputError(
+                f"{self.times} exchanges change as many times the records of one, which {self.a}"
+                " are not"
+            )
+
+    @classmethod
+    def of(cls, dataspace: Datasets, protection: Protection | None = None) -> "Exchange":
+        """Return the exchanges of a dataspace; refuse margins that overlap, and structural zeros
+        that tie a margin to another feature.
+        """
+        times = 1 if protection is None else protection.times
+        return cls(times * Blocks.of(dataspace).reach, protection)
+
+    @property
+    def repeated(self) -> int:
+        """One exchange for each record of a person."""
+        return self.times
+
+    @property
+    def words(self) -> AdjacencyWords:
+        """What the relation is called in messages and reports."""
+        return ExchangeWords(self.a, self.protection, self.units)
+
+    def by_kind(self, *, ball: Answer, exchange: Answer) -> Answer:
+        """Return the answer about exchanges."""
+        return exchange
+
+    @property
+    def swaps(self) -> int:
+        """One for each exchange: what a person leaves, a carrier fills, and nobody else moves."""
+        return self.times
+
+    def adjacent(
+        self,
+        one: Iterable[Sequence[Any]],
+        other: Iterable[Sequence[Any]],
+        dataspace: Dataspace | None = None,
+    ) -> bool:
+        """Whether two small datasets, as lists of labelled records, are exchanges of each other in
+        their dataspace.
+        """
+        if dataspace is None:
+            raise InputError(
+                "whether two datasets are exchanges depends on what is published: give their"
+                " dataspace"
+            )
+        self._refuse_several()
+        blocks = Blocks.of(dataspace)
+        return blocks.adjacent(blocks.coded(one), blocks.coded(other))
+
+    def _refuse_several(self) -> None:
+        """Refuse to compare records without their persons."""
+        if self.times > 1:
+            raise InputError(
+                "records alone do not say whose they are: compare datasets one exchange at a time"
+            )
+
+    def neighbours(
+        self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace
+    ) -> list[tuple[tuple[str, ...], ...]]:
+        """Return the datasets of a small dataspace that are exchanges of one of them, without
+        itself.
+        """
+        self._refuse_several()
+        blocks = Blocks.of(dataspace)
+        records = blocks.coded(dataset)
+        if not blocks.contains(records):
+            raise InputError("the dataset does not have the published totals of the dataspace")
+        return sorted(map(blocks.labelled, blocks.neighbours(records)))
+
+    def check(self, dataspace: Dataspace) -> None:
+        """Refuse margins that share a feature, and structural zeros that tie a margin to another
+        feature.
+        """
+        Blocks.of(dataspace)
+
+    def covers(self, dataspace: Datasets, other: Adjacency, other_space: Datasets) -> bool:
+        """Whether `other` has the same exchanges, or what one record does alone; pairs of more are
+        never covered.
+        """
+        if other.differ(other_space) > 1 or other.units is not None:
+            same_pairs = other.kind is self.kind and dataspace == other_space
+            return same_pairs and other.times <= self.times and self._bounds_units_of(other)
+        return super().covers(dataspace, other, other_space)
+
+    def steps(self, other: Adjacency) -> int | None:
+        """Return a for A_a: datasets of D_t that differ in k records are joined by at most k
+        exchanges.
+
+        Over the records that differ each block has the same published values in both, so that
+        carriers can be found among them, and each step mends one. A step of a person with up to m
+        records makes m of them.
+
+        >>> Exchange(2).steps(Ball(4)), Exchange(6, Protection("patient", 3)).steps(Ball(4))
+        (4, 2)
+        """
+        records = -(-other.a // self.times)
+        return other.by_kind(ball=records, exchange=None)
+
+    def changed_sums(self, counts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+        """Return a swap between two groups in each set that has several groups. Where most sets
+        have a single group, one outcome changes alone.
+
+        A person with several records makes as many of them, in the largest groups; fewer do less.
+
+        >>> Exchange(2).changed_sums([np.array([5, 2]), np.array([7])])
+        [array([ 1, -1]), array([0])]
+        >>> Exchange(6, Protection("patient", 3)).changed_sums([np.array([5, 2, 4])])
+        [array([ 3,  0, -3])]
+        """
+        # One exchange does as much in any two groups; several need large ones.
+        in_order = np.flatnonzero if self.times == 1 else _largest_first
+        inhabited = [in_order(sizes) for sizes in counts]
+        several = sum(len(groups) > 1 for groups in inhabited)
+        single = sum(len(groups) == 1 for groups in inhabited)
+        # carriers bring the upper bound along; else the outcome changes in place
+        swaps = several >= single
+        moves = []
+        for sizes, groups in zip(counts, inhabited, strict=True):
+            move = np.zeros(sizes.size, dtype=np.int64)
+            if not swaps:
+                move[groups[:1]] = self.times
+            elif len(groups) > 1:
+                move[groups[:2]] = [self.times, -self.times]
+            moves.append(move)
+        return moves
+
+    def replaced_values(self, counts: Sequence[NDArray[np.int64]]) -> list[int]:
+        """Return one value in two groups of each set that has two, and in the only group of any
+        other: 2p + p'.
+
+        Each of m exchanges replaces at most one value of a group, so that m times these are the
+        worst.
+
+        >>> Exchange(2).replaced_values([np.array([5, 2]), np.array([7])])
+        [1, 1, 1]
+        """
+        values: list[int] = []
+        for sizes in counts:
+            groups = int((sizes > 0).sum())
+            values.extend([self.times] * min(groups, 2))
+        return values
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the relation as plain values."""
+        return {"kind": "exchange", "a": self.a, **self.whose()}
+
+
+def _largest_first(sizes: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Flat positions of the groups with records: two of the largest first, in their order, then the
+    others.
+    """
+    flat = sizes.ravel()
+    order = np.argsort(-flat, kind="stable")
+    two = np.sort(order[:2])
+    cells = np.concatenate([two, order[2:]])
+    return np.asarray(cells[flat[cells] > 0])
+
+
+@dataclass(frozen=True)
+class SemiAdjacency:
+    """a(t), in both readings.
+
+    Attributes
+    ----------
+    worst_case
+        The most records, over all datasets, records and values, that must move; None where only a
+        bound is known.
+    definition
+        The paper's Definition read literally, which takes the most favourable dataset; None where
+        it is not known.
+    bound
+        What is used: `worst_case` where known, else a proven upper bound of it.
+    method
+        How it was found.
+    find_witness
+        Writes out a worst case that attains `worst_case`, when somebody asks for the `witness`.
+
+    Examples
+    --------
+    >>> SemiAdjacency(
+    ...     worst_case=3, definition=2, bound=3, method="closed form for disjoint margins"
+    ... ).bound
+    3
+    """
+
+    worst_case: int | None
+    definition: int | None
+    bound: int
+    method: str
+    find_witness: Callable[[], Witness | None] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    @cached_property
+    def witness(self) -> Witness | None:
+        """A worst case that attains `worst_case`; None where none is known. Reports and analyses
+        ask for it.
+        """
+        return None if self.find_witness is None else self.find_witness()
+
+    def _repr_html_(self) -> str:
+        worst = f"at most {self.bound}"
+        if self.worst_case is not None:
+            worst = str(self.worst_case)
+        rows = [
+            ("worst case", worst),
+            ("definition, literally", str(self.definition or "not known")),
+            ("found by", self.method),
+        ]
+        if self.witness is not None:
+            rows.append(("example", str(self.witness)))
+        return facts("a(t): how many records move together", rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value as plain values, without the witness."""
+        return {
+            "worst_case": self.worst_case,
+            "definition": self.definition,
+            "bound": self.bound,
+            "method": self.method,
+        }
+
+
+def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) -> SemiAdjacency:
+    """Return the semi-adjacent parameter a(t) of a dataspace.
+
+    Worst case: the maximum over X in D_t, records x of X and values y possible for it, of
+    ``min {d(X, Y) : Y in D_t, that record is y in Y}``. Definition (Cho and Awan, Section 3.2,
+    literally): the maximum over x and y of the minimum over both X and Y; docs/errata.md says why
+    the two differ.
+
+    Margins that are disjoint, or disjoint apart from one common part, are exact in closed form: one
+    record plus the worst smallest cover of y's published values. A small space is listed. Other
+    decomposable margins have the bound m + 1 for m margins; `graver_degree` bounds some with
+    structural zeros or without a junction tree. Otherwise the caller must give a.
+
+    A person with up to m records needs at most m times the bound that holds for any totals: change
+    one record of the person, take it out of the data and out of the totals, and go on with the
+    next. The totals are others at every step, so that each step needs the bound for any totals.
+    Whether m times a(t) of these totals suffices is not proved where a(t) is below that bound.
+
+    Examples
+    --------
+    >>> from semidp.promise.spaces.dataspace import Margin
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> from semidp.promise.schema.counts import Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 3], [4, 9]])
+    >>> a = semi_adjacency(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    >>> a.worst_case, a.definition, a.bound, a.method
+    (3, 2, 3, 'closed form for disjoint margins')
+    >>> print(a.witness)
+    (m, s) → (f, n) needs (f, s) → (m, s); (m, n) → (m, s)
+    >>> semi_adjacency(
+    ...     Dataspace.of(table, [Margin("sex"), Margin("region")]), Protection("patient", 2)
+    ... ).bound
+    6
+    """
+    if not isinstance(dataspace, Dataspace):
+        raise InputError(
+            "a(t) of a dataspace that is only described is not known: give its schema and margins"
+        )
+    structure = Structure.of(dataspace)
+    if structure.n == 0:
+        return SemiAdjacency(0, 0, 0, "no records")
+    if protection is not None and protection.times > 1:
+        return _several(structure, protection)
+    if not structure.zeros_matter and structure.common is not None:
+        return _closed_form(structure)
+    listed = by_listing(dataspace)
+    if listed is not None:
+        return listed
+    bound, method = _bound(structure)
+    if bound is not None:
+        return SemiAdjacency(None, None, bound, method)
+    reason = (
+        "structural zeros tie its features"
+        if structure.zeros_matter
+        else "they are not decomposable"
+    )
+    raise AdjacencyUnknown(
+        f"a(t) for {dataspace.summary()} has no closed form ({reason}) and its tables are too many"
+        " to list: give the number a of records that must be able to move together",
+        needs="adjacency",
+    )
+
+
+def _several(structure: Structure, protection: Protection) -> SemiAdjacency:
+    """a for a person with several records: the bound for one record that holds for all totals,
+    times the number of records.
+    """
+    times = protection.times
+    if not structure.essential and free_witness(structure) is None:
+        return SemiAdjacency(0, 0, 0, "no published margin leaves a choice")
+    bound, method = _bound(structure)
+    if bound is None:
+        raise AdjacencyUnknown(
+            f"how many records change with {protection.who} is not known for these totals: give the"
+            " number a of records that must be able to move together",
+            needs="adjacency",
+        )
+    together = min(times * bound, structure.n)
+    return SemiAdjacency(None, None, together, f"{times} times the {method}")
+
+
+def semi_adjacency_bound(
+    schema: Schema, margins: Iterable[Margin], protection: Protection | None = None
+) -> SemiAdjacency:
+    """Return the bound ``a(t) <= m + 1`` for m decomposable margins, over all published values t.
+
+    m counts the margins with a choice of two cells or more, nested ones dropped. Levels that do not
+    occur under some t only make margins smaller, which leaves them decomposable and no more of
+    them, so the bound by the junction tree holds for every t. Margins that are not decomposable,
+    and structural zeros that forbid more than the margins do, have the bound of their Graver
+    elements where these are known: a t leaves some out and adds none.
+
+    Examples
+    --------
+    >>> from semidp.promise.spaces.dataspace import Margin
+    >>> from semidp.promise.schema.features import Feature
+    >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nswe"), Feature("age", "0123")])
+    >>> semi_adjacency_bound(schema, [Margin("sex"), Margin("region")]).bound
+    3
+    >>> semi_adjacency_bound(
+    ...     schema, [Margin("sex", "region"), Margin("region", "age"), Margin("age", "sex")]
+    ... )
+    Traceback (most recent call last):
+    semidp.errors.AdjacencyUnknown: no number of records is known that suffices for all totals of
+    ...
+    """
+    listed, grid, possible = tuple(margins), schema.grid, schema.possible
+    views = maximal(schema.view(margin.names) for margin in listed)
+    occurs = []
+    for view in views:
+        if possible is None:
+            counts = np.ones(grid.shape_of(view), dtype=np.int64)
+        else:
+            counts = grid.sum(possible, view)
+        occurs.append(Totals(view, counts))
+    everything = Structure(schema, 1, tuple(occurs))
+    bound, _ = _bound(everything)
+    if bound is None:
+        names = ", ".join(map(str, listed))
+        raise AdjacencyUnknown(
+            "no number of records is known that suffices for all totals of"
+            f" {names}: give the totals themselves, or the number a of"
+            " records that must be able to move together",
+            needs="adjacency",
+        )
+    times = 1 if protection is None else protection.times
+    return SemiAdjacency(None, None, times * bound, "bound over all totals")
+
+
+def _bound(structure: Structure) -> tuple[int | None, str]:
+    """Return a proven upper bound of a(t), None where there is none, and how it was found."""
+    if not structure.zeros_matter and structure.decomposable:
+        return len(structure.essential) + 1, "bound by the junction tree"
+    degree = graver_degree(structure)
+    return None if degree is None else max(2, 1 + degree), "bound by Graver elements"
+
+
+def exchange_bound(
+    schema: Schema, margins: Iterable[Margin], protection: Protection | None = None
+) -> Exchange:
+    """Return exchange adjacency with the most records that one exchange changes, over all published
+    values t.
+
+    q + 1 for q margins with a choice of two cells or more, nested ones dropped: levels that do not
+    occur under some t leave fewer such margins. Margins that share a feature, and structural zeros
+    that tie one to anything else, are refused as by `Exchange.of`: what a product of possible cells
+    is, it is under every t.
+
+    Examples
+    --------
+    >>> from semidp.promise.spaces.dataspace import Margin
+    >>> from semidp.promise.schema.features import Feature
+    >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nsw"), Feature("ill", "yn")])
+    >>> exchange_bound(schema, [Margin("sex"), Margin("region")])
+    Exchange(a=3)
+    """
+    return Exchange.of(even_space(schema, margins, 1), protection)
+
+
+def _closed_form(structure: Structure) -> SemiAdjacency:
+    """Margins that are disjoint apart from a common part Z: the worst slice of Z decides."""
+    if not structure.essential:
+        a = int(free_witness(structure) is not None)
+        method = "no published margin leaves a choice"
+        return SemiAdjacency(a, a, a, method, partial(free_witness, structure))
+    assert structure.common is not None, "margins that are disjoint apart from it"
+    slices = Slices(structure.grid, structure.common, structure.essential)
+    least, most, best = 1, 1, None
+    for z, rarest, other_records, away in slices.candidates():
+        if 1 + max(len(rarest), int(away)) <= least:
+            break  # the slices that follow leave no more choices
+        cover = worst_cover(rarest, other_records)
+        size = max(cover.least, int(away))
+        most = max(most, 1 + max(cover.most, int(away)))
+        if 1 + size > least:
+            least, best = 1 + size, (z, cover, away)
+    kind = (
+        "disjoint margins"
+        if not any(structure.common)
+        else "margins disjoint apart from a common part"
+    )
+    exact = least == most
+    method = f"closed form for {kind}" if exact else f"bound for {kind}"
+    find_witness = None
+    if best is not None and exact:
+        find_witness = partial(slice_witness, structure, slices, *best)
+    return SemiAdjacency(least if exact else None, 2, most, method, find_witness)
+
+
+def by_listing(dataspace: Dataspace) -> SemiAdjacency | None:
+    """Return both readings by listing D_t, or None where it is too large.
+
+    >>> from semidp.promise.spaces.dataspace import Margin
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> from semidp.promise.schema.counts import Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 1], [0, 1]])
+    >>> listed = by_listing(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    >>> listed.worst_case, listed.definition
+    (3, 2)
+    """
+    moves = listed_moves(dataspace)
+    if moves is None:
+        return None
+    worst = moves.worst_case
+    method = "listing of all tables"
+    return SemiAdjacency(worst, moves.definition, worst, method, moves.find_witness)

@@ -1,0 +1,231 @@
+"""A worked example of a(t): who wants to change, and who must move with them, in the names of the
+levels.
+
+Which slice is worst, and how many records it takes, is found in `adjacency`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.promise.schema.margins import View
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.enumeration import labelled
+from semidp.promise.spaces.structure import Cover, Slices, Structure
+
+Record = tuple[int, ...]
+"""The code of a record's level for each feature of the schema."""
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A dataset's worst case: a record, the value it wants to take, and the other records that must
+    move for it.
+
+    Built from the published t alone. Each of `others` is a pair: what the record was, what it
+    becomes.
+
+    >>> from semidp.promise.schema.features import Feature
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])
+    >>> print(Witness.of(schema, (0, 0), (1, 0), [((1, 1), (0, 1))]))
+    (f, n) → (m, n) needs (m, s) → (f, s)
+    """
+
+    features: tuple[str, ...]
+    record: tuple[str, ...]
+    wants: tuple[str, ...]
+    others: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+
+    @classmethod
+    def of(
+        cls, schema: Schema, x: Record, y: Record, others: Sequence[tuple[Record, Record]]
+    ) -> "Witness":
+        """Name the levels of records given by their codes."""
+        moved = []
+        for before, after in others:
+            moved.append((labelled(schema, before), labelled(schema, after)))
+        record, wants = labelled(schema, x), labelled(schema, y)
+        return cls(schema.names, record, wants, tuple(moved))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the witness as plain values."""
+
+        def named(levels: tuple[str, ...]) -> dict[str, str]:
+            return dict(zip(self.features, levels, strict=True))
+
+        moves = []
+        for before, after in self.others:
+            moves.append({"from": named(before), "to": named(after)})
+        return {"record": named(self.record), "wants": named(self.wants), "others": moves}
+
+    def __str__(self) -> str:
+        moves = [_arrow(before, after) for before, after in self.others]
+        needs = "; ".join(moves) or "no other record"
+        return f"{_arrow(self.record, self.wants)} needs {needs}"
+
+
+def _arrow(before: Sequence[str], after: Sequence[str]) -> str:
+    """One record as it was and as it becomes."""
+    start, end = ", ".join(before), ", ".join(after)
+    return f"({start}) → ({end})"
+
+
+def slice_witness(
+    structure: Structure, slices: Slices, z: int, cover: Cover, away: bool
+) -> Witness:
+    """Write out a worst case: y at the rarest levels of slice z, the carriers of its values all
+    different.
+    """
+    cells, rows = zip(*slices.rows(z), strict=True)
+    # y has the rarest level of each block, so that as few records as possible can carry its values.
+    y = [_rarest(row) for row in rows]
+    # A block of one level has nothing to vary.
+    level_counts = [int((row > 0).sum()) for row in rows]
+    varying = [b for b, levels in enumerate(level_counts) if levels > 1]
+    # `Cover` numbers the blocks by their rarest count.
+    varying.sort(key=lambda b: int(rows[b][y[b]]))
+    agree = [_chosen(varying, pattern) for pattern in cover.agree] or [set()]
+    parts = [_chosen(varying, part) for part in cover.parts] or [set()]
+    carriers = [list(y) for _ in parts]
+    x = list(y)
+    for b in varying:
+        # Records of other levels than y's, each used once: t holds all of them together.
+        left = rows[b].copy()
+        left[y[b]] = 0
+        for carrier, pattern in zip(carriers, agree, strict=True):
+            if b not in pattern:
+                carrier[b] = _take(left)
+        if not away:
+            x[b] = _take(left)
+
+    def record(levels: Sequence[int]) -> Record:
+        chosen = []
+        for margin, positions, level in zip(slices.margins, cells, levels, strict=True):
+            chosen.append((margin.view, int(positions[level])))
+        return a_record(structure, chosen)
+
+    after = []
+    if away:
+        # x lies at another level of the common part: the first carrier takes its place there.
+        start = _elsewhere(structure, slices, z)
+        after.append(start)
+        x = carriers[0]
+    else:
+        start = record(x)
+    replaced = list(zip(carriers, parts, strict=True))
+    for carrier, part in replaced[len(after) :]:
+        after.append(record(_replaced(carrier, part, x)))
+    moved = []
+    for before, now in zip(carriers, after, strict=True):
+        moved.append((record(before), now))
+    return Witness.of(structure.schema, start, record(y), moved)
+
+
+def _chosen(blocks: Sequence[int], places: Iterable[int]) -> set[int]:
+    """The blocks at some places of a list."""
+    return {blocks[place] for place in places}
+
+
+def _rarest(row: NDArray[np.int64]) -> int:
+    """The level with the smallest positive count."""
+    beyond = row.max() + 1
+    return int(np.where(row > 0, row, beyond).argmin())
+
+
+def _elsewhere(structure: Structure, slices: Slices, z: int) -> Record:
+    """A record at another level of the common part, at the commonest cell of each margin there."""
+    inhabited = np.flatnonzero(slices.sizes).tolist()
+    home = next(other for other in inhabited if other != z)
+    chosen = []
+    for margin, (positions, row) in zip(slices.margins, slices.rows(home), strict=True):
+        chosen.append((margin.view, int(positions[row.argmax()])))
+    return a_record(structure, chosen)
+
+
+def a_record(structure: Structure, chosen: Iterable[tuple[View, int]] = ()) -> Record:
+    """Return a record that can occur, with the chosen cells (flat positions) of some margins.
+
+    >>> from semidp.promise.spaces.dataspace import Dataspace, Margin
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> from semidp.promise.schema.counts import Table
+    >>> table = Table(
+    ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[0, 0, 1], [0, 2, 1]]
+    ... )
+    >>> structure = Structure.of(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    >>> a_record(structure), a_record(structure, [((1, 0), 1)])
+    ((0, 1), (1, 1))
+    """
+    record = []
+    for axis, leaves in enumerate(structure.grid.box(chosen)):
+        inhabited = structure.inhabited_nodes(axis, structure.grid.full[axis])
+        record.append(leaves.start + int(inhabited[leaves].argmax()))
+    return next(completions(structure, record))
+
+
+def completions(structure: Structure, record: Sequence[int]) -> Iterator[Record]:
+    """Iterate over the records that have the published levels of a given one, itself among them.
+
+    >>> from semidp.promise.spaces.dataspace import Dataspace, Margin
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> from semidp.promise.schema.counts import Table
+    >>> table = Table(
+    ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[0, 0, 1], [0, 2, 1]]
+    ... )
+    >>> list(completions(Structure.of(Dataspace.of(table, [Margin("sex")])), (1, 0)))
+    [(1, 0), (1, 1), (1, 2)]
+    """
+    ranges = []
+    for chain, depth, leaf in zip(structure.grid.chains, structure.published, record, strict=True):
+        node = int(chain.above(depth)[leaf])
+        ranges.append(chain.below(depth, node, chain.depth))
+    possible = structure.schema.possible
+    if possible is None:
+        sizes = [range(part.stop - part.start) for part in ranges]
+        offsets: Iterable[Sequence[int]] = product(*sizes)
+    else:
+        offsets = np.argwhere(possible[tuple(ranges)])
+    for offset in offsets:
+        pairs = zip(ranges, offset, strict=True)
+        yield tuple(part.start + int(k) for part, k in pairs)
+
+
+def free_witness(structure: Structure) -> Witness | None:
+    """Return a record that can change on its own where every published feature has one level, or
+    None.
+
+    >>> from semidp.promise.spaces.dataspace import Dataspace
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> from semidp.promise.schema.counts import Table
+    >>> print(
+    ...     free_witness(
+    ...         Structure.of(Dataspace.of(Table(Schema([Feature("sex", "fm")]), [3, 4]), []))
+    ...     )
+    ... )
+    (f) → (m) needs no other record
+    """
+    start = a_record(structure)
+    records = (record for record in completions(structure, start) if record != start)
+    other = next(records, None)
+    return None if other is None else Witness.of(structure.schema, start, other, [])
+
+
+def _replaced(levels: list[int], where: set[int], by: list[int]) -> list[int]:
+    """Take over the levels of another record in some blocks."""
+    replaced = list(levels)
+    for block in where:
+        replaced[block] = by[block]
+    return replaced
+
+
+def _take(left: NDArray[np.int64]) -> int:
+    """Use up one record of the commonest level that is left."""
+    level = int(left.argmax())
+    left[level] -= 1
+    return level

@@ -1,0 +1,353 @@
+"""The curve of several mechanisms together, ``f ⊗ g ⊗ …``, and of groups facing such a composition.
+
+A composition keeps its parts exactly and computes numbers only when asked, so it is commutative and
+associative by construction and small on disk. The arithmetic of privacy losses is in `losses`.
+"""
+
+import functools
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from semidp.promise.ball_arithmetic import RealBall, above, ball, least, sharp
+from semidp.promise.exact import Number, down, up
+from semidp.promise.tradeoff.function import (
+    ROUNDOFF,
+    Floats,
+    Tradeoff,
+    group_size,
+    grown,
+    proportion,
+    read_up,
+)
+from semidp.promise.tradeoff.losses import Losses, convolve_all
+from semidp.promise.tradeoff.polygons import Approximate, Cornered, Polygon, geometric
+from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
+
+_CELLS = 1 << 16  # of the grid that carries the sum of all losses, each side of zero
+_NEGLIGIBLE = 1e-18
+_LARGEST_EXPONENT = 700  # of e, in floats
+
+
+def compose(*parts: Tradeoff) -> Tradeoff:
+    """Return ``f1 ⊗ … ⊗ fk``: Gaussian, zCDP, or a `Composed` that keeps the parts.
+
+    Gaussians add their mu²; where a part is known by its rho alone and all others imply zCDP, the
+    rhos add; otherwise privacy-loss distributions decide, pessimistically. Parts are symmetrised
+    first.
+
+    >>> compose(Gaussian(Fraction(1)), ZCDP(Fraction(2)))
+    ZCDP(rho=Fraction(5, 2))
+    """
+    flat: list[Tradeoff] = []
+    for part in parts:
+        pieces = part.parts if isinstance(part, Composed) else (part,)
+        flat.extend(piece.symmetric() for piece in pieces)
+    kept = [part for part in flat if not part.is_trivial]
+    square = _total(part.implied_mu_squared() for part in kept)
+    if square is not None:
+        return Gaussian(square)
+    rho = _total(part.implied_rho() for part in kept)
+    if rho is not None and any(isinstance(part, ZCDP) for part in kept):
+        return ZCDP(rho)
+    kept = _merged(kept)
+    if len(kept) == 1:
+        return kept[0]
+    return Composed(tuple(kept))
+
+
+def _merged(parts: list[Tradeoff]) -> list[Tradeoff]:
+    """Add up the Gaussians and the zCDP parts, and sort the rest, so that equal compositions are
+    equal values.
+    """
+    square, rho = Fraction(0), Fraction(0)
+    unmerged = []
+    for part in parts:
+        if isinstance(part, Gaussian):
+            square += part.mu_squared
+        elif isinstance(part, ZCDP):
+            rho += part.rho
+        else:
+            unmerged.append(part)
+    sums = [part for part in (Gaussian(square), ZCDP(rho)) if not part.is_trivial]
+    unmerged.sort(key=lambda part: json.dumps(part.to_json(), sort_keys=True))
+    return [*sums, *unmerged]
+
+
+class Numeric(Cornered):
+    """A symmetric curve of which nothing but the float corners and some other proofs are known."""
+
+    def group(self, k: int) -> Tradeoff:
+        return self if group_size(k) == 1 else Grouped(self, k)
+
+    def _delta(self, epsilon: Fraction) -> float:
+        pure = self.implied_epsilon()
+        if pure is not None and epsilon >= pure:
+            return 0.0
+        of_curve = float(self._deltas(np.array([down(epsilon)]))[0])
+        return min(of_curve, *self._other_deltas(epsilon), 1.0)
+
+    def epsilon(self, delta: Number) -> float:
+        exactly = proportion(delta, "delta")
+        target = down(exactly)
+        pure = self.implied_epsilon()
+        sizes, powers = self._outer
+        best = math.inf
+        held = powers > target
+        # else delta does not fall to the target, or only beyond the range of floats
+        if np.all(sizes[held] > 0):
+            slopes = np.log(powers[held] - target) - np.log(sizes[held])
+            steepest = max(float(np.max(slopes, initial=0.0)), 0.0)
+            best = steepest * (1 + 4 * ROUNDOFF)
+            best += 8 * ROUNDOFF * (1 + best) if best else 0.0
+        best = min(best, *self._other_epsilons(exactly), math.inf)
+        return best if pure is None else min(best, up(pure))
+
+    def _other_deltas(self, epsilon: Fraction) -> list[float]:
+        """Return bounds of delta(epsilon) from other proofs: arithmetic leaves the curve itself no
+        delta below 1e-15.
+        """
+        rho = self.implied_rho()
+        return [] if rho is None else [ZCDP(rho).delta(epsilon)]
+
+    def _other_epsilons(self, delta: Fraction) -> list[float]:
+        """Return bounds of epsilon(delta) from other proofs."""
+        rho = self.implied_rho()
+        return [] if rho is None else [ZCDP(rho).epsilon(delta)]
+
+    def _landmarks(self) -> Floats:
+        sizes, powers = self._outer
+        held = (sizes > 0) & (powers > powers[0])
+        rises = np.log(powers[held] - powers[0])
+        slopes = rises - np.log(sizes[held])
+        last = max(float(np.max(slopes, initial=0.0)), 0.0)
+        marks = np.linspace(0.0, last, 129)
+        return np.append(marks, 2 * last + 1)
+
+    def _deltas(self, epsilons: Floats) -> Floats:
+        sizes, powers = self._outer
+        powers = powers * (1 + 2 * ROUNDOFF)
+        factors = grown(epsilons)
+        best = [np.max(powers - factor * sizes) for factor in factors]
+        deltas: Floats = np.clip(np.array(best), 0.0, 1.0)
+        pure = self.implied_epsilon()
+        if pure is None:
+            return deltas
+        return np.where(epsilons >= up(pure), 0.0, deltas)
+
+
+@dataclass(frozen=True)
+class Composed(Numeric):
+    """``f1 ⊗ … ⊗ fk`` of parts that have no common closed form. Built by `compose`."""
+
+    parts: tuple[Tradeoff, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "composed", "parts": [part.to_json() for part in self.parts]}
+
+    def __str__(self) -> str:
+        return " ⊗ ".join(str(part) for part in self.parts)
+
+    def implied_epsilon(self) -> Fraction | None:
+        return _total(part.implied_epsilon() for part in self.parts)
+
+    def implied_rho(self) -> Fraction | None:
+        return _total(part.implied_rho() for part in self.parts)
+
+    @cached_property
+    def step(self) -> float:
+        """The spacing of the grid of privacy losses, fixed by the parts alone.
+
+        A claim exceeds the truth by about half a step per part. Losses of (epsilon, delta) parts
+        are multiples of epsilon: a grid that holds them all is exact for these parts, and the only
+        grid needed without others.
+        """
+        reaches = [reach_of(part) for part in self.parts]
+        spreads = []
+        for part, reach in zip(self.parts, reaches, strict=True):
+            # about the standard deviation of the losses, if they were Gaussian
+            spread = max(2.6 * part.delta(0), reach / 9)
+            spreads.append(min(spread, reach))
+        variance = sum(spread**2 for spread in spreads)
+        likely = 9 * math.sqrt(variance) + variance
+        width = min(sum(reaches), likely)
+        fine = 2.0 ** math.floor(math.log2(width / _CELLS))
+        epsilons = [part.epsilon0 for part in self.parts if isinstance(part, Approximate)]
+        unit = float(_common(epsilons))
+        if unit * 4 < fine:  # too fine to hold: rounding losses up costs less
+            return fine
+        if all(isinstance(part, Approximate) for part in self.parts):
+            return unit
+        halvings = math.ceil(math.log2(unit / fine))
+        return unit / 2.0 ** max(halvings, 0)
+
+    @cached_property
+    def _outer(self) -> tuple[Floats, Floats]:
+        return convolve_all([losses_of(part, self.step) for part in self.parts]).power_curve()
+
+    @cached_property
+    def _basic(self) -> tuple[Fraction, Fraction, Tradeoff] | None:
+        """Return epsilon, delta and a closed form that compose to at most this curve, or None.
+
+        Basic composition (Dwork and others 2006, dwork2006our): parts whose losses are bounded but
+        for a small delta add their epsilons and deltas, and Gaussian and zCDP parts keep their
+        closed form.
+        """
+        smooth = [part for part in self.parts if isinstance(part, (Gaussian, ZCDP))]
+        points = [_bounded(part) for part in self.parts if part not in smooth]
+        spent = _total(epsilon for epsilon, _ in points)
+        lost = _total(delta for _, delta in points)
+        if spent is None or lost is None:
+            return None
+        return spent, lost, compose(*smooth)
+
+    def _other_deltas(self, epsilon: Fraction) -> list[float]:
+        deltas = super()._other_deltas(epsilon)
+        if self._basic is not None and epsilon >= self._basic[0]:
+            spent, lost, remainder = self._basic
+            more = Fraction(remainder.delta(epsilon - spent))
+            deltas.append(up(more + lost))
+        return deltas
+
+    def _other_epsilons(self, delta: Fraction) -> list[float]:
+        epsilons = super()._other_epsilons(delta)
+        if self._basic is not None and delta >= self._basic[1]:
+            spent, lost, remainder = self._basic
+            more = remainder.epsilon(delta - lost)
+            is_finite = math.isfinite(more)
+            epsilons.append(up(spent + Fraction(more)) if is_finite else math.inf)
+        return epsilons
+
+
+@dataclass(frozen=True)
+class Grouped(Numeric):
+    """``f∘…∘f`` (k times) of a numeric curve: composition first, then the group."""
+
+    curve: Numeric
+    size: int
+
+    def group(self, k: int) -> Tradeoff:
+        return Grouped(self.curve, self.size * group_size(k))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "grouped", "of": self.curve.to_json(), "group": self.size}
+
+    def __str__(self) -> str:
+        return f"({self.curve}) for groups of {self.size}"
+
+    def implied_epsilon(self) -> Fraction | None:
+        pure = self.curve.implied_epsilon()
+        return None if pure is None else pure * self.size
+
+    def implied_rho(self) -> Fraction | None:
+        rho = self.curve.implied_rho()
+        return None if rho is None else rho * self.size**2
+
+    def _other_deltas(self, epsilon: Fraction) -> list[float]:
+        return [*super()._other_deltas(epsilon), self._by_rule(epsilon)]
+
+    def _other_epsilons(self, delta: Fraction) -> list[float]:
+        epsilons = super()._other_epsilons(delta)
+        # else the rule, which loses more delta, says nothing either
+        if self.curve.epsilon(delta) < math.inf:
+            by_rule = least(lambda epsilon: self._by_rule(Fraction(epsilon)) <= delta)
+            epsilons.append(read_up(by_rule))
+        return epsilons
+
+    def _by_rule(self, epsilon: Fraction) -> float:
+        """Return the delta of ``(k eps, delta (e^{k eps} - 1)/(e^eps - 1))`` at a group's epsilon,
+        rounded up.
+        """
+        step = epsilon / self.size
+        once = self.curve.delta(step)
+        if not once or epsilon > _LARGEST_EXPONENT:
+            return 1.0 if once else 0.0
+
+        def group_delta() -> RealBall:
+            return ball(Fraction(once)) * geometric(self.size, ball(step))
+
+        return min(above(sharp(group_delta)), 1.0)
+
+    @cached_property
+    def _outer(self) -> tuple[Floats, Floats]:
+        once = self.curve._outer
+        grouped = once
+        for _ in range(self.size - 1):
+            grouped = _after(once, grouped)
+        return grouped
+
+
+def _after(outer: tuple[Floats, Floats], inner: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """Return the corners of the power function ``outer(inner(size))``, powers rounded up."""
+    inner_sizes, inner_powers = inner
+    rising, first = np.unique(inner_powers, return_index=True)
+    reached = np.append(outer[0], 1.0)
+    reached = reached[(reached > rising[0]) & (reached <= 1.0)]
+    # The composition bends where the inner one does, and where that reaches a bend of the outer.
+    bends = np.interp(reached, rising, inner_sizes[first])
+    sizes = np.union1d(inner_sizes, bends)
+    between = np.minimum(np.interp(sizes, *inner), 1.0)
+    powers = np.interp(between, *outer) * (1 + 32 * ROUNDOFF)
+    return sizes, np.maximum.accumulate(powers)
+
+
+def losses_of(part: Tradeoff, step: float) -> Losses:
+    """Return the privacy losses of a symmetric curve on a grid, rounded towards more loss.
+
+    >>> round(float(losses_of(Gaussian(Fraction(1)), 0.25).masses.sum()), 9)
+    1.0
+    """
+    if isinstance(part, Cornered):
+        return Losses.through(*part._outer, step)
+    return Losses.of(part._deltas, step, reach_of(part))
+
+
+def _bounded(part: Tradeoff) -> tuple[Fraction | None, Fraction]:
+    """Return an (epsilon, delta) of a part at which its losses end, with no epsilon where they do
+    not.
+    """
+    pure = part.implied_epsilon()
+    if pure is None and isinstance(part, Polygon):
+        lost = Fraction(float(part._outer[1][0]))
+        epsilon = part.epsilon(lost)
+        return (Fraction(epsilon) if math.isfinite(epsilon) else None), lost
+    return pure, Fraction(0)
+
+
+def _common(numbers: list[Fraction]) -> Fraction:
+    """Return the largest fraction of which all the given ones are multiples; 0 for none."""
+    bottom = math.lcm(*(number.denominator for number in numbers))
+    multiples = [int(number * bottom) for number in numbers]
+    return Fraction(math.gcd(*multiples), bottom)
+
+
+def _total(values: Iterable[Fraction | None]) -> Fraction | None:
+    total = Fraction(0)
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+@functools.lru_cache(maxsize=4096)
+def reach_of(part: Tradeoff) -> float:
+    """Return the loss beyond which a part has next to no mass.
+
+    >>> reach_of(Approximate(Fraction(2)))
+    2.0
+    """
+    pure = part.implied_epsilon()
+    if pure is not None:
+        return up(pure)
+    marks = part._landmarks()
+    deltas = part._deltas(marks)
+    enough = deltas <= deltas[-1] + _NEGLIGIBLE
+    first = int(np.argmax(enough))
+    return float(marks[first]) or float(marks[-1])

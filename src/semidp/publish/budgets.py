@@ -1,0 +1,214 @@
+"""Budgets that follow from what is public: the least that meets target errors, and parts for tables
+measured apart.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from attrs import evolve
+
+from semidp.errors import InputError, Refused, did_you_mean
+from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.products import NotTogether
+from semidp.promise.spaces.dataspace import Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.plan import Plan
+from semidp.publish.statistics.protocol.requests import Request
+
+_LARGEST_MU = 100  # beyond it nobody is protected
+# beyond it counts plus noise may not fit in 63 bits, and no mechanism draws it
+_LARGEST_ERROR = 2**48
+
+
+def exact_margins(plan: Plan) -> tuple[Margin, ...]:
+    """Return what a plan publishes exactly: its invariants, and the groups and factors that they do
+    not cover.
+
+    >>> import semidp
+    >>> mean = semidp.GroupRequest("mean", semidp.Outcome("score", 0, 1, 10), [["school"]])
+    >>> exact_margins(Plan([mean], invariants=["year"]))
+    (Margin('year'), Margin('school'))
+    """
+    margins = list(plan.invariants)
+    needed = dict.fromkeys(margin for request in plan.requests for margin in request.exact_margins)
+    margins += [margin for margin in needed if not margin.within_any(plan.invariants)]
+    return tuple(margins)
+
+
+def divided(
+    plan: Plan,
+    budget: Budget | None,
+    shares: Mapping[str, Fraction] | None = None,
+    called: str = "shares",
+) -> Plan:
+    """Return a plan whose requests without a budget divide one: tables take one share together,
+    others one each.
+
+    Groups have exact counts, so that each set of groups (and the factors of a regression) that no
+    invariant covers is published exactly too.
+
+    Parameters
+    ----------
+    plan
+        What is asked for, without budgets.
+    budget
+        What all of it may spend together; none where tables have target errors.
+    shares
+        The part of ``"tables"`` and of each other request by its name, in proportion; 1 each unless
+        given.
+    called
+        What whoever gave the shares calls them.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> mean = semidp.GroupRequest("mean", semidp.Outcome("score", 0, 1, 10), [["school"]])
+    >>> plan = divided(Plan([semidp.TableRequest(["school"]), mean]), Budget.zcdp(1))
+    >>> from semidp.promise.exact import plain
+    >>> [plain(request.budget.rho) for request in plan.requests], plan.invariants
+    (['0.5', '0.5'], (Margin('school'),))
+    """
+    plan = evolve(plan, invariants=exact_margins(plan))
+    if budget is None:
+        return plan
+    parts = dict.fromkeys((request.share_name for request in plan.requests), Fraction(1))
+    for name, share in (shares or {}).items():
+        if len(parts) < 2:
+            all_of_it = ", ".join(parts)
+            raise InputError(
+                f"{called} divides a budget, and {all_of_it} has all of it here: leave {called}"
+                " out, or ask for more"
+            )
+        if name not in parts:
+            meant = did_you_mean(name, list(parts))
+            raise InputError(
+                f"{called} names {name!r}, which takes no part{meant}: {', '.join(parts)} do"
+            )
+        parts[name] = share
+    whole = sum(parts.values())
+    requests: list[Request] = []
+    for request in plan.requests:
+        requests += request.dividing(budget.share(parts[request.share_name] / whole))
+    return evolve(plan, requests=requests)
+
+
+def with_targets_met(plan: Plan, scope: Scope, by_parts: bool = False) -> Plan:
+    """Return a plan whose tables without a budget share one μ: the least that meets their target
+    errors.
+
+    The largest standard error of a table falls like 1/μ but for the rounding of the noise, so that
+    μ is found in a few steps; it is rounded up to four digits. The plan itself where no table has a
+    target. By parts, tables may be measured otherwise than in one piece.
+
+    >>> import semidp
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "region"], target_error=5)], ["sex", "region"]
+    ... )
+    >>> semidp.prepare(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]}).plan.requests[
+    ...     0
+    ... ].budget.mu
+    Fraction(2001, 10000)
+    """
+    open_requests = [request for request in plan.requests if request.budget is None]
+    if not any(request.has_targets for request in open_requests):
+        return plan
+    if not all(request.has_targets for request in open_requests):
+        raise InputError(
+            "a target error finds the budget of tables: give the other statistics budgets of"
+            " their own"
+        )
+    too_large = Refused(
+        "noise for this target error would not fit in 63 bits: ask for a smaller error"
+    )
+    if max(request.largest_target for request in open_requests) > _LARGEST_ERROR:
+        raise too_large
+    # A space does not depend on μ: it is derived once for all μ that are tried.
+    spaces = []
+    for request in open_requests:
+        ready = request.without_targets().with_budget(Budget.gdp(1))
+        spaces.append(ready.parts_space(scope) if by_parts else ready.space(scope))
+
+    def excess(mu: Fraction) -> float:
+        """How many times too large the worst error is."""
+        ratios = []
+        for request, space in zip(open_requests, spaces, strict=True):
+            try:
+                ready = request.without_targets().with_budget(Budget.gdp(mu))
+                mechanism = ready.parts_calibrate(space) if by_parts else ready.calibrate(space)
+            except Refused:
+                # at 1, the first that is tried, it was not refused: what is new is the size of the
+                # noise
+                if mu < 1:
+                    raise too_large from None
+                raise
+            ratios.append(request.excess(mechanism))
+        return max(ratios)
+
+    closed = evolve(plan, requests=[request.without_targets() for request in plan.requests])
+    return closed.with_budget(Budget.gdp(_least(excess)))
+
+
+def one_by_one(plan: Plan, scope: Scope) -> tuple[Plan, Scope]:
+    """Return a plan whose tables can be measured: those that no proof covers together are measured
+    apart, and said to.
+
+    So it is with structural zeros and with joint margins that have empty cells. Each table gets an
+    even part of the budget.
+    """
+    requests: list[Request] = []
+    warnings = list(scope.warnings)
+    for request in plan.requests:
+        try:
+            if len(request.tables) > 1:  # a table alone is measured in any case
+                request.space(scope)
+        except NotTogether as reason:
+            requests += request.apart()
+            warnings.append(
+                "The tables were measured one by one, each with an even part of the budget,"
+                f" because {str(reason).partition(':')[0]}; they agree on exact totals only, and"
+                " weights do not count."
+            )
+        else:
+            requests.append(request)
+    if len(warnings) == len(scope.warnings):
+        return plan, scope
+    return evolve(plan, requests=requests), replace(scope, warnings=tuple(warnings))
+
+
+def _least(excess: Callable[[Fraction], float]) -> Fraction:
+    """Return the least number, to four digits, at which a decreasing excess is at most 1."""
+    short, enough, mu = Fraction(0), None, Fraction(1)
+    while enough is None or enough > short * Fraction(1001, 1000):
+        over = excess(mu)
+        if over > 1:
+            short = mu
+        else:
+            enough = mu
+        if over == 0 and not short:  # nothing needs noise
+            return mu
+        # Errors fall like 1/μ, so that this step all but hits the target; halving is for what
+        # rounding of the noise leaves.
+        mu = _four_digits(mu * max(Fraction(over), Fraction(1, 1000)))
+        if enough is None and short >= _LARGEST_MU:
+            raise Refused(
+                "no budget that protects anybody meets this target error: ask for a larger error"
+            )
+        if enough is None:
+            mu = min(mu, Fraction(_LARGEST_MU))
+        elif not short < mu < enough:
+            mu = _four_digits((short + enough) / 2)
+            if mu >= enough:
+                break
+    return enough
+
+
+def _four_digits(number: Fraction) -> Fraction:
+    """Round up to four significant digits.
+
+    >>> _four_digits(Fraction(1, 3)), _four_digits(Fraction(123456))
+    (Fraction(1667, 5000), Fraction(123500, 1))
+    """
+    step = Fraction(10) ** (math.floor(math.log10(number)) - 3)
+    return math.ceil(number / step) * step

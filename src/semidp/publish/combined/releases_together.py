@@ -1,0 +1,253 @@
+"""One release from several of the same records, and the folder that holds it.
+
+The folder of a combination holds the releases themselves, so that everything in it follows from
+them and is computed again by `semidp show`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from semidp.errors import AdjacencyUnknown, InputError, Refused
+from semidp.promise.accounting.account import guarantee_together
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.progress import Progress, silent
+from semidp.promise.schema.features import SIZE
+from semidp.promise.scope import Scope
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace
+from semidp.promise.spaces.linked import LinkedDataspace
+from semidp.publish.combined.combined_tables import CombinedTables
+from semidp.publish.combined.linked_combination import (
+    LinkedCombination,
+    common_dataspace,
+    one_estimate,
+)
+from semidp.publish.combined.several_releases import SeveralReleases
+from semidp.publish.pipeline import versions
+from semidp.publish.plan import AdjacencyChoice, LinkedUnits, Plan, chosen_adjacency
+from semidp.publish.release import Release
+from semidp.publish.results.published_table import PublishedTable
+from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.survey import semi_of
+
+_UNCHECKED = (
+    "That the releases are of the same records was checked by their number, their levels and their"
+    " exact totals alone."
+)
+
+
+def combine(*releases: Release | Path | str) -> Release:
+    """Return one release from several of the same records: the best linear unbiased estimate of all
+    their tables.
+
+    A table w with noise of variance σ² a cell measures every residual d below it with variance
+    ``σ² Π n_i`` over the features of w that d lacks; tables that share a budget measure residuals
+    themselves. The estimate of a residual is the average of what was measured, weighted by
+    precision, and exact totals have infinite precision (nested features: one pass up the tree, one
+    down; ghazi2026denoising). No cell has a larger variance than in the better release. Linked
+    members and units are averaged each by themselves and made to agree once; distributions of one
+    outcome are averaged difference by difference. The guarantee is that of all releases together,
+    each computed anew for all exact totals; where they do not add up, none is stated. Whether the
+    releases are of the same records cannot be checked beyond the number of records, the levels and
+    the exact totals.
+
+    Parameters
+    ----------
+    releases
+        At least two releases, or folders of releases. In the place of a combination stand the
+        releases that it is of.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> people = {"sex": [*"fmf"] * 20, "vote": [*"yny"] * 20}
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+    ... )
+    >>> march, june = semidp.run(plan, people), semidp.run(plan, people)
+    >>> both = semidp.combine(march, june)
+    >>> ratio = both.tables[0].standard_errors / march.tables[0].standard_errors
+    >>> ratio.round(6).tolist()
+    [[0.707107, 0.707107], [0.707107, 0.707107]]
+    >>> both.guarantee.tradeoff.mu_squared
+    Fraction(2, 1)
+    """
+    sources: list[Release] = []
+    for one in releases:
+        release = one if isinstance(one, Release) else Release.load(one)
+        # A combination is no measurement of its own: its releases are.
+        sources += [release] if release.combination is None else release.combination.releases
+    if len(sources) < 2:
+        raise InputError("name at least two releases to combine")
+    return combined(sources)
+
+
+def combined(sources: Sequence[Release], progress: Progress = silent) -> Release:
+    """Return the combination of releases that are none themselves."""
+    combination = combination_of(sources)
+    has_tables = any(release.tables for release in sources)
+    return combined_release(combination, combination.tables(progress) if has_tables else ())
+
+
+def combination_of(sources: Sequence[Release]) -> SeveralReleases:
+    """Return releases as one set of measurements; refuse those that cannot be of the same
+    records.
+    """
+    return one_estimate(sources, common_dataspace(sources))
+
+
+def combined_release(combination: SeveralReleases, tables: tuple[PublishedTable, ...]) -> Release:
+    """Return the release of a combination whose tables were estimated and fitted."""
+    sources = combination.releases
+    guarantee, notes = _guarantee(combination)
+    scope = _scope(sources, combination.dataspace, guarantee, notes)
+    private = all(release.private for release in sources)
+    claims = {
+        result.noise.claim
+        for release in sources
+        for result in release.results
+        if result.counts_cells or result.residual_noise() is not None
+    }
+    # One ideal claim makes that of all ideal.
+    claim = "exact" if claims <= {"exact"} else "ideal"
+    results: list[Published] = []
+    if tables:
+        results.append(CombinedTables.of(tables, len(sources), scope, claim, private))
+    results += _pooled(sources, scope)
+    if not results:
+        raise Refused(
+            "these releases hold no table, and no distribution on the same grid and lines: those"
+            " are combined"
+        )
+    warned = [warning for result in results for warning in result.warnings()]
+    return Release(
+        plan=_plan(sources, combination.dataspace, guarantee),
+        scope=replace(scope, warnings=(*scope.warnings, *warned)),
+        results=tuple(results),
+        stated=guarantee,
+        private=private,
+        # Nothing is drawn here, so that nothing is charged: each release was charged by itself.
+        ledger=None,
+        versions=versions(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        combination=combination,
+    )
+
+
+def _pooled(releases: Sequence[Release], scope: Scope) -> list[Published]:
+    """Results other than tables that several releases have in common, each pooled into one."""
+    alike: dict[object, list[Published]] = {}
+    for release in releases:
+        for result in release.results:
+            if result.pools_by is not None:
+                alike.setdefault(result.pools_by, []).append(result)
+    results = []
+    for first, *later in alike.values():
+        pooled = first.pooled(later, scope) if later else None
+        if pooled is not None:
+            results.append(pooled)
+    return results
+
+
+def _guarantee(combination: SeveralReleases) -> tuple[Guarantee | None, tuple[str, ...]]:
+    """Guarantee of all releases together, each computed anew for the union of all exact totals;
+    None, with the reason, where they do not add up.
+    """
+    charges = []
+    releases = combination.releases
+    if len({release.scope.persons for release in releases}) > 1:
+        differ = "they are about other numbers of persons, or not all say whose a record is"
+        return None, (f"No guarantee of all releases together is stated: {differ}.",)
+    try:
+        if isinstance(combination, LinkedCombination):
+            return combination.guarantee(), ()
+        for number, release in enumerate(releases, 1):
+            records = [mechanism.record() for mechanism in release.mechanisms]
+            charges.append((release.guarantee, f"release {number}", records))
+        return guarantee_together(charges), ()
+    except (Refused, AdjacencyUnknown) as reason:
+        return None, (f"No guarantee of all releases together is stated: {reason}.",)
+
+
+def _scope(
+    releases: Sequence[Release],
+    dataspace: Dataspace,
+    guarantee: Guarantee | None,
+    notes: Sequence[str],
+) -> Scope:
+    """What is public of all releases; where no guarantee is stated, all records may change at
+    once.
+    """
+    plan = _plan(releases, dataspace, guarantee)
+    try:
+        semi = semi_of(dataspace, plan)
+    except AdjacencyUnknown:
+        semi = None
+    # Without a guarantee nothing is claimed of any two datasets.
+    adjacency = Ball(max(dataspace.n, 1)) if guarantee is None else guarantee.adjacency
+    disclosures: dict[str, None] = {}
+    warnings = dict.fromkeys([_UNCHECKED, *notes])
+    for release in releases:
+        disclosures |= dict.fromkeys(release.scope.disclosures)
+        warnings |= dict.fromkeys(release.scope.warnings)
+    persons = releases[0].scope.persons if plan.protection is not None else None
+    return Scope(dataspace, semi, adjacency, tuple(disclosures), tuple(warnings), persons)
+
+
+def _plan(releases: Sequence[Release], dataspace: Dataspace, guarantee: Guarantee | None) -> Plan:
+    """A plan that asks for nothing: features, exact totals, and the adjacency of the guarantee."""
+    adjacency: Any = AdjacencyChoice.worst_case
+    linked = isinstance(dataspace, LinkedDataspace)
+    if guarantee is not None:
+        adjacency = chosen_adjacency(guarantee.adjacency)
+        # Of linked records the numbers follow from the link and what is exact.
+        if linked and adjacency is not AdjacencyChoice.exchange:
+            adjacency = AdjacencyChoice.worst_case
+    if isinstance(dataspace, LinkedDataspace):
+        return _linked_plan(releases, dataspace, adjacency)
+    protection = None if guarantee is None else guarantee.adjacency.protection
+    schema = dataspace.schema
+    deltas: list[Fraction] = [release.plan.report_delta for release in releases]
+    return Plan(
+        invariants=dataspace.margins,
+        features=schema.features,
+        structural_zeros=schema.structural_zeros,
+        adjacency=adjacency,
+        report_delta=max(deltas),
+        id=None if protection is None else protection.id,
+        most=None if protection is None else protection.most,
+        records=None if protection is None else protection.records,
+    )
+
+
+def _linked_plan(
+    releases: Sequence[Release], dataspace: LinkedDataspace, adjacency: AdjacencyChoice
+) -> Plan:
+    """The same of linked members and units: how they are linked, and what is exact of each."""
+    link = dataspace.link
+    features = list(dataspace.schema.features)
+    for feature in dataspace.units.schema.features:
+        # Sizes follow from the bounds on the members of a unit.
+        if feature.name != SIZE and feature not in features:
+            features.append(feature)
+    derived = [name for name in link.derived if name != SIZE]
+    units = LinkedUnits(
+        link.column,
+        link.protect,
+        link.most,
+        link.least,
+        derived,
+        dataspace.units.margins,
+        quarters=link.quarters,
+    )
+    return Plan(
+        invariants=dataspace.margins,
+        features=features,
+        adjacency=adjacency,
+        report_delta=max(release.plan.report_delta for release in releases),
+        units=units,
+    )

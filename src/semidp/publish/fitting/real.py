@@ -1,0 +1,476 @@
+"""The real-valued fit: projection onto the nonnegative tables with given totals.
+
+Its distance is the lower bound that integer fits are held against, and its multipliers are where
+they start. Whole numbers are in `flows`, `rounding` and `programs`.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from semidp.promise.progress import Progress, silent
+from semidp.promise.schema.margins import Grid, Mask, Totals, View, join
+from semidp.publish.fitting.problem import Block, Floats, Infeasible, Problem
+
+# the residual of a sum, relative to the largest total (and a little to the largest value)
+TOLERANCE = 1e-12
+GOOD = 1e-9  # a residual that counts as met; beyond it the totals may contradict each other
+FIRST_STEPS = 15  # Newton steps before the detour over smaller noise
+STAGE_STEPS = 60  # Newton steps at each stage of the detour
+STAGE = 4.0  # how much larger the noise is from one stage to the next
+# steps of a line search, and the share of its first slope at which it may end
+LINE_STEPS, FLAT = 30, 0.1
+GRADIENT_STEPS = 60  # conjugate gradient steps before a factorisation
+# squared relative residuals at which they end early, or end well
+EXACT_ENOUGH, USEFUL = 1e-20, 1e-8
+DENSE = 0.1  # the share of entries that are not zero from which on the factorisation is dense
+LEVEL_STEPS = 200  # steps to a water level; about ten are usual
+
+
+@dataclass(frozen=True, eq=False)
+class RealFit:
+    """Multipliers of the closest real table, and a lower bound on the squared distance of every
+    table.
+
+    `residual` says how far the sums are from their totals, relative to the largest value.
+    """
+
+    problem: Problem
+    levels: tuple[Floats, ...]
+    bound: float
+    residual: float
+
+    @cached_property
+    def table(self) -> Floats:
+        """The closest real table, max(0, y + Aᵀθ)."""
+        return self.problem.nearest(self.levels)
+
+    @property
+    def met(self) -> bool:
+        """Whether the sums are met up to rounding."""
+        return self.residual <= GOOD
+
+
+def project(problem: Problem, deadline: float = math.inf, progress: Progress = silent) -> RealFit:
+    """Return the closest nonnegative real table, by a semismooth Newton method on the multipliers
+    of the sums.
+
+    With multipliers θ the closest table is x = max(0, y + Aᵀθ), where A takes the sums, and θ
+    solves A x(θ) = t. The bound is the Lagrangian ‖x - y‖² + 2 θ·(t - A x), which is below every
+    feasible loss for every θ, converged or not. Where the noise dwarfs the totals, Newton's method
+    starts from smaller noise and lets it grow.
+
+    Parameters
+    ----------
+    problem
+        What to fit.
+    deadline
+        The `time.monotonic()` at which to stop and return what there is.
+    progress
+        Told of each step.
+
+    Examples
+    --------
+    >>> from semidp.publish.fitting.problem import pose
+    >>> twos = [Totals((1, 0), np.array([[2], [2]])), Totals((0, 1), np.array([[2, 2]]))]
+    >>> project(pose(Grid.flat((2, 2)), np.array([[3.0, 0.0], [0.0, 3.0]]), twos)).table.round(6)
+    array([[2., 0.],
+           [0., 2.]])
+    """
+    solver = Newton(problem, deadline, progress)
+    first = solver.run(1.0, None, FIRST_STEPS)
+    if first.met or len(problem.totals) == 1:
+        return first
+    share = min(1.0, solver.largest_total / solver.largest_value)
+    stage = solver.run(share, None, STAGE_STEPS)
+    while share < 1.0:
+        grown = min(1.0, share * STAGE)
+        # Levels grow about in proportion to the noise, which gives a start near the next solution.
+        start = [level * (grown / share) for level in stage.levels]
+        stage, share = solver.run(grown, start, STAGE_STEPS), grown
+    # Only a linear program tells slow convergence from totals that no table has.
+    if not stage.met and problem.in_doubt and not feasible(problem, deadline):
+        raise Infeasible
+    return stage
+
+
+def approach(problem: Problem, progress: Progress = silent) -> RealFit:
+    """Return the projection after a few Newton steps. Its bound holds; its sums may be missed.
+
+    >>> from semidp.publish.fitting.problem import pose
+    >>> approach(pose(Grid.flat((2,)), np.array([2.0, 0.0]), [Totals((0,), np.array([4]))])).table
+    array([3., 1.])
+    """
+    return Newton(problem, math.inf, progress).run(1.0, None, FIRST_STEPS)
+
+
+def lagrangian(problem: Problem, levels: Sequence[Floats], whole: bool = False) -> float:
+    """Return the lower bound ‖x - y‖² + 2 θ·(t - A x) of the loss, where x minimises it: x = max(0,
+    y + Aᵀθ).
+
+    For every θ it is below the loss of every table with these totals. Over whole numbers the best x
+    is rounded to the nearest, and the bound is a little higher.
+
+    >>> from semidp.publish.fitting.problem import pose
+    >>> problem = pose(Grid.flat((2,)), np.array([2.0, 0.0]), [Totals((0,), np.array([4]))])
+    >>> lagrangian(problem, [np.array([0.5])])  # not converged, so below the loss of 2
+    1.5
+    >>> lagrangian(
+    ...     pose(Grid.flat((2,)), np.zeros(2), [Totals((0,), np.array([1]))]),
+    ...     [np.array([0.5])],
+    ...     whole=True,
+    ... )
+    1.0
+    """
+    bound = 0.0
+    missing = [total.counts.astype(np.float64) for total in problem.totals]
+
+    def part(block: Block) -> tuple[float, list[Floats]]:
+        table = problem.nearest(levels, block, whole=whole)
+        cells = block.at(problem.grid.full)
+        squares = float(np.square(table - problem.noisy[cells]).sum())
+        return squares, block.margins(table, problem.views)
+
+    for block, (squares, margins) in problem.each_slab(part):
+        bound += squares
+        for view, total, margin in zip(problem.views, missing, margins, strict=True):
+            total[block.at(view)] -= margin
+    return max(0.0, bound + 2 * _dot(levels, missing))
+
+
+def lagrangians(problem: Problem, levels: Sequence[Floats]) -> Floats:
+    """Return the bound of `lagrangian` for each of several tables. The first feature of the problem
+    numbers the tables.
+
+    >>> from semidp.publish.fitting.problem import pose
+    >>> two = pose(
+    ...     Grid.flat((2, 2)),
+    ...     np.array([[2.0, 0.0], [2.0, 2.0]]),
+    ...     [Totals((1, 0), np.array([4, 4]))],
+    ... )
+    >>> lagrangians(two, [np.array([1.0, 0.0])])
+    array([2., 0.])
+    """
+    table = problem.nearest(levels)
+    squares = np.square(table - problem.noisy)
+    bounds = squares.reshape(len(table), -1).sum(axis=1)
+    for level, missing in zip(levels, problem.missing(table), strict=True):
+        products = (level * missing).reshape(len(table), -1)
+        bounds += 2 * products.sum(axis=1)
+    return np.asarray(np.maximum(bounds, 0.0))
+
+
+def water_level(grid: Grid, values: Floats, total: Totals) -> Floats:
+    """Return the level θ with Σ max(0, v + θ) = total for each cell of a margin; 0 for totals 0.
+
+    Newton's method on a convex, piecewise linear function: from the level at which every cell is
+    wet it falls, and dries cells, until it stands (Michelot, 1986). No sorting, so that groups of
+    cells may have any size. Values of minus infinity stay dry.
+
+    >>> water_level(Grid.flat((3,)), np.array([3.0, 1.0, -5.0]), Totals((0,), np.array([2])))
+    array(-1.)
+    """
+    wet = values > -np.inf
+    targets = total.counts.astype(np.float64)
+    open_cells = grid.sum(wet.astype(np.float64), total.view)
+    held = grid.sum(np.where(wet, values, 0.0), total.view)
+    level: Floats = np.asarray((targets - held) / np.maximum(open_cells, 1.0))
+    level[total.counts == 0] = 0.0
+    for _ in range(LEVEL_STEPS):
+        filled = np.maximum(values + grid.spread(level, total.view), 0.0)
+        over = grid.sum(filled, total.view) - targets
+        wet_cells = grid.sum((filled > 0).astype(np.float64), total.view)
+        lower = level - over / np.maximum(wet_cells, 1.0)
+        falling = (lower < level) & (total.counts > 0)
+        if not falling.any():
+            break
+        level = np.where(falling, lower, level)
+    return level
+
+
+def feasible(problem: Problem, deadline: float = math.inf) -> bool:
+    """Whether some nonnegative real table has the totals (a linear program); true where time runs
+    out.
+
+    >>> from semidp.publish.fitting.problem import pose
+    >>> feasible(pose(Grid.flat((2,)), np.zeros(2), [Totals((0,), np.array([4]))]))
+    True
+    """
+    from scipy.optimize import linprog
+
+    left = deadline - time.monotonic()
+    if left <= 0:
+        return True
+    costs = np.zeros(problem.matrix.shape[1])
+    answer = linprog(
+        costs,
+        A_eq=problem.matrix,
+        b_eq=problem.wanted,
+        bounds=(0, None),
+        method="highs",
+        options={"time_limit": left} if left < math.inf else {},
+    )
+    # status 2 of HiGHS: proved infeasible
+    return bool(answer.status != 2)
+
+
+class Newton:
+    """Newton's method for A max(0, y + Aᵀθ) = t, with θ a list of arrays, one for each margin."""
+
+    def __init__(self, problem: Problem, deadline: float, progress: Progress) -> None:
+        self.problem, self.grid, self.totals = problem, problem.grid, problem.totals
+        self.deadline, self.progress = deadline, progress
+        largest_totals = [float(total.counts.max()) for total in self.totals]
+        self.largest_total = max(1.0, *largest_totals)
+        largest_size = float(np.abs(problem.noisy).max())
+        self.largest_value = max(1.0, largest_size)
+        self.steps = 0
+
+    def run(self, share: float, levels: Sequence[Floats] | None, steps: int) -> RealFit:
+        """Return the best projection that at most `steps` steps from `levels` reach, for a share of
+        the values.
+        """
+        self.progress("projecting the table", self.steps, None)
+        levels = self.start(share) if levels is None else levels
+        missing = self.missing(levels, share)
+        scale = self.largest_total + 1e-4 * share * self.largest_value
+        best, least = levels, math.inf
+        for step in range(steps + 1):
+            residual = _largest(missing) / scale
+            # Below GOOD the rest is rounding: steps that no longer halve it are not worth a pass.
+            stuck = residual > 0.5 * least and least <= GOOD
+            if residual < least:
+                best, least = levels, residual
+            is_late = time.monotonic() > self.deadline
+            if least <= TOLERANCE or stuck or step == steps or is_late:
+                break
+            levels, missing = self.step(levels, missing, share, GOOD * scale)
+        return RealFit(self.problem, tuple(best), lagrangian(self.problem, best), least)
+
+    def start(self, share: float) -> list[Floats]:
+        """Meet one margin after the other exactly, three times: coordinate ascent, slow but sure.
+
+        A large table with few totals starts from the levels that meet the first margin with every
+        cell wet.
+        """
+        levels = [np.zeros(total.counts.shape) for total in self.totals]
+        is_large = self.problem.coarse and len(self.problem.slabs) > 1
+        if is_large and len(self.totals) > 1:
+            levels[0] = self.all_wet(share)
+            return levels
+        lifted = self.problem.lifted(levels, share=share)
+        for _ in range(1 if len(self.totals) == 1 else 3):
+            for total, level in zip(self.totals, levels, strict=True):
+                step = water_level(self.grid, lifted, total)
+                level += step
+                lifted += self.grid.spread(step, total.view)
+        return levels
+
+    def all_wet(self, share: float) -> Floats:
+        """Return the levels of the first margin at which its cells meet their totals if none is cut
+        off at zero.
+        """
+        first = self.totals[0]
+        view = first.view
+        lacking = first.counts.astype(np.float64)
+        cells = np.zeros(self.grid.shape_of(view))
+        nothing = [np.zeros(total.counts.shape) for total in self.totals]
+
+        def wet(block: Block) -> tuple[Floats, Floats]:
+            values = self.problem.lifted(nothing, block, share)
+            finite = values > -np.inf
+            (held,) = block.margins(np.where(finite, values, 0.0), [view])
+            (open_cells,) = block.margins(finite, [view])
+            return held, open_cells
+
+        for block, (held, open_cells) in self.problem.each_slab(wet):
+            lacking[block.at(view)] -= held
+            cells[block.at(view)] += open_cells
+        level = lacking / np.maximum(cells, 1.0)
+        return np.where(cells > 0, level, 0.0)
+
+    def missing(
+        self, levels: Sequence[Floats], share: float = 1.0, whole: bool = False
+    ) -> list[Floats]:
+        """Return each total less the sums of the table max(0, y + Aᵀθ), rounded if `whole`."""
+        missing = [total.counts.astype(np.float64) for total in self.totals]
+
+        def table(block: Block) -> Floats:
+            return self.problem.nearest(levels, block, share, whole)
+
+        self.problem.subtract(missing, self.problem.views, table)
+        return missing
+
+    def step(
+        self, levels: Sequence[Floats], missing: list[Floats], share: float, good: float
+    ) -> tuple[list[Floats], list[Floats]]:
+        """Go along Newton's direction to its end, or to the highest point of the concave dual
+        before it.
+
+        The direction comes from conjugate gradients, or from a factorisation where those are slow
+        and more than a `good` amount is missing. The slope of the dual along it is d·(t - A x).
+        """
+        self.progress("projecting the table", self.steps, None)
+        self.steps += 1
+        direction, met = self.gradients(self.active(levels, share), missing)
+        if not met and _largest(missing) > good:
+            active = self.problem.lifted(levels, share=share) > 0
+            direction = self.factorised(active, missing)
+
+        def moved(size: float) -> tuple[list[Floats], list[Floats]]:
+            ahead = _plus(levels, size, direction)
+            return ahead, self.missing(ahead, share)
+
+        first = _dot(direction, missing)
+        ahead, lacking = moved(1.0)
+        slope = _dot(direction, lacking)
+        # Near the solution full steps converge by themselves, and a search would chase rounding.
+        is_far = min(_largest(missing), _largest(lacking)) > good
+        if is_far and slope < -1e-9 * abs(first):
+            low, high = 0.0, 1.0
+            rising, falling = first, slope
+            kept = 0
+            for _ in range(LINE_STEPS):  # false position, where an end that stays counts for half
+                size = low + (high - low) * rising / (rising - falling)
+                ahead, lacking = moved(size)
+                slope = _dot(direction, lacking)
+                if 0 <= slope <= FLAT * first:
+                    break
+                if slope > 0:
+                    low, rising = size, slope
+                    falling = falling / 2 if kept > 0 else falling
+                    kept = 1
+                else:
+                    high, falling = size, slope
+                    rising = rising / 2 if kept < 0 else rising
+                    kept = -1
+        return ahead, lacking
+
+    def active(self, levels: Sequence[Floats], share: float = 1.0) -> dict[View, Floats]:
+        """Return the number of cells above zero in each margin and in the joint margin of each
+        two.
+        """
+        margins = self.problem.views
+        # Each pair of margins once; a margin joined with itself is the margin.
+        joined: dict[View, None] = {}
+        for one in margins:
+            for other in margins:
+                joined[join(one, other)] = None
+        views = list(joined)
+        counts = [np.zeros(self.grid.shape_of(view)) for view in views]
+
+        def minus_active(block: Block) -> Floats:
+            above_zero = self.problem.lifted(levels, block, share) > 0
+            return np.negative(above_zero, dtype=np.float64)
+
+        # Taking minus one for each active cell counts them.
+        self.problem.subtract(counts, views, minus_active)
+        return dict(zip(views, counts, strict=True))
+
+    def gradients(
+        self, active: dict[View, Floats], missing: list[Floats]
+    ) -> tuple[list[Floats], bool]:
+        """Solve A diag(active) Aᵀ d = missing by conjugate gradients; return whether that
+        succeeded, too.
+
+        The matrix is the counts of active cells in each pair of margins: small for one-way sums of
+        a large table.
+        """
+        views = self.problem.views
+        # The diagonal of the matrix preconditions it. Margin cells without an active cell have a
+        # zero there, by which nothing can be divided.
+        weight = [np.maximum(active[view], 0.5) for view in views]
+        way = [np.zeros(gap.shape) for gap in missing]
+        residual, search, size = missing, way, math.inf
+        first = _dot(missing, _over(missing, weight))
+        for _ in range(GRADIENT_STEPS):
+            scaled = _over(residual, weight)
+            size, before = _dot(residual, scaled), size
+            if size <= EXACT_ENOUGH * first:
+                return way, True
+            search = _plus(scaled, size / before, search)
+            image = self._image(active, search)
+            curvature = _dot(search, image)
+            # Sums of sums agree, so that the matrix is singular: along its kernel nothing is
+            # solved.
+            if curvature <= 1e-14 * _dot(search, search):
+                break
+            length = size / curvature
+            way = _plus(way, length, search)
+            residual = [a - length * b for a, b in zip(residual, image, strict=True)]
+        return way, size <= USEFUL * first
+
+    def _image(self, active: dict[View, Floats], search: list[Floats]) -> list[Floats]:
+        """A diag(active) Aᵀ times a direction, from the joint counts of each two margins."""
+        views = self.problem.views
+        image = [np.zeros(part.shape) for part in search]
+        for one, total in zip(views, image, strict=True):
+            for other, part in zip(views, search, strict=True):
+                both = join(one, other)
+                weighted = active[both] * self.grid.spread(part, other, both)
+                total += self.grid.sum(weighted, one, both)
+        return image
+
+    def factorised(self, active: Mask, missing: list[Floats]) -> list[Floats]:
+        """Solve the same system by factoring the matrix plus a small diagonal. It is singular,
+        because sums of margins agree.
+        """
+        open_active = np.flatnonzero(active[self.problem.allowed])
+        part = self.problem.matrix[:, open_active]
+        square = (part @ part.T).tocsc()
+        positive = [total.counts > 0 for total in self.totals]
+        gaps = [gap[rows] for gap, rows in zip(missing, positive, strict=True)]
+        right = np.concatenate(gaps)
+        solve = _factor(square)
+        answer = solve(right)
+        for _ in range(2):
+            # Each refinement takes back part of what the little on the diagonal has changed.
+            answer += solve(right - square @ answer)
+        way = [np.zeros(gap.shape) for gap in missing]
+        lengths = [int(rows.sum()) for rows in positive]
+        parts = np.split(answer, np.cumsum(lengths)[:-1])
+        for whole, rows, piece in zip(way, positive, parts, strict=True):
+            whole[rows] = piece
+        return way
+
+
+def _factor(square: Any) -> Callable[[Floats], Floats]:
+    size = square.shape[0]
+    if square.nnz > DENSE * size * size:
+        from scipy.linalg import cho_factor, cho_solve
+
+        damped = square.toarray() + 1e-9 * np.eye(size)
+        factor = cho_factor(damped, overwrite_a=True, check_finite=False)
+        return lambda right: cho_solve(factor, right, check_finite=False)
+    from scipy.sparse import diags_array
+    from scipy.sparse.linalg import splu
+
+    little = diags_array(np.full(size, 1e-9))
+    damped = (square + little).tocsc()
+    options = {"SymmetricMode": True}
+    return splu(damped, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options).solve
+
+
+def _dot(one: Sequence[Floats], other: Sequence[Floats]) -> float:
+    products = []
+    for a, b in zip(one, other, strict=True):
+        products.append(float((a * b).sum()))
+    return sum(products)
+
+
+def _over(one: Sequence[Floats], other: Sequence[Floats]) -> list[Floats]:
+    return [a / b for a, b in zip(one, other, strict=True)]
+
+
+def _plus(one: Sequence[Floats], size: float, way: Sequence[Floats]) -> list[Floats]:
+    """Points a step of `size` along `way` from `one`, margin by margin."""
+    return [a + size * b for a, b in zip(one, way, strict=True)]
+
+
+def _largest(missing: Sequence[Floats]) -> float:
+    return max(float(np.abs(gap).max()) for gap in missing)

@@ -1,0 +1,360 @@
+"""Fit of one table: the nonnegative table, of whole or real numbers, with given margins that is
+closest to a noisy one.
+
+`fit_table` is post-processing: it sees noisy values and public totals, never confidential counts.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import InputError
+from semidp.promise.progress import Progress, silent
+from semidp.promise.schema.margins import Chain, Counts, Grid, Mask, Totals
+from semidp.promise.spaces.dataspace import Dataspace
+from semidp.publish.fitting.flows import improve, nested, thresholds, transport
+from semidp.publish.fitting.problem import WORD_BITS, Floats, Problem, pose
+from semidp.publish.fitting.programs import prove
+from semidp.publish.fitting.real import RealFit, approach, lagrangian, lagrangians, project
+from semidp.publish.fitting.rounding import roundable, rounded
+
+FitNumbers = Literal["integer", "real"]
+"""Whether a fitted table holds whole numbers or real ones."""
+
+TIME_LIMIT = 30.0
+"""Seconds after which no further improvement of a fit is started, unless said."""
+# from so many cells on three and more margins are fitted in linear time, if they allow it
+LARGE = 200_000
+_OPTIMAL = "No closer table of whole numbers has the published totals."
+# up to so many cells a table that nested flows found is handed to an integer program for proof
+PROVABLE = 2_000
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted table: nonnegative, zero where the schema says so, with every published margin.
+
+    Parameters
+    ----------
+    counts
+        The table of whole numbers, with exact margins; None where it is real-valued.
+    values
+        The real-valued table, with margins exact up to rounding; None where it holds whole numbers.
+    loss
+        The sum of squared differences from the noisy values.
+    bound
+        A loss that no nonnegative table with these margins undercuts, whole numbers or not.
+    method
+        How it was found: ``thresholds``, ``flow``, ``nested flows``, ``rounding``,
+        ``integer program`` or ``projection``.
+    optimal
+        Whether no closer table of this kind exists.
+    note
+        What a reader should know about it, in a sentence.
+
+    Examples
+    --------
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> from semidp.promise.schema.counts import Table
+    >>> public = Dataspace.of(Table(Schema([Feature("sex", "fm")]), [6, 4]), [])
+    >>> fit = fit_table(np.array([7.2, 3.4]), public)
+    >>> fit.counts, fit.optimal, fit.loss >= fit.bound
+    (array([7, 3]), True, True)
+    """
+
+    counts: Counts | None = field(repr=False)
+    values: Floats | None = field(repr=False)
+    loss: float
+    bound: float
+    method: str
+    optimal: bool
+    note: str
+
+    @property
+    def gap(self) -> float:
+        """Loss over the bound, less one: 0.05 is five percent above it. Infinite above a bound of
+        zero.
+        """
+        if self.loss <= self.bound:
+            return 0.0
+        if self.bound <= 0:
+            return math.inf
+        return self.loss / self.bound - 1.0
+
+
+def fit_table(
+    noisy: NDArray[np.float64] | NDArray[np.int64],
+    dataspace: Dataspace,
+    *,
+    kind: FitNumbers = "integer",
+    time_limit: float = TIME_LIMIT,
+    progress: Progress = silent,
+) -> Fit:
+    """Return the table of the dataspace that is closest in least squares to a noisy one.
+
+    It minimises Σ (x - y)² over x ≥ 0 with the published margins, over whole numbers or over real
+    ones. Up to two margins (one total, rows, rows and columns, two joint margins that share
+    features) it is a flow and the answer is exact. Three and more margins are fitted by nested
+    flows and moves that keep improving it; in large tables, where the margins share no more than a
+    common part, by rounding the real-valued fit, and the note says how far from the closest table
+    that may be. Margins that do not nest (all two-way margins of three features) are fitted by an
+    integer program, and where that finds nothing in time the real-valued table is returned and its
+    note says so.
+
+    Parameters
+    ----------
+    noisy
+        The noisy values, in the shape of the dataspace's schema; read on a grid of 2⁻²⁴ unless they
+        are whole.
+    dataspace
+        The schema of the released table, with the margins that constrain it and their public
+        totals.
+    kind
+        ``"integer"`` or ``"real"``.
+    time_limit
+        Seconds after which no further improvement is started.
+    progress
+        Told what is going on.
+
+    Raises
+    ------
+    Infeasible
+        Where no table has the published totals.
+    InputError
+        Where the values do not fit the schema.
+
+    Examples
+    --------
+    >>> from semidp.promise.spaces.dataspace import Margin
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> from semidp.promise.schema.counts import Table
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
+    >>> sexes, regions = (
+    ...     Table(schema.restrict(["sex"]), [6, 4]),
+    ...     Table(schema.restrict(["region"]), [2, 3, 5]),
+    ... )
+    >>> public = Dataspace.known(schema, {Margin("sex"): sexes, Margin("region"): regions})
+    >>> fit = fit_table(np.array([[3, -1, 4], [-2, 3, 1]]), public)
+    >>> fit.counts
+    array([[2, 0, 4],
+           [0, 3, 1]])
+    >>> fit.loss, fit.optimal, fit.method
+    (6.0, True, 'flow')
+    >>> fit_table(np.array([[3, -1, 4], [-2, 3, 1]]), public, kind="real").values.round(3)
+    array([[2., 0., 4.],
+           [0., 3., 1.]])
+    """
+    if not isinstance(dataspace, Dataspace):
+        raise InputError(
+            "a fit needs the schema and the totals: this dataspace is known by its description only"
+        )
+    schema, grid = dataspace.schema, dataspace.schema.grid
+    totals = dataspace.published
+    if not totals:
+        n = np.array(dataspace.n, dtype=np.int64)
+        totals = (Totals(grid.nothing, n),)
+    return fit_totals(
+        noisy, grid, totals, schema.possible, kind=kind, time_limit=time_limit, progress=progress
+    )
+
+
+def fit_totals(
+    noisy: NDArray[np.float64] | NDArray[np.int64],
+    grid: Grid,
+    totals: Sequence[Totals],
+    possible: Mask | None = None,
+    *,
+    kind: FitNumbers = "integer",
+    time_limit: float = TIME_LIMIT,
+    progress: Progress = silent,
+) -> Fit:
+    """Return the closest table with totals of any origin, such as noisy tables that were fitted
+    before.
+
+    Parameters
+    ----------
+    noisy, kind, time_limit, progress
+        As for `fit_table`.
+    grid
+        The cells of the table.
+    totals
+        One margin or more, none of which contains another.
+    possible
+        The cells that may be filled; all unless said.
+
+    Raises
+    ------
+    Infeasible
+        Where no table has these totals.
+
+    Examples
+    --------
+    >>> from semidp.promise.schema.margins import Chain
+    >>> counties = Grid((Chain(3, ((0, 2), (0, 1, 2))),))
+    >>> fit_totals(np.array([2.2, 0.1, 4.0]), counties, [Totals((1,), np.array([3, 5]))]).counts
+    array([3, 0, 5])
+    """
+    if kind not in get_args(FitNumbers):
+        kinds = " or ".join(get_args(FitNumbers))
+        raise InputError(f"a fit is of kind {kinds}, not {kind!r}")
+    if not time_limit > 0:
+        raise InputError(
+            f"the time limit of a fit must be a positive number of seconds, not {time_limit}"
+        )
+    deadline = time.monotonic() + time_limit
+    problem = pose(grid, _numbers(noisy, grid, totals), totals, possible)
+    if kind == "real":
+        start = project(problem, deadline, progress)
+        return _real(problem, start, start.met, "")
+    return _integer(problem, deadline, progress)
+
+
+def fit_alike(
+    noisy: Sequence[NDArray[np.float64]],
+    grid: Grid,
+    totals: Sequence[Sequence[Totals]],
+) -> list[Fit]:
+    """Return the fits of many tables of one grid at once. Each has totals of the same two margins;
+    see `fit_totals`.
+
+    The tables are the cells of one feature more, which every margin names: what margins share takes
+    a problem apart.
+
+    Raises
+    ------
+    Infeasible
+        Where some table has no such totals.
+
+    Examples
+    --------
+    >>> grid, ones = (
+    ...     Grid.flat((2, 2)),
+    ...     [Totals((1, 0), np.array([1, 1])), Totals((0, 1), np.array([1, 1]))],
+    ... )
+    >>> [fit.counts.tolist() for fit in fit_alike([np.eye(2), np.eye(2)[::-1]], grid, [ones, ones])]
+    [[[1, 0], [0, 1]], [[0, 1], [1, 0]]]
+    """
+    tables = Grid((Chain.flat(len(noisy)), *grid.chains))
+    joint = []
+    for parts in zip(*totals, strict=True):
+        stacked = np.stack([part.counts for part in parts])
+        joint.append(Totals((1, *parts[0].view), stacked))
+    problem = pose(tables, _numbers(np.stack(noisy), tables, joint), joint)
+    start, counts, method, proved = _closest(problem, silent)
+    bounds = lagrangians(problem, start.levels).tolist()
+    fits = []
+    for table, values, bound in zip(counts, problem.noisy, bounds, strict=True):
+        difference = (table - values).astype(np.float64)
+        loss = float(np.square(difference).sum())
+        fits.append(_whole(table, loss, bound, method, proved))
+    return fits
+
+
+def _numbers(noisy: object, grid: Grid, totals: Sequence[Totals]) -> Counts | Floats:
+    """Return the noisy values, whole numbers as such; refuse what a fit cannot handle."""
+    if not isinstance(noisy, np.ndarray) or noisy.dtype.kind not in "iuf":
+        raise InputError(
+            "a fit starts from an array of noisy numbers; a table of counts is not accepted"
+        )
+    if noisy.shape != grid.shape:
+        raise InputError(
+            f"the noisy values have shape {noisy.shape}, but the schema has shape {grid.shape}"
+        )
+    if not np.isfinite(noisy).all():
+        raise InputError("the noisy values must be finite numbers")
+    largest_value = float(np.abs(noisy.astype(np.float64)).max())
+    records = [float(total.counts.sum()) for total in totals]
+    largest = max(largest_value, *records)
+    if largest >= 2.0**WORD_BITS:
+        raise InputError(
+            f"a fit handles noisy values and totals below 2^{WORD_BITS}: scale them down"
+        )
+    if noisy.dtype.kind in "iu":
+        return noisy.astype(np.int64)
+    return noisy.astype(np.float64)
+
+
+def _closest(problem: Problem, progress: Progress) -> tuple[RealFit, Counts, str, bool]:
+    """Return the closest table under one margin or two: the real-valued start, the counts, the
+    method, and whether the counts are proved optimal.
+    """
+    start = approach(problem, progress)
+    if len(problem.totals) == 1:
+        return start, thresholds(problem), "thresholds", True
+    counts, proved = transport(problem, start, progress)
+    return start, counts, "flow", proved
+
+
+def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
+    if len(problem.totals) <= 2:
+        start, counts, method, proved = _closest(problem, progress)
+        return _whole(counts, problem.loss(counts), start.bound, method, proved)
+    # a few passes over the cells, however long they take
+    large = problem.noisy.size >= LARGE and roundable(problem)
+    # Half of the time that is left is kept for the whole numbers.
+    half_time = (time.monotonic() + deadline) / 2
+    start = project(problem, math.inf if large else half_time, progress)
+    if large and start.met:
+        near = rounded(problem, start, progress)
+        if near is not None:
+            counts, levels = near
+            # The bound holds at any levels, so that the better of two may be stated.
+            bounds = [lagrangian(problem, each, whole=True) for each in (start.levels, levels)]
+            loss = problem.loss(counts)
+            note = _distance(loss, max(bounds))
+            return _whole(counts, loss, start.bound, "rounding", False, note)
+    table, proved = nested(problem, start.table, progress), False
+    method = "integer program" if table is None else "nested flows"
+    if table is not None:
+        table = improve(problem, start, table, deadline, progress)
+    if table is None or problem.noisy.size <= PROVABLE:
+        table, proved = prove(problem, start, table, deadline, progress)
+    if table is None:
+        return _real(
+            problem,
+            start,
+            False,
+            "No table of whole numbers with the published totals was found within the limits of the"
+            " search, so this one is real-valued; its margins are the published ones up to"
+            " rounding.",
+        )
+    loss = problem.loss(table)
+    note = "" if proved else _distance(loss, lagrangian(problem, start.levels, whole=True))
+    return _whole(table, loss, start.bound, method, proved, note)
+
+
+def _whole(
+    counts: Counts, loss: float, bound: float, method: str, optimal: bool, note: str = ""
+) -> Fit:
+    # Rounding may lift a computed bound a little above a loss that attains it.
+    bound = min(bound, loss)
+    return Fit(counts, None, loss, bound, method, optimal, _OPTIMAL if optimal else note)
+
+
+def _real(problem: Problem, fit: RealFit, optimal: bool, note: str) -> Fit:
+    loss = problem.loss(fit.table)
+    if not fit.met:
+        note = (
+            f"{note} The time limit ended the projection early: its margins are only near the"
+            " published ones."
+        )
+    bound = min(fit.bound, loss)
+    return Fit(None, fit.table, loss, bound, "projection", optimal, note.strip())
+
+
+def _distance(loss: float, bound: float) -> str:
+    """Say how far from the closest table one may be, given a loss that no table of whole numbers
+    undercuts.
+    """
+    share = 0.0
+    if loss > 0:
+        share = max(0.0, 1.0 - bound / loss)
+    words = f"at most {share:.2%}" if share >= 1e-4 else "less than 0.01%"
+    return f"Closer tables may exist, but their loss is {words} smaller."

@@ -1,0 +1,622 @@
+"""The front door: one call from records to a release, and one that says what an existing release
+guarantees.
+
+`table`, `mean` and the other functions make requests without a budget; `release` divides one budget
+among them. A tuple of names is one joint margin, a list holds several margins:
+``exact=["sex", ("region", "age")]``.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+
+from semidp.errors import InputError
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.exact import Number, positive
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.mechanisms.selection import AUTO
+from semidp.promise.noise.randomness import Randomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature, Nest
+from semidp.promise.schema.schema import Schema, toml_document
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.budgets import divided
+from semidp.publish.linked_survey import computed_features, linked_units, with_units
+from semidp.publish.missing_outcomes import with_missing
+from semidp.publish.pipeline import RunOptions, run
+from semidp.publish.plan import AdjacencyChoice, Plan, declared
+from semidp.publish.presentation import AS_USUAL, Presentation
+from semidp.publish.release import Release
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.sources.linked_records import LinkedData
+from semidp.publish.sources.readings import are_dates, date_bins
+from semidp.publish.statistics.distribution.distribution_estimates import QUANTILES
+from semidp.publish.statistics.distribution.request import DistributionRequest
+from semidp.publish.statistics.outcomes.confidence import LEVEL, Confidence
+from semidp.publish.statistics.outcomes.request import Statistic, proportion_of
+from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.quantiles.request import QuantileRequest
+from semidp.publish.statistics.regression.designs import Coding
+from semidp.publish.statistics.regression.request import Model, RegressionRequest
+from semidp.publish.statistics.sums.request import GroupRequest
+from semidp.publish.statistics.tables.request import TableRequest
+from semidp.publish.survey import announced
+
+Names = str | tuple[str, ...] | Margin
+"""One margin: a feature, or several that are published jointly."""
+
+
+# --- what is asked for ----------------------------------------------------------------------------
+
+
+def table(
+    *features: str,
+    weight: Number = 1,
+    target_error: Number | None = None,
+    mechanism: str = "auto",
+    fit: str = "integer",
+    name: str | None = None,
+) -> TableRequest:
+    """Ask for a table of counts over some features.
+
+    Several tables of one release share a budget and agree with each other.
+
+    >>> table("sex", "region").features
+    ('sex', 'region')
+    """
+    named = {} if name is None else {"name": name}
+    return TableRequest(
+        features, None, mechanism, fit, weight=weight, target_error=target_error, **named
+    )
+
+
+def mean(
+    column: str,
+    *,
+    by: Names | Sequence[Names],
+    bounds: tuple[Number, Number],
+    steps: int | None = None,
+    step: Number | None = None,
+    confidence: Confidence | None = None,
+) -> GroupRequest:
+    """Ask for the mean of a private column by groups, whose counts become exact.
+
+    Parameters
+    ----------
+    column
+        The private column: numbers, clipped to the bounds and rounded to the grid record by record.
+    by
+        The groups: a feature, a tuple of features, or a list of several sets of groups.
+    bounds
+        The least and the greatest value. They are declared, never read from the data.
+    steps
+        How many steps of the grid lie between the bounds; fine ones unless given, with every whole
+        number on the grid if the bounds are whole.
+    step
+        The unit of the data, instead of `steps`: 1 for whole numbers.
+    confidence
+        The level and the kind of intervals; 95% for these records unless given.
+
+    Examples
+    --------
+    >>> mean("income", by="region", bounds=(0, 200_000)).name
+    'mean-income'
+    """
+    outcome = GroupRequest.bounded(column, bounds, steps, step)
+    return _grouped(Statistic.mean, outcome, by, confidence)
+
+
+def total(
+    column: str,
+    *,
+    by: Names | Sequence[Names],
+    bounds: tuple[Number, Number],
+    steps: int | None = None,
+    step: Number | None = None,
+    confidence: Confidence | None = None,
+) -> GroupRequest:
+    """Ask for the sum of a private column by groups; the parameters are those of `mean`.
+
+    >>> total("income", by=["region", ("region", "sex")], bounds=(0, 200_000)).by
+    (Margin('region'), Margin('region', 'sex'))
+    """
+    outcome = GroupRequest.bounded(column, bounds, steps, step)
+    return _grouped(Statistic.sum, outcome, by, confidence)
+
+
+def proportion(
+    column: str, *, by: Names | Sequence[Names], confidence: Confidence | None = None
+) -> GroupRequest:
+    """Ask for the proportion of ones in a private column of zeros and ones, by groups; "ok=Y" is
+    that of Y in ok.
+
+    >>> proportion("cured", by="ward").name
+    'proportion-cured'
+    """
+    return _grouped(Statistic.proportion, proportion_of(column), by, confidence)
+
+
+def median(
+    column: str,
+    *,
+    by: Names | Sequence[Names],
+    bounds: tuple[Number, Number],
+    steps: int | None = None,
+    step: Number | None = None,
+    level: Number | None = None,
+    sampling: bool = False,
+    mechanism: str = AUTO,
+) -> QuantileRequest:
+    """Ask for the median of a private column by groups; `level` adds an interval of the same
+    budget.
+
+    The mechanism is ``selection``, ``distribution``, or ``auto`` for whichever is better by public
+    numbers.
+
+    >>> median("income", by="region", bounds=(0, 200_000)).probabilities
+    (Fraction(1, 2),)
+    """
+    return quantile(
+        column,
+        "1/2",
+        by=by,
+        bounds=bounds,
+        steps=steps,
+        step=step,
+        level=level,
+        sampling=sampling,
+        mechanism=mechanism,
+    )
+
+
+def quantile(
+    column: str,
+    *probabilities: Number,
+    by: Names | Sequence[Names],
+    bounds: tuple[Number, Number],
+    steps: int | None = None,
+    step: Number | None = None,
+    level: Number | None = None,
+    sampling: bool = False,
+    mechanism: str = AUTO,
+) -> QuantileRequest:
+    """Ask for quantiles of a private column by groups, such as the tenth and the ninth tenth; see
+    `median`.
+
+    >>> quantile("income", 0.1, 0.9, by="region", bounds=(0, 200_000)).name
+    'quantiles-income'
+    """
+    outcome = QuantileRequest.bounded(column, bounds, steps, step)
+    margins = _margins(by)
+    return QuantileRequest(
+        outcome, margins, probabilities, level=level, sampling=sampling, mechanism=mechanism
+    )
+
+
+def distribution(
+    column: str,
+    *,
+    by: Names | Sequence[Names],
+    bounds: tuple[Number, Number],
+    steps: int | None = None,
+    step: Number | None = None,
+    quantiles: Sequence[Number] = QUANTILES,
+    lines: Sequence[Number] = (),
+    level: Number = LEVEL,
+) -> DistributionRequest:
+    """Ask for the whole distribution of a private column by groups, with a band and intervals at
+    one cost.
+
+    `quantiles`, and shares below `lines`, are listed. Records are cut exactly at the lines: one
+    whose value is a line is not below it. The result answers all other quantiles and lines at no
+    further cost. For a median alone `median` is closer.
+
+    >>> distribution("income", by="region", bounds=(0, 200_000), lines=[20_000]).files
+    ('distribution-income.csv', 'distribution-income-quantiles.csv')
+    """
+    outcome = DistributionRequest.bounded(column, bounds, steps, step)
+    return DistributionRequest(outcome, _margins(by), quantiles, lines, level=level)
+
+
+def regression(
+    column: str,
+    *,
+    on: Names,
+    bounds: tuple[Number, Number],
+    steps: int | None = None,
+    step: Number | None = None,
+    interactions: Iterable[tuple[str, ...]] = (),
+    coding: Coding | str = Coding.treatment,
+    confidence: Confidence | None = None,
+) -> RegressionRequest:
+    """Ask for the linear regression of a private column on features, whose joint counts become
+    exact.
+
+    >>> regression("days", on=("arm", "sex"), bounds=(0, 10)).factors
+    ('arm', 'sex')
+    """
+    return RegressionRequest(
+        RegressionRequest.bounded(column, bounds, steps, step),
+        Margin.of(on).names,
+        interactions=[list(names) for names in interactions],
+        coding=coding,
+        confidence=confidence or Confidence(),
+    )
+
+
+def logistic(
+    column: str,
+    *,
+    on: Names,
+    interactions: Iterable[tuple[str, ...]] = (),
+    coding: Coding | str = Coding.treatment,
+    confidence: Confidence | None = None,
+) -> RegressionRequest:
+    """Ask for the logistic regression of a private column of zeros and ones on features.
+
+    >>> str(logistic("cured", on="arm").model)
+    'logistic'
+    """
+    return RegressionRequest(
+        proportion_of(column),
+        Margin.of(on).names,
+        model=Model.logistic,
+        interactions=[list(names) for names in interactions],
+        coding=coding,
+        confidence=confidence or Confidence(),
+    )
+
+
+def _grouped(
+    statistic: Statistic,
+    outcome: Outcome,
+    by: Names | Sequence[Names],
+    confidence: Confidence | None,
+) -> GroupRequest:
+    return GroupRequest(statistic, outcome, _margins(by), confidence=confidence or Confidence())
+
+
+# --- one call -------------------------------------------------------------------------------------
+
+
+def release(
+    data: Any,
+    *requests: Request | TableRequest,
+    exact: Sequence[Names] = (),
+    levels: Mapping[str, Sequence[str]] | None = None,
+    bins: Mapping[str, Sequence[Number]] | None = None,
+    null_levels: Mapping[str, str] | None = None,
+    nest: Sequence[str] | Sequence[Sequence[str]] = (),
+    schema: Schema | Path | str | None = None,
+    levels_from_data: bool = False,
+    where: str | None = None,
+    count: str | None = None,
+    id: str | None = None,
+    most: int | None = None,
+    records: str | None = None,
+    read_as: Mapping[str, str] | None = None,
+    missing: Mapping[str, str] | None = None,
+    adjacency: AdjacencyChoice | int | str = AdjacencyChoice.worst_case,
+    epsilon: Number | None = None,
+    delta: Number | None = None,
+    rho: Number | None = None,
+    mu: Number | None = None,
+    shares: Mapping[str, Number] | None = None,
+    report_delta: Number | None = None,
+    ledger: Ledger | Path | str | None = None,
+    randomness: Randomness | None = None,
+    out: Path | str | None = None,
+    partition: str | None = None,
+    jobs: int = 1,
+    force: bool = False,
+    units: Any = None,
+    link: str | None = None,
+    protect: str | None = None,
+    least: int = 1,
+    derived: Sequence[str] = (),
+    aggregates: Mapping[str, str] | None = None,
+    quarters: Mapping[str, Sequence[str]] | None = None,
+    top_code: Mapping[str, int] | None = None,
+    presentation: Presentation | Mapping[str, Any] = AS_USUAL,
+) -> Release:
+    """Publish statistics of records with noise, beside totals that are exact.
+
+    The parameters mean what the options of `semidp release` mean.
+
+    Parameters
+    ----------
+    data
+        A file, a data frame, a mapping of columns, a database table or a `Source`.
+    requests
+        What to publish with noise: `table`, `mean`, `median`, `regression` and the like, which
+        share the budget.
+    exact
+        The margins that are published exactly. ``["sex", ("region", "age")]`` is one margin and one
+        joint margin. The groups of means and the factors of regressions are exact too.
+    levels, bins, null_levels
+        The levels of features, the bin edges of numeric ones, and the level that stands for a
+        missing value.
+    nest
+        Features that lie in each other, coarse to fine: ``("state", "county")``, or a list of
+        several chains.
+    schema
+        A `Schema`, or the TOML file of one: features, levels, bins, structural zeros.
+    levels_from_data
+        Read undeclared levels from the data; the report then says that they are disclosed.
+    where, count, id
+        A condition on records, the column that holds counts, and the column that identifies a
+        person.
+    most, records
+        How many records a person may have, where that is not one, and what they are called:
+        ``5, "stays"``.
+    read_as
+        How the values of columns are written: ``{"admitted": "month", "pay": "1.234,5"}``; see
+        `open_source`.
+    missing
+        What is done about missing values of an outcome: ``{"pay": "private"}`` publishes the
+        statistic of those who answered, and with noise how many did in each group;
+        ``{"pay": "exact"}`` publishes that number exactly. Missing values are refused unless said.
+    adjacency
+        ``worst-case``, ``definition``, ``exchange``, or a number of records.
+    epsilon, delta, rho, mu
+        The privacy budget: epsilon (with delta or without), rho, or mu.
+    shares
+        The part of the budget for ``"tables"`` or for a statistic by its name; 1 each unless given.
+        Of linked tables ``"tables"`` and ``"units:tables"``, by need unless given.
+    report_delta
+        The delta at which the guarantee is restated as (epsilon, delta).
+    ledger
+        Charged before any noise is drawn: a `Ledger`, or the path of one.
+    randomness
+        Where random words come from; the operating system unless given. Any other marks the release
+        not private.
+    out
+        A folder to write the release to. Without it, `Release.save` does so later.
+    partition, jobs
+        Release part by part, by a depth of a nested feature, in so many processes; needs `out`.
+    force
+        Replace a release in `out`.
+    units, link
+        The units that the records are members of (the households of persons), and the column that
+        names them in both. ``table("units:zone", "size")`` counts units, ``"units:zone"`` is an
+        exact total of them. See linked.md.
+    protect, least
+        Whom the promise is about, one ``"member"`` or a whole ``"unit"``, and the least members of
+        a unit; `most` are the most.
+    derived
+        Columns of units that depend on their members.
+    aggregates
+        Features of units that are computed from their members, such as
+        ``{"children": "count(*) FILTER (WHERE age < 18)"}``; their levels or bins are declared as
+        those of others.
+    quarters
+        A column of units and its levels that are group quarters: ``{"unittype": ["1"]}``. They have
+        no bound on their members and are in no table of units. Only with ``protect="member"`` and
+        ``least=0``.
+    top_code
+        ``{"size": 5}`` publishes units of 5 and more members as one level, ``5+``.
+    presentation
+        What is said beside the numbers and how they are shown, such as
+        ``{"title": "Health", "round_to": 5}``; see `RunOptions`.
+
+    Examples
+    --------
+    >>> import semidp as sd
+    >>> people = {
+    ...     "sex": ["f", "m", "m", "f"],
+    ...     "region": ["n", "s", "n", "s"],
+    ...     "age": [31, 64, 17, 80],
+    ... }
+    >>> done = sd.release(
+    ...     people,
+    ...     sd.table("sex", "region"),
+    ...     sd.table("sex", "age"),
+    ...     sd.mean("age", by="region", bounds=(0, 120)),
+    ...     exact=["sex", "region"],
+    ...     bins={"age": [0, 18, 65, 120]},
+    ...     mu=1,
+    ... )
+    >>> done["sex-region"].counts.sum(axis=1).tolist(), done.guarantee.adjacency.a
+    ([2, 2], 2)
+    """
+    described = _described(schema, levels, bins, null_levels, nest)
+    plan = evolve(
+        described,
+        requests=requests,
+        invariants=_margins(exact),
+        adjacency=adjacency,
+        levels_from_data=levels_from_data,
+        where=where,
+        count=count,
+        id=id,
+        # Beside units `most` bounds their members, and says nothing of the records of a person.
+        most=most if units is None else None,
+        records=records,
+        read_as={**dict(described.read_as), **(read_as or {})},
+        report_delta=described.report_delta if report_delta is None else report_delta,
+    )
+    budget = Budget.stated({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
+    parts = {name: positive(share, "a share") for name, share in (shares or {}).items()}
+    plan = plan.with_values_read()
+    if missing or plan.read_as:
+        plan = with_missing(plan, missing or {})
+    # Linked tables share one budget, which `with_units` divides between members and units.
+    plan = divided(plan, budget, parts if units is None else {})
+    options = RunOptions(
+        ledger=ledger,
+        randomness=randomness,
+        out=out,
+        jobs=jobs,
+        force=force,
+        presentation=presentation,
+    )
+    if units is not None:
+        computed = computed_features(aggregates or {}, plan.features)
+        linked = linked_units(link, protect, least, most, derived, computed, quarters)
+        plan = with_units(plan, linked, parts, top_code=top_code)
+        return run(plan, LinkedData(data, units), options, partition=partition)
+    # Without units these would do nothing, and the user would not notice.
+    if least != 1 or any((link, protect, derived, aggregates, quarters, top_code)):
+        raise InputError(
+            "link, protect, least, derived, aggregates, quarters and top_code are for linked"
+            " units: give units"
+        )
+    return run(plan, data, options, partition=partition)
+
+
+def what_holds(
+    *,
+    exact: Mapping[Names, Mapping[Any, int]],
+    epsilon: Number | None = None,
+    delta: Number | None = None,
+    rho: Number | None = None,
+    mu: Number | None = None,
+    adjacency: AdjacencyChoice | int | str = AdjacencyChoice.worst_case,
+    id: str = "person",
+    most: int | None = None,
+) -> Guarantee:
+    """Say what an ordinary release really guarantees once some totals are published exactly beside
+    it.
+
+    A mechanism that promises f for one record keeps ``f∘…∘f`` (a times) for the a records that must
+    change together under the exact totals. Under exchange it keeps that for the records which one
+    exchange changes.
+
+    Parameters
+    ----------
+    exact
+        The exact totals, by feature: ``{"sex": {"f": 3, "m": 2}}``. A joint margin has a tuple of
+        features, and tuples of levels: ``{("sex", "region"): {("f", "n"): 2, …}}``.
+    epsilon, delta, rho, mu
+        What the release states for one record.
+    adjacency
+        Which datasets are compared, as for `release`.
+    id, most
+        What a person is called and how many records one may have, where that is not one.
+
+    Examples
+    --------
+    >>> totals = {"sex": {"f": 3, "m": 2}, "region": {"n": 3, "s": 2}}
+    >>> found = what_holds(mu=1, exact=totals)
+    >>> found.adjacency.a, found.tradeoff.mu
+    (3, Fraction(3, 1))
+    """
+    budget = Budget.stated({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
+    if budget is None:
+        raise InputError(
+            "say what the release states for one record: epsilon (with delta), rho or mu"
+        )
+    dataspace = _published(exact)
+    identity = None if most is None else id
+    plan = Plan(invariants=dataspace.margins, adjacency=adjacency, id=identity, most=most)
+    scope = announced(plan, dataspace)
+    records = max(scope.adjacency.a, 1)
+    return Guarantee(dataspace, scope.adjacency, budget.tradeoff().group(records))
+
+
+def _published(totals: Mapping[Names, Mapping[Any, int]]) -> Dataspace:
+    """Return the dataspace of exact totals that are written as dictionaries."""
+    if not totals:
+        raise InputError("name at least one exact total, such as exact={'sex': {'f': 3, 'm': 2}}")
+    levels: dict[str, dict[str, None]] = {}
+    cells: dict[Margin, dict[tuple[str, ...], int]] = {}
+    for names, counts in totals.items():
+        margin = Margin.of(names)
+        cells[margin] = {}
+        for key, count in counts.items():
+            path = tuple(map(str, key)) if isinstance(key, tuple) else (str(key),)
+            if len(path) != len(margin.names) or not isinstance(count, int) or count < 0:
+                raise InputError(
+                    f"the exact totals of {margin} hold a whole count for each of its levels"
+                )
+            cells[margin][path] = count
+            for name, level in zip(margin.names, path, strict=True):
+                levels.setdefault(name, {})[level] = None
+    schema = Schema([Feature(name, list(of_feature)) for name, of_feature in levels.items()])
+    tables = {
+        margin: _counted(schema.restrict(margin.names), margin, counts)
+        for margin, counts in cells.items()
+    }
+    return Dataspace.known(schema, tables)
+
+
+def _counted(schema: Schema, margin: Margin, counts: Mapping[tuple[str, ...], int]) -> Table:
+    """Return the table of one margin, whose levels may come in another order than the schema's
+    features.
+    """
+    array = np.zeros(schema.shape, dtype=np.int64)
+    for path, count in counts.items():
+        level_of = dict(zip(margin.names, path, strict=True))
+        index = tuple(feature.levels.index(level_of[feature.name]) for feature in schema.features)
+        array[index] = count
+    return Table(schema, array)
+
+
+# --- reading what a user wrote --------------------------------------------------------------------
+
+
+def _margins(value: Names | Sequence[Names]) -> tuple[Margin, ...]:
+    """Read one margin, or a list of several; a tuple of names is one joint margin.
+
+    >>> _margins(["sex", ("region", "age")]), _margins(("region", "age"))
+    ((Margin('sex'), Margin('region', 'age')), (Margin('region', 'age'),))
+    """
+    if isinstance(value, list):
+        return tuple(Margin.of(names) for names in value)
+    return (Margin.of(value),) if value else ()  # type: ignore[arg-type]
+
+
+def _described(
+    schema: Schema | Path | str | None,
+    levels: Mapping[str, Sequence[str]] | None,
+    bins: Mapping[str, Sequence[Any]] | None,
+    null_levels: Mapping[str, str] | None,
+    nest: Sequence[str] | Sequence[Sequence[str]],
+) -> Plan:
+    """Return a plan that asks for nothing yet, with the features that are declared."""
+    plan = Plan()
+    if isinstance(schema, Schema):
+        plan = Plan(features=schema.features, structural_zeros=schema.structural_zeros)
+    elif schema is not None:
+        path = Path(schema)
+        features, zeros, open_nests = declared(
+            toml_document(path.read_text(encoding="utf-8")), path.parent
+        )
+        plan = Plan(features=features, structural_zeros=zeros, nests=open_nests)
+    nulls = dict(null_levels or {})
+    written = {}
+    dates: dict[str, str] = {}
+    for name, values in (levels or {}).items():
+        written[name] = Feature(name, list(values), null_level=nulls.pop(name, None))
+    for name, edges in (bins or {}).items():
+        if name in written:
+            raise InputError(f"feature {name!r} has levels and bins: give one of them")
+        null_level = nulls.pop(name, None)
+        if are_dates(edges):
+            labels, dates[name] = date_bins(name, edges)
+            written[name] = Feature(name, labels, null_level=null_level)
+            continue
+        written[name] = Feature(name, bins=tuple(edges), null_level=null_level)
+    nests = []
+    for chain in _chains(nest):
+        nests.append(Nest(chain, null_level=nulls.pop(chain[-1], None)))
+    if nulls:
+        raise InputError(
+            f"null_levels need the levels of {', '.join(nulls)}: declare them with levels or bins"
+        )
+    features = (*plan.features, *written.values())
+    return evolve(plan, features=features, nests=(*plan.nests, *nests), read_as=dates)
+
+
+def _chains(nest: Sequence[str] | Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """Read one chain of nested features, or several.
+
+    >>> _chains(("state", "county")), _chains([("state", "county"), ("school", "class")])
+    ([('state', 'county')], [('state', 'county'), ('school', 'class')])
+    """
+    several = [] if not nest else [nest] if isinstance(nest[0], str) else nest
+    return [tuple(map(str, chain)) for chain in several]

@@ -1,0 +1,298 @@
+"""Runners of the parts of a release: this process, worker processes, or a Spark cluster.
+
+Spark may try a task again, or twice at once. Every attempt reads the measurement that the first one
+stored, so that whichever finishes, the same numbers are published. Executors and driver share the
+folder that is written, and have semidp installed.
+"""
+
+import contextlib
+import json
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from semidp.errors import DataError, InputError, SemidpError
+from semidp.publish.parts.tasks import carry_out
+from semidp.publish.sources.linked_records import LinkedSource
+from semidp.publish.sources.opening import Source, open_source
+from semidp.publish.statistics.parts import Part, PartTask
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+_TOTAL, _PART, _TASK = "semidp_total", "semidp_part", "semidp_task"
+_SETTINGS = {"spark.sql.adaptive.coalescePartitions.enabled": "false"}
+
+
+Runner = Callable[[Sequence[PartTask]], Generator[Part, None, None]]
+"""Carries out tasks, and yields the parts as they are done, in any order; when it is closed, all
+work on them ends."""
+
+
+def runner_for(source: Source | LinkedSource, jobs: int) -> Runner:
+    """Return the runner of the parts of a source: this process, worker processes, or a Spark
+    cluster.
+    """
+    frame = source.spark_frame()
+    if frame is not None:
+        if jobs > 1:
+            raise InputError(
+                "on Spark the executors carry out the parts: leave the number of processes out"
+            )
+        assert isinstance(source, Source)
+        return partial(_on_spark, frame, source.count)
+    if jobs == 1:
+        return lambda tasks: (_part_of(source, task) for task in tasks)
+    if source.again is None:
+        raise InputError(
+            "worker processes open the data themselves: give a file or an address, or use one"
+            " process"
+        )
+    return partial(_in_processes, source.again, jobs)
+
+
+def _part_of(source: Source | LinkedSource | None, task: PartTask) -> Part:
+    records = None if source is None or task.values is None else source.only(task.values)
+    return carry_out(task, records)
+
+
+def _reads(task: PartTask) -> bool:
+    """Whether a task has to read records: else no worker opens them."""
+    return task.values is not None and any(work.reads(task) for work in task.requests)
+
+
+def _in_processes(
+    again: Callable[[], Source | LinkedSource], jobs: int, tasks: Sequence[PartTask]
+) -> Generator[Part, None, None]:
+    """Hand tasks out in their order to processes, each of which opens the source itself and has one
+    thread.
+
+    The processes are killed when this ends, and end by themselves when this process does, however
+    it ends. A kill loses nothing: what a task has stored is whole.
+    """
+    import multiprocessing
+    from multiprocessing.connection import wait
+
+    context = multiprocessing.get_context("spawn")  # a fork would copy threads that hold locks
+    opener, waiting = pickle.dumps(again), deque(tasks)
+    workers, busy = [], list["Connection"]()
+    try:
+        with _interrupts_held():
+            for _ in range(min(jobs, len(tasks))):
+                ours, theirs = context.Pipe()
+                worker = context.Process(
+                    target=_work, args=(opener, theirs, os.getpid()), daemon=True
+                )
+                worker.start()
+                theirs.close()  # so that the end of the worker is the end of what it says
+                workers.append(worker)
+                busy.append(ours)
+        for connection in busy:
+            connection.send(waiting.popleft())
+        while busy:
+            ready = wait(busy)
+            for connection in [one for one in busy if one in ready]:
+                answer = connection.recv()
+                if isinstance(answer, Exception):
+                    raise answer
+                if waiting:
+                    connection.send(waiting.popleft())
+                else:
+                    busy.remove(connection)
+                yield answer
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        raise InputError(
+            "a worker process ended before its work: was it killed, or was there too little memory?"
+        ) from None
+    finally:
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.join()
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let processes that are started here never see an interrupt of the terminal: who started them
+    ends them.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # its own start would let interrupts through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _work(opener: bytes, tasks: "Connection", parent: int) -> None:
+    """Carry out tasks in a process of its own, and send back what became of each."""
+    from semidp.publish.sources.opening import one_thread
+
+    _end_with(parent)
+    one_thread()
+    source: Source | LinkedSource | None = None
+    with contextlib.suppress(EOFError):  # nothing is left to do
+        while True:
+            task = tasks.recv()
+            answer: Part | Exception
+            try:
+                # To open linked sources is to join them, which rows that are fitted do not need.
+                if source is None and _reads(task):
+                    source = pickle.loads(opener)()
+                answer = _part_of(source, task)
+            except Exception as error:  # raised again where the tasks come from
+                answer = error
+            tasks.send(answer)
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent has ended, even by a signal."""
+    import ctypes
+    import multiprocessing
+
+    # a terminal sends both to the parent, too
+    for name in {"SIGINT", "SIGHUP"} & {known.name for known in signal.Signals}:
+        signal.signal(signal.Signals[name], signal.SIG_IGN)
+    # the system then kills at once, even a solver that lets no thread of Python run
+    if sys.platform == "linux":
+        kill_with_parent = 1  # PR_SET_PDEATHSIG
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(kill_with_parent, int(signal.SIGKILL), 0, 0, 0)
+    started_by = multiprocessing.parent_process()
+    assert started_by is not None, "this runs in a worker process"
+
+    def watch() -> None:
+        started_by.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    if os.getppid() != parent:  # it ended before anything watched
+        os._exit(1)
+
+
+def _on_spark(
+    frame: Any, count: str | None, tasks: Sequence[PartTask]
+) -> Generator[Part, None, None]:
+    """Group the records of a frame of Spark by part where they are, and carry out every part
+    there.
+    """
+    if not tasks:
+        return
+    conf = frame.sparkSession.conf
+    # Spark would put small partitions together, and many parts would wait for each other on one
+    # executor. The session may be the caller's, so that its own settings come back.
+    settings = {**_SETTINGS, "spark.sql.shuffle.partitions": str(len(tasks))}
+    before = {key: conf.get(key) for key in settings}
+    for key, value in settings.items():
+        conf.set(key, value)
+    try:
+        rows = _collected(_parts(frame, count, tasks).collect)
+    finally:
+        for key, value in before.items():
+            conf.set(key, value)
+    for row in rows:
+        document = json.loads(row["done"])
+        if "error" in document:
+            raise InputError(document["error"])
+        yield Part.from_json(document)
+
+
+def _parts(frame: Any, count: str | None, tasks: Sequence[PartTask]) -> Any:
+    """Return a frame of Spark of how every task came out, for those columns that the tables
+    need.
+    """
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    session = frame.sparkSession
+    features = (*tasks[0].schema.features, *tasks[0].declared)
+    part_columns = {name for feature in features for name in feature.names}
+    columns = [name for name in frame.columns if name in part_columns]
+    keys = list(next((task.values for task in tasks if task.values is not None), {}))
+    # Grouped first, so that cells with counts are sent to their part and not every record.
+    total = f.count(f.lit(1)) if count is None else f.sum(f.col(_quoted(count)).cast("bigint"))
+    groups = frame.groupBy(*(f.col(_quoted(name)) for name in columns)).agg(total.alias(_TOTAL))
+    fields = [
+        t.StructField(f"semidp_key_{place}", frame.schema[name].dataType)
+        for place, name in enumerate(keys)
+    ]
+    rows = [
+        (*values, number)
+        for number, task in enumerate(tasks)
+        if task.values is not None
+        for values in product(*task.values.values())
+    ]
+    where = session.createDataFrame(
+        rows, t.StructType([*fields, t.StructField(_PART, t.LongType())])
+    )
+    # A missing value may stand for a level. A plain = would drop its records from every part.
+    same = f.lit(True)
+    for place, name in enumerate(keys):
+        same = same & groups[_quoted(name)].eqNullSafe(where[f"semidp_key_{place}"])
+    parts = groups.join(f.broadcast(where), same).select(
+        _PART, *(groups[_quoted(name)] for name in columns), _TOTAL
+    )
+    # A task meets its records by a cogroup, which keeps tasks without records: an empty part gets
+    # noise like any other, or everybody would see that it is empty.
+    work = session.createDataFrame(
+        [(number, bytearray(pickle.dumps(task))) for number, task in enumerate(tasks)],
+        t.StructType([t.StructField(_PART, t.LongType()), t.StructField(_TASK, t.BinaryType())]),
+    )
+    return (
+        parts.groupBy(_PART)
+        .cogroup(work.groupBy(_PART))
+        .applyInArrow(_work_there, f"{_PART} long, done string")
+    )
+
+
+def _work_there(records: Any, task: Any) -> Any:
+    """Carry out one part on an executor; what goes wrong is told in words that quote nothing."""
+    import pyarrow
+
+    asked: PartTask = pickle.loads(task.column(_TASK)[0].as_py())
+    try:
+        if records.num_rows:
+            with open_source(records.drop_columns([_PART]), count=_TOTAL) as source:
+                done = carry_out(asked, source).to_json()
+        else:
+            done = carry_out(asked, None).to_json()
+    except SemidpError as error:
+        done = {"error": str(error)}
+    return pyarrow.table({_PART: task.column(_PART)[:1], "done": [json.dumps(done)]})
+
+
+def _collected(collect: Any) -> Any:
+    """Return what Spark collects; its own messages may quote data, and are dropped."""
+    answers: dict[str, Any] = {}
+
+    def work() -> None:
+        try:
+            answers["rows"] = collect()
+        except Exception:  # told below, without its text
+            answers["failed"] = True
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join()
+    if "rows" not in answers:
+        raise DataError(
+            "Spark could not carry out every part: an executor failed again and again, or lacks"
+            " semidp"
+        )
+    return answers["rows"]
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,603 @@
+"""From a plan and data to a release: the page to read first.
+
+`prepare` reads what is public, calibrates a mechanism for every request and states the guarantee;
+`run` charges it, draws the noise and publishes, in one piece or part by part. Rehearsals, audits
+and tests use what was prepared. `RunOptions` is how a plan is carried out: nothing in it changes
+what a release guarantees.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+from numpy.typing import NDArray
+
+from semidp._version import __version__
+from semidp.errors import InputError
+from semidp.promise.accounting.ledger import Ledger, Session
+from semidp.promise.files import new_folder
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.mechanisms.selection import with_exact_claim
+from semidp.promise.noise.randomness import Randomness, SystemRandomness
+from semidp.promise.progress import Progress, silent
+from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.tradeoff.function import Tradeoff
+from semidp.publish.budgets import one_by_one, with_targets_met
+from semidp.publish.choices import best_answered
+from semidp.publish.linked_survey import linked_records, linked_survey
+from semidp.publish.plan import Plan
+from semidp.publish.presentation import AS_USUAL, Presentation
+from semidp.publish.release import Release
+from semidp.publish.release_files import release_files
+from semidp.publish.resources import refuse_files, refuse_map, refuse_sheets
+from semidp.publish.results.cells import Form, form_named
+from semidp.publish.results.workbooks import check_installed
+from semidp.publish.side_information import announced, other_guarantee
+from semidp.publish.sources.opening import Source, open_source
+from semidp.publish.statistics.parts import Partition
+from semidp.publish.statistics.protocol.request_defaults import budget_of
+from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.protocol.results import Published, advertised
+from semidp.publish.survey import lookalikes, survey
+
+CHARGE_STANDS = "the ledger was charged all the same"
+"""The note of an error in a release that has charged its ledger: noise may have been drawn, so the
+charge stands."""
+_DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
+_LARGEST_VALUE = 2**57  # noise of any scale that is served, and the fit, find room above it
+
+
+def _nothing_to_finish(folder: Path, passing: Collection[str]) -> None:
+    """Leave a folder as it was written."""
+
+
+def _nobody_told(sentences: Sequence[str]) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunOptions:
+    """How a plan is carried out.
+
+    Parameters
+    ----------
+    randomness
+        Where random words come from; the operating system unless given. Any other marks the release
+        not private.
+    ledger
+        Charged with the composed guarantee before any noise is drawn: a `Ledger`, or the path of
+        one.
+    label
+        What the ledger calls the charge; what is released, unless given.
+    memory
+        The bytes that may be used, by all workers together; all of the machine unless given.
+    form
+        How tables are written: CSV or Parquet. What their size suggests unless given, and Parquet
+        by parts.
+    progress
+        Told what is going on.
+    out
+        The folder to write: whole, or not at all. Without it nothing is written, and `Release.save`
+        may do so later.
+    force
+        Replace a release at `out`.
+    inputs
+        Files that are still needed, which a folder that is replaced must not hold.
+    finish
+        What is done to the folder before it takes its place, such as to sign it; it is told of
+        files that will not be part of it.
+    tell
+        Told, before anything is charged, which levels look alike, and for which tables whole
+        numbers with all totals may not be found.
+    jobs
+        By parts: the number of worker processes; with 1 parts are carried out here. With more, the
+        data must be a file or an address.
+    presentation
+        What is said beside the numbers and how they are shown: ``title``, ``contact``, ``notes``,
+        ``round_to``, ``mark_below``, and ``workbook`` for an Excel file of all tables; a mapping of
+        those that are given.
+    resume
+        By parts: go on with a release that ended before it was whole. What was measured is not
+        measured again, and nothing is charged again. The plan and the public totals must be the
+        same; that is checked. The records must be the same too, which cannot be checked: with other
+        records one person could be measured twice. Give the ledger again that was charged; one
+        that was not charged yet is charged first. `Release.discard_unfinished` removes such a
+        release.
+
+    Examples
+    --------
+    >>> RunOptions(jobs=2).resume
+    False
+    >>> RunOptions(ledger=3)
+    Traceback (most recent call last):
+    semidp.errors.InputError: a ledger is a Ledger or the path of one, not 3
+    """
+
+    randomness: Randomness | None = None
+    ledger: Ledger | Path | str | None = None
+    label: str | None = None
+    memory: int | None = None
+    form: Form | str | None = None
+    progress: Progress = silent
+    out: Path | str | None = None
+    force: bool = False
+    inputs: Iterable[str | Path] = ()
+    finish: Callable[[Path, Collection[str]], None] = _nothing_to_finish
+    tell: Callable[[Sequence[str]], None] = _nobody_told
+    jobs: int = 1
+    resume: bool = False
+    presentation: Presentation | Mapping[str, Any] = AS_USUAL
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.ledger, (Ledger, Path, str, type(None))):
+            raise InputError(f"a ledger is a Ledger or the path of one, not {self.ledger!r}")
+        if self.presented.workbook:
+            check_installed()
+
+    @classmethod
+    def of(cls, value: "RunOptions | Randomness | None") -> "RunOptions":
+        """Return options; where only a source of random words is given, all others are as usual."""
+        if isinstance(value, RunOptions):
+            return value
+        # Randomness is a protocol: whoever has `secure` says where words come from.
+        if value is not None and not hasattr(value, "secure"):
+            raise InputError(
+                f"options are RunOptions(...) or a source of randomness, not {value!r}"
+            )
+        return cls(randomness=value)
+
+    @property
+    def words(self) -> Randomness:
+        """The source of random words."""
+        return SystemRandomness() if self.randomness is None else self.randomness
+
+    @property
+    def book(self) -> Ledger | None:
+        """The ledger that is charged."""
+        return Ledger(self.ledger) if isinstance(self.ledger, (Path, str)) else self.ledger
+
+    @property
+    def presented(self) -> Presentation:
+        """How the release is presented."""
+        chosen = self.presentation
+        return chosen if isinstance(chosen, Presentation) else Presentation.of(chosen)
+
+    @property
+    def written_as(self) -> Form | None:
+        """Form of the files of tables; None where none was chosen."""
+        return None if self.form is None else form_named(self.form)
+
+    def refuse_parts(self) -> None:
+        """Refuse what only a release by parts has a use for."""
+        if self.jobs != 1 or self.resume:
+            raise InputError("jobs and resume are for a release by parts: give partition too")
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A plan carried out up to the first random number: everything in it but `values` is public.
+
+    Parameters
+    ----------
+    plan
+        What was asked for; where errors were, with the budget that meets them.
+    scope
+        What is public: the totals, a(t), the adjacency.
+    mechanisms
+        One for each request of the plan, calibrated.
+    guarantee
+        What all of them guarantee together.
+    values
+        The confidential values of each request's query.
+    choices
+        How requests are answered that leave it to public numbers: a sentence each.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex", "region"]
+    ... )
+    >>> prepared = semidp.prepare(plan, {"sex": ["f", "m"], "region": ["n", "s"]})
+    >>> prepared.mechanisms[0].name, prepared.guarantee.tradeoff.mu
+    ('rounded gaussian', Fraction(1, 1))
+    """
+
+    plan: Plan
+    scope: Scope
+    mechanisms: tuple[Mechanism, ...]
+    guarantee: Guarantee
+    values: tuple[NDArray[np.int64], ...] = field(default=(), repr=False)
+    choices: tuple[str, ...] = ()
+
+    @property
+    def calibrated(self) -> tuple[tuple[Request, Mechanism], ...]:
+        """Each request with its mechanism."""
+        return tuple(zip(self.plan.requests, self.mechanisms, strict=True))
+
+    @property
+    def parts(self) -> tuple[tuple[Request, Mechanism], ...]:
+        """What `calibrated` was called in 0.2; it goes with 0.4."""
+        warnings.warn("Prepared.parts is called calibrated", DeprecationWarning, stacklevel=2)
+        return self.calibrated
+
+    @property
+    def otherwise(self) -> Guarantee | None:
+        """What the same noise guarantees under the other adjacency; None where that is not
+        known.
+        """
+        return other_guarantee(self.mechanisms, self.scope, bool(self.plan.outcomes))
+
+    @property
+    def announced(self) -> Tradeoff | None:
+        """What the noise would be said to give for one record if the exact totals were
+        forgotten.
+        """
+        return announced(self.scope.dataspace, map(advertised, self.mechanisms))
+
+
+@contextlib.contextmanager
+def records_of(plan: Plan, data: Any) -> Iterator[Any]:
+    """Yield the records of a plan: a source that is already open, or one that is opened here and
+    closed at the end.
+    """
+    if plan.units is not None:
+        with linked_records(plan, plan.units, data) as both:
+            yield both
+        return
+    if not isinstance(data, Source):
+        opening = partial(
+            open_source, count=plan.count, where=plan.where, id=plan.id, most=plan.most
+        )
+        with opening(data, read_as=plan.read_as) as source:
+            yield source
+        return
+    # The plan is published and says how records were chosen: a source that was opened otherwise
+    # would make it untrue.
+    opened = (data.count, data.where, data.id, data.most, data.read_as)
+    if opened != (plan.count, plan.where, plan.id, plan.most, plan.read_as):
+        raise InputError(
+            "the source was opened with another count, where, id, most or read_as than the plan"
+            " has: open it as the plan says"
+        )
+    yield data
+
+
+def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
+    """Read what a plan needs and calibrate everything it asks for; nothing is drawn and nothing is
+    spent.
+
+    Parameters
+    ----------
+    plan
+        What to publish exactly and what with noise. Every request needs a budget.
+    data
+        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. What is opened
+        here is closed.
+    memory
+        The bytes that may be used, which a release must be expected to fit in; all of the machine
+        unless given.
+
+    Examples
+    --------
+    >>> from semidp import Budget, TableRequest
+    >>> plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex", "region"])
+    >>> prepared = prepare(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
+    >>> prepared.scope.adjacency.a, [mechanism.scale for mechanism in prepared.mechanisms]
+    (3, [2.0])
+    """
+    plan = plan.with_values_read()
+    with records_of(plan, data) as source:
+        _check(plan)
+        reader: Any
+        if plan.units is None:
+            scope, reader = survey(plan, source, memory)
+        else:
+            scope, reader = linked_survey(plan, plan.units, source, memory)
+        # Budgets and noise follow from public values alone: confidential values are asked for after
+        # both are settled, so that they decide neither.
+        plan, scope = one_by_one(with_targets_met(plan, scope), scope)
+        prepared = calibrate(plan, scope)
+        values = tuple(
+            request.read(reader, scope, mechanism.space)
+            for request, mechanism in prepared.calibrated
+        )
+    # Refused here, while nothing is charged: noise needs room above the values.
+    for request, numbers in zip(prepared.plan.requests, values, strict=True):
+        if numbers.size and max(-int(numbers.min()), int(numbers.max())) >= _LARGEST_VALUE:
+            raise InputError(
+                f"{request.name!r} has numbers beyond 2^57, which exact arithmetic here does not"
+                " cover"
+            )
+    return replace(prepared, values=values)
+
+
+def calibrate(
+    plan: Plan,
+    scope: Scope,
+    space: Callable[[Request, Scope], QuerySpace] = lambda request, scope: request.space(scope),
+) -> Prepared:
+    """Return a plan prepared from public values alone, without the confidential ones: for
+    rehearsals and audits.
+
+    Parameters
+    ----------
+    plan, scope
+        What is asked for, and what is public.
+    space
+        Where the query space of a request comes from; whoever tries many budgets keeps them.
+    """
+    _check(plan)
+    choices: tuple[str, ...] = ()
+    if any(request.answered_by != request.key for request in plan.requests):
+        plan, choices = best_answered(plan, scope, space)
+    mechanisms = []
+    for request in plan.requests:
+        budget = budget_of(request)
+        mechanism = request.calibrate(space(request, scope))
+        if plan.claim is not None:
+            mechanism = with_exact_claim(mechanism, budget, request.mechanism)
+        mechanisms.append(mechanism)
+    first, *later = (mechanism.guarantee for mechanism in mechanisms)
+    guarantee = first.compose(*later) if later else first
+    return Prepared(plan, scope, tuple(mechanisms), guarantee, choices=choices)
+
+
+def run(
+    plan: Plan,
+    data: Any,
+    options: RunOptions | Randomness | None = None,
+    *,
+    partition: str | None = None,
+) -> Release:
+    """Carry out a plan: prepare, account, measure, publish.
+
+    By parts, every table is measured at the partition's depth and above first, and exact totals
+    that cross parts are divided there. Below it each part is measured and fitted from its own
+    records and from public numbers. The measurement is that of all tables in one piece, so that the
+    guarantee is too.
+
+    Parameters
+    ----------
+    plan
+        What to publish exactly and what with noise. Every request needs a budget, or target errors.
+        By parts, what is not a table is carried out in one piece beside the parts.
+    data
+        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. Of a source on
+        Spark, the parts are carried out by its executors.
+    options
+        How: the ledger, the folder to write, and so on. A source of random words alone stands for
+        options with it.
+    partition
+        A depth of a nested feature, with a finer one in the tables: release part by part, into the
+        folder `out` of the options.
+
+    Returns
+    -------
+    Release
+        What may be published; nothing in it is confidential beyond what the plan publishes exactly.
+        By parts it holds the tables at the cut; those of a part are read by `Release.part`.
+
+    Examples
+    --------
+    >>> import semidp, tempfile
+    >>> people = {"sex": ["f", "m", "m", "f", "m"], "region": ["n", "s", "n", "s", "s"]}
+    >>> plan = Plan(
+    ...     [semidp.TableRequest(["sex", "region"], semidp.Budget.zcdp(1))], ["sex", "region"]
+    ... )
+    >>> release = run(plan, people)
+    >>> release.tables[0].counts.sum(axis=1).tolist(), release.guarantee.adjacency.a
+    ([2, 3], 3)
+    >>> people = {
+    ...     "state": [*"aabb"] * 9,
+    ...     "county": ["a1", "a2", "b1", "b1"] * 9,
+    ...     "sex": [*"fmfm"] * 9,
+    ... }
+    >>> places = semidp.Feature.nested(["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1")])
+    >>> request = semidp.TableRequest(["county", "sex"], semidp.Budget.gdp(1))
+    >>> plan = Plan([request], ["county"], features=[semidp.Feature("sex", "fm"), places])
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     release = run(plan, people, semidp.RunOptions(out=f"{root}/release"), partition="state")
+    ...     (
+    ...         [part.folder for part in release.partition.parts],
+    ...         release.part("a")["table"].counts.sum(axis=1),
+    ...     )
+    (['state=a', 'state=b'], array([9, 9]))
+    """
+    how = RunOptions.of(options)
+    plan = plan.with_values_read()
+    if partition is not None:
+        # Imported when used: the parts are prepared and charged by the functions of this page.
+        from semidp.publish.parts.by_partition import run_parts
+
+        return run_parts(plan, data, how, partition)
+    how.refuse_parts()
+    if how.out is None:
+        return _in_one_piece(plan, data, how)
+    # The place is claimed before any record is read: a release that cannot be written is not
+    # charged.
+    with new_folder(how.out, force=how.force, ours=release_files, inputs=how.inputs) as folder:
+        release = _in_one_piece(plan, data, how, folder)
+        release.write_files(folder, how.progress)
+        # Before the folder takes its place: nobody sees a release whose signature is still to come.
+        how.finish(folder, ())
+    return release
+
+
+def _in_one_piece(
+    plan: Plan, data: Any, options: RunOptions, folder: Path | None = None
+) -> Release:
+    """Return the release of a plan, which will be written to a folder, if one is given.
+
+    Before the ledger is charged, the folder must take files of these names and this size.
+    """
+    progress, ledger, form = options.progress, options.book, options.written_as
+    progress("reading the records", 0, None)
+    prepared = prepare(plan, data, memory=options.memory)
+    if folder is not None:
+        refuse_files(prepared.plan, prepared.scope.dataspace.schema, folder, form)
+    if options.presented.workbook:
+        refuse_sheets(prepared.plan, prepared.scope.dataspace)
+    if options.presented.places is not None:
+        refuse_map(options.presented.places, prepared.plan, prepared.scope.dataspace)
+    options.tell(lookalikes(prepared.scope.dataspace.schema))
+    session = None if ledger is None else Session()
+    with charge_told(ledger):
+        # A fit may fail after the noise is drawn: whatever fails from here on says that the charge
+        # stands.
+        entry, measurements = measured(prepared, options, ledger, session)
+        results = []
+        for (request, mechanism), measurement in zip(
+            prepared.calibrated, measurements, strict=True
+        ):
+            results.append(request.publish(mechanism, measurement, prepared.scope, progress))
+        release = put_together(prepared, results, entry, form, presentation=options.presented)
+        if ledger is not None and session is not None:
+            ledger.finish(session, release.measured_digest)
+    return release
+
+
+def measured(
+    prepared: Prepared, options: RunOptions, ledger: Ledger | None, session: Session | None = None
+) -> tuple[Mapping[str, Any] | None, list[Measurement]]:
+    """Charge what is prepared, then draw all noise; return the ledger's entry and what was
+    measured.
+    """
+    progress, randomness = options.progress, options.words
+    with charge_told(ledger):
+        # Charged before the first random number: a run that dies in between has spent its share,
+        # which is the safe side.
+        entry = charged(prepared, ledger, options.label, session)
+        measurements = []
+        for (request, mechanism), values in zip(prepared.calibrated, prepared.values, strict=True):
+            progress(f"measuring {request.name}", 0, None)
+            measurements.append(mechanism.reporting(progress).measure(values, randomness))
+    return entry, measurements
+
+
+def charged(
+    prepared: Prepared,
+    ledger: Ledger | None,
+    label: str | None = None,
+    session: Session | None = None,
+) -> Mapping[str, Any] | None:
+    """Charge everything that is prepared to a ledger, if there is one, and return its entry; the
+    run of a session only once.
+    """
+    if ledger is None:
+        return None
+    # From these records a ledger computes the charge anew when another release publishes other
+    # totals exactly; a charge without them can never be computed again.
+    records = [mechanism.record() for mechanism in prepared.mechanisms]
+    return ledger.charge(prepared.guarantee, label or charge_label(prepared.plan), records, session)
+
+
+@contextlib.contextmanager
+def charge_told(ledger: Ledger | None) -> Iterator[None]:
+    """Say with whatever goes wrong in the block that the ledger was charged, where the block has
+    charged it.
+    """
+    before = () if ledger is None else ledger.made
+    try:
+        yield
+    except BaseException as error:
+        # An interrupt after the charge must say so, too. Blocks of this kind lie in each other, and
+        # the note is added once.
+        told = CHARGE_STANDS in getattr(error, "__notes__", ())
+        if ledger is not None and ledger.made != before and not told:
+            error.add_note(CHARGE_STANDS)
+        raise
+
+
+def measure(plan: Plan, data: Any, options: RunOptions) -> list[tuple[Mechanism, Measurement]]:
+    """Prepare a plan, charge it and measure; return each mechanism with what it measured.
+
+    Nothing is published: `semidp.grouped` makes estimates of what is returned.
+    """
+    # A source that is open already was opened in its own way, and a plan must say the same.
+    if isinstance(data, Source):
+        plan = evolve(plan, count=data.count, where=data.where, id=data.id, most=data.most)
+    prepared = prepare(plan, data)
+    # No folder is written here; the ledger is still charged before any noise is drawn.
+    _, measurements = measured(prepared, options, options.book)
+    return list(zip(prepared.mechanisms, measurements, strict=True))
+
+
+def put_together(
+    prepared: Prepared,
+    results: Iterable[Published],
+    entry: Mapping[str, Any] | None,
+    form: Form | None,
+    partition: Partition | None = None,
+    presentation: Presentation = AS_USUAL,
+) -> Release:
+    """Return the release of what is published."""
+    published = tuple(results)
+    told = [sentence for result in published for sentence in result.warnings()]
+    return Release(
+        plan=prepared.plan,
+        scope=replace(prepared.scope, warnings=(*prepared.scope.warnings, *told)),
+        results=published,
+        stated=prepared.guarantee,
+        private=all(result.private for result in published),
+        ledger=entry,
+        versions=versions(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        form=form,
+        partition=partition,
+        presentation=presentation,
+    )
+
+
+def charge_label(plan: Plan) -> str:
+    """Say what is released, for a ledger.
+
+    >>> from semidp import TableRequest
+    >>> charge_label(Plan([TableRequest(["sex", "region"])]))
+    'table (sex × region)'
+    """
+    return ", ".join(
+        f"{request.name} ({' × '.join(dict.fromkeys(request.features))})"
+        for request in plan.requests
+    )
+
+
+def _check(plan: Plan) -> None:
+    if not plan.requests:
+        raise InputError(
+            "the plan releases nothing: ask for a table, a statistic by groups or a regression",
+            needs="request",
+        )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a release depends on.
+
+    >>> "semidp" in versions()
+    True
+    """
+    packages = {"semidp": __version__}
+    for name in _DEPENDENCIES:
+        installed = _installed(name)
+        if installed is not None:
+            packages[name] = installed
+    return packages
+
+
+@cache
+def _installed(name: str) -> str | None:
+    """Version of an installed package, read once: parsing its metadata takes milliseconds."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

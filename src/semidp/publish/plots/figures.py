@@ -1,0 +1,268 @@
+"""Pictures of guarantees, tables, groups and audits."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.promise.schema.schema import Schema
+from semidp.promise.tradeoff.function import Tradeoff
+from semidp.publish.plots.style import BLUE, CYCLE, GREY, ORANGE, Figure, drawing, grouped_ticks
+
+_STYLES = ("-", "--", "-.", ":")
+_NAME_UP_TO = 30  # rows or columns whose names are written
+_LONGEST_NAME = 14  # characters of a name that is written
+_DRAW_UP_TO = 1000  # rows or columns that are drawn
+_MOST_GROUPS = 40
+
+
+def tradeoff_plot(curves: Mapping[str, Tradeoff], axes: Any = None) -> Figure:
+    """Draw tradeoff functions as error curves: false alarms against misses of the best attacker.
+
+    The diagonal is an attacker who guesses; the closer a curve lies to it, the more private. In the
+    convention of the package ``f(alpha)`` is the smallest type II error at type I error
+    ``1 - alpha``.
+
+    Examples
+    --------
+    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> figure = tradeoff_plot({"one record": gaussian(1), "three records": gaussian(3)})
+    >>> len(figure.axes)
+    1
+    """
+    alpha = 1 - np.concatenate([np.linspace(0, 0.02, 60), np.linspace(0.02, 1, 200)])
+    with drawing(4.2, 3.9, axes=axes) as (figure, axes):
+        axes.plot([0, 1], [1, 0], color=GREY, linewidth=1, label="guessing (perfect privacy)")
+        for (label, curve), color, style in zip(curves.items(), CYCLE, _STYLES, strict=False):
+            axes.plot(
+                1 - alpha,
+                np.asarray(curve(alpha)),
+                color=color,
+                linestyle=style,
+                linewidth=2,
+                label=label,
+            )
+        if len(curves) == 1:
+            values = np.asarray(next(iter(curves.values()))(alpha))
+            axes.fill_between(
+                1 - alpha, values, 1 - (1 - alpha), color=BLUE, alpha=0.08, linewidth=0
+            )
+        axes.set(aspect="equal", xlabel="false alarms", ylabel="misses")
+        _percent_ticks(axes, (0, 0.25, 0.5, 0.75, 1))
+        axes.legend(loc="upper right", fontsize=9.5)
+    return figure
+
+
+def loss_plot(losses: Mapping[str, float]) -> Figure:
+    """Draw expected losses as bars, the first one highlighted, each with its number.
+
+    >>> figure = loss_plot({"semidp": 17.1, "ordinary DP by group privacy": 34.0})
+    >>> [float(bar.get_width()) for bar in figure.axes[0].patches]
+    [17.1, 34.0]
+    """
+    names, values = list(losses), list(map(float, losses.values()))
+    with drawing(4.2, 0.9 + 0.45 * len(names)) as (figure, axes):
+        bars = axes.barh(names, values, color=[BLUE] + [GREY] * (len(names) - 1), height=0.6)
+        axes.bar_label(bars, [f"{value:,.1f}" for value in values], padding=4, fontsize=10)
+        axes.invert_yaxis()
+        axes.grid(visible=False)
+        axes.set_xlim(0, max(values, default=1) * 1.18 or 1)
+        axes.set_xlabel("expected distance from the truth")
+        grouped_ticks(axes.xaxis)
+    return figure
+
+
+def flattened(schema: Schema, counts: NDArray[Any]) -> tuple[NDArray[Any], list[str], list[str]]:
+    """Lay a table of any number of features out as a matrix, with the labels of its rows and
+    columns.
+
+    The features are split so that the matrix is as square as can be; a one-way table becomes one
+    column.
+
+    >>> from semidp.promise.schema.features import Feature
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns"), Feature("age", "yo")])
+    >>> matrix, rows, columns = flattened(schema, np.arange(8).reshape(2, 2, 2))
+    >>> matrix.shape, rows, columns[:2]
+    ((2, 4), ['f', 'm'], ['n · y', 'n · o'])
+    """
+    sizes = schema.shape
+    if len(sizes) == 1:
+        return counts.reshape(-1, 1), list(schema.features[0].levels), [""]
+    cut = _cut(sizes)
+    sides = schema.features[:cut], schema.features[cut:]
+    labels = []
+    for side in sides:
+        cells = itertools.product(*(feature.levels for feature in side))
+        labels.append([" · ".join(cell) for cell in cells])
+    rows, columns = labels
+    return counts.reshape(len(rows), -1), rows, columns
+
+
+def heatmap(schema: Schema, counts: NDArray[Any], axes: Any = None) -> Figure | None:
+    """Draw a large table of counts as shades; None where it is too large even for that.
+
+    Examples
+    --------
+    >>> from semidp.promise.schema.features import Feature
+    >>> schema = Schema(
+    ...     [Feature("row", map(str, range(90))), Feature("column", map(str, range(80)))]
+    ... )
+    >>> figure = heatmap(schema, np.arange(7200).reshape(90, 80))
+    >>> figure.axes[1].get_ylabel()
+    'published count'
+    """
+    matrix, rows, columns = flattened(schema, counts)
+    if max(matrix.shape) > _DRAW_UP_TO:
+        return None
+    height = float(np.clip(4.0 * matrix.shape[0] / matrix.shape[1], 2.0, 7.0))
+    with drawing(4.6, height + 0.6, axes=axes) as (figure, axes):
+        image = axes.imshow(matrix, cmap="Blues", aspect="auto", vmin=0, interpolation="nearest")
+        _ticks(axes.set_xticks, columns, rotation=90)
+        _ticks(axes.set_yticks, rows)
+        # Names of features stand where there is no room for those of their levels, too.
+        below, beside = _sides(schema)
+        axes.set(xlabel=below, ylabel=beside)
+        axes.grid(visible=False)
+        bar = figure.colorbar(image, ax=axes, label="published count")
+        grouped_ticks(bar.ax.yaxis)
+    return figure
+
+
+def _sides(schema: Schema) -> tuple[str, str]:
+    """Return what the columns and the rows of a flattened table are by."""
+    names = [feature.name for feature in schema.features]
+    if len(names) == 1:
+        return "", names[0]
+    cut = _cut(schema.shape)
+    return " · ".join(names[cut:]), " · ".join(names[:cut])
+
+
+def _cut(sizes: Sequence[int]) -> int:
+    """Return how many features are rows, so that a matrix is as square as can be."""
+    return min(
+        range(1, len(sizes)),
+        key=lambda at: abs(np.log(np.prod(sizes[:at]) or 1) - np.log(np.prod(sizes[at:]) or 1)),
+    )
+
+
+def _ticks(put: Any, labels: list[str], **style: Any) -> None:
+    """Name the rows or columns where there is room for all their names."""
+    named = len(labels) <= _NAME_UP_TO and max(map(len, labels)) <= _LONGEST_NAME
+    put(range(len(labels)) if named else [], labels if named else [], fontsize=8, **style)
+
+
+def estimates_plot(
+    labels: Sequence[str],
+    values: Sequence[float],
+    errors: Sequence[float],
+    axis: str,
+    bounds: tuple[float, float] | None = None,
+    axes: Any = None,
+) -> Figure | None:
+    """Draw one estimate a group with two standard errors to each side, and declared bounds near
+    them.
+
+    The scale is that of the estimates, not of the bounds. None for too many groups.
+
+    >>> estimates_plot(["a", "b"], [0.4, 0.6], [0.1, 0.1], "mean of score", (0.0, 1.0)).axes[
+    ...     0
+    ... ].get_xlabel()
+    'mean of score'
+    """
+    if not labels or len(labels) > _MOST_GROUPS:
+        return None
+    with drawing(5.4, 0.9 + 0.32 * len(labels), axes=axes) as (figure, axes):
+        places = range(len(labels))
+        reach = 2 * np.asarray(errors)
+        axes.errorbar(
+            values, places, xerr=reach, fmt="o", color=BLUE, markersize=5, linewidth=1.6, capsize=3
+        )
+        low, high = float((values - reach).min()), float((values + reach).max())
+        margin = 0.06 * (high - low) or 0.5
+        for bound in bounds or ():
+            if low - margin <= bound <= high + margin:
+                axes.axvline(bound, color=GREY, linestyle=":", linewidth=1.2)
+        axes.set_xlim(low - margin, high + margin)
+        grouped_ticks(axes.xaxis)
+        axes.set(
+            xlabel=axis,
+            yticks=list(places),
+            yticklabels=list(labels),
+            ylim=(len(labels) - 0.5, -0.5),
+        )
+    return figure
+
+
+def audit_plot(
+    claim: Tradeoff, attacks: Sequence[Any], title: str = "", axes: Any = None
+) -> Figure:
+    """Draw attacks (`audit.Point`) with exact confidence bounds, and the claimed curve below which
+    none may lie.
+
+    A bar runs from what was observed to the corner that the truth does not exceed; an attack
+    convicts where even that corner lies below the curve. Both axes are square-root scaled, since
+    rare false alarms matter most.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> attack = SimpleNamespace(
+    ...     size=0.1, power=0.4, size_high=0.11, power_low=0.39, convicts=False
+    ... )
+    >>> [
+    ...     text.get_text()
+    ...     for text in audit_plot(gaussian(1), [attack]).axes[0].get_legend().get_texts()
+    ... ][-1]
+    'attack, with its confidence bound'
+    """
+    size = np.concatenate([np.geomspace(1e-6, 0.02, 200), np.linspace(0.02, 1, 300)])
+    misses = np.asarray(claim(1 - size))
+    with drawing(5.6, 4.6, axes=axes) as (figure, axes):
+        axes.set_xscale("function", functions=(np.sqrt, np.square))
+        axes.set_yscale("function", functions=(np.sqrt, np.square))
+        axes.plot(size, 1 - size, color=GREY, linewidth=1, label="guessing (perfect privacy)")
+        axes.plot(
+            size, misses, color=BLUE, linewidth=2, label="the claim: no attack below this curve"
+        )
+        axes.fill_between(size, 0, misses, color=BLUE, alpha=0.08, linewidth=0)
+        for convicts, color, marker, label in (
+            (False, "#222222", "o", "attack, with its confidence bound"),
+            (True, ORANGE, "X", "attack that refutes the claim"),
+        ):
+            chosen = [attack for attack in attacks if attack.convicts is convicts]
+            if chosen:
+                _draw_attacks(axes, chosen, color, marker, label)
+        axes.set(title=title, xlabel="false alarms: P(says the other table | it was this one)")
+        axes.set_ylabel("misses: P(says this table | it was the other one)")
+        _percent_ticks(axes, (0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1))
+        axes.legend(loc="lower left", fontsize=9.5)
+    return figure
+
+
+def _percent_ticks(axes: Any, ticks: Sequence[float]) -> None:
+    """Let both axes run from 0 to 1, with ticks in percent."""
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    axes.set_xticks(ticks, [f"{tick:.0%}" for tick in ticks])
+    axes.set_yticks(ticks, [f"{tick:.0%}" for tick in ticks])
+
+
+def _draw_attacks(axes: Any, attacks: Sequence[Any], color: str, marker: str, label: str) -> None:
+    x = np.array([attack.size for attack in attacks])
+    y = 1 - np.array([attack.power for attack in attacks])
+    right = np.array([attack.size_high for attack in attacks]) - x
+    above = 1 - np.array([attack.power_low for attack in attacks]) - y
+    axes.errorbar(
+        *(x, y),
+        xerr=[np.zeros_like(x), np.maximum(right, 0)],
+        yerr=[np.zeros_like(y), np.maximum(above, 0)],
+        fmt=marker,
+        color=color,
+        markersize=5 if marker == "o" else 7,
+        elinewidth=1.2,
+        capsize=2,
+        label=label,
+        zorder=3,
+    )

@@ -1,0 +1,594 @@
+"""Whether a release follows from what it says it was made by, and what of it can only be believed.
+
+A folder may come from strangers. Its plan, exact totals and noisy values are public, and everything
+else that it states is a function of them: the adjacency, the noise that its budgets need, the
+guarantees, the errors, the estimates, the intervals, the whole numbers. So everything else is
+computed again and compared, field by field and column by column. What nothing follows from is
+listed as taken on trust.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from semidp._version import __version__
+from semidp.errors import InputError, SemidpError
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.plain_reading import document_at
+from semidp.promise.schema.features import read_stored
+from semidp.promise.scope import Scope
+from semidp.promise.spaces.dataspace import normalised
+from semidp.publish.combined.combination_check import check_combination, check_sources
+from semidp.publish.linked_survey import stated_totals_differ
+from semidp.publish.pipeline import versions
+from semidp.publish.plan import Plan
+from semidp.publish.presentation import AS_USUAL
+from semidp.publish.rechecking.file_differences import file_differences
+from semidp.publish.rechecking.results_again import compared
+from semidp.publish.release import Release
+from semidp.publish.release_files import REPORT, release_files, release_title
+from semidp.publish.results.cells import METADATA, Columns, StoredFiles, csvw
+from semidp.publish.results.place_maps import MAP
+from semidp.publish.results.workbooks import WORKBOOK
+from semidp.publish.signing import SIGNATURE, SUMS
+from semidp.publish.sources.opening import Source
+from semidp.publish.statistics.parts import PARTS
+from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.recheck_findings import Findings, Trust, differences, same, short
+from semidp.publish.statistics.registry import result_keys
+from semidp.publish.survey import announced, schema_of
+
+MOST_CELLS = 2_000_000
+"""Tables of more cells in all are not fitted again unless asked for: their distances are
+computed."""
+_READING = (
+    "plan.count",
+    "plan.where",
+    "plan.id",
+    "plan.most",
+    "plan.levels_from_data",
+    "plan.feature",
+    "plan.adjacency",
+    "plan.read_as",
+)
+
+
+@dataclass(frozen=True)
+class Recheck:
+    """What came out when everything that a release states was computed again.
+
+    Parameters
+    ----------
+    disagreements
+        What does not follow, a sentence each.
+    trusted
+        What can only be believed, unless a signature says whose word it is.
+    """
+
+    disagreements: tuple[str, ...]
+    trusted: tuple[Trust, ...]
+
+
+def disagreements(release: Release, document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a release states that does not follow from its plan, its exact totals and its
+    noisy values.
+
+    Of an earlier version, noise above what a budget needs, and a guarantee weaker than the noise
+    gives, are no fault: it knew looser bounds.
+
+    Parameters
+    ----------
+    release
+        The release that was read.
+    document
+        Its release.json.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan([request], ["sex", "region"])
+    >>> release = semidp.run(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
+    >>> disagreements(release, release.to_json())
+    ()
+    >>> disagreements(release, {**release.to_json(), "epsilon": 0.1})
+    ('it states epsilon 0.1, and its guarantee gives 6.1739...',)
+    """
+    return recheck(release, document).disagreements
+
+
+def recheck(
+    release: Release, document: Mapping[str, Any], folder: Path | None = None, *, deep: bool = False
+) -> Recheck:
+    """Compute again what a release states; return what does not follow, and what is taken on trust.
+
+    Parameters
+    ----------
+    release, document
+        The release that was read, and its release.json.
+    folder
+        Where it was read from; without it, files are not compared.
+    deep
+        Fit every table again, of however many cells; else those of two million in all, which takes
+        seconds.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan([request], ["sex", "region"])
+    >>> release = semidp.run(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
+    >>> [trust.fields for trust in recheck(release, release.to_json()).trusted][:2]
+    [('measurements.csv noisy_count',), ('dataspace',)]
+    """
+    findings = _findings(release, deep or _cells(release) <= MOST_CELLS)
+    check = _Check(release, document, findings)
+    check_sources(release.sources, folder, _Again(deep), findings)
+    check.run()
+    if folder is not None:
+        check.files(folder)
+    trusted = [
+        Trust(what, tuple(dict.fromkeys(fields))) for what, fields in findings.trusted.items()
+    ]
+    return Recheck(tuple(dict.fromkeys(findings.wrong)), tuple(trusted))
+
+
+def load_consistent(folder: Path | str, *, fits: bool = False) -> Release:
+    """Read a release to answer questions from; refuse one whose numbers do not follow from its
+    measurements.
+
+    Parameters
+    ----------
+    folder
+        Where it is.
+    fits
+        Whether whole numbers are used, so that they are fitted again, too.
+
+    Examples
+    --------
+    >>> import semidp, tempfile
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     semidp.run(plan, {"sex": ["f", "m"]}).save(f"{root}/release")
+    ...     load_consistent(f"{root}/release").private
+    True
+    """
+    release = Release.load(folder)
+    if release.partition is not None:  # questions to parts are refused, or need no numbers of them
+        return release
+    findings = _findings(release, fits and _cells(release) <= MOST_CELLS)
+    check_sources(release.sources, None, _Again(False), findings)
+    _Check(release, document_at(Path(folder) / "release.json"), findings).run()
+    if findings.wrong:
+        raise InputError(
+            f"{folder} states what does not follow from its measurements, so that nothing is"
+            f" answered from it: semidp show {folder} says what"
+        )
+    return release
+
+
+@dataclass(frozen=True)
+class _Again:
+    """How the releases of a combination are checked."""
+
+    deep: bool
+
+    def __call__(self, release: Release, folder: Path | None) -> Recheck:
+        document = release.to_json() if folder is None else document_at(folder / "release.json")
+        return recheck(release, document, folder, deep=self.deep)
+
+
+def _findings(release: Release, refits: bool) -> Findings:
+    """Return empty findings for a release, with the software that it states."""
+    return Findings(
+        release.versions.get("semidp") == __version__, refits, dict(release.versions) == versions()
+    )
+
+
+@dataclass(eq=False)
+class _Check:
+    """One recheck: what it is about, and what it has found so far."""
+
+    release: Release
+    document: Mapping[str, Any]
+    findings: Findings
+
+    def run(self) -> None:
+        """Compare everything."""
+        release = self.release
+        if release.combination is not None:
+            check_combination(release, self.document, self.findings)
+            return
+        self._usual_trust()
+        self.findings.wrong += _stated(release, self.document)
+        again = self._scope()
+        if again is None:
+            return
+        self._warnings(again)
+        rebuilt, needed = [], []
+        for request, result in zip(release.plan.requests, release.results, strict=True):
+            try:
+                mechanism = result.recalibrated(request, release.scope)
+                needed.append(mechanism.guarantee)
+                rebuilt.append(compared(release, request, result, mechanism, self.findings))
+            except SemidpError as error:
+                # One result that fails must not hide what is wrong with the others.
+                self.findings.wrong.append(f"{request.name!r} could not be computed again: {error}")
+                rebuilt.append(result)
+        # A sum over some results would be compared with the guarantee of all.
+        if len(needed) == len(release.results):
+            together = Guarantee.compose(*needed).tradeoff
+            said = self.findings.guarantee(release.guarantee.tradeoff, together)
+            self.findings.wrong += (
+                [] if said is None else [f"it states {said} than its parts have together"]
+            )
+        self._document(rebuilt)
+
+    def _usual_trust(self) -> None:
+        """Note what nothing in a release confirms, whatever it holds."""
+        release = self.release
+        measured: list[str] = []
+        for result in release.results:
+            measured += result.noisy_columns(release.form)
+        noisy_parts = [
+            result.part_stems()[1] for result in release.results if not result.noise.absent
+        ]
+        for part in () if release.partition is None else release.partition.parts:
+            for stem in noisy_parts:
+                measured += [] if stem is None else [f"{part.folder}/{stem}.{release.form} noisy"]
+        self.findings.trust(
+            "the noisy values: that they were drawn from the records, by the mechanisms that are"
+            " named",
+            *measured,
+        )
+        self.findings.trust(
+            "the exact totals and the levels, where no other number depends on them", "dataspace"
+        )
+        self.findings.trust(
+            "how records were chosen, which levels were declared before they were read, which rule"
+            " gave the number a",
+            *_READING,
+        )
+        self.findings.trust(
+            "which mechanism was asked for, where it is one that could have been",
+            *dict.fromkeys(f"plan.{request.key}.mechanism" for request in release.plan.requests),
+        )
+        for request, result in zip(release.plan.requests, release.results, strict=True):
+            for trust in result.trusted(request):
+                self.findings.trust(trust.what, *trust.fields)
+        flags = dict.fromkeys(f"{result.listed_in}.private" for result in release.results)
+        self.findings.trust(
+            "that the random numbers were secret, where it says private", "private", *flags
+        )
+        self.findings.trust("when it was made, and with which software", "created", "versions")
+        if release.presentation != AS_USUAL:
+            self.findings.trust(
+                "what is said beside the numbers: title, contact, notes, map", "presentation"
+            )
+        self.findings.trust(
+            "what a ledger was charged (semidp ledger FILE --check RELEASE compares it)", "ledger"
+        )
+
+    def _scope(self) -> Scope | None:
+        """Compare what is public before any noise is drawn: schema, exact margins, adjacency."""
+        plan, scope = self.release.plan, self.release.scope
+        try:
+            again = announced(plan, scope.dataspace)
+            if plan.units is not None:
+                return self._linked_scope(again)
+            schema, disclosures = schema_of(plan, cast(Source, _StatedLevels(plan, scope)))
+            margins = normalised(schema, plan.invariants)
+        except SemidpError as error:
+            self.findings.wrong.append(f"its plan cannot be carried out: {error}")
+            return None
+        if schema != scope.dataspace.schema:
+            self.findings.wrong.append(
+                "it states other features or levels with its exact totals than its plan declares"
+            )
+        if tuple(margins) != tuple(scope.dataspace.margins):
+            self.findings.wrong.append("it states other exact totals than its plan publishes")
+        if again.adjacency.protection != scope.adjacency.protection:
+            self.findings.wrong.append(
+                f"it states a promise for {scope.adjacency}, and its plan and totals give"
+                f" {again.adjacency}"
+            )
+        elif again.adjacency != scope.adjacency:
+            self.findings.wrong.append(
+                f"it states a = {scope.adjacency.a}, and its plan and totals give a ="
+                f" {again.adjacency.a}"
+            )
+        return replace(again, disclosures=disclosures)
+
+    def _linked_scope(self, again: Scope) -> Scope:
+        """Compare the same of linked records; which of their levels were read from the data is
+        believed.
+        """
+        scope = self.release.scope
+        if stated_totals_differ(self.release.plan, scope.dataspace):
+            self.findings.wrong.append("it states other exact totals than its plan publishes")
+        if again.adjacency != scope.adjacency:
+            self.findings.wrong.append(
+                f"it states a promise for {scope.adjacency}, and its plan and totals give"
+                f" {again.adjacency}"
+            )
+        return replace(again, disclosures=scope.disclosures)
+
+    def _warnings(self, again: Scope) -> None:
+        """Compare warnings and disclosures: none may be missing, and others are only believed."""
+        scope = self.release.scope
+        for key, kind, stated, follows in (
+            ("warnings", "a warning", scope.warnings, again.warnings),
+            ("disclosures", "a disclosure", scope.disclosures, again.disclosures),
+        ):
+            # An earlier version may have said it in other words.
+            if self.findings.current:
+                missing = [words for words in follows if words not in stated]
+                self.findings.wrong += (f"it leaves out {kind}: {words}" for words in missing)
+            if any(words not in follows for words in stated):
+                self.findings.trust(
+                    f"{key} beyond those that follow from the plan and the totals", key
+                )
+
+    def _document(self, rebuilt: Sequence[Published]) -> None:
+        """Compare release.json with the one that the recomputed results give."""
+        release, document = self.release, self.document
+        expected = json.loads(json.dumps(replace(release, results=tuple(rebuilt)).to_json()))
+        # The first three are taken on trust, and the others were compared before.
+        skipped = {
+            "created",
+            "versions",
+            "ledger",
+            "guarantee",
+            "epsilon",
+            "report_delta",
+            "budget",
+        }
+        for key in expected:
+            if key in skipped or (
+                key in ("plan", "dataspace") and set(document.get(key, ())) == {"file"}
+            ):
+                continue
+            if key in result_keys():
+                if key not in document and self.findings.current:
+                    self.findings.wrong.append(f"it has no list of {key}")
+                self._entries(key, document.get(key, []), expected[key], rebuilt)
+            elif key == "a" and not self.findings.current:
+                # It was compared before: an earlier version may have known less of a(t).
+                continue
+            else:
+                stored = document.get(key)
+                stored = read_stored(stored) if key in ("plan", "dataspace") else stored
+                for path, stated, follows in differences(stored, expected[key], key):
+                    self._differs(path, "it states", path, stated, follows, derived=())
+        unknown = [key for key in document if key not in expected and key != "files"]
+        if unknown and self.findings.current:
+            self.findings.wrong += [f"it states {key!r}, which no release has" for key in unknown]
+        else:
+            self.findings.trust("what another version of semidp states besides", *unknown)
+
+    def _entries(
+        self, key: str, entries: Any, expected: Sequence[Any], rebuilt: Sequence[Published]
+    ) -> None:
+        """Compare the entries of one kind of results."""
+        results = [result for result in rebuilt if result.listed_in == key]
+        for result, entry, computed in zip(results, entries, expected, strict=True):
+            who = f"{result.name!r}"
+            told = any(sentence.startswith(f"{who} ") for sentence in self.findings.wrong)
+            # A result that was not computed again is as it was: what is wrong with it was said.
+            if told and result in self.release.results:
+                continue
+            noise_fields = (*result.noise_fields, *result.compared_fields)
+            for path, stated, follows in differences(entry, computed):
+                if path.startswith("guarantee") or (told and path.startswith(noise_fields)):
+                    continue
+                # There is no less noise than is needed, as was compared: an earlier version may
+                # have had more.
+                compared = (*result.compared_fields, "noise.scale")
+                if not self.findings.current and path.startswith(compared):
+                    continue
+                self._differs(
+                    f"{key}.{path}", f"{who} states", path, stated, follows, result.derived_fields
+                )
+
+    def _differs(
+        self, place: str, who: str, path: str, stated: Any, follows: Any, derived: tuple[str, ...]
+    ) -> None:
+        """Note a field that differs; one that an earlier version may have derived otherwise is
+        believed.
+        """
+        if self.findings.current or not path.startswith(derived):
+            # An earlier version did not state everything.
+            if stated is None and not self.findings.current:
+                return
+            self.findings.wrong.append(
+                f"{who} {path} {short(stated)}, and {short(follows)} follows"
+            )
+        else:
+            self.findings.earlier(place)
+
+    def files(self, folder: Path) -> None:
+        """Compare every file of the folder with the release."""
+        release, digests = self.release, self.document.get("files", {})
+        files: dict[str, Columns] = {}
+        for result in release.results:
+            files |= result.files(release.form)
+        for name, columns in files.items():
+            if name not in digests:
+                self.findings.wrong.append(f"it lists no {name}")
+                continue
+            for said in file_differences(
+                folder, name, columns, digests[name], self.findings.current
+            ):
+                self.findings.wrong.append(f"it states {said}")
+        for key in ("plan", "dataspace"):
+            if set(self.document[key]) == {"file"}:
+                expected = json.loads(json.dumps(release.to_json()[key]))
+                listed = read_stored(document_at(folder / self.document[key]["file"]))
+                for path, stated, follows in differences(listed, expected, key):
+                    self._differs(path, "it states", path, stated, follows, derived=())
+        self._described(folder, files, digests)
+        self._listed(folder, {*files}, digests)
+        self._parts_listed()
+
+    def _described(
+        self, folder: Path, files: Mapping[str, Columns], digests: Mapping[str, str]
+    ) -> None:
+        """Compare the two files that only describe the others: for machines, and for readers."""
+        described = csvw(release_title(self.release), files)
+        if METADATA in digests and (
+            described is None or described != (folder / METADATA).read_bytes()
+        ):
+            if self.findings.current:
+                self.findings.wrong.append(f"{METADATA} describes other files than it has")
+            else:
+                self.findings.trust("files that only describe the others", METADATA)
+        if not (folder / REPORT).is_file():
+            return
+        try:
+            report = StoredFiles(folder, (REPORT,))[REPORT].decode()
+            page = self.release.report_html()
+        except (ValueError, OSError, SemidpError):
+            self.findings.wrong.append(f"{REPORT} cannot be read or drawn again")
+            return
+        if report == page:
+            return
+        # Other software may draw figures otherwise. What is compared of them is that they bring no
+        # tag and no attribute that our drawings lack.
+        same_words = _without_pictures(report) == _without_pictures(page)
+        if same_words and _drawing_markup(report) <= _drawing_markup(page):
+            self.findings.trust(
+                "the figures of the report, which other versions of software draw otherwise", REPORT
+            )
+        elif self.findings.current:
+            self.findings.wrong.append(f"{REPORT} says something else than follows: do not read it")
+        else:
+            self.findings.trust("files that only describe the others", REPORT)
+
+    def _listed(self, folder: Path, files: set[str], digests: Mapping[str, str]) -> None:
+        """Compare the list of files with those that a release writes, and with those in the
+        folder.
+        """
+        described = {METADATA}
+        if self.release.presentation.workbook:
+            described.add(WORKBOOK)
+            self._workbook(folder / WORKBOOK)
+        if self.release.presentation.places is not None:
+            described.add(MAP)
+        if self.release.partition is not None:
+            described.add(PARTS)
+        # A long plan, or long totals, have files of their own.
+        for key in ("plan", "dataspace"):
+            if set(self.document[key]) == {"file"}:
+                described.add(self.document[key]["file"])
+        more = sorted(set(digests) - files - described)
+        self.findings.wrong += [
+            f"it lists {name!r}, which is no file of this release" for name in more
+        ]
+        written = {*release_files(folder), SUMS, SIGNATURE, REPORT}
+        present = {
+            path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()
+        }
+        self.findings.trust("files that release.json does not list", *sorted(present - written))
+
+    def _workbook(self, path: Path) -> None:
+        """Compare the workbook, where it can be read, with the one that the release gives."""
+        try:
+            differs = self.release.workbook_differs(path)
+        except InputError:
+            self.findings.trust("the workbook, which nothing here can read", WORKBOOK)
+        except Exception:  # whatever a file that is no workbook raises
+            self.findings.wrong.append(f"{WORKBOOK} cannot be read")
+        else:
+            self.findings.wrong += (
+                [f"{WORKBOOK} says something else than follows: do not read it"] if differs else []
+            )
+
+    def _parts_listed(self) -> None:
+        """Compare the list of tables and files of every part with those that a part has."""
+        release = self.release
+        tables: list[str] = []
+        measured: list[str] = []
+        for result in release.results:
+            names, stem = result.part_stems()
+            tables += names
+            measured += [] if stem is None else [stem]
+        files = {f"{stem}.{release.form}" for stem in (*tables, *measured)}
+        for part in () if release.partition is None else release.partition.parts:
+            more = sorted({*part.files} - files)
+            self.findings.wrong += [
+                f"it lists {name!r} in {part.folder}, which is no file of this release"
+                for name in more
+            ]
+            if [table.name for table in part.tables] != tables:
+                self.findings.wrong.append(
+                    f"it lists other tables in {part.folder} than its plan asks for"
+                )
+
+
+def _cells(release: Release) -> int:
+    """The cells of all tables of a release, parts included."""
+    if release.combination is not None:
+        return sum(table.schema.size for table in release.tables)
+    cells = 0
+    for request, result in zip(release.plan.requests, release.results, strict=True):
+        cells += result.fitted_cells(request, release.scope)
+    return cells
+
+
+class _StatedLevels:
+    """Levels as a release states them, in the place of the data that they were read from."""
+
+    def __init__(self, plan: Plan, scope: Scope) -> None:
+        self._features = {feature.names: feature for feature in scope.dataspace.schema.features}
+        depths = [name for part in (*plan.chains, *self._features.values()) for name in part.names]
+        self._columns = tuple(dict.fromkeys((*plan.columns, *depths)))
+
+    def columns(self) -> tuple[str, ...]:
+        return self._columns
+
+    def levels(self, column: str) -> tuple[str, ...]:
+        return tuple(label for (label,) in self.paths((column,)))
+
+    def paths(self, names: Sequence[str], null_level: str | None = None) -> list[tuple[str, ...]]:
+        feature = self._features.get(tuple(names))
+        if feature is None:
+            raise SemidpError(f"its exact totals have no feature {names[-1]!r}")
+        return [tuple(path) for path in feature.paths()]
+
+
+def _stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
+    """Compare the numbers that are stated for readers with what follows from the rest."""
+    follows = release.to_json()
+    for key, source in (("epsilon", "guarantee"), ("report_delta", "plan"), ("budget", "plan")):
+        if not same(document.get(key), follows[key]):
+            yield f"it states {key} {document.get(key)!r}, and its {source} gives {follows[key]!r}"
+    stated = document.get("a")
+    for key in ("worst_case", "definition", "bound"):
+        value = stated.get(key) if isinstance(stated, Mapping) else None
+        least = follows["a"][key]
+        if value is None or least is None:
+            continue
+        # A larger number than a(t) claims less, and is no fault.
+        if not isinstance(value, int) or value < least:
+            yield f"it states {value!r} for the {key.replace('_', ' ')} of a(t), which is {least}"
+
+
+_PICTURE = re.compile(r"<svg.*?</svg>", re.DOTALL)
+
+
+def _drawing_markup(page: str) -> set[str]:
+    """Return the tags and attributes inside the drawings of a page.
+
+    A drawing by other software has no others. What the page has outside, a script that searches
+    its tables for one, is no part of a drawing.
+    """
+    drawings = " ".join(_PICTURE.findall(page))
+    return {*re.findall(r"<[^\s<>/]+", drawings), *re.findall(r"[\w:-]+(?=\s*=)", drawings)}
+
+
+def _without_pictures(page: str) -> str:
+    """Return a report without its drawings."""
+    return _PICTURE.sub("", page)

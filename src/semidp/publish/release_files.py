@@ -1,0 +1,536 @@
+"""The files of a release: release.json, tables, report, and reading all of them back.
+
+A release is written whole or not at all; what the page says is in `report`.
+"""
+
+import contextlib
+import csv
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
+
+from semidp.errors import AdjacencyUnknown, InputError
+from semidp.promise.documents import from_json
+from semidp.promise.exact import number
+from semidp.promise.files import new_folder, recover
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.notebook import facts
+from semidp.promise.plain_reading import digest, document_at, read_plain
+from semidp.promise.progress import Progress, silent
+from semidp.promise.schema.features import read_stored
+from semidp.promise.scope import Scope
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.spaces.dataspace import Datasets, Dataspace
+from semidp.promise.spaces.linked import adjacency_from_json
+from semidp.promise.tradeoff.curves import tradeoff_from_json
+from semidp.publish.combined.combined_tables import CombinedTables
+from semidp.publish.combined.linked_combination import one_estimate
+from semidp.publish.combined.several_releases import SeveralReleases
+from semidp.publish.parts.partition_words import parts_file_words, parts_section
+from semidp.publish.plan import Plan
+from semidp.publish.presentation import AS_USUAL, Presentation
+from semidp.publish.release_value import SOURCES, ReleaseValue
+from semidp.publish.results.cells import METADATA, Columns, Form, StoredFiles, csvw, form_named
+from semidp.publish.results.place_maps import MAP, PlaceMap
+from semidp.publish.results.sections import Section
+from semidp.publish.results.workbooks import WORKBOOK, check_installed
+from semidp.publish.signing import SIGNATURE, SUMS
+from semidp.publish.statistics.parts import PARTS, Part, Partition, StoredPartition
+from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.registry import (
+    always_listed,
+    parts_readers,
+    result_keys,
+    result_readers,
+)
+from semidp.publish.survey import semi_of
+from semidp.publish.unfinished import discard_unfinished
+
+SCHEMA_VERSION = 1
+"""The version of release.json; it grows when a field changes its meaning."""
+REPORT = "report.html"
+LISTED = 10_000
+"""Up to so many levels and exact totals are listed in release.json; more have files of their
+own."""
+_ALWAYS = {"schema_version", "plan", "guarantee", "versions"}
+"""Keys that the release.json of every version has."""
+_DAMAGED = (
+    KeyError,
+    TypeError,
+    IndexError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    csv.Error,
+)
+"""What reading a damaged document raises."""
+_DOCUMENTS = {"plan": "plan.json", "dataspace": "dataspace.json"}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReleaseFiles(ReleaseValue):
+    """A release that is written to a folder and read back from it."""
+
+    def save(
+        self,
+        folder: Path | str,
+        *,
+        force: bool = False,
+        form: Form | str | None = None,
+        progress: Progress = silent,
+    ) -> None:
+        """Make a folder with everything that ``semidp release`` writes: whole, or not at all.
+
+        Parameters
+        ----------
+        folder
+            Where to write: nothing may be there, or an empty folder.
+        force
+            Also replace a release, in a folder that holds no other file.
+        form
+            How cells are written, ``"csv"`` or ``"parquet"``; tables from a million cells on as
+            Parquet unless given. ``"xlsx"`` writes CSV and a workbook beside it (needs openpyxl).
+        progress
+            Told what is going on.
+
+        Examples
+        --------
+        >>> import semidp, tempfile
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     semidp.run(plan, {"sex": ["f", "m"]}).save(f"{root}/release")
+        ...     sorted(file.name for file in Path(f"{root}/release").iterdir())
+        ['csv-metadata.json', 'measurements.csv', 'release.json', 'report.html', 'table.csv']
+        """
+        written = self._written_as(form)
+        partition = self.partition
+        stored = partition if isinstance(partition, StoredPartition) else None
+        if partition is not None and (stored is None or written.form != self.form):
+            raise InputError(
+                "the parts of a release are copied as they are, from its folder: leave the form out"
+            )
+        with new_folder(folder, force=force, ours=release_files) as new:
+            written.write_files(new, progress)
+            if stored is not None:
+                stored.copy(new)
+
+    def _write_sources(self, folder: Path, progress: Progress) -> list[dict[str, str]]:
+        """Write the releases of a combination into folders of their own; return these with
+        digests.
+        """
+        entries = []
+        for count, source in enumerate(self.sources, 1):
+            place = folder / SOURCES / str(count)
+            place.mkdir(parents=True)
+            source.write_files(place, progress)
+            if isinstance(source.partition, StoredPartition):
+                source.partition.copy(place)
+            written = digest(place / "release.json")
+            entries.append({"folder": f"{SOURCES}/{count}", "digest": written})
+        return entries
+
+    def _written_as(self, form: Form | str | None) -> Self:
+        """Return the release as it is written in a form."""
+        if form is None:
+            return self
+        if form == "xlsx":
+            check_installed()
+            self.refuse_parts("workbooks")
+            return replace(
+                self, form=Form.csv, presentation=replace(self.presentation, workbook=True)
+            )
+        return replace(self, form=form_named(form))
+
+    def write_files(self, folder: Path, progress: Progress = silent) -> None:
+        """Write the files of a release into a folder that exists, one after another; `save` does so
+        atomically.
+        """
+        files: dict[str, Columns] = {}
+        for result in self.results:
+            files |= result.files(self.form)
+        for name, columns in files.items():
+            columns.write(folder / name, progress)
+        described, names = csvw(release_title(self), files), list(files)
+        if described is not None:
+            (folder / METADATA).write_bytes(described)
+            names.append(METADATA)
+        if self.presentation.workbook:
+            progress("writing the workbook", 0, None)
+            _report().save_workbook(self, folder / WORKBOOK)
+            names.append(WORKBOOK)
+        if self.presentation.places is not None:
+            (folder / MAP).write_text(_text(self.presentation.places.to_json()), encoding="utf-8")
+            names.append(MAP)
+        document, space = self.to_json(), self.scope.dataspace
+        if self.combination is not None:
+            document["combination"] = self._write_sources(folder, progress)
+        if self.partition is not None:
+            (folder / PARTS).write_text(
+                _text([part.to_json() for part in self.partition.parts]), encoding="utf-8"
+            )
+            names.append(PARTS)
+        levels = sum(len(feature.levels) for feature in space.schema.features)
+        many = levels + sum(total.counts.size for total in space.totals) > LISTED
+        for key, file in _DOCUMENTS.items() if many else ():
+            (folder / file).write_text(_text(document[key]), encoding="utf-8")
+            names.append(file)
+            document[key] = {"file": file}
+        progress("hashing the files", 0, None)
+        # The report has no digest here: it is drawn from what release.json says, and a recheck
+        # draws it again.
+        document["files"] = {name: digest(folder / name) for name in names}
+        (folder / "release.json").write_text(_text(document), encoding="utf-8")
+        progress("drawing the report", 0, None)
+        (folder / REPORT).write_text(self.report_html(), encoding="utf-8")
+
+    def report_html(self, title: str | None = None, further: Sequence[Section] = ()) -> str:
+        """Return the report as one HTML page that needs nothing else; its title names what is
+        published.
+
+        Further sections, such as the tests of every pair, stand after those of the results.
+
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> semidp.run(plan, {"sex": ["f", "m"]}).report_html("Sexes").splitlines()[0]
+        '<!doctype html>'
+        """
+        return str(_report().html(self, title, further))
+
+    def workbook_differs(self, path: Path) -> bool:
+        """Whether a workbook holds something else than this release publishes."""
+        return bool(_report().workbook_differs(self, path))
+
+    def parts_sections(self) -> list[Section]:
+        """Return the section of the report on the parts; none where the release was carried out in
+        one piece.
+        """
+        if self.partition is None:
+            return []
+        by_parts = [result for result in self.results if result.part_stems()[0]]
+        overview = [table for result in by_parts for table in result.held_tables()]
+        return [parts_section(self.partition, overview, self.scope.dataspace, self.form)]
+
+    def parts_file_words(self) -> list[tuple[str, str]]:
+        """Say what the files of the parts hold; none where there are no parts."""
+        return [] if self.partition is None else parts_file_words(self.partition)
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for line in str(_report().summary(self)).splitlines():
+            if line:
+                # A word on what the line is about stands in its first eleven characters.
+                rows.append((line[:11].strip(" :"), line[11:].lstrip(" :")))
+        title = self.presentation.title or "Release"
+        return facts(title, rows) + str(_report().place_pictures(self))
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Self:
+        """Read a release that `save` wrote; refuse one whose files were changed since."""
+        folder = Path(folder)
+        recover(folder)
+        document, files = _unchanged(folder)
+        sources = cls._sources(document, folder)
+        try:
+            for key, file in _DOCUMENTS.items():
+                if document[key] == {"file": file}:
+                    document[key] = from_json(files[file])
+            release = cls._from_json(document, files, sources)
+        except _DAMAGED:
+            raise InputError(
+                f"{folder / 'release.json'} is damaged: make the release again"
+            ) from None
+        held = [(result, table) for result in release.results for table in result.held_tables()]
+        file_names = [name for result, _ in held for name in result.files()]
+        if "form" not in document and any(name not in files.names for name in file_names):
+            release = replace(release, form=Form.csv)  # written before there was another
+        for _, table in held:
+            if table.fitted.kind == "integer" and not table.keeps(release.scope.dataspace):
+                raise InputError(
+                    f"{folder} contradicts itself: {table.name!r} does not add up to the exact"
+                    " totals"
+                )
+        return release
+
+    @staticmethod
+    def discard_unfinished(folder: Path | str) -> None:
+        """Remove what a release part by part that ended early has left for a folder; what was
+        charged stays charged.
+        """
+        discard_unfinished(folder)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the cells, which are in the CSV files, as plain values.
+
+        ``epsilon`` restates the guarantee at ``report_delta``; the plan holds every number exactly,
+        as text.
+        """
+        document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "created": self.created}
+        document["private"] = self.private
+        # What few releases have stands only where they have it.
+        if self.form is not None:
+            document["form"] = str(self.form)
+        if self.partition is not None:
+            document["partition"] = self.partition.to_json()
+        if self.combination is not None:
+            document["combination"] = len(self.combination.releases)
+        if self.presentation != AS_USUAL:
+            document["presentation"] = self.presentation.to_json()
+        document["plan"] = self.plan.to_json()
+        document["dataspace"] = self.scope.dataspace.to_json()
+        document["a"] = self.scope.adjacency_json()
+        if self.scope.persons is not None:
+            document["persons"] = self.scope.persons
+        document["guarantee"] = self.stated and self.stated.tradeoff.to_json()
+        document["epsilon"] = self.epsilon
+        document["report_delta"] = number(self.plan.report_delta)
+        document["budget"] = self.plan.budget and self.plan.budget.numbers()
+        document |= self._entries()
+        document["disclosures"] = list(self.scope.disclosures)
+        document["warnings"] = list(self.scope.warnings)
+        document["ledger"] = self.ledger
+        document["versions"] = dict(self.versions)
+        return document
+
+    def _entries(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the entries of all results, by the keys of their lists."""
+        if self.combination is not None:
+            combined: dict[str, list[dict[str, Any]]] = {}
+            for result in self.results:
+                combined.setdefault(result.key, []).append(result.to_json())
+            return combined
+        lists: dict[str, list[dict[str, Any]]] = {key: [] for key in result_keys()}
+        for result, request in zip(self.results, self.plan.requests, strict=True):
+            entry = result.to_json()
+            entry["budget"] = request.budget and request.budget.numbers()
+            lists[result.listed_in].append(entry)
+        always = always_listed()
+        return {key: entries for key, entries in lists.items() if entries or key in always}
+
+    @classmethod
+    def _sources(cls, document: Mapping[str, Any], folder: Path) -> tuple[Any, ...]:
+        """Read the releases of a combination; refuse those that were changed since."""
+        entries = document.get("combination", ())
+        releases = []
+        for count, entry in enumerate(entries if isinstance(entries, list) else (), 1):
+            place = folder / SOURCES / str(count)
+            try:
+                unchanged = digest(place / "release.json", folder) == entry["digest"]
+            except (OSError, KeyError, TypeError):
+                unchanged = False
+            if not unchanged:
+                raise InputError(f"{place} was changed after the releases were combined")
+            releases.append(cls.load(place))
+        return tuple(releases)
+
+    @classmethod
+    def _from_json(
+        cls, document: Mapping[str, Any], files: StoredFiles, sources: tuple[Any, ...]
+    ) -> Self:
+        dataspace = Datasets.from_json(document["dataspace"])
+        if not isinstance(dataspace, Dataspace):
+            raise ValueError("a release has features")
+        adjacency = adjacency_from_json({**document["a"], "a": document["a"]["used"]}, dataspace)
+        plan = Plan.from_json(read_stored(document["plan"]))
+        if any(request.budget is None for request in plan.requests):
+            raise ValueError("what was released had a budget")
+        scope = _scope(document, dataspace, adjacency, plan)
+        stated = document["guarantee"]
+        guarantee = (
+            None if stated is None else Guarantee(dataspace, adjacency, tradeoff_from_json(stated))
+        )
+        _check_texts(document, scope)
+        partition = _partition(document, files)
+        combination = None
+        if "combination" in document:
+            combination = one_estimate(sources, dataspace)
+            results = _combined_results(document, combination, scope, files)
+        elif guarantee is None:
+            raise ValueError("a release states its guarantee")
+        else:
+            results = _results(document, plan, partition, scope, files)
+        return cls(
+            plan=plan,
+            scope=scope,
+            results=tuple(results),
+            stated=guarantee,
+            private=document["private"],
+            ledger=document["ledger"],
+            versions=document["versions"],
+            created=document["created"],
+            form=form_named(document["form"]) if "form" in document else None,
+            partition=partition,
+            combination=combination,
+            presentation=_presentation(document.get("presentation", {}), files),
+        )
+
+
+def _unchanged(folder: Path) -> tuple[dict[str, Any], StoredFiles]:
+    """Read release.json of a folder; refuse files that were changed after it was written."""
+    try:
+        document = from_json(read_plain(folder / "release.json", folder))
+        # A list from strangers may hold paths: only names in the folder itself are read.
+        digests = {Path(name).name: expected for name, expected in document["files"].items()}
+        files = StoredFiles(folder, tuple(digests))
+        digests_read = {name: files.digest(name) for name in digests}
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(
+            f"{folder} is not a release: it has no readable release.json with its tables"
+        ) from None
+    if document.get("schema_version") != SCHEMA_VERSION:
+        raise InputError(
+            f"{folder} was written by another version of semidp: read it with that version"
+        )
+    for name, expected in digests.items():
+        if digests_read[name] != expected:
+            raise InputError(f"{folder / name} was changed after the release was written")
+    return document, files
+
+
+def _scope(
+    document: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency, plan: Plan
+) -> Scope:
+    """Read what is public of a release."""
+    try:
+        # Computed from the exact totals, whatever the document states for a(t).
+        semi = semi_of(dataspace, plan)
+    except AdjacencyUnknown:
+        semi = None
+    persons = document.get("persons")
+    if (persons is None) != (plan.protection is None) or not isinstance(persons, int | None):
+        raise ValueError("a release for several records a person has a number of persons")
+    disclosures = tuple(document["disclosures"])
+    warnings = tuple(document["warnings"])
+    return Scope(dataspace, semi, adjacency, disclosures, warnings, persons)
+
+
+def _check_texts(document: Mapping[str, Any], scope: Scope) -> None:
+    """Refuse a document whose sentences, versions, marks or charge are of another type."""
+    versions = document["versions"].values()
+    told = (*scope.disclosures, *scope.warnings, *versions, document["created"])
+    all_texts = all(isinstance(text, str) for text in told)
+    if not all_texts or not isinstance(document["private"], bool):
+        raise ValueError("a release tells in texts, and is private or not")
+    charged = document["ledger"]
+    if charged is not None and not isinstance(charged, Mapping):
+        raise ValueError("a charge has keys and values")
+
+
+def _partition(document: Mapping[str, Any], files: StoredFiles) -> StoredPartition | None:
+    """Read the parts of a release; None where it was carried out in one piece."""
+    if "partition" not in document:
+        return None
+    parts = tuple(map(Part.from_json, from_json(files[PARTS])))
+    return StoredPartition(document["partition"]["depth"], parts, files.folder)
+
+
+def _combined_results(
+    document: Mapping[str, Any], combination: SeveralReleases, scope: Scope, files: StoredFiles
+) -> list[Published]:
+    """Read the results of a combination of releases: its tables, and what else was combined."""
+    results: list[Published] = []
+    for entry in document.get(CombinedTables.key, ()):
+        results.append(CombinedTables.from_json(entry, scope, files))
+    if len(results) > 1 or len(combination.releases) < 2:
+        raise ValueError("a combination is of several releases")
+    for key, read in result_readers().items():
+        results += [read(entry, None, scope, files) for entry in document.get(key, ())]
+    if not results:
+        raise ValueError("a combination has results")
+    return results
+
+
+def _results(
+    document: Mapping[str, Any],
+    plan: Plan,
+    partition: Partition | None,
+    scope: Scope,
+    files: StoredFiles,
+) -> list[Published]:
+    """Read the results of a release, one for each request of its plan."""
+    readers, by_parts = result_readers(), parts_readers()
+
+    def read(key: str, entry: Any, request: Any) -> Published:
+        if key not in by_parts:
+            return readers[key](entry, request, scope, files)
+        if partition is None:
+            raise ValueError("a result by parts has parts")
+        return by_parts[key](entry, request, plan.requests, partition, scope, files)
+
+    results: list[Published] = []
+    left = [(key, entry) for key in result_keys() for entry in document.get(key, ())]
+    for request in plan.requests:
+        # Results of one kind may stand in two lists: in that of parts, and in that of what was not
+        # cut.
+        place = [entry["name"] for _, entry in left].index(request.name)
+        key, entry = left.pop(place)
+        results.append(read(key, entry, request))
+    if left:
+        raise ValueError("a release has no more than its plan asks for")
+    names = [request.name for request in plan.requests]
+    if [result.name for result in results] != names:
+        raise ValueError("a release has what its plan asks for")
+    return results
+
+
+def _presentation(entry: Mapping[str, Any], files: StoredFiles) -> Presentation:
+    """Read how a release is presented, with the outlines of its map where it has one."""
+    if not entry.get("map"):
+        return Presentation.from_json(entry)
+    places = PlaceMap.from_json(from_json(files[MAP]), entry.get("map_key"))
+    return Presentation.from_json(entry, places)
+
+
+def release_title(release: ReleaseValue) -> str:
+    """Say what a release is about, for the description of its files."""
+    names = ", ".join(result.name for result in release.results)
+    return f"{names}; exact: {release.scope.dataspace.summary()}"
+
+
+def _report() -> Any:
+    # A room above, allowed by name in tests/test_layers.py: a release draws its own report.
+    from semidp.present.report.place_sections import place_pictures
+    from semidp.present.report.release_workbook import save_workbook, workbook_differs
+    from semidp.present.report.report_page import html
+    from semidp.present.report.sentences import summary
+
+    return SimpleNamespace(
+        html=html,
+        summary=summary,
+        place_pictures=place_pictures,
+        save_workbook=save_workbook,
+        workbook_differs=workbook_differs,
+    )
+
+
+def release_files(folder: Path) -> Collection[str]:
+    """Return the files of a release folder, by its release.json; none where that is not one of
+    ours.
+
+    >>> release_files(Path("nowhere"))
+    ()
+    """
+    document = document_at(folder / "release.json")
+    # What is returned here may be replaced by force, so that a release.json of somebody else's must
+    # not pass for ours.
+    listed = document.get("files")
+    if not isinstance(listed, dict) or not document.keys() >= _ALWAYS:
+        return ()
+    names = {"release.json", REPORT, SUMS, SIGNATURE, *listed}
+    if PARTS in listed:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            parts = [*map(Part.from_json, from_json(read_plain(folder / PARTS, folder)))]
+            names |= {name for part in parts for name in part.digests}
+    sources = document.get("combination")
+    for count in range(len(sources) if isinstance(sources, list) else 0):
+        place = f"{SOURCES}/{count + 1}"
+        names |= {f"{place}/{name}" for name in release_files(folder / place)}
+    return names
+
+
+def _text(document: Any) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

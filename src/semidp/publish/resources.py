@@ -1,0 +1,313 @@
+"""What a release takes: memory, disk and time, estimated from its tables before any record is
+counted.
+
+The estimates are linear in the cells, with constants that were measured (docs/scale.md) and err on
+the high side. What does not fit is refused while nothing has been charged.
+"""
+
+import math
+import os
+import shutil
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semidp.errors import InputError
+from semidp.promise.schema.counts import refuse_cells
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.branches import Cut
+from semidp.promise.spaces.dataspace import Dataspace
+from semidp.publish.plan import Plan
+from semidp.publish.results.cells import TABLE_NUMBERS, Form, form_of
+from semidp.publish.results.place_maps import PlaceMap
+from semidp.publish.results.workbooks import refuse_rows
+
+BASE_BYTES = 400 * 10**6  # the process, its libraries, DuckDB's buffers
+CELL_BYTES = 80  # the largest table while it is measured and fitted
+KEPT_BYTES = 40  # a cell of every other table: its count, estimate, error and measurement
+JOINT_BYTES = 16  # a cell of the joint table, where one query reads all
+DISK_BYTES = {Form.parquet: 48, Form.csv: 160}  # a cell, both files of a table together
+BASE_DISK = 10**5  # the report and release.json
+BASE_SECONDS, CELL_SECONDS = 2.0, 1.5e-6
+PART_BYTES, PART_SECONDS = 200, 8e-6  # a cell that is measured part by part
+
+_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_BINARY = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+
+
+@dataclass(frozen=True)
+class ResourceEstimate:
+    """Expected cells, memory, disk space and time of a release.
+
+    Parameters
+    ----------
+    cells
+        The cells of all tables together.
+    largest
+        The cells of the largest one.
+    memory
+        In bytes.
+    seconds
+        On one machine, without the time to read the records.
+    sizes, form
+        The cells of each table, and how tables are written where that is said: what the disk space
+        follows from.
+
+    Examples
+    --------
+    >>> size_text(ResourceEstimate.of([10**8]).memory), ResourceEstimate.of([2, 6]).seconds
+    ('10 GB', 2.000012)
+    """
+
+    cells: int
+    largest: int
+    memory: int
+    seconds: float
+    sizes: tuple[int, ...] = ()
+    form: Form | None = None
+
+    @classmethod
+    def of(
+        cls, sizes: Iterable[int], joint: int = 0, form: Form | None = None
+    ) -> "ResourceEstimate":
+        """Return what tables with `sizes` cells take, and the joint table that they are summed
+        from.
+        """
+        each = tuple(sizes)
+        cells, largest = sum(each), max(each, default=0)
+        kept = KEPT_BYTES * (cells - largest)
+        memory = BASE_BYTES + CELL_BYTES * largest + kept + JOINT_BYTES * max(joint, largest)
+        return cls(cells, largest, memory, BASE_SECONDS + CELL_SECONDS * cells, each, form)
+
+    @property
+    def disk(self) -> int:
+        """The bytes of its files, the report among them."""
+        tables = sum(size * DISK_BYTES[self.form or form_of((), size)] for size in self.sizes)
+        return tables + BASE_DISK
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the estimates as plain values."""
+        return {
+            "cells": self.cells,
+            "memory": self.memory,
+            "disk": self.disk,
+            "seconds": round(self.seconds, 1),
+        }
+
+    def refuse_memory(self, limit: int | None = None) -> None:
+        """Refuse what does not fit in memory: the limit given, or that of the machine or container.
+
+        >>> ResourceEstimate.of([10**8]).refuse_memory(4 * 10**9)
+        Traceback (most recent call last):
+        semidp.errors.InputError: the release needs about 10 GB of memory for 100,000,000 cells, and
+        4.0 GB may be ...
+        """
+        usable = memory_limit() if limit is None else limit
+        if self.memory > usable:
+            raise InputError(
+                f"the release needs about {size_text(self.memory)} of memory for {self.cells:,}"
+                f" cells, and {size_text(usable)} may be used: release a coarser table, or several",
+                needs="memory",
+            )
+
+    def refuse_disk(self, folder: Path) -> None:
+        """Refuse a folder whose disk has too little room."""
+        free = shutil.disk_usage(folder).free
+        if self.disk > free:
+            raise InputError(
+                f"the release needs about {size_text(self.disk)} of disk, and {size_text(free)} are"
+                " free: choose another place, or a coarser table"
+            )
+
+
+def declared_needs(plan: Plan, form: Form | None = None) -> ResourceEstimate | None:
+    """Return what a plan takes as far as it declares the levels of its tables; None where it leaves
+    them to the data.
+
+    Tables of which a level list is not declared count for nothing here: `needs_of` knows them when
+    levels are read.
+    """
+    names = {name for feature in plan.features for name in feature.names}
+    declared = [table for table in plan.tables if names.issuperset(table.features)]
+    if not declared:
+        return None
+    schema = Schema(plan.features)
+    parts = [schema.restrict(table.features) for table in declared]
+    for part in parts:
+        refuse_cells(part.shape)
+    return ResourceEstimate.of((part.size for part in parts), form=form)
+
+
+def needs_of(
+    plan: Plan, schema: Schema, form: Form | None = None, joint: bool = False
+) -> ResourceEstimate:
+    """Return what a plan takes once the levels are known."""
+    sizes = [schema.restrict(table.features).size for table in plan.tables]
+    return ResourceEstimate.of(sizes, schema.size if joint else 0, form)
+
+
+def part_needs(
+    plan: Plan, schema: Schema, cut: Cut, jobs: int = 1, form: Form | None = None
+) -> ResourceEstimate:
+    """Return the memory and disk that a plan by parts takes: memory for `jobs` parts at a time,
+    disk for all parts.
+
+    >>> from semidp.promise.schema.features import Feature
+    >>> places = Feature.nested(
+    ...     ["state", "county"], [(str(n // 1000), str(n)) for n in range(10_000)]
+    ... )
+    >>> schema = Schema([places, Feature("age", [str(n) for n in range(1000)])])
+    >>> from semidp import TableRequest
+    >>> plan = Plan([TableRequest(["county", "age"])])
+    >>> part_needs(plan, schema, Cut(0, 1)).largest, needs_of(plan, schema).largest
+    (1000000, 10000000)
+    """
+    chain = cut.chain(schema)
+    parts = np.zeros(chain.size(cut.depth), dtype=np.int64)
+    above = 0
+    for table in plan.tables:
+        view = schema.view(table.features)
+        above += schema.grid.size_of(cut.above(view))
+        if cut.reaches(view):
+            other_cells = schema.grid.size_of(view) // chain.size(view[cut.axis])
+            sizes = chain.children(cut.depth, view[cut.axis]) * other_cells
+            refuse_cells([int(sizes.max())])
+            parts += sizes
+    refuse_cells([above])
+    whole = ResourceEstimate.of(
+        (schema.restrict(table.features).size for table in plan.tables), form=form
+    )
+    largest, jobs = int(parts.max()), min(jobs, len(parts))
+    # Each worker is a process with its own libraries and one part at a time. With several workers
+    # this process is one more.
+    memory = (
+        jobs * (BASE_BYTES + PART_BYTES * largest)
+        + KEPT_BYTES * above
+        + (BASE_BYTES if jobs > 1 else 0)
+    )
+    return replace(
+        whole,
+        largest=largest,
+        memory=memory,
+        seconds=BASE_SECONDS + PART_SECONDS * whole.cells / jobs,
+    )
+
+
+def refuse_files(
+    plan: Plan,
+    schema: Schema,
+    folder: Path,
+    form: Form | None = None,
+    overview: Collection[str] = (),
+) -> None:
+    """Refuse a folder that cannot take the files of a release: the names of files and columns, or
+    their size.
+
+    The levels must be known, and the folder empty. A release part by part has tables at its cut
+    besides, called after their features.
+    """
+    for table in plan.tables:
+        part = schema.restrict(table.features)
+        form_of((*part.names, *TABLE_NUMBERS), part.size, form)
+    stems = (name.removesuffix(".csv") for request in plan.requests for name in request.files)
+    ending, mend = ("", ", or its features") if overview else (".csv", "")
+    for stem in dict.fromkeys((*overview, *stems)):
+        # Only the file system knows which names it takes, so that each is tried before anything is
+        # charged.
+        file = folder / f"{stem}.{Form.parquet}"  # the longest of all endings
+        try:
+            file.touch(exist_ok=False)
+            file.unlink()
+        except (OSError, ValueError):
+            raise InputError(
+                f"no file can be called {stem + ending!r} in that folder: name the table"
+                f" otherwise{mend}"
+            ) from None
+    needs_of(plan, schema, form).refuse_disk(folder)
+
+
+def refuse_sheets(plan: Plan, dataspace: Dataspace) -> None:
+    """Refuse tables and exact totals that a sheet of a workbook does not hold, before anything is
+    charged.
+    """
+    for request in plan.requests:
+        schema = dataspace.about(request.counted).schema
+        for table in request.tables:
+            refuse_rows(table.name, schema.restrict(table.features).size)
+    for total in dataspace.totals:
+        refuse_rows(f"exact {' × '.join(total.schema.names)}", total.counts.size)
+
+
+def refuse_map(places: PlaceMap, plan: Plan, dataspace: Dataspace) -> None:
+    """Refuse a map that names no place of the release, before anything is charged: another file, or
+    another property, was meant.
+    """
+    for request in plan.requests:
+        schema = dataspace.about(request.counted).schema
+        for feature in schema.features:
+            # A nested feature may be drawn at any of its depths.
+            for labels in zip(*feature.paths(), strict=True):
+                if places.names_most(list(dict.fromkeys(labels))):
+                    return
+    raise InputError(
+        "the map names no place of this release: give one whose places are called as the levels"
+        " are, or say which property names them (--map-key PROPERTY)"
+    )
+
+
+def memory_limit() -> int:
+    """Return the memory that this machine or container has, in bytes.
+
+    >>> memory_limit() > 2**20
+    True
+    """
+    limits = (
+        [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+        if hasattr(os, "sysconf")
+        else [2**62]
+    )
+    for place in _CGROUPS:
+        try:
+            # In a container the memory of the machine is more than may be used. A control group
+            # without a limit says "max", or a number beyond any machine.
+            limit = Path(place).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeError):
+            continue
+        limits += [int(limit)] if limit.isdigit() and int(limit) > 0 else []
+    return min(limits)
+
+
+def memory_from(text: str) -> int:
+    """Return an amount of memory from its text.
+
+    >>> memory_from("8GB"), memory_from("512 MiB")
+    (8000000000, 536870912)
+    >>> memory_from("much")
+    Traceback (most recent call last):
+    semidp.errors.InputError: an amount of memory is a number with a unit, such as 8GB, not 'much'
+    """
+    units: Mapping[str, int] = {**_UNITS, **_BINARY}
+    word = text.strip().lower()
+    digits = word.rstrip("abcdefghijklmnopqrstuvwxyz ")
+    try:
+        amount = int(float(digits) * units[word[len(digits) :].strip()])
+    except (ValueError, KeyError, OverflowError):
+        amount = 0
+    if amount <= 0:
+        raise InputError(f"an amount of memory is a number with a unit, such as 8GB, not {text!r}")
+    return amount
+
+
+def size_text(size: int) -> str:
+    """Write a number of bytes for people.
+
+    >>> [size_text(size) for size in (900, 1_500_000, 4 * 10**9, 12 * 10**9)]
+    ['1 MB', '2 MB', '4.0 GB', '12 GB']
+    """
+    if size < 10**9:
+        return f"{max(1, math.ceil(size / 10**6))} MB"
+    return f"{size / 10**9:.1f} GB" if size < 10**10 else f"{size / 10**9:.0f} GB"

@@ -1,0 +1,297 @@
+"""A published table of counts: whole numbers, estimates, standard errors and intervals, a number a
+cell.
+
+However a table was measured, this is what is published of it. What measured it is in
+`statistics.tables`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.promise.exact import count_noun
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.dataspace import RECORD, Dataspace
+from semidp.publish.plots.figures import heatmap
+from semidp.publish.results.cells import TABLE_MEANINGS, Columns, PublishedColumns, StoredFiles
+
+UNNAMED = "table"
+"""The name of a table that was given none and stands alone."""
+
+_DIGITS = 1e6  # to which the ends of intervals are rounded outward
+_SLACK = 1e-3  # of the last digit, which is more than a rounding error
+
+
+class FitKind(StrEnum):
+    """Numbers that are published: whole numbers that add up, real numbers that do, or the
+    measurement itself.
+
+    >>> FitKind("real")
+    <FitKind.real: 'real'>
+    """
+
+    integer = "integer"
+    real = "real"
+    none = "none"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """How the published table was made from the measurement: post-processing of public values
+    only.
+    """
+
+    kind: str
+    method: str
+    loss: float
+    bound: float
+    optimal: bool
+    note: str
+
+    def __post_init__(self) -> None:
+        texts = isinstance(self.method, str) and isinstance(self.note, str)
+        one_of_the_kinds = self.kind in list(FitKind)
+        numbers = _is_distance(self.loss) and _is_distance(self.bound)
+        flag = isinstance(self.optimal, bool)
+        if not (texts and one_of_the_kinds and numbers and flag):
+            raise ValueError(
+                "a fit has a kind, a method, two distances, whether it is optimal, and a note"
+            )
+
+
+def _is_distance(value: object) -> bool:
+    # A bound may lie a rounding error below 0. What is not a number equals nothing.
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and value == value
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PublishedTable(PublishedColumns):
+    """A published table, however it was measured, a number a cell.
+
+    Parameters
+    ----------
+    name, schema
+        What it is called, its features and levels.
+    counts
+        What is published: whole numbers, unless the plan asked for others or none exist, as
+        `fitted` says.
+    estimate
+        The unbiased estimate, a real number a cell.
+    standard_errors
+        Of the estimate, cell by cell, from the noise alone. They do not belong to the fitted
+        counts.
+    fitted
+        How the counts were made from the measurement.
+    half_widths
+        How far the estimate is off at most in 95% of all draws, cell by cell, from the law of the
+        noise; None for tables of a million cells and more.
+    order
+        The positions of the features in the order that they were asked for, in which the table is
+        shown and written; that of the schema if left out.
+    counted
+        The kind of record that it counts, where the data hold several.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan([request], [["sex", "region"]])
+    >>> release = semidp.run(plan, {"sex": ["f", "m"], "region": ["n", "s"]})
+    >>> release.tables[0].counts.tolist(), release["sex-region"]  # all of it is exact here
+    ([[1, 0], [0, 1]], PublishedTable('table': sex × region, 4 cells))
+    """
+
+    name: str
+    schema: Schema
+    counts: NDArray[Any] = field(repr=False)
+    estimate: NDArray[np.float64] = field(repr=False)
+    standard_errors: NDArray[np.float64] = field(repr=False)
+    fitted: Fitted
+    half_widths: NDArray[np.float64] | None = field(default=None, repr=False)
+    order: tuple[int, ...] = ()
+    counted: str = RECORD
+
+    def __repr__(self) -> str:
+        names = " × ".join(self.as_asked().schema.names)
+        return f"PublishedTable({self.name!r}: {names}, {count_noun(self.schema.size, 'cell')})"
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it has a name of its own."""
+        return self.name != UNNAMED
+
+    def asked_as(self, features: Iterable[str]) -> "PublishedTable":
+        """Return the table to be shown with its features in the order in which they are named.
+
+        >>> import semidp
+        >>> tables = [semidp.TableRequest(["sex", "age"]), semidp.TableRequest(["region", "sex"])]
+        >>> plan = semidp.Plan(
+        ...     [semidp.TablesRequest(tables, semidp.Budget.gdp(1))], levels_from_data=True
+        ... )
+        >>> people = {"sex": [*"ffm"], "age": [*"yoy"], "region": [*"nns"]}
+        >>> release = semidp.run(plan, people)
+        >>> release.tables[1].schema.names, list(release.tables[1].to_dict())[:2]
+        (('sex', 'region'), ['region', 'sex'])
+        """
+        order = self.schema.order_of(features)
+        as_in_schema = order == tuple(range(len(order)))
+        return replace(self, order=() if as_in_schema else order)
+
+    def as_asked(self) -> "PublishedTable":
+        """Return the same cells with the axes in the order asked for."""
+        if not self.order:
+            return self
+        half_widths = self.half_widths
+        if half_widths is not None:
+            half_widths = np.transpose(half_widths, self.order)
+        schema = self.schema.arranged(self.order)
+        counts = np.transpose(self.counts, self.order)
+        estimate = np.transpose(self.estimate, self.order)
+        errors = np.transpose(self.standard_errors, self.order)
+        return PublishedTable(
+            self.name,
+            schema,
+            counts,
+            estimate,
+            errors,
+            self.fitted,
+            half_widths,
+            counted=self.counted,
+        )
+
+    def keeps(self, dataspace: Dataspace) -> bool:
+        """Whether the published whole numbers, none of them negative, have every exact total."""
+        # no table of whole numbers was found, and the note says so
+        if self.counts.dtype.kind != "i":
+            return True
+        over_features = dataspace.about(self.counted).over(self.schema.names)
+        public = over_features.coded_as(self.schema)
+        if self.counts.min() < 0:
+            return False
+        return public.contains(Table(self.schema, self.counts))
+
+    def columns(self) -> Columns:
+        """Return a row a cell: the estimate and its standard error, the ends of its 95% interval,
+        the count.
+
+        The interval is from the noise alone and never clipped. Tables of a million cells and more
+        leave it out.
+        """
+        shown = self.as_asked()
+        named = {"estimate": shown.estimate, "standard_error": shown.standard_errors}
+        if shown.half_widths is not None:
+            low, high = interval_ends(shown.estimate, shown.half_widths)
+            named |= {"estimate_low": low, "estimate_high": high}
+        return Columns.of_cells(shown.schema, {**named, "count": shown.counts}, TABLE_MEANINGS)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the counts as shades, on matplotlib axes where given; return the figure."""
+        shown = self.as_asked()
+        return heatmap(shown.schema, shown.counts, axes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the cells, as plain values."""
+        largest = float(self.standard_errors.max(initial=0.0))
+        return {
+            "name": self.name,
+            "features": list(self.schema.names),
+            "largest_standard_error": largest,
+            "fit": asdict(self.fitted),
+        }
+
+    @classmethod
+    def read(
+        cls, files: StoredFiles, name: str, schema: Schema, fitted: Fitted, counted: str = RECORD
+    ) -> "PublishedTable":
+        """Read the file of a table."""
+        cells = read_cells(files, name, schema)
+        estimate = cells["estimate"].astype(float)
+        errors = cells["standard_error"].astype(float)
+        half_widths = read_half_widths(cells)
+        counts = cells["count"]
+        table = cls(name, schema, counts, estimate, errors, fitted, half_widths, (), counted)
+        return table.asked_as(names_in_file(files, name, schema))
+
+
+def tables_by_features(
+    tables: Iterable[PublishedTable],
+) -> dict[tuple[str, ...], PublishedColumns]:
+    """Return tables by their features; a nested feature by all its depths, and by its finest
+    alone.
+
+    Of two tables with the same features the later one is returned.
+    """
+    every = tuple(tables)
+    by_finest: dict[tuple[str, ...], PublishedColumns] = {}
+    for table in every:
+        by_finest[tuple(feature.name for feature in table.schema.features)] = table
+    return by_finest | {table.schema.names: table for table in every}
+
+
+def interval_ends(
+    estimate: NDArray[np.float64], half_widths: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the ends of intervals, rounded outward to six digits after the point.
+
+    Coarse noise puts much of its probability on the ends themselves, which must not be missed by a
+    rounding error. An end that lies on such a digit but for a rounding error (a thousandth of it)
+    is that digit: the same ends come out whatever the order of additions, and no count, which is a
+    whole number, lies between.
+
+    >>> [end.tolist() for end in interval_ends(np.array([2 / 3]), np.array([1 / 3]))]
+    [[0.333333], [1.0]]
+    """
+    low = np.floor((estimate - half_widths) * _DIGITS + _SLACK) / _DIGITS
+    high = np.ceil((estimate + half_widths) * _DIGITS - _SLACK) / _DIGITS
+    return low + 0.0, high + 0.0  # no zero has a sign
+
+
+def read_cells(files: StoredFiles, name: str, schema: Schema) -> dict[str, NDArray[Any]]:
+    """Return the columns of a table's file, in the shape of the schema."""
+    columns = files.numbers(name, len(schema.names))
+    order = schema.order_of(names_in_file(files, name, schema))
+    shape = [schema.shape[axis] for axis in order]
+    back = np.argsort(order)
+    cells = {}
+    for key, column in columns.items():
+        cells[key] = np.transpose(column.reshape(shape), back)
+    for column in cells.values():
+        # false of what is not a number, too
+        small_enough = np.abs(column) < 2.0**63
+        if not small_enough.all():
+            raise ValueError("a cell does not hold a number")
+    return cells
+
+
+def names_in_file(files: StoredFiles, name: str, schema: Schema) -> list[str]:
+    """Return the labels of a table's file in their order; a `ValueError` where they are not those
+    of the schema.
+    """
+    names = files.label_names(name, len(schema.names))
+    if sorted(names) != sorted(schema.names):
+        raise ValueError("a table has other features than its plan asks for")
+    return names
+
+
+def read_half_widths(cells: Mapping[str, NDArray[Any]]) -> NDArray[np.float64] | None:
+    """Return the half-widths of the intervals of a table's file; refuse those that are not around
+    the estimates.
+    """
+    if "estimate_low" not in cells:
+        return None
+    below = cells["estimate"] - cells["estimate_low"]
+    above = cells["estimate_high"] - cells["estimate"]
+    narrower = np.minimum(below, above)
+    symmetric = np.allclose(below, above, rtol=1e-6, atol=3 / _DIGITS)
+    # An end on a digit may lie inside of an estimate that is on it too but for a rounding error:
+    # see `interval_ends`.
+    inside = narrower < -1 / _DIGITS
+    if not symmetric or inside.any():
+        raise ValueError("the intervals are not those of the estimates")
+    return np.asarray(np.maximum(narrower, 0.0), dtype=np.float64)

@@ -1,0 +1,429 @@
+"""What every engine must answer, and the words in which it may fail.
+
+`Records` is the contract that DuckDB and Ibis fulfil; `Key` and `Measure` say what to group by and
+what to add up. Turning the answer into a `Table` is done once, in the package itself, for all
+engines alike.
+"""
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as field_of
+from fractions import Fraction
+from functools import cached_property
+from operator import itemgetter
+from typing import Any, TypeVar
+
+import numpy as np
+from attrs import Factory, field, frozen
+from numpy.typing import NDArray
+
+from semidp.errors import DataError, InputError, SchemaError, SemidpError
+from semidp.promise.exact import Number, exact, plain
+from semidp.promise.schema.counts import no_column
+
+LARGEST_COUNT = 2**53  # a count is checked as a double, which is exact below this
+
+SETS_AT_ONCE = 24  # sets of keys that one query groups by
+KEYS_AT_ONCE = 30  # PostgreSQL tells no more of them apart
+
+NO_FOLDERS = "only files lie in folders, so only they can have partitions: leave the partitions out"
+
+# What a bin's key may say instead of the bin's number.
+BELOW = -1
+NOT_A_NUMBER = -2
+
+# What may be wrong with what a record adds, worst last.
+FINE, BAD_COUNT, MISSING_OUTCOME, BAD_OUTCOME = range(4)
+
+Result = TypeVar("Result")
+
+
+GRID = 1000
+"""The most steps between an outcome's bounds, unless declared."""
+MOST_UNITS = 1000
+"""How far apart whole bounds may be for steps of 1 to be the default."""
+_FEWEST_UNITS = 10  # whole bounds closer than this may hold fractions: a rate, a grade
+
+_LARGEST_BOUND = 10**300  # twice this, and sums of it, are still floating-point numbers
+
+
+def _bound(value: Number) -> Fraction:
+    return exact(value, "a bound of an outcome")
+
+
+def _cuts(values: Iterable[Number]) -> tuple[Fraction, ...]:
+    return tuple(exact(value, "a line") for value in values)
+
+
+def fine_steps(lower: Fraction, upper: Fraction, most: int = GRID) -> int:
+    """Return the steps between two bounds: `most`, or somewhat fewer with every whole number on the
+    grid.
+
+    Between whole bounds a step is 1, 1/2, 1/5, 1/10, 1/20 and so on, the least with at most `most`
+    steps.
+
+    >>> [fine_steps(Fraction(0), Fraction(upper)) for upper in (1, 60, 100, 5000)]
+    [1000, 600, 1000, 1000]
+    """
+    apart = upper - lower
+    if lower.denominator != 1 or apart.denominator != 1 or not 0 < apart <= most:
+        return most
+    fitting = int(most // apart)
+    power = 10 ** (len(str(fitting)) - 1)
+    parts: int = max(factor * power for factor in (1, 2, 5) if factor * power <= fitting)
+    return int(apart) * parts
+
+
+def unit_steps(lower: Fraction, upper: Fraction, most: int = GRID) -> int:
+    """Return the steps of a grid whose cost grows with them: steps of 1 between whole bounds from
+    10 to 1000 apart, and `fine_steps` otherwise.
+
+    >>> [unit_steps(Fraction(0), Fraction(upper), 100) for upper in (1, 60, 120, 5000)]
+    [100, 60, 120, 100]
+    """
+    apart = upper - lower
+    whole = lower.denominator == 1 and apart.denominator == 1
+    if whole and _FEWEST_UNITS <= apart <= MOST_UNITS:
+        return int(apart)
+    return fine_steps(lower, upper, most)
+
+
+@frozen(slots=False)
+class Outcome:
+    """A numeric column, clipped to declared bounds and rounded to a declared grid record by record.
+
+    A record with the value y adds the integer ``floor((min(max(y, lower), upper) - lower) / (upper
+    - lower) * steps + 1/2)``, which lies between 0 and `steps` whatever y is, so sums are integers
+    of known sensitivity. The bounds are declared, never read from the data; the grid has the
+    `fine_steps` unless declared. A histogram of it has a cell for each step, and is also cut at
+    `cuts`: a record belongs to the cell from the last of the `edges` that its value is not below.
+
+    Examples
+    --------
+    >>> score = Outcome("score", 0, 100, steps=1000)
+    >>> score.width
+    Fraction(1, 10)
+    >>> Outcome("score", 0, 100).steps, Outcome("days", 0, 60).steps
+    (1000, 600)
+    >>> [float(edge) for edge in Outcome("days", 0, 3, 3, cuts=(1,)).edges]
+    [0.5, 1.0, 1.5, 2.5]
+    >>> Outcome("score", 100, 0, steps=10)
+    Traceback (most recent call last):
+    semidp.errors.InputError: the bounds of 'score' must be increasing: got 100 and 0
+    """
+
+    column: str
+    lower: Fraction = field(converter=_bound)
+    upper: Fraction = field(converter=_bound)
+    steps: int = field(
+        default=Factory(lambda self: fine_steps(self.lower, self.upper), takes_self=True)
+    )
+    cuts: tuple[Fraction, ...] = field(default=(), converter=_cuts)
+
+    def __attrs_post_init__(self) -> None:
+        if max(abs(self.lower), abs(self.upper)) > _LARGEST_BOUND:
+            raise InputError(f"the bounds of {self.column!r} must lie between -1e300 and 1e300")
+        if not float(self.lower) < float(self.upper):
+            raise InputError(
+                f"the bounds of {self.column!r} must be increasing: got {plain(self.lower)} and"
+                f" {plain(self.upper)}"
+            )
+        if (
+            isinstance(self.steps, bool)
+            or not isinstance(self.steps, int)
+            or not 1 <= self.steps <= 2**32
+        ):
+            raise InputError(f"the grid of {self.column!r} must have from 1 to 2^32 steps")
+        for cut in self.cuts:
+            if not self.lower < cut <= self.upper:
+                low, high = plain(self.lower), plain(self.upper)
+                raise InputError(
+                    f"a line lies above {low} and at most at {high}, the bounds of"
+                    f" {self.column!r}, not at {plain(cut)}"
+                )
+
+    @cached_property
+    def edges(self) -> tuple[Fraction, ...]:
+        """Where a histogram is cut, in growing order: half way between steps, and at the cuts."""
+        half = self.width / 2
+        places = [self.lower + half * (2 * step + 1) for step in range(self.steps)]
+        # values are compared with edges as floating-point numbers
+        by_float = {float(edge): edge for edge in (*places, *self.cuts)}
+        return tuple(edge for _, edge in sorted(by_float.items()))
+
+    @property
+    def width(self) -> Fraction:
+        """The width of one step of the grid: a sum of steps times this, plus `lower` a record, is
+        the sum.
+        """
+        return (self.upper - self.lower) / self.steps
+
+    @property
+    def rounding(self) -> Fraction:
+        """The most by which a value is rounded: half a step; zeros and ones are not."""
+        return Fraction(0) if self.proportion else self.width / 2
+
+    @property
+    def proportion(self) -> bool:
+        """Whether it takes zeros and ones, which true and false are then."""
+        return self.lower == 0 and self.upper == 1 and self.steps == 1
+
+
+@dataclass(frozen=True)
+class Key:
+    """A column to group by: its values as they are, or the number of the bin that they fall in."""
+
+    column: str
+    edges: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What one row adds to its group: 1 or its count, times 1 or its quantised outcome."""
+
+    count: str | None = None
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class CodedColumn:
+    """A column of few distinct values: those, and for each group the position of its own among
+    them.
+
+    >>> CodedColumn.of(["f", None, "f"]).codes
+    array([0, 1, 0])
+    """
+
+    values: Sequence[Any] = field_of(repr=False)
+    codes: NDArray[np.intp] = field_of(repr=False)
+
+    @classmethod
+    def of(cls, column: Sequence[Any]) -> "CodedColumn":
+        """Return a column that holds a value a group."""
+        code_of: dict[Any, int] = {}
+        codes = [code_of.setdefault(value, len(code_of)) for value in column]
+        return cls(list(code_of), np.array(codes, dtype=np.intp))
+
+
+@dataclass(frozen=True, eq=False)
+class CodedGroups:
+    """What an engine found: each key's column, what the records of each group add up to, and the
+    worst fault.
+    """
+
+    keys: tuple[CodedColumn, ...]
+    totals: NDArray[np.int64] = field_of(repr=False)
+    fault: int
+
+    @classmethod
+    def of(cls, columns: Sequence[Sequence[Any]]) -> "CodedGroups":
+        """Return groups that are given value by value: the keys, the totals, the fault of each."""
+        *keys, totals, faults = columns
+        return cls(
+            tuple(map(CodedColumn.of, keys)), whole_totals(totals), max(faults, default=FINE)
+        )
+
+
+def whole_totals(totals: Sequence[Any]) -> NDArray[np.int64]:
+    """Return totals as whole numbers of 64 bits; refuse larger ones, which an engine may give as
+    missing.
+
+    >>> whole_totals([3, 2**70])
+    Traceback (most recent call last):
+    semidp.errors.DataError: the totals sum to more than 2^62, which exact arithmetic here does not
+    cover
+    """
+    missing = np.ma.getmaskarray(totals).any() if isinstance(totals, np.ndarray) else None in totals
+    with contextlib.suppress(OverflowError):
+        if not missing:
+            numbers = np.asarray(totals, dtype=np.int64)
+            low, high = int((numbers & (2**32 - 1)).sum()), int((numbers >> 32).sum())
+            if (high << 32) + low < 2**62:
+                return numbers
+    raise DataError("the totals sum to more than 2^62, which exact arithmetic here does not cover")
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """Records of which every key is coded by the position of its value in a list."""
+
+    values: Sequence[Sequence[Any]] = field_of(repr=False)
+    """For each key its distinct values, None for a missing one."""
+    chunks: Callable[[int], Iterator[list[NDArray[np.unsignedinteger[Any]]]]] = field_of(repr=False)
+    """Yields the codes of all keys, so many records at a time."""
+
+
+class Records(ABC):
+    """The records of one source, after its WHERE: what an engine must answer."""
+
+    columns: Mapping[str, bool]
+    """Every column's name, and whether its values can be read as numbers."""
+    untyped: frozenset[str] = frozenset()
+    """The columns without a type: those of CSV files and workbooks, and those that folders name."""
+
+    @abstractmethod
+    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
+        """Return at most `limit` groups, columnwise.
+
+        The key of a bin is its number, None for a missing value, `BELOW` or `NOT_A_NUMBER`.
+        """
+
+    @abstractmethod
+    def occurrences(self, column: str) -> tuple[int, int, int]:
+        """Return the numbers of records, of values of `column` that are present, and of distinct
+        ones.
+        """
+
+    @abstractmethod
+    def most_alike(self, column: str) -> int:
+        """Return the most records that share a value of `column`; 0 where there are none."""
+
+    @abstractmethod
+    def only(self, values: Mapping[str, Sequence[Any]]) -> "Records":
+        """Return the records of which each of these columns holds one of its values, as `grouped`
+        returns them.
+
+        They are to be read before `only` is called again, and while these are open; to close them
+        is not needed.
+        """
+
+    def grouped_sets(
+        self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]
+    ) -> Iterator[CodedGroups]:
+        """Yield what `grouped` returns for each of several sets of keys, from as few readings as
+        the engine can.
+
+        Where there are more groups than the limits allow together, at least one set has more than
+        its own.
+        """
+        for batch in batches(sets):
+            keys = list(dict.fromkeys(key for number in batch for key in sets[number]))
+            places = [list(map(keys.index, sets[number])) for number in batch]
+            rows = self.together(keys, places, measure, sum(limits[number] for number in batch))
+            if rows is None:
+                yield from (self.grouped(sets[number], measure, limits[number]) for number in batch)
+                continue
+            groups: dict[int, list[Sequence[Any]]] = {}
+            for row in rows:
+                groups.setdefault(int(row[0]), []).append(row)
+            for positions in places:
+                # A set is known by the keys that it lacks: a bit each, as GROUPING has it.
+                lacking = sum(1 << place for place in range(len(keys)) if place not in positions)
+                rows_of_set = groups.get(lacking, [])
+                columns = (*(1 + place for place in positions), -2, -1)
+                values = [list(map(itemgetter(column), rows_of_set)) for column in columns]
+                yield CodedGroups.of(values)
+
+    def together(
+        self, keys: Sequence[Key], sets: Sequence[Sequence[int]], measure: Measure, limit: int
+    ) -> Sequence[Sequence[Any]] | None:
+        """Return the groups of several sets of the keys from one reading, or None where the engine
+        cannot.
+
+        A row says first which keys are not grouped by, as a number in binary; then come keys, total
+        and fault.
+        """
+        return None
+
+    def coded(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> Coded | None:
+        """Return the keys' values as small numbers, or None where the engine does not bring records
+        here.
+
+        Nothing is coded where the keys have more values than `limits` allow together, or the codes
+        take more than `most` bytes.
+        """
+        return None
+
+    def held(self, columns: Sequence[str] | None) -> "Records":
+        """Return records of these columns (all by default) that stay as they are now: one snapshot
+        for every answer.
+
+        They are to be closed instead of the ones that they were made from; these, where they cannot
+        change.
+        """
+        return self
+
+    def frame(self, columns: Sequence[str]) -> Any:
+        """Return some columns in memory, as a frame that DuckDB reads."""
+        raise InputError("a table of counts holds no records that could be linked: give records")
+
+    def spark_frame(self) -> Any | None:
+        """Return the records as a Spark data frame; None where Spark does not hold them."""
+        return None
+
+    def close(self) -> None:  # noqa: B027 - what is in memory has nothing to close
+        """Let go of the file or connection."""
+
+
+def batches(sets: Sequence[Sequence[Key]]) -> Iterator[list[int]]:
+    """Yield the numbers of sets that are grouped by in one query: few, and of few keys.
+
+    >>> list(batches([[Key("a"), Key("b")]] * 30))[1]
+    [24, 25, 26, 27, 28, 29]
+    """
+    batch: list[int] = []
+    keys_so_far: set[Key] = set()
+    for number, keys in enumerate(sets):
+        if batch and (len(batch) == SETS_AT_ONCE or len(keys_so_far | {*keys}) > KEYS_AT_ONCE):
+            yield batch
+            batch, keys_so_far = [], set()
+        batch.append(number)
+        keys_so_far |= {*keys}
+    if batch:
+        yield batch
+
+
+def grouping_sets(names: Sequence[str], sets: Sequence[Sequence[int]]) -> tuple[str, str]:
+    """Return in SQL which columns a group lacks, as a number in binary, and the different sets to
+    group by.
+
+    >>> grouping_sets(["a", "b"], [[0], [1, 0], [0, 1]])
+    ('CAST(GROUPING(a) AS BIGINT) * 1 + CAST(GROUPING(b) AS BIGINT) * 2', 'GROUPING SETS ((a), (a,
+    b))')
+    """
+    absent = " + ".join(
+        f"CAST(GROUPING({name}) AS BIGINT) * {1 << place}" for place, name in enumerate(names)
+    )
+    different = dict.fromkeys(tuple(sorted(places)) for places in sets)
+    parts = []
+    for places in different:
+        grouped = ", ".join(names[place] for place in places)
+        parts.append(f"({grouped})")
+    return absent, f"GROUPING SETS ({', '.join(parts)})"
+
+
+def require(columns: Mapping[str, bool], name: str, *, number_for: str | None = None) -> None:
+    """Refuse a column that is missing, or that cannot hold the numbers needed for `number_for`."""
+    if name not in columns:
+        raise no_column(name, columns)
+    if number_for is not None and not columns[name]:
+        raise SchemaError(
+            f"column {name!r} does not hold numbers, which {number_for}: convert it, in a view say"
+        )
+
+
+def quietly(
+    action: Callable[[], Result], failure: SemidpError | Callable[[], SemidpError]
+) -> Result:
+    """Return what `action` returns, or raise `failure` (built when needed) with no trace of what
+    went wrong inside.
+
+    The messages of engines and drivers quote data. They are dropped here, not chained: not even the
+    exception's context keeps one.
+
+    >>> from semidp.errors import DataError
+    >>> quietly(lambda: int("a secret"), DataError("the data could not be read"))
+    Traceback (most recent call last):
+    semidp.errors.DataError: the data could not be read
+    """
+    # Not `raise ... from None`: that hides the cause from a printed traceback, but keeps it as the
+    # error's context.
+    try:
+        return action()
+    except (SemidpError, MemoryError):
+        raise
+    except Exception:
+        pass
+    raise failure if isinstance(failure, SemidpError) else failure()

@@ -1,0 +1,132 @@
+"""What is in memory: a `Table` as records, and what can be read only once (streams, relations) as
+an Arrow table.
+"""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import InputError
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import missing_values, value_text
+from semidp.publish.sources.contract import CodedGroups, Key, Measure, Records, quietly
+
+_FRAMES = ("pandas", "polars")
+
+
+class TableRecords(Records):
+    """The records that a `Table` counts.
+
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 0], [2, 3]])
+    >>> TableRecords(table).grouped([Key("sex")], Measure(), 10).totals
+    array([1, 5])
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self.columns: Mapping[str, bool] = dict.fromkeys(table.schema.names, False)
+
+    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
+        """Group by `keys`; see the contract. A table has no column of counts and no outcome."""
+        part = self._table.margin([key.column for key in keys])
+        cells = np.nonzero(part.counts)
+        columns: dict[str, list[str]] = {}
+        for feature, leaves in zip(part.schema.features, cells, strict=True):
+            paths = feature.paths()
+            for place, name in enumerate(feature.names):
+                columns[name] = [paths[leaf][place] for leaf in leaves[:limit].tolist()]
+        totals = part.counts[cells][:limit].tolist()
+        return CodedGroups.of([*(columns[key.column] for key in keys), totals, [0] * len(totals)])
+
+    def occurrences(self, column: str) -> tuple[int, int, int]:
+        """Count records, present values and distinct values; see the contract."""
+        counts = self._table.margin([column]).counts
+        return self._table.n, self._table.n, int((counts > 0).sum())
+
+    def most_alike(self, column: str) -> int:
+        """Return the largest count of a level; see the contract."""
+        return int(self._table.margin([column]).counts.max(initial=0))
+
+    def only(self, values: Mapping[str, Sequence[Any]]) -> "TableRecords":
+        """Return the records with some levels alone; see the contract."""
+        schema = self._table.schema
+        counts = self._table.counts.copy()
+        for name, kept_labels in values.items():
+            axis, below = schema.axis(name), schema.feature(name).leaves_below(name)
+            kept = {leaf for label in kept_labels for leaf in below.get(label, ())}
+            gone = [leaf for leaf in range(schema.shape[axis]) if leaf not in kept]
+            counts[(slice(None),) * axis + (gone,)] = 0
+        return TableRecords(Table(schema, counts))
+
+
+def without_mixtures(data: Any) -> tuple[Any, list[str]]:
+    """Return a mapping of columns, or a pandas frame, with columns of values of several types as
+    text, value by value; and their names.
+
+    Else NumPy or DuckDB chooses a type for all values, and 1.0 is written otherwise beside "x".
+
+    >>> without_mixtures({"x": [1.0, "x", None], "y": [1, 2]})
+    ({'x': array(['1', 'x', None], dtype=object), 'y': array([1, 2])}, ['x'])
+    """
+    is_frame = not isinstance(data, Mapping)
+    columns = dict(data.items())
+    if is_frame:
+        columns = {
+            name: column
+            for name, column in columns.items()
+            if isinstance(name, str) and column.dtype == np.dtype(object)
+        }
+    read = {name: _of_one_type(column) for name, column in columns.items()}
+    mixed = [name for name, (_, is_mixed) in read.items() if is_mixed]
+    uniform = {name: values for name, (values, _) in read.items()}
+    return data.assign(**uniform) if is_frame else uniform, mixed
+
+
+def _of_one_type(column: Any) -> tuple[NDArray[Any], bool]:
+    """Return a column, as text where its values are of several types, and whether they are.
+
+    Decimals become text too: DuckDB cuts them to the digits of a sample.
+    """
+    if getattr(column, "dtype", np.dtype(object)).kind != "O" or np.ndim(column) != 1:
+        return np.asarray(column), False
+    values = np.empty(len(column), dtype=object)
+    values[:] = column
+    kinds = {type(value) for value in values[~missing_values(values)]}
+    if len(kinds) > 1 and kinds <= {int, float, np.int64, np.float64}:
+        return values.astype(float), False
+    if len(kinds) > 1 or kinds == {Decimal}:
+        values[:] = [value_text(value) for value in values]
+        return values, True
+    return np.asarray(column), False
+
+
+def materialised(data: Any) -> Any:
+    """Return data that can be read again and again: streams, lazy frames and DuckDB relations are
+    read once, here.
+
+    Whatever exports the Arrow C stream interface is taken; data frames and Arrow tables are
+    returned as they are.
+    """
+    root = type(data).__module__.partition(".")[0]
+    if root == "polars" and hasattr(data, "collect"):
+        return quietly(
+            data.collect, InputError("the lazy frame could not be computed: collect it first")
+        )
+    if root in _FRAMES or hasattr(data, "num_rows") or not hasattr(data, "__arrow_c_stream__"):
+        return data
+    unreadable = InputError(
+        f"a {type(data).__name__} could not be read: give a path, a data frame (pandas, polars,"
+        " Arrow) or an Ibis table"
+    )
+    try:
+        import pyarrow
+    except ImportError:
+        raise InputError(
+            f"a {type(data).__name__} is read through Arrow: install pyarrow"
+        ) from None
+    return quietly(lambda: pyarrow.table(data), unreadable)

@@ -1,0 +1,124 @@
+"""The reader of confidential counts and sums over the features of a schema.
+
+What it returns leaves this package only through a mechanism.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.promise.schema.counts import Table, no_column
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.sources.opening import Source
+from semidp.publish.sources.outcome_readers import check_binary, read_histogram
+
+# up to here one scan fills the joint table, and every margin is summed from it
+_JOINT_CELLS = 2**24
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The confidential counts and sums of a source over any features of a schema.
+
+    Counts come from one joint table where that is small; else those that are wanted together are
+    read together.
+    """
+
+    schema: Schema
+    source: Source
+    declared: tuple[Feature, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read for the features."""
+        source_columns = self.source.columns()
+        parts = self._readable(self.schema.names).features
+        return tuple(name for feature in parts for name in feature.names if name in source_columns)
+
+    @property
+    def joint(self) -> bool:
+        """Whether one query reads all counts."""
+        return self.schema.grid.holds(_JOINT_CELLS) or bool(self.schema.structural_zeros)
+
+    def table(self, features: Iterable[str]) -> Table:
+        """Return the counts over some features."""
+        names = tuple(features)
+        return (self._whole if self.joint else self.source.counts(self._readable(names))).margin(
+            names
+        )
+
+    def tables(self, features: Iterable[Iterable[str]]) -> list[Table]:
+        """Return the counts over several sets of features, read together."""
+        name_sets = [tuple(names) for names in features]
+        if self.joint:
+            return [self._whole.margin(names) for names in name_sets]
+        tables = self.source.tables([self._readable(names) for names in name_sets])
+        return [table.margin(names) for table, names in zip(tables, name_sets, strict=True)]
+
+    def check_binary(self, column: str) -> None:
+        """Refuse a column that holds anything but zeros and ones."""
+        check_binary(self.source, column)
+
+    def sums(self, features: Iterable[str], outcome: Outcome) -> NDArray[np.int64]:
+        """Return the sums of an outcome over some features (over all records if none), in steps of
+        its grid.
+        """
+        names = tuple(features)
+        schema = self._readable(names or self.schema.names[:1])
+        sums = self.source.sums(schema, outcome)
+        if not names:
+            return np.array([sums.sum()])
+        return schema.grid.sum(sums, schema.view(names)).reshape(self.schema.restrict(names).shape)
+
+    def histogram(self, features: Iterable[str], outcome: Outcome) -> NDArray[np.int64]:
+        """Return how many records of each group lie between the edges of an outcome, a row a group.
+
+        Without features, all records are one group.
+        """
+        names = tuple(features)
+        if not names:
+            by_level = self.histogram(self.schema.names[:1], outcome)
+            return np.asarray(by_level.sum(axis=0, keepdims=True))
+        schema = self._readable(names)
+        counts = read_histogram(self.source, schema, schema.names, outcome)
+        table = counts.reshape((*schema.shape, -1))
+        view = (*schema.view(names), 1)
+        cells = len(outcome.edges) + 1
+        labels = Feature(outcome.column, [str(cell) for cell in range(cells)])
+        with_cells = Schema((*schema.features, labels))
+        return with_cells.grid.sum(table, view).reshape(-1, cells)
+
+    @cached_property
+    def _whole(self) -> Table:
+        return self.source.counts(self._readable(self.schema.names)).margin(self.schema.names)
+
+    def _readable(self, names: Iterable[str]) -> Schema:
+        """Return the schema of some features at depths that the data hold: a finer one where a
+        column is missing.
+        """
+        part = self.schema.restrict(names)
+        whole = {name: feature for feature in self.declared for name in feature.names}
+        source_columns = self.source.columns()
+        return Schema(
+            tuple(
+                at_hand(whole.get(feature.name, feature), feature.name, source_columns)
+                for feature in part.features
+            ),
+            part.structural_zeros,
+        )
+
+
+def at_hand(feature: Feature, name: str, columns: Sequence[str]) -> Feature:
+    """Return a declared feature cut at the depth of a name, or at the next finer one that the data
+    hold.
+    """
+    first = feature.names.index(name)
+    for depth, finer in enumerate(feature.names[first:], start=first + 1):
+        if finer in columns:
+            return feature.at(depth)
+    raise no_column(name, columns)

@@ -1,0 +1,181 @@
+"""What a release publishes of those who answered, by groups."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.scope import Scope
+from semidp.publish.results.cells import Columns, Form
+from semidp.publish.statistics.answered import words
+from semidp.publish.statistics.answered.answered_estimates import AnsweredEstimates, AnsweredSums
+from semidp.publish.statistics.answered.answered_space import fineness_of, unit_of
+from semidp.publish.statistics.outcomes.confidence import Intervals
+from semidp.publish.statistics.outcomes.published import (
+    PublishedStatistic,
+    StatisticWords,
+    as_written,
+    columns_of,
+    read_intervals,
+    real_numbers,
+    rows_of,
+    stated,
+    whole_numbers,
+)
+from semidp.publish.statistics.protocol.rechecks import ResultCheck
+from semidp.publish.statistics.protocol.results import Published, measured_by, read_back
+
+if TYPE_CHECKING:
+    from semidp.publish.statistics.answered.request import AnsweredRequest
+
+_NOISY = ("noisy_answered", "noisy_about_middle")
+_NUMBERS = 9  # columns of a file after the labels
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedAnswers(PublishedStatistic):
+    """One published statistic of those who answered, by groups.
+
+    Parameters
+    ----------
+    request
+        What was asked for: statistic, outcome, groups.
+    estimates
+        For each set of groups the numbers who answered and the statistic of those, with standard
+        errors of the noise.
+    columns
+        The features of each set of groups; a nested one with its whole path.
+    noisy
+        The noisy pairs as drawn: weighted numbers who answered, set after set, then sums about the
+        middle.
+    intervals
+        For each set the intervals of its statistic, of the noise alone.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> records = {"ward": ["a", "a", "b"], "ok": [1, None, 0]}
+    >>> asked = semidp.proportion("ok", by="ward")
+    >>> release = semidp.release(records, asked, missing={"ok": "private"}, mu=1)
+    >>> release.answers[0].estimates[0].counts.tolist()  # exact; who answered is not
+    [2, 1]
+    """
+
+    wording: ClassVar[StatisticWords] = words
+    key: ClassVar[str] = "answers"
+    derived_fields: ClassVar[tuple[str, ...]] = (*Published.derived_fields, "intervals")
+
+    estimate_columns: ClassVar[tuple[str, ...]] = (
+        "answered",
+        "answered_error",
+        *PublishedStatistic.estimate_columns,
+    )
+
+    request: "AnsweredRequest"
+    estimates: tuple[AnsweredEstimates, ...]
+    columns: tuple[tuple[str, ...], ...]
+    noisy: NDArray[np.int64] = field(repr=False)
+    intervals: tuple[Intervals, ...]
+
+    def holds_noise(self, column: str) -> bool:
+        """Whether a column of its files holds what was measured."""
+        return column in _NOISY
+
+    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedAnswers":
+        """Compare estimates, errors and intervals with what follows from the noisy pairs; return
+        them again.
+        """
+        again = self.published_again(check, mechanism)
+        assert isinstance(again, PublishedAnswers)
+        self.compare_again(check, again, mechanism)
+        return again
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return a CSV file for each set: levels, exact count, who answered, the statistic, its
+        interval, the noise.
+        """
+        # One half holds the numbers who answered, the other the sums; sets follow each other in
+        # both.
+        answered, steps = self.noisy.reshape(2, -1)
+        start = 0
+        sets = []
+        for names, part, intervals in zip(
+            self.columns, self.estimates, self.intervals, strict=True
+        ):
+            end = start + len(part.groups)
+            numbers = {
+                "count": part.counts,
+                "answered": part.answered,
+                "answered_error": part.answered_errors,
+                str(self.request.statistic): part.values,
+                "standard_error": part.standard_errors,
+                **columns_of([intervals]),
+                "noisy_answered": answered[start:end],
+                "noisy_about_middle": steps[start:end],
+            }
+            sets.append(Columns.of_rows(names, part.groups, numbers, words.COLUMN_MEANINGS))
+            start = end
+        return dict(zip(self.request.files, sets, strict=True))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the estimates, which are in the CSV files, as plain values."""
+        return {
+            **super().to_json(),
+            "files": list(self.request.files),
+            "unit": float(unit_of(self.outcome, fineness_of(self.outcome))),
+            "intervals": stated(self.intervals[:1]),
+        }
+
+    @classmethod
+    def from_json(
+        cls,
+        entry: Mapping[str, Any],
+        request: "AnsweredRequest",
+        scope: Scope,
+        files: Mapping[str, bytes],
+    ) -> "PublishedAnswers":
+        """Read what `to_json` and `files` wrote."""
+        estimates, columns = [], []
+        intervals: list[Intervals] = []
+        answered, steps = [], []
+        for file in request.files:
+            header, groups, texts = rows_of(files[file], _NUMBERS)
+            # First the exact count, last what was drawn; between them real numbers.
+            numbers = real_numbers(texts[1:-2])
+            part = AnsweredEstimates(groups, whole_numbers(texts[0]), *numbers[:, :4].T)
+            estimates.append(part)
+            columns.append(tuple(header[: len(header) - _NUMBERS]))
+            level = request.confidence.level
+            intervals += read_intervals(
+                entry["intervals"], groups, part.values, numbers[:, 4:], level
+            )
+            answered.append(whole_numbers(texts[-2]))
+            steps.append(whole_numbers(texts[-1]))
+        result = cls(
+            request=request,
+            estimates=tuple(estimates),
+            columns=tuple(columns),
+            noisy=np.concatenate([*answered, *steps]),
+            intervals=tuple(intervals),
+            **read_back(entry, scope),
+        )
+        return as_written(result, files)
+
+
+def published_answers(request: "AnsweredRequest", measured: AnsweredSums) -> PublishedAnswers:
+    """Return the numbers who answered, and sums, means or proportions of those, with intervals."""
+    statistic, intervals = measured.means, measured.mean_intervals
+    if request.statistic == "sum":
+        statistic, intervals = measured.sums, measured.sum_intervals
+    level, simultaneous = request.confidence.level, request.confidence.simultaneous
+    return PublishedAnswers(
+        request=request,
+        estimates=tuple(statistic(block) for block in request.by),
+        columns=tuple(measured.columns(block) for block in request.by),
+        noisy=np.asarray(measured.measurement.noisy, dtype=np.int64),
+        intervals=tuple(intervals(block, level, simultaneous) for block in request.by),
+        **measured_by(request.name, measured.mechanism, measured.private),
+    )

@@ -1,0 +1,112 @@
+"""The request for sums, means or proportions of those who answered, where who answered is
+private.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import NDArray
+
+from semidp.errors import InputError
+from semidp.promise.exact import plain
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.progress import Progress
+from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.sources.reader import Reader
+from semidp.publish.sources.readings import (
+    ANSWERED_AS_ONE,
+    EQUAL_OR_MISSING,
+    MISSING_AS,
+    answered_column,
+)
+from semidp.publish.statistics.answered.answered_estimates import AnsweredSums
+from semidp.publish.statistics.answered.answered_space import AnsweredSpace, answered_space
+from semidp.publish.statistics.answered.forecast import AnswersForecast
+from semidp.publish.statistics.answered.published import PublishedAnswers, published_answers
+from semidp.publish.statistics.outcomes.request import StatisticRequest, proportion_of
+from semidp.publish.statistics.protocol.requests import Forecast
+
+
+@frozen
+class AnsweredRequest(StatisticRequest):
+    """Sums, means or proportions of those who answered, by groups of exact size; who answered stays
+    private.
+
+    Parameters
+    ----------
+    statistic, outcome, by, budget, mechanism, name
+        As for a `GroupRequest`; records without a value of the outcome did not answer.
+    confidence
+        The level of the intervals beside the estimates. Populations and differences of groups are
+        refused.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> pay = semidp.Outcome("pay", 5, 105, steps=100)
+    >>> request = AnsweredRequest("mean", pay, [["ward"]], semidp.Budget.gdp(1))
+    >>> request.name, request.needed_readings
+    ('mean-pay', {'pay': 'missing as 5', 'pay answered': 'answered as 1'})
+    """
+
+    key: ClassVar[str] = "answered"
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        if self.confidence.sampling or self.confidence.differences:
+            raise InputError(
+                f"where it is private who answered, intervals are for the {self.statistic} of"
+                f" {self.outcome.column} of these records: leave sampling and differences out, or"
+                " publish exactly how many answered"
+            )
+
+    @property
+    def private_columns(self) -> tuple[str, ...]:
+        """The column of the outcome, and that of who answered."""
+        return (self.outcome.column, self._answered.column)
+
+    @property
+    def needed_readings(self) -> dict[str, str]:
+        """How both columns are read: the lower bound stands for a missing value, and adds
+        nothing.
+        """
+        column = self.outcome.column
+        how = EQUAL_OR_MISSING if "=" in column else f"{MISSING_AS}{plain(self.outcome.lower)}"
+        return {column: how, self._answered.column: ANSWERED_AS_ONE}
+
+    @property
+    def _answered(self) -> Outcome:
+        """Who answered, as zeros and ones."""
+        return proportion_of(answered_column(self.outcome.column))
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What its files are called: one for each set of groups."""
+        return tuple(f"{stem}.csv" for stem in self._stems)
+
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return the space of the pairs by group; refuse groups whose counts are not published."""
+        public = scope.dataspace.about(self.counted)
+        return answered_space(public, scope.adjacency, self.outcome, self.by, self.budget)
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return how far off the numbers who answered, and what is published of them, would be."""
+        return (AnswersForecast.of(self.name, self.features, self.statistic, mechanism),)
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the confidential pairs, set after set."""
+        assert isinstance(space, AnsweredSpace)
+        if self.binary:
+            reader.check_binary(self.outcome.column)
+        answered = [reader.sums(group.names, self._answered).ravel() for group in self.by]
+        steps = [reader.sums(group.names, self.outcome).ravel() for group in self.by]
+        return space.pairs(np.concatenate(answered), np.concatenate(steps))
+
+    def publish(
+        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    ) -> PublishedAnswers:
+        """Return the numbers who answered, and the statistic of those with its intervals."""
+        return published_answers(self, AnsweredSums(mechanism, measured))

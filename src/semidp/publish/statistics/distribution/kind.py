@@ -1,0 +1,87 @@
+"""Distributions, as the registry finds them."""
+
+from typing import Any
+
+from semidp.promise.exact import exact, plain
+from semidp.publish.statistics.distribution.combined_distributions import CombinedDistribution
+from semidp.publish.statistics.distribution.distribution_space import recorded_distribution
+from semidp.publish.statistics.distribution.published import PublishedDistribution
+from semidp.publish.statistics.distribution.quantile_choice import read_off
+from semidp.publish.statistics.distribution.request import DistributionRequest
+from semidp.publish.statistics.fields import Chosen, Field, Shape
+from semidp.publish.statistics.outcomes.confidence import LEVEL as USUAL_LEVEL
+from semidp.publish.statistics.outcomes.outcome_fields import (
+    BOUNDS,
+    GRID,
+    GROUP,
+    LEVEL,
+    STEP,
+    group_values,
+    groups_of,
+    outcome_of,
+    outcome_values,
+)
+from semidp.publish.statistics.protocol.kinds import Kind
+
+LINE = Field(
+    "line",
+    "The shares of a distribution below these lines; a value on a line is not below it.",
+    Shape.lists,
+    "COLUMN=50,75",
+    label="shares below the lines",
+    example="score=50,75",
+    unused="--line is for --distribution, and there is no distribution of {column!r}",
+)
+DISTRIBUTION = Field(
+    "distribution",
+    "A private column: its whole distribution by group.",
+    Shape.columns,
+    "COLUMN",
+    label="Distribution",
+    beside=(GROUP, BOUNDS, GRID, STEP, LINE, LEVEL),
+    private=True,
+)
+
+
+def _asked(chosen: Chosen) -> list[DistributionRequest]:
+    """Return the distribution of every column that is named."""
+    requests = []
+    for column in chosen.columns(DISTRIBUTION):
+        by = groups_of(chosen, f"the distribution of {column}")
+        outcome = outcome_of(chosen, column, DistributionRequest)
+        texts = chosen.of_column(LINE, column) or ()
+        # A line that is named twice is one.
+        lines = sorted({exact(text, f"a line of {column!r}") for text in texts})
+        level = chosen.text(LEVEL) or USUAL_LEVEL
+        requests.append(DistributionRequest(outcome, by, lines=lines, level=level))
+    return requests
+
+
+def _shown(request: DistributionRequest) -> list[tuple[dict[str, Any], DistributionRequest]]:
+    """Return what would have been chosen to ask for a request; those who answered cannot be."""
+    column = request.outcome.column
+    if request.answers is not None or request.answered is not None:
+        return []
+    chosen: dict[str, Any] = {DISTRIBUTION.name: (column,), **group_values(request.by)}
+    chosen |= outcome_values(request)
+    if request.lines:
+        chosen[LINE.name] = {column: tuple(plain(line) for line in request.lines)}
+    if request.level != USUAL_LEVEL:
+        chosen[LEVEL.name] = plain(request.level)
+    return [(chosen, request.with_budget(None))]
+
+
+KIND = Kind(
+    place=35,
+    key="distribution",
+    asked=(DistributionRequest,),
+    queries={"distribution": recorded_distribution},
+    results={
+        PublishedDistribution.key: PublishedDistribution.from_json,
+        CombinedDistribution.key: CombinedDistribution.read,
+    },
+    fields=(DISTRIBUTION,),
+    ask=_asked,
+    shown=_shown,
+    alternative=read_off,
+)

@@ -1,0 +1,337 @@
+"""The count x11 of a 2×2 table as a query, and the canonical noise that measures it.
+
+Both margins of the table are public (within strata), so that x11 is all that is left to protect.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.errors import InputError, Refused, SchemaError
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.noise.canonical import CanonicalNoise
+from semidp.promise.noise.noise_for_tradeoff import canonical_noise, curve_of
+from semidp.promise.noise.randomness import Randomness, SystemRandomness
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.margins import Floats
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.patterns import Norms
+from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.curves import tradeoff_from_json
+from semidp.promise.tradeoff.function import Tradeoff
+from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
+
+_FINEST = 32  # bits after the point: rounding then moves a probability by less than 1e-9
+_SIGNIFICANT = 51  # of the 53 bits of a float, so that u and u ± half a step are floats
+
+
+def refuse_untestable(schema: Schema, dataspace: Dataspace, rows: str, columns: str) -> None:
+    """Refuse features without two levels, impossible cells, and a table that is itself exact.
+
+    Parameters
+    ----------
+    schema
+        The features of the table that is tested.
+    dataspace
+        What is public.
+    rows, columns
+        The two features.
+    """
+    for name in (rows, columns):
+        (feature,) = schema.restrict([name]).features  # a depth of a nested feature counts as one
+        levels = len(feature.levels)
+        if levels != 2:
+            raise SchemaError(
+                f"an odds ratio needs two levels of {name!r}, not {levels}: keep the records of"
+                " two levels, merge numbers into two bins, or declare two levels",
+                needs="two levels",
+            )
+    if schema.possible is not None:
+        raise Refused(
+            "a 2×2 table with an impossible cell (a structural zero) has no odds ratio to test"
+        )
+    # An exact joint table gives x11 away: noise would protect nothing and only blur the test.
+    if dataspace.publishes(Margin(rows, columns)):
+        raise Refused(
+            f"the table of {rows} and {columns} is itself published exactly: test it without"
+            " noise, or leave that invariant out"
+        )
+
+
+@frozen(slots=False)
+class CellSpace(QuerySpace):
+    """S of x11, the count of the first level of both features, summed over strata.
+
+    Any a records that keep both margins change x11 by at most floor(a/2), and by no more than the
+    margins leave room for. An exchange changes it by what it changes a cell of the table.
+
+    Parameters
+    ----------
+    dataspace, adjacency
+        What is public, and which datasets are adjacent.
+    row, column, strata
+        The two features, and those within whose combinations their margins are public.
+
+    Examples
+    --------
+    >>> from semidp.promise.spaces.adjacency import Ball
+    >>> from semidp.promise.spaces.dataspace import Dataspace
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> schema = Schema([Feature("sex", "fm"), Feature("vote", "yn")])
+    >>> public = Dataspace.of(Table(schema, [[5, 3], [4, 9]]), [Margin("sex"), Margin("vote")])
+    >>> CellSpace(public, Ball(3), "sex", "vote").linf
+    1
+    """
+
+    dataspace: Datasets
+    adjacency: Adjacency
+    row: str
+    column: str
+    strata: tuple[str, ...] = ()
+
+    exact_claims_only: ClassVar[bool] = True
+    exact = False
+    method = "half of the records that change, within the room that the margins leave"
+    shape = (1,)
+    dimension = 1
+
+    @cached_property
+    def margins(self) -> TwoByTwo | Strata:
+        """The margins that a test conditions on."""
+        row = self.totals(self.row).reshape(2, -1)
+        first_column = self.totals(self.column).reshape(2, -1)[0]
+        tables = []
+        for count, other, column in zip(*row.tolist(), first_column.tolist(), strict=True):
+            tables.append(TwoByTwo(count, column, count + other))
+        return Strata(tuple(tables)) if self.strata else tables[0]
+
+    def totals(self, name: str) -> NDArray[np.int64]:
+        """Return the public margin of a feature within strata, the feature first."""
+        names = (name, *self.strata)
+        return ordered(self.dataspace.value(Margin(*names)), names)
+
+    @property
+    def _margins_public(self) -> bool:
+        rows = Margin(self.row, *self.strata)
+        columns = Margin(self.column, *self.strata)
+        return self.dataspace.publishes(rows) and self.dataspace.publishes(columns)
+
+    @cached_property
+    def norms(self) -> Norms:
+        """The largest change of x11; at least 1, also where the margins fix x11 and the noise
+        protects nobody.
+        """
+        # With both margins fixed, x11 moves by d only if all four cells do: that takes 2d records.
+        # The same holds for the sum over strata, stratum by stratum.
+        if self._margins_public and self.adjacency.protects_groups:
+            room = self.margins.high - self.margins.low
+            moves = min(self.adjacency.a // 2, room)
+        else:
+            # Without public margins, or under exchange, the largest change of any cell of the table
+            # bounds that of x11.
+            moves = sensitivity_space(self.dataspace, self.adjacency, (self.row, self.column)).linf
+        largest = max(moves, 1)
+        return Norms(largest, largest**2, largest)
+
+    def refuse_idle(self) -> None:
+        """Refuse a number of records so small that none of them can change with both margins
+        fixed.
+        """
+        if self.adjacency.a < 2 and not self.margins.degenerate:
+            raise Refused(
+                f"a = {self.adjacency.a} protects nothing here, since no fewer than two records can"
+                " change with both margins fixed: leave the adjacency out, or give a number of at"
+                " least 2"
+            )
+
+    @property
+    def naive(self) -> Norms:
+        """One record changes x11 by one."""
+        return Norms(1, 1, 1)
+
+    def project(self, values: ArrayLike) -> Floats:
+        """Return the count as it is: it is free."""
+        return self.checked(values).astype(np.float64)
+
+    def fixed_part(self) -> Floats:
+        """Return 0: nothing of the count is fixed."""
+        return np.zeros(1)
+
+    def variances(self) -> Floats:
+        """Return 1: the noise is not projected."""
+        return np.ones(1)
+
+    def worst_move(self) -> NDArray[np.int64]:
+        """Return the largest change."""
+        return np.array([self.norms.linf])
+
+    def worst_pair(self) -> Pair:
+        """Return two values of x11 that adjacent datasets can have, from the margins alone."""
+        low = self.margins.low
+        room = self.margins.high - low
+        change = min(self.norms.linf, max(room, 1))
+        return Pair([low], [low + change])
+
+    def difference(self, pair: Pair) -> str:
+        """Say how far apart two datasets are, for an audit."""
+        return f"{abs(int(pair.move.sum()))} in x11"
+
+    def query(self) -> dict[str, Any]:
+        """Return the query as a ledger records it."""
+        strata = {"strata": list(self.strata)} if self.strata else {}
+        return {"kind": "cell", "features": [self.row, self.column], "cell": [0, 0], **strata}
+
+
+def recorded_cell(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> CellSpace:
+    """Return the space of a recorded x11 under any exact statistics."""
+    rows, columns = query["features"]
+    return CellSpace(dataspace, adjacency, rows, columns, tuple(query.get("strata", ())))
+
+
+def ordered(table: Table, names: tuple[str, ...]) -> NDArray[np.int64]:
+    """Return the counts of a table with its axes in a given order; a nested feature has one axis,
+    however many of its names are given.
+    """
+    return table.counts.transpose([*dict.fromkeys(map(table.schema.axis, names))])
+
+
+@dataclass(frozen=True, eq=False)
+class CanonicalMechanism(Mechanism):
+    """x11 plus canonical noise, drawn exactly on a grid of 2^-bits (Cho and Awan, construction of
+    canonical noise).
+
+    Parameters
+    ----------
+    space
+        The query, what is public and which datasets are adjacent.
+    curve
+        The tradeoff function f for which the noise is canonical.
+    moves
+        By how much x11 may move at the cost of one f. Where it can move further, f is composed as
+        often as needed.
+
+    Examples
+    --------
+    >>> from semidp.promise.spaces.adjacency import Ball
+    >>> from semidp.promise.spaces.dataspace import Dataspace
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> schema = Schema([Feature("sex", "fm"), Feature("vote", "yn")])
+    >>> public = Dataspace.of(Table(schema, [[5, 3], [4, 9]]), [Margin("sex"), Margin("vote")])
+    >>> space = CellSpace(public, Ball(3), "sex", "vote")
+    >>> mechanism = CanonicalMechanism.calibrate(space, Budget.pure(1))
+    >>> mechanism.tradeoff.epsilon(0), mechanism.bits
+    (1.0, 32)
+    """
+
+    curve: Tradeoff
+    moves: int
+
+    name: ClassVar[str] = "canonical"
+    budget_kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "pure", "approximate")
+
+    @classmethod
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
+        """Return the canonical noise of a budget, stretched by what x11 can move."""
+        return cls(space, curve_of(budget), space.linf)
+
+    @property
+    def cell(self) -> CellSpace:
+        """The query as what it is."""
+        assert isinstance(self.space, CellSpace)
+        return self.space
+
+    @cached_property
+    def noise_law(self) -> CanonicalNoise:
+        """The distribution of the noise."""
+        return canonical_noise(self.curve, self.moves)
+
+    @cached_property
+    def bits(self) -> int:
+        """How many bits U has after the point: as many as a float holds beside n and the noise, at
+        most 32.
+        """
+        deviations = math.ceil(64 * self.noise_law.standard_deviation)
+        # The grid follows from public numbers alone, so that its fineness tells nothing about x11.
+        reach = (self.space.dataspace.n or 0) + deviations
+        return max(0, min(_FINEST, _SIGNIFICANT - reach.bit_length()))
+
+    @property
+    def scale(self) -> float:
+        """The standard deviation of the noise."""
+        return float(self.noise_law.standard_deviation)
+
+    @property
+    def variance(self) -> float:
+        """The variance of the noise."""
+        return self.scale**2
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """f, or f composed ceil(Δ/moves) times where x11 can move by Δ: such a change is a chain of
+        smaller ones.
+        """
+        times = -(-self.space.linf // self.moves)
+        return self.curve if times <= 1 else self.curve.group(times)
+
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw the noise in steps of the grid."""
+        steps = [self.noise_law.grid_steps(self.bits, randomness) for _ in range(count)]
+        return np.array(steps, dtype=np.int64).reshape(count, 1)
+
+    def measure(
+        self, values: NDArray[np.int64], randomness: Randomness | None = None
+    ) -> Measurement:
+        """Add the noise to x11 in steps of the grid; no bit depends on floating-point arithmetic
+        with x11.
+        """
+        source = SystemRandomness() if randomness is None else randomness
+        noisy = (values << self.bits) + self.noise(source)
+        return Measurement(noisy, self.publish(noisy), self.name, self.claim, source.secure)
+
+    def measure_many(
+        self, values: NDArray[np.int64], count: int, randomness: Randomness
+    ) -> NDArray[np.float64]:
+        """Return `count` independent draws of U for one x11: for audits and studies."""
+        return self.publish((values << self.bits) + self.noises(count, randomness))
+
+    def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
+        """Return U in counts of records."""
+        return np.asarray(noisy / 2.0**self.bits, dtype=np.float64)
+
+    @property
+    def naive_l2(self) -> float:
+        """The same noise: the naive mechanism of a single count is canonical too, at the cost of a
+        records.
+        """
+        return float(canonical_noise(self.curve, max(self.space.adjacency.a, 1)).standard_deviation)
+
+    def record(self) -> dict[str, Any]:
+        """Return what a ledger keeps: the query, the curve, and how far x11 may move for it."""
+        noise = {"law": self.name, "curve": self.curve.to_json(), "moves": self.moves}
+        return {"query": self.space.query(), "noise": noise}
+
+    @classmethod
+    def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
+        """Return the mechanism of a recorded noise, under any exact statistics and adjacency."""
+        try:
+            curve, moves = tradeoff_from_json(noise["curve"]), noise["moves"]
+        except (KeyError, TypeError, ValueError):
+            raise InputError(
+                "the record of canonical noise is damaged: it cannot be recomputed"
+            ) from None
+        if not isinstance(moves, int) or isinstance(moves, bool) or moves < 1:
+            raise InputError("the record of canonical noise is damaged: it cannot be recomputed")
+        return cls(space, curve, moves)

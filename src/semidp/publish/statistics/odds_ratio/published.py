@@ -1,0 +1,144 @@
+"""What a release publishes of a test of an odds ratio."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from semidp.promise.mechanisms.mechanism import Measurement
+from semidp.promise.scope import Scope
+from semidp.publish.results.cells import Columns, Form, StoredFiles
+from semidp.publish.results.sections import Details, Section
+from semidp.publish.statistics.odds_ratio import words
+from semidp.publish.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
+from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
+from semidp.publish.statistics.odds_ratio.umpu import Interval
+from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.protocol.results import Published, measured_by, read_back
+
+if TYPE_CHECKING:
+    from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedOddsRatio(Published):
+    """One published test of an odds ratio.
+
+    Parameters
+    ----------
+    request
+        What was asked for.
+    result
+        The test: U, its p-value and interval, and all that follows from them.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
+    >>> plan = semidp.Plan([OddsRatioRequest("sex", "vote", semidp.Budget.gdp(1))], ["sex", "vote"])
+    >>> release = semidp.run(plan, {"sex": [*"ffmm"] * 50, "vote": [*"yynn"] * 50})
+    >>> release.results[0].result.p_value < 0.001
+    True
+    """
+
+    key: ClassVar[str] = "odds_ratios"
+
+    request: "OddsRatioRequest"
+    result: OddsRatioResult
+
+    def __repr__(self) -> str:
+        return f"PublishedOddsRatio({self.name!r}: {self.request.rows} × {self.request.columns})"
+
+    @property
+    def interval(self) -> Interval:
+        """The odds ratios that the test does not reject, at the level of the request."""
+        return self.result.confidence_interval(float(self.request.level))
+
+    def title(self) -> str:
+        """Name the test."""
+        return words.title(self)
+
+    def noisy_lines(self) -> list[str]:
+        """Say that one number was measured."""
+        return [f"{words.title(self)}: 1 number"]
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return the test, for a terminal."""
+        return words.test_rows(self.result, self.interval)
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return the section of the test in a report."""
+        return words.sections(self)
+
+    def details(self) -> Details:
+        """Say how x11 was measured."""
+        return words.details(self)
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what the file holds."""
+        (file,) = self.request.files
+        return [(file, f"the {words.title(self)}: U, its p-value and interval")]
+
+    def recalibrated(self, request: Request, scope: Scope) -> CanonicalMechanism:
+        """Return the canonical noise of the request's budget."""
+        space = request.space(scope)
+        mechanism = request.calibrate(space)
+        assert isinstance(mechanism, CanonicalMechanism)
+        return mechanism
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return one row: U, the p-value, the interval, and U in steps of its grid."""
+        interval = self.interval
+        numbers = {
+            "u": np.array([self.result.u]),
+            "p_value": np.array([self.result.p_value]),
+            "lower": np.array([interval.low]),
+            "upper": np.array([interval.high]),
+            "noisy": self.noisy,
+        }
+        (file,) = self.request.files
+        return {file: Columns({}, numbers, words.COLUMN_MEANINGS)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the test as plain values, with U and the grid that it was published on."""
+        told = self.result.to_json(float(self.request.level))
+        kept = ("u", "grid_bits", "p_value", "alternative", "interval", "x11")
+        return {**super().to_json(), **{name: told[name] for name in kept}}
+
+    @classmethod
+    def from_json(
+        cls, entry: Mapping[str, Any], request: "OddsRatioRequest", scope: Scope, files: StoredFiles
+    ) -> "PublishedOddsRatio":
+        """Read what `to_json` and `files` wrote: U, from which the rest follows."""
+        noisy = files.numbers(request.name, 0)["noisy"]
+        fields = read_back(entry, scope)
+        space = request.space(scope)
+        assert isinstance(space, CellSpace)
+        bits = entry["grid_bits"]
+        if not isinstance(bits, int) or not 0 <= bits <= 64 or noisy.shape != (1,):
+            raise ValueError("a test has one U on a grid of so many bits")
+        # U is taken from the whole steps in the file: a printed decimal might fall off the grid.
+        result = OddsRatioResult(
+            request.rows,
+            request.columns,
+            float(noisy[0]) / 2.0**bits,
+            bits,
+            fields["guarantee"],
+            request.alternative,
+            fields["private"],
+            request.strata,
+        )
+        return cls(request=request, result=result, noisy=noisy, **fields)
+
+
+def published_odds_ratio(
+    request: "OddsRatioRequest", mechanism: CanonicalMechanism, measured: Measurement
+) -> PublishedOddsRatio:
+    """Return the test of a measured x11."""
+    return PublishedOddsRatio(
+        request=request,
+        result=OddsRatioResult.measured(mechanism, measured, request.alternative),
+        noisy=measured.noisy,
+        **measured_by(request.name, mechanism, measured.private),
+    )

@@ -1,0 +1,128 @@
+"""What a command and a release say of a test of an odds ratio."""
+
+from typing import TYPE_CHECKING
+
+from semidp.promise.exact import count_noun, exact, plain
+from semidp.publish.results.sections import Details, Section
+from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
+from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
+from semidp.publish.statistics.odds_ratio.umpu import Alternative, Interval
+
+if TYPE_CHECKING:
+    from semidp.publish.statistics.odds_ratio.published import PublishedOddsRatio
+
+COLUMN_MEANINGS = {
+    "u": "the count of the first row and the first column with canonical noise",
+    "p_value": "the p-value of the test that the odds ratio is 1",
+    "lower": "the lower end of an interval for the odds ratio",
+    "upper": "the upper end of an interval for the odds ratio",
+    "noisy": "u as drawn, in steps of its grid",
+}
+"""What its columns mean, for the description of its file."""
+_SIDES = {
+    Alternative.GREATER: "above 1",
+    Alternative.LESS: "below 1",
+    Alternative.TWO_SIDED: "different from 1",
+}
+
+
+def title(published: "PublishedOddsRatio") -> str:
+    """Name the test: the odds ratio of gender and admit within dept."""
+    request = published.request
+    within = f" within {', '.join(request.strata)}" if request.strata else ""
+    return f"odds ratio of {request.rows} and {request.columns}{within}"
+
+
+def test_rows(result: OddsRatioResult, interval: Interval) -> list[tuple[str, str]]:
+    """Return what was counted, what is exact, U, the p-value and the interval, each after a word on
+    what it is.
+    """
+    row, column = result.x11
+    counted = f"x11: {result.rows} = {row} and {result.columns} = {column}"
+    if result.strata:
+        counted += f", summed over the strata of {', '.join(result.strata)}"
+    deviation = result.test.noise.standard_deviation
+    measured = f"{result.u:.6f}, that is x11 plus noise of standard deviation {deviation:.4g}"
+    asked = f"{question(result.alternative)}{_quality(result)}"
+    return [
+        ("counted", counted),
+        ("exact", margins_text(result.margins)),
+        ("U", measured),
+        ("p-value", f"{result.p_value:.4g} ({asked})"),
+        ("interval", interval_text(result, interval)),
+    ]
+
+
+def interval_text(result: OddsRatioResult, interval: Interval) -> str:
+    """Say which odds ratios the test does not reject."""
+    span = "empty" if interval.empty else f"{interval.low:.4g} to {interval.high:.4g}"
+    ratio = "common odds ratio" if result.strata else "odds ratio"
+    return f"{span} for the {ratio}, at level {plain(exact(interval.level))}"
+
+
+def margins_text(margins: TwoByTwo | Strata) -> str:
+    """Say which margins the test conditions on.
+
+    >>> margins_text(TwoByTwo(row=60, column=40, n=100))
+    '60 and 40 of 100 records have these levels'
+    """
+    if isinstance(margins, Strata):
+        varied = sum(not table.degenerate for table in margins.tables)
+        return (
+            f"both margins of {count_noun(len(margins.tables), 'stratum', 'strata')} with"
+            f" {count_noun(margins.n, 'record')}; {varied:,} of them"
+            f" {'varies' if varied == 1 else 'vary'}"
+        )
+    records = count_noun(margins.n, "record")
+    return f"{margins.row:,} and {margins.column:,} of {records} have these levels"
+
+
+def question(alternative: Alternative) -> str:
+    """Say what the alternative means.
+
+    >>> question(Alternative.LESS)
+    'is the odds ratio below 1?'
+    """
+    return f"is the odds ratio {_SIDES[alternative]}?"
+
+
+def _quality(result: OddsRatioResult) -> str:
+    if result.alternative is Alternative.TWO_SIDED and result.unbiased:
+        return ", unbiased"
+    if result.most_powerful:
+        return ", uniformly most powerful among unbiased tests with this guarantee"
+    return ""
+
+
+def sections(published: "PublishedOddsRatio") -> list[Section]:
+    """Return the section of the test in a report."""
+    result, interval = published.result, published.interval
+    paragraphs = [
+        (
+            "The table has four counts: x11 of the records with the first level of both features,"
+            " x22 of those with the second level of both, and x12 and x21 of the others. The odds"
+            " ratio is x11 x22 / (x12 x21). Both margins, the totals of each feature, are exact. So"
+            " only x11 had to be measured: U is x11 plus noise, and everything below follows from U"
+            " and the margins."
+        ),
+    ]
+    if interval.empty:
+        paragraphs.append(
+            "Every odds ratio is rejected: U lies far outside the counts that the margins allow."
+        )
+    rows = test_rows(result, interval)
+    return [
+        Section(
+            heading=f"Published {title(published)}",
+            paragraphs=paragraphs,
+            columns=("", ""),
+            rows=rows,
+            names=2,
+        )
+    ]
+
+
+def details(published: "PublishedOddsRatio") -> Details:
+    """Say how x11 was measured."""
+    bits = published.result.grid_bits
+    return Details(f"the {title(published)}", f"canonical noise, exact on a grid of 2^-{bits}")

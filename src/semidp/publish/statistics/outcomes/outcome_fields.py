@@ -1,0 +1,152 @@
+"""What can be chosen of every statistic of a private outcome: its groups, its bounds, its
+intervals.
+"""
+
+from typing import Any
+
+from semidp.errors import InputError
+from semidp.promise.exact import plain
+from semidp.promise.spaces.dataspace import Margin
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.statistics.fields import Chosen, Field, Shape
+from semidp.publish.statistics.outcomes.confidence import LEVEL as USUAL_LEVEL
+from semidp.publish.statistics.outcomes.confidence import Confidence
+from semidp.publish.statistics.outcomes.request import OutcomeRequest, proportion_of
+
+_NO_OUTCOME = "--bounds, --grid or --step name {column!r}, of which nothing is published by group"
+_NO_INTERVAL = (
+    "--level, --sampling, --simultaneous and --differences are for --mean, --sum or --proportion"
+)
+
+GROUP = Field(
+    "group",
+    "Groups whose counts are published exactly, for --mean and the like.",
+    Shape.features,
+    "A[,B]",
+    label="by groups, whose counts become exact",
+    several=True,
+    unused=(
+        "say what to publish of the groups: --mean, --sum, --proportion or --median, with a column"
+    ),
+)
+BOUNDS = Field(
+    "bounds",
+    "The bounds a private column is clipped to: declared, never read.",
+    Shape.lists,
+    "COLUMN=0,100",
+    label="clipped to",
+    example="income=0,100000",
+    unused=_NO_OUTCOME,
+)
+GRID = Field(
+    "grid",
+    "How many steps lie between the bounds (default: fine ones, or steps of 1).",
+    Shape.texts,
+    "COLUMN=STEPS",
+    label="in so many steps",
+    example="income=1000",
+    unused=_NO_OUTCOME,
+)
+STEP = Field(
+    "step",
+    "The unit of a private column, instead of --grid: 1 for whole numbers.",
+    Shape.texts,
+    "COLUMN=1",
+    label="in units of",
+    example="days=1",
+    unused=_NO_OUTCOME,
+)
+LEVEL = Field(
+    "level",
+    "The level of confidence intervals (default 0.95).",
+    Shape.text,
+    "NUMBER",
+    label="intervals at level",
+    example="0.95",
+    unused=_NO_INTERVAL,
+)
+SAMPLING = Field(
+    "sampling",
+    "Also intervals for the population that the records were drawn from.",
+    Shape.tick,
+    label="also for the population that the records were drawn from",
+    unused=_NO_INTERVAL,
+)
+SIMULTANEOUS = Field(
+    "simultaneous",
+    "The level is that of all intervals of a set together.",
+    Shape.tick,
+    label="the level is that of all intervals together",
+    unused=_NO_INTERVAL,
+)
+DIFFERENCES = Field(
+    "differences",
+    "Also intervals for the differences of each two groups.",
+    Shape.tick,
+    label="also differences of each two groups",
+    unused=_NO_INTERVAL,
+)
+
+
+def outcome_of(chosen: Chosen, column: str, asked: type[OutcomeRequest]) -> Outcome:
+    """Return a column with the bounds and the grid that are declared for it, or what is asked of it
+    has unless declared.
+    """
+    bounds, grid, step = (chosen.of_column(field, column) for field in (BOUNDS, GRID, STEP))
+    return asked.bounded(column, bounds, grid or None, step or None)
+
+
+def binary_of(chosen: Chosen, column: str) -> Outcome:
+    """Return a column of zeros and ones, which needs no bounds."""
+    for field in (BOUNDS, GRID, STEP):
+        chosen.of_column(field, column)  # bounds are of no use here, and do no harm
+    return proportion_of(column)
+
+
+def groups_of(chosen: Chosen, what: str) -> tuple[Margin, ...]:
+    """Return the groups by which something is published; refuse where none are named."""
+    sets = chosen.sets(GROUP)
+    if not sets:
+        raise InputError(f"say by which groups to publish {what}", needs="group")
+    return tuple(Margin(*names) for names in sets)
+
+
+def confidence_of(chosen: Chosen, *, differences: bool) -> Confidence:
+    """Return the intervals that are chosen; only groups have differences."""
+    level = chosen.text(LEVEL)
+    return Confidence(
+        USUAL_LEVEL if level is None else level,
+        chosen.ticked(SAMPLING),
+        chosen.ticked(SIMULTANEOUS),
+        differences and chosen.ticked(DIFFERENCES),
+    )
+
+
+# --- the other way: what would have been chosen ---------------------------------------------------
+
+
+def outcome_values(request: OutcomeRequest) -> dict[str, Any]:
+    """Return what is chosen of an outcome with bounds."""
+    outcome = request.outcome
+    values: dict[str, Any] = {
+        BOUNDS.name: {outcome.column: (plain(outcome.lower), plain(outcome.upper))}
+    }
+    if outcome.steps != request.usual_steps(outcome.lower, outcome.upper):
+        values[GRID.name] = {outcome.column: str(outcome.steps)}
+    return values
+
+
+def group_values(by: tuple[Margin, ...]) -> dict[str, Any]:
+    """Return what is chosen of groups."""
+    return {GROUP.name: tuple(margin.names for margin in by)}
+
+
+def confidence_values(confidence: Confidence) -> dict[str, Any]:
+    """Return what is chosen of intervals; nothing for the usual ones."""
+    values: dict[str, Any] = {}
+    if confidence.level != Confidence().level:
+        values[LEVEL.name] = plain(confidence.level)
+    for field in (SAMPLING, SIMULTANEOUS, DIFFERENCES):
+        if getattr(confidence, field.name):
+            values[field.name] = True
+    return values

@@ -1,0 +1,415 @@
+"""What requests about a private outcome share: the outcome, its groups, their entries in a plan
+file.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, ClassVar, cast
+
+from attrs import Factory, evolve, field, frozen
+
+from semidp.errors import InputError
+from semidp.promise.exact import exact, plain, shown, text, texts
+from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.mechanisms.selection import AUTO
+from semidp.promise.scope import Scope
+from semidp.promise.spaces.dataspace import Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.sources.contract import GRID, Outcome, fine_steps, unit_steps
+from semidp.publish.statistics.outcomes.confidence import Confidence
+from semidp.publish.statistics.outcomes.forecast import GroupsForecast, sums_line
+from semidp.publish.statistics.protocol.request_defaults import (
+    BUDGET_KEYS,
+    OwnBudget,
+    checked_budget,
+    file_name,
+    mechanism_name,
+    member,
+)
+from semidp.publish.statistics.protocol.requests import Forecast, Request
+
+
+class Statistic(StrEnum):
+    """What is published of an outcome in each group.
+
+    >>> [str(statistic) for statistic in Statistic]
+    ['mean', 'sum', 'proportion']
+    """
+
+    mean = "mean"
+    sum = "sum"
+    proportion = "proportion"
+
+
+def statistic_from(value: Statistic | str) -> Statistic:
+    return member(Statistic, value, "the statistic")
+
+
+def checked_outcome(value: Outcome) -> Outcome:
+    if not isinstance(value, Outcome):
+        raise InputError(f"an outcome is Outcome(column, lower, upper, steps), not {value!r}")
+    return value
+
+
+def checked_confidence(value: Confidence) -> Confidence:
+    if not isinstance(value, Confidence):
+        raise InputError(f"the intervals of a request are Confidence(level), not {value!r}")
+    return value
+
+
+def optional_text(value: str | None) -> str | None:
+    return None if value is None else text(value, "the column that says who answered")
+
+
+def group_margins(value: Iterable[Margin | str | Iterable[str]]) -> tuple[Margin, ...]:
+    if isinstance(value, str):
+        raise InputError(
+            f'groups are a list of sets of features, such as [["{value}"]], not {value!r}'
+        )
+    return tuple(Margin.of(group) for group in value)
+
+
+SUM_STEPS = 1_000_000
+"""The most steps of a sum's grid unless declared: they cost nothing, and rounding to them moves a
+mean far less than noise does."""
+
+
+class OutcomeRequest(OwnBudget):
+    """What requests about a private outcome share: zeros and ones need no bounds."""
+
+    __slots__ = ()
+
+    _several_keys: ClassVar[Mapping[str, Sequence[str]]] = {
+        "budget": BUDGET_KEYS,
+        "outcome": ("column", "bounds", "grid", "step"),
+        "confidence": Confidence.keys,
+    }
+
+    outcome: Outcome
+
+    @property
+    def binary(self) -> bool:
+        """Whether the outcome is zeros and ones by what is asked for."""
+        return False
+
+    @property
+    def private_columns(self) -> tuple[str, ...]:
+        """The column of the outcome."""
+        return (self.outcome.column,)
+
+    @property
+    def missing_as(self) -> Fraction | None:
+        """The lower bound, which adds nothing to a sum of steps."""
+        return self.outcome.lower
+
+    def _entry(self, name: str, value: Any) -> dict[str, Any]:
+        if isinstance(value, Confidence):
+            return value.to_json()
+        if not isinstance(value, Outcome):
+            return super()._entry(name, value)
+        bounds = {"bounds": [plain(value.lower), plain(value.upper)], "grid": value.steps}
+        return {"column": value.column, **({} if self.binary else bounds)}
+
+    @classmethod
+    def usual_steps(cls, lower: Fraction, upper: Fraction) -> int:
+        """Return the steps between two bounds, unless declared: fine ones for what is added up."""
+        return fine_steps(lower, upper, SUM_STEPS)
+
+    @classmethod
+    def _unit_steps(cls, units: int) -> int:
+        """Return the steps between bounds that are so many units of the data apart."""
+        return max(units, fine_steps(Fraction(0), Fraction(units), SUM_STEPS))
+
+    @classmethod
+    def bounded(
+        cls, column: str, bounds: Sequence[Any] | None, grid: Any = None, step: Any = None
+    ) -> Outcome:
+        """Return an outcome from its declared bounds, and the steps of its grid or the unit of the
+        data.
+
+        A unit is the step of the grid where values are told apart. What is added up has a finer
+        grid that holds its multiples.
+        """
+        lower, upper = _declared_bounds(column, bounds)
+        if grid is not None and step is not None:
+            raise InputError(
+                f"the grid of {column!r} is given twice, by its number of steps and by its step:"
+                " give one of them"
+            )
+        if step is not None:
+            units = _units(column, lower, upper, step)
+            return Outcome(column, lower, upper, cls._unit_steps(units))
+        if grid is None:
+            return Outcome(column, lower, upper, cls.usual_steps(lower, upper))
+        steps = exact(grid, f"the grid of {column!r}")
+        if steps.denominator != 1:
+            raise InputError(
+                f"the grid of {column!r} must be a whole number of steps",
+                needs="grid",
+                names=(column,),
+            )
+        return Outcome(column, lower, upper, int(steps))
+
+    @classmethod
+    def _asks_binary(cls, entry: Mapping[str, Any]) -> bool:
+        """Whether an entry of a plan is about zeros and ones, which need no bounds."""
+        return False
+
+    @classmethod
+    def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        fields = super()._fields(value)
+        column = text(value["column"], f"the column of a {cls.key}")
+        if cls._asks_binary(value) and "bounds" not in value:
+            fields["outcome"] = proportion_of(column)
+        else:
+            fields["outcome"] = cls.bounded(
+                column, value.get("bounds"), value.get("grid"), value.get("step")
+            )
+        if "by" in fields:
+            fields["by"] = [
+                [part] if isinstance(part, str) else texts(part, "a set of groups")
+                for part in _listed(fields["by"], "by")
+            ]
+        if "interactions" in fields:
+            fields["interactions"] = [
+                texts(part, "an interaction")
+                for part in _listed(fields["interactions"], "interactions")
+            ]
+        return (
+            {**fields, "confidence": Confidence.from_json(value)}
+            if "confidence" in cls._written
+            else fields
+        )
+
+
+def _listed(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, (list, tuple)):
+        raise InputError(f'{what} is a list such as [["sex", "region"]], not {shown(value)}')
+    return list(value)
+
+
+class GroupedRequest(OutcomeRequest):
+    """What statistics and quantiles of an outcome by groups share."""
+
+    __slots__ = ()
+
+    _needs: ClassVar[Mapping[str, str]] = {"column": '"…"', "by": '[["…"], …]'}
+
+    by: tuple[Margin, ...]
+    name: str
+    answered: str | None = None
+    """The feature of every set of groups that says who has a value: groups of others are not
+    measured."""
+
+    @property
+    def asked_quantiles(self) -> tuple[Fraction, ...]:
+        """The quantiles that are all it asks for; none for other statistics."""
+        return ()
+
+    @property
+    def quantile_level(self) -> Fraction | None:
+        """The level of the intervals of its quantiles; None without them."""
+        return None
+
+    def rank_reach(self, mechanism: Mechanism) -> float | None:
+        """Return how many ranks the interval of a quantile would reach to each side; None without
+        intervals.
+        """
+        return None
+
+    def steps_off(self, mechanism: Mechanism) -> float | None:
+        """Return how many steps its quantiles would be off on the mean in an `EvenGroup`; None
+        without quantiles.
+        """
+        return None
+
+    @property
+    def exact_margins(self) -> tuple[Margin, ...]:
+        """The groups: their counts are published exactly."""
+        return self.by
+
+    def of_answered(self, column: str) -> Request:
+        """Return the request by the same groups of those who answered; the column, which says who
+        did, becomes a feature of each set.
+        """
+        groups = [Margin(*group.names, column) for group in self.by]
+        changed: Request = evolve(cast(Any, self), by=groups, answered=column)
+        return changed
+
+    @property
+    def shown_sets(self) -> tuple[Margin, ...]:
+        """The sets of groups as readers see them: without the feature that says who answered."""
+        sets = []
+        for group in self.by:
+            sets.append(Margin(*(name for name in group.names if name != self.answered)))
+        return tuple(sets)
+
+    def _check_groups(self, they_need: str, they_are: str) -> None:
+        if not self.by or not all(group.names for group in self.by):
+            raise InputError(f"{they_need} the features that form them", needs="group")
+        if len(set(self.by)) < len(self.by):
+            raise InputError("the same groups are named twice: name them once")
+        if self.answered is not None:
+            self._check_answered(self.answered)
+        column = self.outcome.column
+        if any(column in group.names for group in self.by):
+            raise InputError(
+                f"{column!r} forms the groups, so its {they_are} no secret: name another"
+            )
+
+    def _check_answered(self, answered: str) -> None:
+        for group in self.by:
+            if answered not in group.names or len(group.names) < 2:
+                raise InputError(
+                    f"{answered!r} says who answered: every set of groups has it beside other"
+                    " features"
+                )
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The features that form the groups."""
+        return tuple(name for group in self.by for name in group.names)
+
+    @property
+    def _stems(self) -> tuple[str, ...]:
+        """What the file of each set of groups is called, but for its ending."""
+        if len(self.by) == 1:
+            return (self.name,)
+        return tuple(f"{self.name}-by-{'-'.join(group.names)}" for group in self.shown_sets)
+
+
+class ValuesRequest(GroupedRequest):
+    """What quantiles and distributions share: every step of the grid costs some precision."""
+
+    __slots__ = ()
+
+    most_steps: ClassVar[int] = GRID
+    """The steps between bounds that are no whole numbers from 10 to 1000 apart, unless
+    declared."""
+
+    @classmethod
+    def usual_steps(cls, lower: Fraction, upper: Fraction) -> int:
+        """Return the steps between two bounds, unless declared: steps of 1 where that is few."""
+        return unit_steps(lower, upper, cls.most_steps)
+
+    @classmethod
+    def _unit_steps(cls, units: int) -> int:
+        return units
+
+
+class AnySets:
+    """Takes any sets of groups, all records among them: the query space refuses what is not
+    public.
+
+    For requests that are measured and not published, as those of `semidp.grouped`.
+    """
+
+    __slots__ = ()
+
+    def _check_groups(self, they_need: str, they_are: str) -> None:
+        """Refuse nothing."""
+
+
+def _statistic_name(request: "StatisticRequest") -> str:
+    return f"{request.statistic}-{request.outcome.column}"
+
+
+@frozen
+class StatisticRequest(GroupedRequest):
+    """What requests for sums, means and proportions by groups share: their fields, and how their
+    noise is forecast.
+    """
+
+    _written: ClassVar[tuple[str, ...]] = (
+        "name",
+        "statistic",
+        "outcome",
+        "by",
+        "budget",
+        "mechanism",
+        "confidence",
+    )
+
+    statistic: Statistic = field(converter=statistic_from)
+    outcome: Outcome = field(converter=checked_outcome)
+    by: tuple[Margin, ...] = field(converter=group_margins)
+    budget: Budget | None = field(default=None, converter=checked_budget)
+    mechanism: str = field(default=AUTO, converter=mechanism_name)
+    name: str = field(default=Factory(_statistic_name, takes_self=True), converter=file_name)
+    confidence: Confidence = field(default=Confidence(), converter=checked_confidence)
+
+    def __attrs_post_init__(self) -> None:
+        self._check_groups("a statistic of groups needs", f"{self.statistic} in them is")
+        # Other bounds would make a mean of clipped numbers pass for a share of ones.
+        if self.binary and self.outcome != proportion_of(self.outcome.column):
+            raise InputError(
+                "a proportion is that of ones among zeros and ones: leave bounds and grid out"
+            )
+
+    @property
+    def binary(self) -> bool:
+        """Whether the outcome is zeros and ones: of a proportion."""
+        return self.statistic is Statistic.proportion
+
+    @classmethod
+    def _asks_binary(cls, entry: Mapping[str, Any]) -> bool:
+        """Whether an entry of a plan asks for a proportion."""
+        return statistic_from(entry.get("statistic", Statistic.mean)) is Statistic.proportion
+
+    @classmethod
+    def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        # A plan file may leave the statistic out, which then is the mean.
+        return {"statistic": Statistic.mean, **super()._fields(value)}
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return how far off its groups would be."""
+        return (GroupsForecast.of(self.name, self.features, self.statistic, mechanism),)
+
+    def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
+        """Say with what noise the sums behind it would be measured, and how far off that leaves
+        it.
+        """
+        errors = "; ".join(forecast.line() for forecast in foreseen)
+        return [sums_line(self.name, mechanism, errors)]
+
+
+def _declared_bounds(column: str, bounds: Sequence[Any] | None) -> tuple[Fraction, Fraction]:
+    if (
+        bounds is None
+        or isinstance(bounds, str)
+        or not isinstance(bounds, Sequence)
+        or len(bounds) != 2
+    ):
+        raise InputError(
+            f"the outcome {column!r} needs declared bounds, two numbers",
+            needs="bounds",
+            names=(column,),
+        )
+    lower, upper = (exact(bound, "a bound of an outcome") for bound in bounds)
+    # which refuses bounds that fall, before anything is counted between them
+    Outcome(column, lower, upper, 1)
+    return lower, upper
+
+
+def _units(column: str, lower: Fraction, upper: Fraction, step: Any) -> int:
+    """Return how many units of the data lie between two bounds."""
+    unit = exact(step, f"the step of {column!r}")
+    units = (upper - lower) / unit if unit > 0 else Fraction(1, 2)
+    if units.denominator != 1:
+        raise InputError(
+            f"the bounds of {column!r} must be a whole number of steps apart, and"
+            f" {plain(upper - lower)} is none of {plain(unit)}: change the step or a bound",
+            needs="step",
+            names=(column,),
+        )
+    return int(units)
+
+
+def proportion_of(column: str) -> Outcome:
+    """Return the outcome of which a mean is a proportion: zeros and ones.
+
+    >>> proportion_of("cured").steps
+    1
+    """
+    return Outcome(column, Fraction(0), Fraction(1), 1)

@@ -1,0 +1,360 @@
+"""Parts of a release: a folder of files for each node of a cut, and the work that makes one.
+
+A part is the same whatever the statistic. What is measured and written in it is the work of the
+statistics that are cut: `PartWork`. How works are carried out is in `publish`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import numpy as np
+
+from semidp.errors import InputError
+from semidp.promise.noise.randomness import Randomness
+from semidp.promise.plain_reading import digest, regular_file
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.branches import Cut
+from semidp.promise.spaces.dataspace import Dataspace
+from semidp.publish.results.cells import Form, StoredFiles
+from semidp.publish.results.grids import edge_cells, faint_cells
+from semidp.publish.results.published_table import Fitted, PublishedTable
+from semidp.publish.statistics.recheck_findings import close
+
+PARTS = "parts.json"
+"""Lists the parts of a release and their files, with digests."""
+
+
+@dataclass(frozen=True)
+class NoisyCells:
+    """Cells of one table in one part: how many have noise, and how many of them it dominates.
+
+    >>> NoisyCells(noisy=24, dominated=7, smallest_standard_error=1.5)
+    NoisyCells(noisy=24, dominated=7, smallest_standard_error=1.5)
+    """
+
+    noisy: int
+    dominated: int
+    smallest_standard_error: float
+
+    def __post_init__(self) -> None:
+        numbers = (self.noisy, self.dominated, self.smallest_standard_error)
+        if not all(map(_is_size, numbers)):
+            raise ValueError("the cells of a part are counted, and their errors at least 0")
+
+    @classmethod
+    def of(cls, table: PublishedTable) -> "NoisyCells":
+        """Count the cells of a table."""
+        errors = table.standard_errors[table.standard_errors > 0]
+        smallest = float(errors.min()) if errors.size else 0.0
+        return cls(int(errors.size), int(faint_cells(table).sum()), smallest)
+
+
+@dataclass(frozen=True)
+class PartTable:
+    """How one table came out in one part.
+
+    Its variance is the sum of all cells' variances. Its cells are None in parts of versions that
+    did not count them.
+    """
+
+    name: str
+    fitted: Fitted
+    largest_standard_error: float
+    variance: float
+    cells: NoisyCells | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not all(
+            map(_is_size, (self.largest_standard_error, self.variance))
+        ):
+            raise ValueError("a table of a part has a name, and errors of at least 0")
+
+    @classmethod
+    def of(cls, table: PublishedTable) -> "PartTable":
+        """Return what is told of a table."""
+        # All of it adds up over parts, so the errors of the whole follow without reading any cell.
+        errors = table.standard_errors
+        return cls(
+            name=table.name,
+            fitted=table.fitted,
+            largest_standard_error=float(errors.max(initial=0.0)),
+            variance=float(np.square(errors).sum()),
+            cells=NoisyCells.of(table),
+        )
+
+    def tells_errors_of(self, table: PublishedTable) -> bool:
+        """Whether the errors that it states are those of a table's cells."""
+        follows = PartTable.of(table)
+        if not close(
+            [self.largest_standard_error, self.variance],
+            [follows.largest_standard_error, follows.variance],
+        ):
+            return False
+        if self.cells is None or follows.cells is None:
+            return True
+        # Files hold the ends of intervals to six digits. A whole number is told apart alike before
+        # and after; a real one on the edge may not be.
+        edges = 0 if table.counts.dtype.kind == "i" else int(edge_cells(table).sum())
+        stated, counted = self.cells, follows.cells
+        return (
+            stated.noisy == counted.noisy
+            and abs(stated.dominated - counted.dominated) <= edges
+            and close([stated.smallest_standard_error], [counted.smallest_standard_error])
+        )
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> "PartTable":
+        """Read what `asdict` wrote."""
+        cells = entry.get("cells")
+        fitted = Fitted(**entry["fitted"])
+        counted = None if cells is None else NoisyCells(**cells)
+        return cls(**{**entry, "fitted": fitted, "cells": counted})
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a release: where it is, and what is in it.
+
+    Parameters
+    ----------
+    path
+        The labels of its node, from the coarsest depth down to the partition's.
+    folder
+        Its folder, as seen from the release's.
+    files
+        Its files, with their digests.
+    tables
+        How each table came out.
+    """
+
+    path: tuple[str, ...]
+    folder: str
+    files: Mapping[str, str] = field(repr=False)
+    tables: tuple[PartTable, ...] = field(repr=False)
+
+    def fitted(self, name: str) -> Fitted:
+        """How a table came out, by its name."""
+        return next(table.fitted for table in self.tables if table.name == name)
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The digests of its files, as seen from the folder of the release."""
+        return {f"{self.folder}/{name}": expected for name, expected in self.files.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the part as plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> "Part":
+        """Read what `to_json` wrote; refuse names that lead elsewhere."""
+        names = [*entry["folder"].split("/"), *entry["files"]]
+        if not all(
+            isinstance(name, str) and name and name[0] != "." and "/" not in name for name in names
+        ):
+            raise ValueError("a part has a folder and files of its own")
+        if not isinstance(entry["path"], list) or not all(
+            isinstance(label, str) for label in entry["path"]
+        ):
+            raise ValueError("a part has labels")
+        tables = map(PartTable.from_json, entry["tables"])
+        return cls(tuple(entry["path"]), entry["folder"], dict(entry["files"]), tuple(tables))
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The parts of a release.
+
+    Parameters
+    ----------
+    depth
+        The name of the depth at which it was cut.
+    parts
+        A part for each node there.
+    """
+
+    depth: str
+    parts: tuple[Part, ...] = field(repr=False)
+
+    def part(self, path: Sequence[str]) -> Part:
+        """Return a part by its labels, or by the last of them where that is enough."""
+        asked_path = tuple(path)
+        matches = [part for part in self.parts if asked_path in (part.path, part.path[-1:])]
+        if len(matches) != 1:
+            why = "several parts" if matches else "no part"
+            raise InputError(
+                f"there is {why} {' · '.join(asked_path)!r} of {self.depth}: give its labels from"
+                " the top down"
+            )
+        return matches[0]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all but the parts, which have a file of their own, as plain values."""
+        return {"depth": self.depth, "parts": len(self.parts), "file": PARTS}
+
+    def at(self, place: Path) -> "StoredPartition":
+        """Return the parts as they stand in the folder of a release."""
+        return StoredPartition(self.depth, self.parts, place)
+
+
+@dataclass(frozen=True)
+class StoredPartition(Partition):
+    """The parts of a release whose folder is known.
+
+    Parameters
+    ----------
+    depth, parts
+        As for `Partition`.
+    place
+        The folder of the release.
+    """
+
+    place: Path = field(compare=False)
+
+    def files(self, part: Part) -> StoredFiles:
+        """Return the files of one part."""
+        return StoredFiles(self.place / part.folder, tuple(part.files))
+
+    def copy(self, folder: Path) -> None:
+        """Copy the files of every part to another folder; refuse one that is not what it was."""
+        for part in self.parts:
+            (folder / part.folder).mkdir(parents=True)
+            for name in part.files:
+                with open(regular_file(self.place / part.folder / name, self.place), "rb") as old:
+                    (folder / part.folder / name).write_bytes(old.read())
+        # The copy is compared, not the original: a file may change while it is copied.
+        changed = self.at(folder).changed()
+        if changed is not None:
+            raise InputError(f"{self.place / changed} was changed after the release was written")
+
+    def changed(self) -> str | None:
+        """Return the first file that is not what it was when the release was made, or None."""
+        for part in self.parts:
+            for name, expected in part.digests.items():
+                try:
+                    written = digest(self.place / name, self.place)
+                except OSError:
+                    written = ""
+                if written != expected:
+                    return name
+        return None
+
+
+def refuse_changed(folder: Path, digests: Mapping[str, str], since: str) -> None:
+    """Refuse a folder with a file that is not what it was since something happened."""
+    for name, expected in sorted(digests.items()):
+        try:
+            written = digest(folder / name, folder)
+        except OSError:
+            raise InputError(f"cannot read {folder / name}") from None
+        if written != expected:
+            raise InputError(f"{folder / name} was changed after {since}")
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+
+
+def part_path(schema: Schema, cut: Cut, node: int) -> tuple[str, ...]:
+    """Return the labels of a part, from the top down."""
+    feature = schema.features[cut.axis]
+    # All leaves below a node have the same labels down to the cut, so the first one tells them.
+    first = feature.chain.below(cut.depth, node, feature.chain.depth).start
+    return feature.path(first)[: cut.depth]
+
+
+def part_folder(schema: Schema, cut: Cut, node: int) -> str:
+    """Return the folder of a part, as seen from that of the release.
+
+    >>> from semidp.promise.schema.features import Feature
+    >>> places = Schema([Feature.nested(["state", "county"], [("a/b", "x"), ("c", "y")])])
+    >>> part_folder(places, Cut.at(places, "state"), 0)
+    'state=a%2Fb'
+    """
+    pairs = zip(schema.features[cut.axis].names, part_path(schema, cut, node), strict=False)
+    return "/".join(f"{_escaped(name)}={_escaped(label)}" for name, label in pairs)
+
+
+def _escaped(text: str) -> str:
+    """Return a name or a label as the name of a folder has it, in the way of Hive."""
+    # Dots stay as they are, but one in front would hide the folder or lead upwards.
+    kept = quote(text, safe=" !$&()+,;@~-_.")
+    return f"%{ord(kept[0]):02X}{kept[1:]}" if kept.startswith(".") else kept
+
+
+STATE = ".state"
+"""The folder, in an unfinished release, of what is needed to finish it."""
+
+
+class PartWork(Protocol):
+    """What one request has to do in one part. It shares nothing with other parts but public
+    values.
+    """
+
+    def is_measured(self, task: "PartTask") -> bool:
+        """Whether an earlier attempt has stored what is measured."""
+
+    def reads(self, task: "PartTask") -> bool:
+        """Whether it has to count the records of the part."""
+
+    def measure(self, task: "PartTask", source: Any, attempt: Path) -> None:
+        """Count the records of the part and store them with noise, unless an attempt did so before.
+
+        Parameters
+        ----------
+        task
+            The part.
+        source
+            Its records; None where there are none.
+        attempt
+            A folder of this attempt.
+        """
+
+    def write(self, task: "PartTask", attempt: Path) -> list[PartTable]:
+        """Write the files of the part from what is stored; return how its tables came out."""
+
+
+@dataclass(frozen=True, eq=False)
+class PartTask:
+    """Everything that one part needs.
+
+    Parameters
+    ----------
+    path
+        The labels of the part.
+    run_name
+        Which measurement it belongs to: the name of the run that was charged for it.
+    work, folder
+        The folder of the unfinished release, and that of the part in it.
+    schema, declared
+        The features of the part's records, and as they were declared.
+    cut, exact
+        Where the tables are cut, and what is published below.
+    requests, form
+        What is to be done for each request, and how tables are written.
+    values
+        The values of columns that tell the part's records from others; None where there are no such
+        records.
+    randomness
+        Where its random words come from.
+    only_measured
+        Whether the task ends when its measurement is stored; another one fits and writes the part.
+    """
+
+    path: tuple[str, ...]
+    run_name: str
+    work: Path
+    folder: str
+    schema: Schema
+    declared: tuple[Feature, ...] = field(repr=False)
+    cut: Cut
+    exact: Dataspace = field(repr=False)
+    requests: tuple[PartWork, ...] = field(repr=False)
+    values: Mapping[str, Sequence[Any]] | None = field(repr=False)
+    form: Form
+    randomness: Randomness
+    only_measured: bool = False

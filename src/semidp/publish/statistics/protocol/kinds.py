@@ -1,0 +1,177 @@
+"""A kind of statistic as the packages above its folder know it: how its plans, recorded queries
+and results are read.
+
+The kinds that there are stand in `registry`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.mechanisms.mechanism import Mechanism, NoNoise
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.mechanisms.selection import FOR_RELEASES
+from semidp.promise.noise.randomness import Randomness
+from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.spaces.dataspace import Datasets
+from semidp.publish.results.cells import StoredFiles
+from semidp.publish.statistics.fields import Chosen, Field
+from semidp.publish.statistics.parts import Partition
+from semidp.publish.statistics.protocol.request_defaults import PlanEntry, entries_of
+from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.protocol.results import Published
+
+ResultReader = Callable[[Mapping[str, Any], Any, Scope, StoredFiles], Published]
+"""Reads what `Published.to_json` and `Published.files` wrote, of a request of the plan."""
+
+PartsReader = Callable[
+    [Mapping[str, Any], Any, Sequence[Request], Partition, Scope, StoredFiles], Published
+]
+"""Reads the same of a request that was carried out part by part, among all requests of the plan."""
+
+
+class Attackable(Protocol):
+    """A printed result that an audit can attack: it draws outputs again, from public values
+    alone.
+    """
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What it claims."""
+
+    def worst_pair(self) -> Pair:
+        """Return two values of adjacent datasets."""
+
+    def measure_many(
+        self, values: NDArray[np.int64], count: int, randomness: Randomness
+    ) -> NDArray[Any]:
+        """Return many independent outputs for one value."""
+
+
+QueryReader = Callable[[Mapping[str, Any], Datasets, Adjacency], QuerySpace]
+"""Reads what `QuerySpace.query` wrote, under any exact statistics and adjacency."""
+
+
+@dataclass(frozen=True)
+class OtherAnswer:
+    """The questions of a request, put to another kind of statistic at the same cost.
+
+    Parameters
+    ----------
+    request
+        What asks them.
+    better
+        Whether it answers them better, by public numbers alone.
+    reason
+        How well both answer them.
+    """
+
+    request: Request
+    better: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of statistic, as the packages above its folder know it.
+
+    Parameters
+    ----------
+    place
+        Where its requests stand among those of a plan.
+    key
+        The list of its requests in a plan file.
+    asked
+        The classes that a plan takes; the first reads an entry of a plan file.
+    queries
+        How a recorded query is read, by the kind that the record states.
+    laws
+        The mechanisms that measure it, where they are its own; additive noise otherwise.
+    results
+        How a published result is read, by the key of its list in release.json.
+    results_by_parts
+        How a result is read that was carried out part by part, by the key of its list in
+        release.json.
+    always_listed
+        The keys of lists that release.json has even where they are empty.
+    printed
+        How a result is read that a command printed as JSON, by a key that only such a document has.
+    plan_keys
+        What it may have at the top of a plan file beside its list.
+    gather
+        Turns what a plan was given into its requests.
+    read_plan, write_plan
+        How its requests are read from a plan file and written to it, where an entry each is not
+        all.
+    fields
+        What can be chosen of it, each with what stands beside it: options of `semidp release` and
+        controls of the explorer.
+    ask
+        Turns what was chosen into requests, or into whatever a plan takes.
+    shown
+        The inverse of `ask`: the choices that produce a request, each beside what it asks for,
+        without a budget. One request may need several, such as one for each table.
+    alternative
+        Returns how this kind would answer a request of another, beside the mechanism that would
+        measure it; None where it does not answer such questions. Public numbers alone decide.
+    of_answers
+        Returns the same statistic of those who answered, where who did is private; None where this
+        kind does not know how.
+    understated
+        The kinds of its recorded queries whose norms under exchange an earlier version understated:
+        a ledger computes what was charged for them anew.
+    """
+
+    place: int
+    key: str
+    asked: tuple[type[Any], ...] = ()
+    queries: Mapping[str, QueryReader] = field(default_factory=dict)
+    laws: tuple[type[Mechanism], ...] = ()
+    results: Mapping[str, ResultReader] = field(default_factory=dict)
+    results_by_parts: Mapping[str, PartsReader] = field(default_factory=dict)
+    always_listed: tuple[str, ...] = ()
+    printed: Mapping[str, Callable[[Mapping[str, Any]], "Attackable"]] = field(default_factory=dict)
+    plan_keys: tuple[str, ...] = ()
+    gather: Callable[[Sequence[Any]], Sequence[Request]] = tuple
+    read_plan: Callable[[Mapping[str, Any]], Sequence[Request]] | None = None
+    write_plan: Callable[[Sequence[Any]], dict[str, Any]] | None = None
+    fields: tuple[Field, ...] = ()
+    ask: Callable[[Chosen], Sequence[Any]] = lambda chosen: ()
+    shown: Callable[[Any], Sequence[tuple[Mapping[str, Any], Any]]] = lambda request: ()
+    alternative: Callable[[Request, Mechanism], OtherAnswer | None] = lambda request, mechanism: (
+        None
+    )
+
+    of_answers: Callable[[Request], Request | None] = lambda request: None
+    understated: frozenset[str] = frozenset()
+
+    @property
+    def recorded_laws(self) -> tuple[type[Mechanism], ...]:
+        """The mechanisms that the record of a measurement may name: what measures it, or no noise
+        at all.
+        """
+        return (*(self.laws or (*FOR_RELEASES, ResidualMechanism)), NoNoise)
+
+    def read(self, document: Mapping[str, Any]) -> Sequence[Request]:
+        """Return its requests of a plan file."""
+        if self.read_plan is not None:
+            return self.read_plan(document)
+        if not self.asked:
+            return ()
+        reader: type[PlanEntry] = self.asked[0]
+        return [cast(Request, reader.from_json(entry)) for entry in entries_of(document, self.key)]
+
+    def write(self, requests: Sequence[Request]) -> dict[str, Any]:
+        """Return its requests as a plan file has them."""
+        if self.write_plan is not None:
+            return self.write_plan(requests)
+        if not self.asked:
+            return {}
+        return {self.key: [request.to_json() for request in requests]}

@@ -1,0 +1,338 @@
+"""What most requests answer alike, and how an entry of a plan file becomes one.
+
+`OwnBudget` is what a new statistic begins with; the protocol itself is in `requests`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, ClassVar, Self, TypeVar, cast
+
+from attrs import evolve
+
+from semidp.errors import InputError
+from semidp.promise.exact import only_keys, plain, text
+from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.mechanisms.selection import AUTO, NAMES, mechanism_for
+from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.branches import Cut
+from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.spaces.dataspace import RECORD, Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.results.texts import scale_text
+from semidp.publish.sources.reader import Reader
+from semidp.publish.statistics.protocol.requests import Forecast, Request, StepsByParts
+
+
+def noise_values(mechanism: Mechanism) -> dict[str, Any]:
+    """Return the noise of a mechanism as plain values, with the unit that it is in unless it counts
+    records.
+    """
+    values: dict[str, Any] = {"noise": mechanism.to_json()}
+    if not mechanism.space.of_counts:
+        values["unit"] = float(mechanism.space.unit)
+    return values
+
+
+BUDGET_KEYS = ("epsilon", "delta", "rho", "mu")
+"""What a budget is written with in a plan file."""
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+@dataclass(frozen=True)
+class StatisticForecast:
+    """What forecasts of all statistics but tables share.
+
+    Parameters
+    ----------
+    name, features
+        What the statistic is called, and the features that it is by.
+    """
+
+    listed: ClassVar[str] = "statistics"
+    by_cells: ClassVar[bool] = False
+
+    name: str
+    features: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """What it is about, by which plans are compared: its name."""
+        return self.name
+
+
+class RequestDefaults:
+    """What most requests answer alike: one that names no error, asks for no table and reads no
+    outcome.
+    """
+
+    __slots__ = ()
+
+    counted: ClassVar[str] = RECORD
+    """The kind of record that it counts: `Dataspace.about` knows what is public about those."""
+
+    def as_request(self: Request) -> Request:
+        """Return what a plan holds where nothing else is asked for: the request itself."""
+        return self
+
+    @property
+    def share_name(self: Request) -> str:
+        """Its own name."""
+        return self.name
+
+    @property
+    def answered_by(self: Request) -> str:
+        """Its own kind."""
+        return self.key
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return what it would publish with a mechanism: nothing is foreseen unless a statistic
+        says more.
+        """
+        return ()
+
+    def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
+        """Say with what noise it would be measured, and how far off that leaves it."""
+        scale = mechanism.scale * float(mechanism.space.unit)
+        lines = [forecast.line() for forecast in foreseen]
+        how = "; ".join(lines) or f"scale {scale_text(scale)}, {mechanism.claim} claim"
+        name = cast(Request, self).name
+        return [f"{mechanism.name} for {name}: {how}"]
+
+    def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
+        """Return its noise as plain values, with the unit that it is in unless it counts
+        records.
+        """
+        return noise_values(mechanism)
+
+    @property
+    def private_columns(self) -> tuple[str, ...]:
+        """No outcome is read."""
+        return ()
+
+    @property
+    def needed_readings(self) -> Mapping[str, str]:
+        """Columns are read as a plan declares them."""
+        return {}
+
+    @property
+    def exact_margins(self) -> tuple[Margin, ...]:
+        """No margin has to be exact."""
+        return ()
+
+    @property
+    def tables(self) -> tuple[Any, ...]:
+        """No table of counts is asked for."""
+        return ()
+
+    @property
+    def targets(self) -> tuple[tuple[str, Fraction | None], ...]:
+        """The tables that are asked for, and the errors that they name."""
+        names = [" by ".join(table.features) for table in self.tables]
+        errors = [table.target_error for table in self.tables]
+        return tuple(zip(names, errors, strict=True))
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether a table names an error instead of a budget."""
+        return any(error is not None for _, error in self.targets)
+
+    @property
+    def largest_target(self) -> Fraction:
+        """The largest error that a table names."""
+        errors = [error for _, error in self.targets if error is not None]
+        return max(errors, default=Fraction(0))
+
+    def refuse_parts(self) -> None:
+        """Refuse nothing: it is carried out in one piece beside the parts."""
+
+    def refuse_units(self) -> None:
+        """Refuse it: beside linked units tables of both are built, and nothing else."""
+        raise InputError(
+            "beside linked units only tables are built: release other statistics of members alone"
+        )
+
+    @property
+    def missing_as(self) -> Fraction | None:
+        """No outcome is read."""
+        return None
+
+    def of_answered(self, column: str) -> Request | None:
+        """Return None: it has no groups."""
+        return None
+
+    def parts_space(self, scope: Scope) -> QuerySpace:
+        """Return the query space of one piece."""
+        return cast(Request, self).space(scope)
+
+    def parts_calibrate(self, space: QuerySpace) -> Mechanism:
+        """Return the mechanism that measures it in one piece."""
+        return cast(Request, self).calibrate(space)
+
+    def steps_by_parts(
+        self,
+        mechanism: Mechanism,
+        cut: Cut,
+        scope: Scope,
+        requests: Sequence[Request],
+        reader: Reader,
+    ) -> StepsByParts | None:
+        """Return None: it is carried out in one piece."""
+        return None
+
+    def with_budget(self, budget: Budget | None) -> Self:
+        """Return the request with another budget, or with none."""
+        changed: Self = evolve(cast(Any, self), budget=budget)
+        return changed
+
+    def with_mechanism(self, name: str) -> Self:
+        """Return the request with another mechanism."""
+        changed: Self = evolve(cast(Any, self), mechanism=name)
+        return changed
+
+    def dividing(self, budget: Budget) -> tuple[Request, ...]:
+        """Return the request with the whole budget."""
+        return (cast(Request, self.with_budget(budget)),)
+
+    def apart(self) -> tuple[Request, ...]:
+        """Return the request: it measures one thing."""
+        return (cast(Request, self),)
+
+    def with_target_errors(self, option: str, errors: Mapping[str, str]) -> Self:
+        """Return the request: it has no table."""
+        return self
+
+    def without_targets(self) -> Self:
+        """Return the request, which names no error."""
+        return self
+
+    def excess(self, mechanism: Mechanism) -> float:
+        """Return 0: it names no error."""
+        return 0.0
+
+
+def budget_of(request: Request) -> Budget:
+    """Return what a request may spend; refuse one without a budget."""
+    if request.budget is None:
+        raise InputError(f"{request.name!r} has no privacy budget: give epsilon, rho or mu")
+    return request.budget
+
+
+class PlanEntry:
+    """An entry of a plan file, a key a field."""
+
+    __slots__ = ()
+
+    key: ClassVar[str]
+    _written: ClassVar[tuple[str, ...]]
+    """The fields in the order of an entry."""
+    _needs: ClassVar[Mapping[str, str]]
+    """What an entry must have, and how that is written."""
+    _several_keys: ClassVar[Mapping[str, Sequence[str]]] = {"budget": BUDGET_KEYS}
+    """The keys of the fields that an entry spreads over several."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the request as plain values: what is not asked for is left out."""
+        entry: dict[str, Any] = {}
+        for name in self._written:
+            entry |= self._entry(name, getattr(self, name))
+        return entry
+
+    def _entry(self, name: str, value: Any) -> dict[str, Any]:
+        if isinstance(value, Budget):
+            return value.keys()
+        is_left_out = value is None or value is False or value == ()
+        # A table has the weight 1 unless it says another.
+        if is_left_out or (name, value) == ("weight", 1):
+            return {}
+        return {name: _plain(value)}
+
+    @classmethod
+    def _keys(cls) -> set[str]:
+        """The keys that an entry may have."""
+        keys: set[str] = set()
+        for name in cls._written:
+            keys.update(cls._several_keys.get(name, (name,)))
+        return keys
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote, or an entry of a plan file."""
+        only_keys(value, cls._keys(), f"a {cls.key} of a plan")
+        lacks = any(name not in value for name in cls._needs)
+        # A text after `by` would be taken for a list of its letters.
+        if lacks or not isinstance(value.get("by", ()), (list, tuple)):
+            needs = [f"{name} = {how}" for name, how in cls._needs.items()]
+            raise InputError(f"a {cls.key} of a plan needs {' and '.join(needs)}")
+        request: Self = cast(Any, cls)(**cls._fields(value))
+        return request
+
+    @classmethod
+    def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        fields = {name: value[name] for name in cls._written if name in value}
+        fields["budget"] = Budget.stated(value)
+        return fields
+
+
+class OwnBudget(PlanEntry, RequestDefaults):
+    """A request with a budget of its own and an entry in a plan file, a key a field."""
+
+    __slots__ = ()
+
+    def calibrate(self: Request, space: QuerySpace) -> Mechanism:
+        """Return the mechanism that was asked for, or the one with the least expected loss."""
+        return mechanism_for(space, budget_of(self), self.mechanism)
+
+
+def entries_of(document: Mapping[str, Any], key: str) -> list[Any]:
+    """Return a list of a plan file; refuse what is none."""
+    entries = document.get(key, [])
+    # A single entry that is no list would be read key by key, or letter by letter.
+    if not isinstance(entries, (list, tuple)):
+        raise InputError(f"{key} of a plan is a list, not {str(entries)[:40]!r}")
+    return list(entries)
+
+
+def checked_budget(value: Budget | None) -> Budget | None:
+    if value is not None and not isinstance(value, Budget):
+        raise InputError(
+            f"a budget is Budget.zcdp(rho), Budget.gdp(mu) or Budget.pure(epsilon), not {value!r}"
+        )
+    return value
+
+
+def mechanism_name(value: str) -> str:
+    name = text(value, "the mechanism")
+    if name != AUTO and name not in NAMES:
+        every_name = ", ".join([AUTO, *NAMES])
+        raise InputError(f"there is no mechanism {name!r}; there are {every_name}")
+    return name
+
+
+def file_name(value: str) -> str:
+    name = text(value, "a name")
+    # A slash would lead out of the release, and a dot in front would hide the file.
+    if set(name) & set("/\\\0") or name.startswith("."):
+        raise InputError(f"{name!r} cannot name a table: its files are called after it")
+    return name
+
+
+def _plain(value: Any) -> Any:
+    """Return a field as a plan file has it."""
+    if isinstance(value, Margin):
+        return list(value.names)
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, Fraction):
+        return plain(value)
+    return value if isinstance(value, bool) else str(value)
+
+
+def member(kind: type[Choice], value: str, name: str) -> Choice:
+    if not isinstance(value, str) or str(value) not in list(kind):
+        values = ", ".join(kind)
+        raise InputError(f"{name} must be one of {values}, not {value!r}")
+    return kind(str(value))

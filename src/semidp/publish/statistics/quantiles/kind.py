@@ -1,0 +1,122 @@
+"""Quantiles, as the registry finds them."""
+
+from typing import Any
+
+from attrs import evolve
+
+from semidp.promise.exact import exact, plain
+from semidp.publish.statistics.fields import Chosen, Field, Shape
+from semidp.publish.statistics.outcomes.outcome_fields import (
+    BOUNDS,
+    GRID,
+    GROUP,
+    SAMPLING,
+    STEP,
+    group_values,
+    groups_of,
+    outcome_of,
+    outcome_values,
+)
+from semidp.publish.statistics.protocol.kinds import Kind
+from semidp.publish.statistics.quantiles.exponential import EXPONENTIAL
+from semidp.publish.statistics.quantiles.published import PublishedQuantiles
+from semidp.publish.statistics.quantiles.quantile_estimates import MEDIAN as HALF
+from semidp.publish.statistics.quantiles.ranks import recorded_ranks
+from semidp.publish.statistics.quantiles.request import QuantileMechanism, QuantileRequest
+
+LEVEL = Field(
+    "quantile_level",
+    "An interval for each quantile at this level, of the same budget.",
+    Shape.text,
+    "NUMBER",
+    label="intervals at level",
+    example="none",
+    unused="--quantile-level is for --median and --quantile",
+)
+MECHANISM = Field(
+    "quantile_mechanism",
+    "How quantiles are found: selection, distribution, or auto for whichever is better.",
+    Shape.text,
+    "NAME",
+    label="found by",
+    example="auto",
+    unused="--quantile-mechanism is for --median and --quantile",
+)
+_BESIDE = (GROUP, BOUNDS, GRID, STEP, LEVEL, MECHANISM, SAMPLING)
+MEDIAN = Field(
+    "median",
+    "A private column: its median by group.",
+    Shape.columns,
+    "COLUMN",
+    label="Median",
+    beside=_BESIDE,
+    private=True,
+)
+QUANTILE = Field(
+    "quantile",
+    "A private column: these quantiles of it by group.",
+    Shape.lists,
+    "COLUMN=0.1,0.9",
+    label="Quantiles",
+    example="income=0.1,0.9",
+    beside=_BESIDE,
+    private=True,
+)
+
+
+def _asked(chosen: Chosen) -> list[QuantileRequest]:
+    """Return the quantiles of every column that is named; a column has one request for all of its
+    quantiles.
+    """
+    probabilities: dict[str, set[str]] = {
+        column: {plain(HALF)} for column in chosen.columns(MEDIAN)
+    }
+    for column, several in chosen.lists(QUANTILE).items():
+        probabilities.setdefault(column, set()).update(several)
+    requests = []
+    for column, together in probabilities.items():
+        by = groups_of(chosen, f"the quantiles of {column}")
+        level = chosen.text(LEVEL)
+        # Only an interval can be about a population.
+        sampling = level is not None and chosen.ticked(SAMPLING)
+        ordered = sorted({exact(text, f"a quantile of {column!r}") for text in together})
+        mechanism = chosen.text(MECHANISM) or QuantileMechanism.auto
+        request = QuantileRequest(
+            outcome_of(chosen, column, QuantileRequest), by, ordered, level=level, sampling=sampling
+        )
+        requests.append(evolve(request, mechanism=mechanism))
+    return requests
+
+
+def _shown(request: QuantileRequest) -> list[tuple[dict[str, Any], QuantileRequest]]:
+    """Return what would have been chosen to ask for a request; those who answered cannot be."""
+    if request.answered is not None:
+        return []
+    column = request.outcome.column
+    chosen: dict[str, Any] = {**group_values(request.by), **outcome_values(request)}
+    if request.probabilities == (HALF,):
+        chosen[MEDIAN.name] = (column,)
+    else:
+        chosen[QUANTILE.name] = {column: tuple(plain(part) for part in request.probabilities)}
+    if request.level is not None:
+        chosen[LEVEL.name] = plain(request.level)
+    if request.sampling:
+        chosen[SAMPLING.name] = True
+    if request.mechanism is not QuantileMechanism.auto:
+        chosen[MECHANISM.name] = str(request.mechanism)
+    return [(chosen, request.with_budget(None))]
+
+
+KIND = Kind(
+    place=30,
+    key="quantile",
+    asked=(QuantileRequest,),
+    queries={"quantiles": recorded_ranks},
+    # Quantiles by several sets of groups move 2p + p' ranks (`RankSpace`).
+    understated=frozenset({"quantiles"}),
+    laws=tuple(EXPONENTIAL),
+    results={PublishedQuantiles.key: PublishedQuantiles.from_json},
+    fields=(MEDIAN, QUANTILE),
+    ask=_asked,
+    shown=_shown,
+)

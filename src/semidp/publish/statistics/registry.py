@@ -1,0 +1,335 @@
+"""Registry of the kinds of statistics. A kind is found by the name that a plan, a release or a
+ledger has for it.
+
+A folder of `statistics` with a module `kind` is a statistic; its `KIND` says how its requests and
+its recorded queries are read. Folders are imported when they are first asked for.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from semidp.errors import InputError, Refused, SemidpError
+from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.spaces.dataspace import Datasets
+from semidp.publish.statistics.fields import Chosen, Field, all_fields
+from semidp.publish.statistics.protocol.kinds import (
+    Attackable,
+    Kind,
+    OtherAnswer,
+    PartsReader,
+    ResultReader,
+)
+from semidp.publish.statistics.protocol.requests import Request
+
+_registered: list[Kind] = []
+
+
+def register(kind: Kind) -> None:
+    """Add a statistic that lives outside this package."""
+    _registered.append(kind)
+
+
+@cache
+def _built_in() -> tuple[Kind, ...]:
+    folders = pkgutil.iter_modules([str(Path(__file__).parent)])
+    names = [f"semidp.publish.statistics.{folder.name}" for folder in folders if folder.ispkg]
+    modules = [
+        importlib.import_module(f"{name}.kind")
+        for name in names
+        if find_spec(f"{name}.kind") is not None
+    ]
+    return tuple(module.KIND for module in modules)
+
+
+def kinds() -> tuple[Kind, ...]:
+    """Return every kind of statistic, in the order of a plan's requests.
+
+    >>> [kind.key for kind in kinds()]
+    ['table', 'group', 'answered', 'regression', 'quantile', 'distribution', 'odds_ratio']
+    """
+    return tuple(sorted((*_built_in(), *_registered), key=lambda kind: kind.place))
+
+
+def gathered(asked: Iterable[Any]) -> tuple[Request, ...]:
+    """Return the requests of a plan, kind by kind; refuse what no statistic knows."""
+    requests: list[Request] = []
+    left = list(asked)
+    for kind in kinds():
+        requests += kind.gather([item for item in left if isinstance(item, kind.asked)])
+        left = [item for item in left if not isinstance(item, kind.asked)]
+    if left:
+        raise InputError(
+            f"ask for table(...), mean(...), median(...) or regression(...), not for {left[0]!r}"
+        )
+    return tuple(requests)
+
+
+def asking_fields() -> dict[str, tuple[Kind, Field]]:
+    """Return the fields that ask for a statistic, by name, each with its kind.
+
+    >>> list(asking_fields())
+    ['table', 'all_pairs', 'mean', 'sum', 'proportion', 'regress', 'logistic', 'median', 'quantile',
+    'distribution',
+    'odds_ratio']
+    """
+    return {field.name: (kind, field) for kind in kinds() for field in kind.fields}
+
+
+def chosen_fields() -> dict[str, Field]:
+    """Return all fields by their names, each where it is first of use."""
+    return all_fields(field for _, field in asking_fields().values())
+
+
+def asked(chosen: Chosen) -> list[Any]:
+    """Return everything that was asked for, kind by kind; refuse what was chosen and is of no use.
+
+    >>> chosen = Chosen(
+    ...     {"mean": ("age",), "group": (("region",),), "bounds": {"age": ("0", "120")}}
+    ... )
+    >>> [request.name for request in asked(chosen)]
+    ['mean-age']
+    """
+    requests: list[Any] = []
+    for kind in kinds():
+        requests += kind.ask(chosen)
+    # What nobody used is known when all kinds have read: an option without effect is refused.
+    for sentence in chosen.unused(chosen_fields().values()):
+        raise InputError(sentence)
+    return requests
+
+
+def shown(request: Request) -> list[tuple[Mapping[str, Any], Any]]:
+    """Return what would have been chosen to ask for a request, thing by thing; nothing where that
+    cannot be chosen.
+
+    >>> from semidp.publish.statistics.tables.request import TableRequest, TablesRequest
+    >>> [
+    ...     values
+    ...     for values, _ in shown(TablesRequest([TableRequest(["sex"]), TableRequest(["age"])]))
+    ... ]
+    [{'table': (('sex',),)}, {'table': (('age',),)}]
+    """
+    for kind in kinds():
+        if isinstance(request, kind.asked):
+            return list(kind.shown(request))
+    return []
+
+
+def alternatives(request: Request, mechanism: Mechanism) -> list[OtherAnswer]:
+    """Return how other kinds would answer a request, beside the mechanism that would measure it.
+
+    >>> from semidp.promise.tradeoff.budget import Budget
+    >>> from semidp.promise.mechanisms.examples import two_way
+    >>> from semidp.promise.mechanisms.selection import mechanism_for
+    >>> from semidp.publish.statistics.tables.request import TableRequest
+    >>> alternatives(TableRequest(["sex", "region"]), mechanism_for(two_way()[0], Budget.gdp(1)))
+    []
+    """
+    every = [kind.alternative(request, mechanism) for kind in kinds()]
+    return [alternative for alternative in every if alternative is not None]
+
+
+def of_answers(request: Request) -> Request | None:
+    """Return the same statistic of those who answered, where who did is private; None where no kind
+    knows how.
+
+    >>> from semidp.publish.statistics.tables.request import TableRequest
+    >>> of_answers(TableRequest(["sex"]).as_request()) is None
+    True
+    """
+    for kind in kinds():
+        answers = kind.of_answers(request)
+        if answers is not None:
+            return answers
+    return None
+
+
+def better(request: Request, mechanism: Mechanism) -> list[str]:
+    """Return how other kinds would answer a request better than its own mechanism: a sentence
+    each.
+    """
+    return [
+        alternative.reason for alternative in alternatives(request, mechanism) if alternative.better
+    ]
+
+
+def requests_from(document: Mapping[str, Any]) -> list[Request]:
+    """Return everything that a plan file asks for."""
+    requests: list[Request] = []
+    for kind in kinds():
+        requests += kind.read(document)
+    return requests
+
+
+def plan_entries(requests: Iterable[Request]) -> dict[str, Any]:
+    """Return requests as a plan file has them, kind by kind."""
+    every = list(requests)
+    entries: dict[str, Any] = {}
+    for kind in kinds():
+        entries |= kind.write([request for request in every if isinstance(request, kind.asked)])
+    return entries
+
+
+def plan_keys() -> set[str]:
+    """Return the keys at the top of a plan file that ask for statistics."""
+    keys: set[str] = set()
+    for kind in kinds():
+        if kind.asked:
+            keys.update((kind.key, *kind.plan_keys))
+    return keys
+
+
+def result_readers() -> dict[str, ResultReader]:
+    """Return how published results are read, by the keys of their lists in release.json.
+
+    >>> list(result_readers())
+    ['tables', 'products', 'linked', 'groups', 'answers', 'regressions', 'quantiles',
+    'distributions', 'combined_distributions', 'odds_ratios']
+    """
+    return {key: reader for kind in kinds() for key, reader in kind.results.items()}
+
+
+def parts_readers() -> dict[str, PartsReader]:
+    """Return how results are read that were carried out part by part, by the keys of their lists in
+    release.json.
+
+    >>> list(parts_readers())
+    ['partitioned']
+    """
+    return {key: reader for kind in kinds() for key, reader in kind.results_by_parts.items()}
+
+
+def result_keys() -> tuple[str, ...]:
+    """Return what release.json calls its lists of results, in the order of a plan's requests.
+
+    >>> result_keys()[:2]
+    ('tables', 'products')
+    """
+    keys: list[str] = []
+    for kind in kinds():
+        keys += (*kind.results, *kind.results_by_parts)
+    return tuple(keys)
+
+
+def always_listed() -> set[str]:
+    """Return the keys of lists that release.json has even where they are empty."""
+    return {key for kind in kinds() for key in kind.always_listed}
+
+
+def printed_result(document: Mapping[str, Any]) -> Attackable | None:
+    """Return the result that a command printed as JSON; None where the document is something
+    else.
+    """
+    for kind in kinds():
+        for key, reader in kind.printed.items():
+            if key in document:
+                return reader(document)
+    return None
+
+
+def query_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> QuerySpace:
+    """Return the space of a query that `QuerySpace.query` wrote, under any exact statistics and
+    adjacency.
+
+    >>> from semidp.promise.spaces.adjacency import Ball
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.spaces.dataspace import Margin, Dataspace
+    >>> from semidp.publish.sources.contract import Outcome
+    >>> from semidp.publish.statistics.outcomes.spaces import sum_space
+    >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
+    >>> public = Dataspace.of(wards, [Margin("ward")])
+    >>> space = sum_space(public, Ball(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
+    >>> query_space(space.query(), public, Ball(1)).l2
+    100.0
+    >>> query_space({"kind": "opinion"}, public, Ball(1))
+    Traceback (most recent call last):
+    semidp.errors.Refused: this version of semidp knows no query 'opinion': it cannot be recomputed
+    """
+    name = str(query.get("kind"))
+    reader = _kind_of(query).queries[name]
+    try:
+        return reader(query, dataspace, adjacency)
+    except SemidpError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise InputError(
+            f"the record of a query of {name} is damaged: it cannot be recomputed"
+        ) from None
+
+
+def _kind_of(query: Mapping[str, Any]) -> Kind:
+    """Return the statistic whose query was recorded."""
+    name = str(query.get("kind"))
+    for kind in kinds():
+        if name in kind.queries:
+            return kind
+    raise Refused(f"this version of semidp knows no query {name!r}: it cannot be recomputed")
+
+
+def understated_queries() -> set[str]:
+    """Return the kinds of recorded queries whose norms under exchange an earlier version
+    understated.
+
+    >>> sorted(understated_queries())
+    ['quantiles', 'table']
+    """
+    names: set[str] = set()
+    for kind in kinds():
+        names |= kind.understated
+    return names
+
+
+def recorded(record: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> Mechanism:
+    """Return the mechanism of a record under any exact statistics and adjacency.
+
+    The noise is added to the query whatever is exact, and its curve follows from its scale and from
+    the norms of the query space: ``ρ = Δ2²/2σ²``, ``μ = Δ2/σ``, ``ε = Δ1/b`` and, with the l2
+    mechanism, ``ε = Δ2/b``; for noise on residuals ``μ² = 2ρ = sup Σ |r|²/σ²``, and for choices of
+    quantiles what their rate gives. Noise that lives on the tables with zero margins (lattice, l2)
+    protects only what those margins do not publish, so that the new statistics must include the
+    old. K-norm noise has the shape of one space and is known under no other.
+
+    Parameters
+    ----------
+    record
+        What `Mechanism.record` returned.
+    dataspace, adjacency
+        Under which the mechanism is wanted; for noise with zero margins, within the dataspace of
+        the record.
+
+    Examples
+    --------
+    >>> from semidp.promise.spaces.adjacency import Ball
+    >>> from semidp.promise.mechanisms.pure import LaplaceMechanism
+    >>> from semidp.promise.mechanisms.examples import two_way
+    >>> from semidp.promise.tradeoff.budget import Budget
+    >>> space, _ = two_way()
+    >>> record = LaplaceMechanism.calibrate(space, Budget.pure(1)).record()
+    >>> record["noise"]
+    {'law': 'laplace', 'b': '4'}
+    >>> recorded(record, space.dataspace, Ball(2)).tradeoff.epsilon(0)
+    1.0
+    """
+    query, noise = record.get("query"), record.get("noise")
+    if not isinstance(query, Mapping) or not isinstance(noise, Mapping):
+        raise Refused("the query of this measurement was not recorded: it cannot be recomputed")
+    name = noise.get("law")
+    if not any(
+        law.name == name and law.known_elsewhere for kind in kinds() for law in kind.recorded_laws
+    ):
+        raise Refused(f"noise of the law {name!r} is not known under other exact statistics")
+    space = query_space(query, dataspace, adjacency)
+    for law in _kind_of(query).recorded_laws:
+        if law.name == name:
+            return law.from_record(space, noise)
+    # The law is known, but does not measure queries of this kind: the record contradicts itself.
+    raise InputError(f"the record of {name} noise is damaged: it cannot be recomputed")

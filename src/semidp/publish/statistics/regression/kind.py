@@ -1,0 +1,103 @@
+"""Regressions, as the registry finds them."""
+
+from typing import Any
+
+from semidp.errors import InputError
+from semidp.promise.mechanisms.selection import AUTO
+from semidp.publish.statistics.fields import Chosen, Field, Shape
+from semidp.publish.statistics.outcomes.outcome_fields import (
+    BOUNDS,
+    GRID,
+    LEVEL,
+    SAMPLING,
+    SIMULTANEOUS,
+    STEP,
+    binary_of,
+    confidence_of,
+    confidence_values,
+    outcome_of,
+    outcome_values,
+)
+from semidp.publish.statistics.protocol.kinds import Kind
+from semidp.publish.statistics.regression.designs import Coding
+from semidp.publish.statistics.regression.moments import recorded_moments
+from semidp.publish.statistics.regression.published import PublishedRegression
+from semidp.publish.statistics.regression.request import Model, RegressionRequest
+
+ON = Field(
+    "on",
+    "The factors of a regression; their counts are exact.",
+    Shape.features,
+    "A[,B]",
+    label="on factors, whose counts become exact",
+    unused="say what to regress on these features: --regress COLUMN or --logistic COLUMN",
+)
+_INTERVALS = (LEVEL, SAMPLING, SIMULTANEOUS)
+_ASKING = {
+    Model.linear: Field(
+        "regress",
+        "A private column: its linear regression on --on.",
+        Shape.columns,
+        "COLUMN",
+        label="Linear regression",
+        beside=(ON, BOUNDS, GRID, STEP, *_INTERVALS),
+        private=True,
+    ),
+    Model.logistic: Field(
+        "logistic",
+        "A private column of zeros and ones: its logistic regression.",
+        Shape.columns,
+        "COLUMN",
+        label="Logistic regression",
+        beside=(ON, *_INTERVALS),
+        private=True,
+    ),
+}
+
+
+def _asked(chosen: Chosen) -> list[RegressionRequest]:
+    """Return the regressions of every column that is named, on the same factors."""
+    requests = []
+    for model, field in _ASKING.items():
+        for column in chosen.columns(field):
+            sets = chosen.sets(ON)
+            if not sets:
+                raise InputError(f"say on which features to regress {column}", needs="factors")
+            outcome = (
+                binary_of(chosen, column)
+                if model is Model.logistic
+                else outcome_of(chosen, column, RegressionRequest)
+            )
+            confidence = confidence_of(chosen, differences=False)
+            requests.append(RegressionRequest(outcome, sets[0], model=model, confidence=confidence))
+    return requests
+
+
+def _shown(request: RegressionRequest) -> list[tuple[dict[str, Any], RegressionRequest]]:
+    """Return what would have been chosen to ask for a request; interactions, codings and mechanisms
+    cannot be.
+    """
+    if request.mechanism != AUTO or request.interactions or request.coding is not Coding.treatment:
+        return []
+    column = {_ASKING[request.model].name: (request.outcome.column,)}
+    bounds = {} if request.binary else outcome_values(request)
+    chosen = {
+        **column,
+        ON.name: (request.factors,),
+        **bounds,
+        **confidence_values(request.confidence),
+    }
+    return [(chosen, request.with_budget(None))]
+
+
+KIND = Kind(
+    place=20,
+    key="regression",
+    asked=(RegressionRequest,),
+    queries={"moments": recorded_moments},
+    results={PublishedRegression.key: PublishedRegression.from_json},
+    always_listed=(PublishedRegression.key,),
+    fields=tuple(_ASKING.values()),
+    ask=_asked,
+    shown=_shown,
+)

@@ -1,0 +1,255 @@
+"""The request for a linear or logistic regression of a private outcome."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import Factory, field, frozen
+from numpy.typing import NDArray
+
+from semidp.errors import InputError
+from semidp.promise.exact import texts
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.mechanisms.selection import AUTO
+from semidp.promise.progress import Progress
+from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.spaces.dataspace import Margin
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.sources.contract import Outcome
+from semidp.publish.sources.reader import Reader
+from semidp.publish.statistics.outcomes.confidence import Confidence
+from semidp.publish.statistics.outcomes.forecast import sums_line
+from semidp.publish.statistics.outcomes.request import (
+    OutcomeRequest,
+    checked_confidence,
+    checked_outcome,
+    group_margins,
+    proportion_of,
+)
+from semidp.publish.statistics.outcomes.spaces import SumSpace, recorded_sums
+from semidp.publish.statistics.protocol.request_defaults import (
+    checked_budget,
+    file_name,
+    mechanism_name,
+    member,
+)
+from semidp.publish.statistics.protocol.requests import Forecast
+from semidp.publish.statistics.regression.designs import Coding, Design
+from semidp.publish.statistics.regression.forecast import CoefficientsForecast
+from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
+from semidp.publish.statistics.regression.logistic import LogisticFit, joint_counts
+from semidp.publish.statistics.regression.moments import MomentSpace, moment_space, recorded_moments
+from semidp.publish.statistics.regression.published import PublishedRegression, published_regression
+from semidp.publish.statistics.regression.routes import route_values
+
+
+class Model(StrEnum):
+    """Which regression is fitted.
+
+    >>> [str(model) for model in Model]
+    ['linear', 'logistic']
+    """
+
+    linear = "linear"
+    logistic = "logistic"
+
+
+def _regression_name(request: "RegressionRequest") -> str:
+    return f"regression-{request.outcome.column}"
+
+
+def _factors(value: Iterable[str]) -> tuple[str, ...]:
+    return texts(value, "the factors of a regression")
+
+
+def _model(value: Model | str) -> Model:
+    return member(Model, value, "the model")
+
+
+def _coding(value: Coding | str) -> Coding:
+    return member(Coding, value, "the coding")
+
+
+@frozen
+class RegressionRequest(OutcomeRequest):
+    """A regression of a private outcome on features whose counts are published exactly.
+
+    Parameters
+    ----------
+    outcome
+        The private column, its declared bounds and its grid; zeros and ones in one step for a
+        logistic regression.
+    factors
+        The features that enter by a column for each level but the first.
+    budget, mechanism, name
+        As for a table. The name is that of the column unless given.
+    model
+        Linear, or logistic for a column of zeros and ones.
+    interactions
+        Sets of factors whose columns are multiplied.
+    coding
+        How factors are coded. It names the coefficients; what is measured does not depend on it.
+    confidence
+        The intervals beside the coefficients.
+
+    Examples
+    --------
+    >>> RegressionRequest(Outcome("days", 0, 10, steps=10), ["arm"], Budget.gdp(1)).name
+    'regression-days'
+    """
+
+    key: ClassVar[str] = "regression"
+    _written: ClassVar[tuple[str, ...]] = (
+        *(
+            "name",
+            "model",
+            "outcome",
+            "factors",
+            "interactions",
+            "coding",
+            "budget",
+            "mechanism",
+            "confidence",
+        ),
+    )
+    _needs: ClassVar[Mapping[str, str]] = {"column": '"…"', "factors": '["…", …]'}
+
+    outcome: Outcome = field(converter=checked_outcome)
+    factors: tuple[str, ...] = field(converter=_factors)
+    budget: Budget | None = field(default=None, converter=checked_budget)
+    mechanism: str = field(default=AUTO, converter=mechanism_name)
+    model: Model = field(default=Model.linear, converter=_model)
+    interactions: tuple[Margin, ...] = field(default=(), converter=group_margins)
+    coding: Coding = field(default=Coding.treatment, converter=_coding)
+    name: str = field(default=Factory(_regression_name, takes_self=True), converter=file_name)
+    confidence: Confidence = field(default=Confidence(), converter=checked_confidence)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.factors:
+            raise InputError("a regression needs the features that it is on", needs="factors")
+        if len(set(self.factors)) < len(self.factors):
+            raise InputError(f"the regression names a feature twice: {', '.join(self.factors)}")
+        if self.outcome.column in self.factors:
+            raise InputError(
+                f"{self.outcome.column!r} is both the outcome and a factor: name another"
+            )
+        if self.binary and self.outcome != proportion_of(self.outcome.column):
+            raise InputError(
+                "a logistic regression is of zeros and ones: leave bounds and grid out"
+            )
+        if self.confidence.differences:
+            raise InputError(
+                "differences are of groups: the coefficients of a regression are differences"
+                " already"
+            )
+
+    @property
+    def binary(self) -> bool:
+        """Whether the outcome is zeros and ones: of a logistic regression."""
+        return self.model is Model.logistic
+
+    @classmethod
+    def _asks_binary(cls, entry: Mapping[str, Any]) -> bool:
+        """Whether an entry of a plan asks for a logistic regression."""
+        return _model(entry.get("model", Model.linear)) is Model.logistic
+
+    @classmethod
+    def _keys(cls) -> set[str]:
+        """The keys of an entry; differences are of groups."""
+        return super()._keys() - {"differences"}
+
+    @property
+    def exact_margins(self) -> tuple[Margin, ...]:
+        """The joint counts of the factors."""
+        return (Margin(*self.factors),)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The factors."""
+        return self.factors
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """A row a coefficient, and what was measured."""
+        return f"{self.name}.csv", f"{self.name}-measurements.csv"
+
+    def design(self, scope: Scope) -> Design:
+        """Return the design on the schema of the data."""
+        schema = scope.dataspace.about(self.counted).schema
+        pairs = [group.names for group in self.interactions]
+        return Design.of(schema, self.factors, interactions=pairs, coding=self.coding)
+
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return the space of what gives X'y with the least noise, by the published counts alone.
+
+        Refuse a design whose moments are not public, or one that is collinear.
+        """
+        design, public = self.design(scope), scope.dataspace.about(self.counted)
+        if self.binary:
+            joint_counts(design, public)
+        budget = Budget.gdp(1) if self.budget is None else self.budget
+        return regression_mechanism(
+            public, scope.adjacency, self.outcome, design, budget, self.mechanism
+        ).space
+
+    def space_of(self, query: Mapping[str, Any] | None, scope: Scope) -> QuerySpace:
+        """Return the space of a query that was measured for this regression; X'y itself, where none
+        is told.
+        """
+        design = self.design(scope)
+        if query is None:
+            return moment_space(scope.dataspace, scope.adjacency, self.outcome, design)
+        readers = {"sums": recorded_sums, "moments": recorded_moments}
+        try:
+            read = readers.get(query["kind"])
+            space = None if read is None else read(query, scope.dataspace, scope.adjacency)
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise InputError(
+                "the record of what was measured for the regression is damaged"
+            ) from None
+        terms = [column.features for column in design.columns]
+        if isinstance(space, SumSpace):
+            blocks = [{*block.names} for block in space.blocks]
+            covered = [any({*term} <= block for block in blocks) for term in terms]
+            sufficient = all(covered)
+        elif isinstance(space, MomentSpace):
+            sufficient = space.design.columns == design.columns and space.regular
+        else:
+            sufficient = False
+        # The query comes from a file: unless X'y follows from it, the coefficients would be of
+        # something else.
+        if space is None or not sufficient or space.outcome != self.outcome:
+            raise InputError("what was measured does not give the sums that the regression needs")
+        return space
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return how far off its coefficients would be."""
+        public = scope.dataspace.about(self.counted)
+        design = self.design(scope)
+        question = (self.name, self.features, design, mechanism, public, self.binary)
+        return (CoefficientsForecast.of(*question),)
+
+    def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
+        """Say with what noise the sums behind it would be measured, and how far off that leaves
+        it.
+        """
+        errors = "; ".join(forecast.line() for forecast in foreseen)
+        return [sums_line(self.name, mechanism, errors)]
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the confidential values of the query, in steps of the grid."""
+        assert isinstance(space, (SumSpace, MomentSpace))
+        design = self.design(scope)
+        if self.binary:
+            reader.check_binary(self.outcome.column)
+        return route_values(space, design, reader.sums(design.features, self.outcome))
+
+    def publish(
+        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    ) -> PublishedRegression:
+        """Return the coefficients with their standard errors and intervals."""
+        moments = Moments(mechanism, measured, self.design(scope))
+        fit = LogisticFit(moments) if self.binary else LinearFit(moments)
+        return published_regression(self, fit)

@@ -1,0 +1,107 @@
+"""The request for sums, means or proportions of a private outcome by groups."""
+
+from typing import ClassVar
+
+import numpy as np
+from attrs import field, frozen
+from numpy.typing import NDArray
+
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.progress import Progress
+from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.publish.sources.reader import Reader
+from semidp.publish.statistics.outcomes.group_sums import GroupSums
+from semidp.publish.statistics.outcomes.request import AnySets, StatisticRequest, optional_text
+from semidp.publish.statistics.outcomes.spaces import SumSpace, measured_rows, sum_space
+from semidp.publish.statistics.outcomes.spread import square_space, squares_of
+from semidp.publish.statistics.sums.published import PublishedGroups, published_groups
+
+
+@frozen
+class GroupRequest(StatisticRequest):
+    """Sums, means or proportions of a private outcome by groups whose counts are published exactly.
+
+    Parameters
+    ----------
+    statistic
+        What is published.
+    outcome
+        The private column, its declared bounds and its grid; zeros and ones in one step for a
+        proportion.
+    by
+        The groups, each a set of features; several sets are measured together. An invariant must
+        publish the counts of each.
+    budget, mechanism, name
+        As for a table. The name is that of the statistic and the column unless given.
+    confidence
+        The intervals beside the estimates.
+    answered
+        The feature of every set of groups that says who has a value of the outcome; what is
+        published is of those alone. Everybody has one if left out.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> score = semidp.Outcome("score", 0, 100, steps=100)
+    >>> GroupRequest("mean", score, [["school"]], semidp.Budget.gdp(1)).name
+    'mean-score'
+    """
+
+    key: ClassVar[str] = "group"
+    _written: ClassVar[tuple[str, ...]] = (*StatisticRequest._written, "answered")
+
+    answered: str | None = field(default=None, converter=optional_text)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What its files are called: one for each set of groups, and one each for differences if
+        asked for.
+        """
+        more = (
+            [f"{stem}-differences.csv" for stem in self._stems]
+            if self.confidence.differences
+            else []
+        )
+        return (*(f"{stem}.csv" for stem in self._stems), *more)
+
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return the space of the sums by group; refuse groups whose counts are not published."""
+        public = scope.dataspace.about(self.counted)
+        return sum_space(public, scope.adjacency, self.outcome, self.by, self.answered)
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the confidential sums, set after set, in steps of the grid."""
+        # Clipping would turn any other number into 0 or 1 without a word.
+        if self.binary:
+            reader.check_binary(self.outcome.column)
+        assert isinstance(space, SumSpace)
+        parts = []
+        for group in self.by:
+            sums = reader.sums(group.names, self.outcome).ravel()
+            parts.append(measured_rows(space, group, sums))
+        return np.concatenate(parts)
+
+    def publish(
+        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    ) -> PublishedGroups:
+        """Return sums, or means and proportions over exact counts, with their intervals."""
+        return published_groups(self, GroupSums(mechanism, measured))
+
+
+@frozen
+class SumsOfSets(AnySets, GroupRequest):
+    """Sums by groups that are measured and not published; one set may be all records."""
+
+
+@frozen
+class SquaresOfSets(SumsOfSets):
+    """Sums of ``(2y - B)²`` by groups, an outcome of B² steps."""
+
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return the space of the squares."""
+        return square_space(scope, self.outcome, self.by)
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the confidential sums of squares."""
+        return squares_of(reader, self.outcome, self.by)

@@ -1,0 +1,253 @@
+"""What a release says of tables that were carried out part by part."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from semidp.promise.exact import count_noun
+from semidp.publish.results.cells import Form
+from semidp.publish.results.published_table import Fitted
+from semidp.publish.results.sections import Section
+from semidp.publish.results.table_pages import table_title
+from semidp.publish.statistics.parts import Part, PartTable
+from semidp.publish.statistics.tables import linked_words
+from semidp.publish.statistics.tables.error_words import (
+    ERRORS_TEXT,
+    HEADINGS,
+    CellErrors,
+    error_lines,
+)
+from semidp.publish.statistics.tables.words import misses_totals
+
+if TYPE_CHECKING:
+    from semidp.publish.statistics.tables.by_parts.assembled_published import AssembledTables
+    from semidp.publish.statistics.tables.by_parts.linked_parts_published import LinkedPartsTables
+    from semidp.publish.statistics.tables.by_parts.separate_published import SeparateTables
+    from semidp.publish.statistics.tables.request import TableRequest
+
+_NAMED_TABLES = 4  # in the heading of a report
+_NAMED_PARTS = 5  # in a warning
+_NOTES = 3  # of fits, in a report
+
+
+@dataclass(frozen=True)
+class PartErrors:
+    """A requested table: its features, the parts that hold its cells, its errors over all of them,
+    and notes on its fits.
+    """
+
+    features: tuple[str, ...]
+    parts: int
+    errors: CellErrors
+    notes: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """The table, named by its features."""
+        return " by ".join(self.features)
+
+
+def part_errors(result: "SeparateTables") -> list[PartErrors]:
+    """Return the errors of every table that was released part by part, over all parts."""
+    below = {table.name for table in result.below}
+    errors = []
+    for table in result.request.tables:
+        measure = _below_cut if table.name in below else _at_cut
+        errors.append(measure(result, table))
+    return errors
+
+
+def _below_cut(result: "SeparateTables", table: "TableRequest") -> PartErrors:
+    """Errors of a table that reaches below the cut: those of its parts together."""
+    pieces = []
+    for part in result.parts:
+        pieces += [piece for piece in part.tables if piece.name == table.name]
+    schema = result.noise_of_residuals.space.schema.restrict(table.features)
+    errors = _together(table.name, schema.size, pieces)
+    fits = [piece.fitted for piece in pieces]
+    return PartErrors(schema.names, len(fits), errors, _notes(fits))
+
+
+def _together(name: str, size: int, pieces: Sequence[PartTable]) -> CellErrors:
+    """Errors of a table, from what its parts state."""
+    counted = [piece.cells for piece in pieces if piece.cells is not None]
+    dominated: int | None = None
+    noisy = size
+    smallest = 0.0
+    # Parts of earlier versions did not count: the error is then over all cells.
+    if len(counted) == len(pieces):
+        dominated = sum(cells.dominated for cells in counted)
+        noisy = sum(cells.noisy for cells in counted)
+        smallest = min(
+            (cells.smallest_standard_error for cells in counted if cells.noisy), default=0.0
+        )
+    variance = sum(piece.variance for piece in pieces)
+    errors = {
+        "standard_error": math.sqrt(variance / max(noisy, 1)),
+        "smallest": smallest,
+        "largest": max(piece.largest_standard_error for piece in pieces),
+    }
+    return CellErrors(name, size, errors, dominated, noisy)
+
+
+def _at_cut(result: "SeparateTables", table: "TableRequest") -> PartErrors:
+    """Errors of a table at the cut or above it."""
+    overview = next(each for each in result.overview if each.name == table.name)
+    schema = result.noise_of_residuals.space.schema.restrict(table.features)
+    return PartErrors(schema.names, 1, CellErrors.of(overview), _notes([overview.fitted]))
+
+
+def _notes(fits: Sequence[Fitted]) -> tuple[str, ...]:
+    """Notes on fits that may not be the closest."""
+    # Many parts have the same note: it is said once.
+    notes = dict.fromkeys(fit.note for fit in fits if not fit.optimal and fit.note)
+    return tuple(notes)[:_NOTES]
+
+
+def title(result: "SeparateTables") -> str:
+    """Name the first tables that reach below the cut."""
+    return ", ".join(" by ".join(table.features) for table in result.below[:_NAMED_TABLES])
+
+
+def noisy_lines(result: "SeparateTables") -> list[str]:
+    """Say how many cells each table has, in how many parts."""
+    lines = []
+    for table in part_errors(result):
+        # A table at the cut or above it is in one piece.
+        parts = f" in {table.parts:,} parts" if table.parts > 1 else ""
+        lines.append(f"{table.title}: {count_noun(table.errors.cells, 'cell')}{parts}")
+    return lines
+
+
+def summary_lines(result: "SeparateTables") -> list[tuple[str, str]]:
+    """Return the errors of each table over all parts, for a terminal."""
+    return [
+        *error_lines(result.cell_errors()),
+        ("mechanism", "noise on residuals (what each table has beyond its totals), part by part"),
+    ]
+
+
+def section(result: "SeparateTables") -> Section:
+    """Return the section of tables released part by part, with their errors over all parts."""
+    depth = result.depth
+    paragraphs = [
+        f"Every table was first measured at the depth of {depth} and above. Totals of several"
+        f" parts together were divided between the parts there. Below that depth, each {depth} was"
+        " measured and fitted by itself, from its own records and from these public numbers. All"
+        " noise was calibrated to the whole, so that there is one guarantee. What a finer table"
+        f" counts by {depth} is the sum of its parts."
+    ]
+    rows = []
+    for table in part_errors(result):
+        paragraphs += table.notes
+        _, cells, *errors = table.errors.row()
+        rows.append((table.title, cells, f"{table.parts:,}", *errors))
+    paragraphs.append(ERRORS_TEXT)
+    first, cells_heading, *error_headings = HEADINGS
+    return Section(
+        heading=f"Published tables, by {depth}",
+        paragraphs=paragraphs,
+        columns=(first, cells_heading, "parts", *error_headings),
+        rows=rows,
+    )
+
+
+def file_words(result: "SeparateTables", form: Form | None) -> list[tuple[str, str]]:
+    """Say what the files at the cut hold."""
+    *names, measurements = result.files(form)
+    words = []
+    for file, table in zip(names, result.overview, strict=True):
+        words.append((file, f"the counts of {table_title(table)}, with estimates and errors"))
+    words.append(
+        (measurements, "the measured residuals at this depth and above, for statisticians")
+    )
+    return words
+
+
+def warnings(result: "SeparateTables") -> list[str]:
+    """Name the tables that were asked for in whole numbers and have none with all totals, and in
+    which parts.
+    """
+    above = {table.name: table.fitted for table in result.overview}
+    below = {table.name for table in result.below}
+    told = []
+    for table in result.request.tables:
+        if table.fit != "integer":
+            continue
+        if table.name not in below:
+            told += [] if above[table.name].kind == "integer" else [misses_totals(table.name)]
+            continue
+        missed = [part for part in result.parts if part.fitted(table.name).kind != "integer"]
+        if missed:
+            told.append(misses_totals(table.name, f" in {_some_parts(missed)}"))
+    return told
+
+
+def _some_parts(parts: Sequence[Part]) -> str:
+    names = [" · ".join(part.path) for part in parts[:_NAMED_PARTS]]
+    left = len(parts) - _NAMED_PARTS
+    more_parts = f" and {left:,} more parts" if left > 0 else ""
+    return ", ".join(names) + more_parts
+
+
+def assembled_lines(result: "AssembledTables") -> list[str]:
+    """Say how many cells each table has that was fitted in one piece, in how many parts."""
+    below = {table.name for table in result.below}
+    lines = []
+    for table in result.tables:
+        parts = (
+            f" in {len(result.parts):,} parts"
+            if table.name in below and len(result.parts) > 1
+            else ""
+        )
+        lines.append(f"{table_title(table)}: {count_noun(table.schema.size, 'cell')}{parts}")
+    return lines
+
+
+def assembled_section(result: "AssembledTables") -> Section:
+    """Return the section of tables that were measured in parts and fitted in one piece."""
+    depth = result.depth
+    paragraphs = [
+        f"Every {depth} was measured by itself, from its own records. The measurements of all of"
+        " them were put together, and the tables were estimated and fitted in one piece, as"
+        f" without parts. Each {depth} holds its rows. All noise was calibrated to the whole, so"
+        " that there is one guarantee."
+    ]
+    rows = []
+    for table in result.tables:
+        errors = CellErrors.of(table)
+        rows.append((*errors.row(), table.fitted.method))
+        if not table.fitted.optimal and table.fitted.note:
+            paragraphs.append(table.fitted.note)
+    return Section(
+        heading=f"Published tables, by {depth}",
+        paragraphs=paragraphs,
+        columns=(*HEADINGS, "fit"),
+        rows=rows,
+    )
+
+
+def linked_lines(result: "LinkedPartsTables") -> list[str]:
+    """Say how many cells each linked table has, in how many parts."""
+    below = {table.name for table in result.below}
+    lines = []
+    for table, line in zip(result.tables, linked_words.noisy_lines(result), strict=True):
+        cut = table.name in below and len(result.parts) > 1
+        lines.append(f"{line}, in {len(result.parts):,} parts" if cut else line)
+    return lines
+
+
+def linked_section(result: "LinkedPartsTables") -> Section:
+    """Return the section on how linked tables were measured part by part."""
+    depth = result.depth
+    return Section(
+        heading=f"Measured by {depth}",
+        paragraphs=[
+            f"Both kinds were first measured at the depth of {depth} and above. Then members and"
+            f" units of every {depth} were measured by themselves, from its own records. All"
+            " measurements were put together. The tables of both kinds were made to agree and"
+            f" fitted in one piece, as without parts, and each {depth} holds its rows. All noise"
+            " was calibrated to the whole, so that there is one guarantee."
+        ],
+    )

@@ -1,0 +1,195 @@
+"""How wrong the cells of published tables are: on a terminal, at the top of a report, in a
+warning.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING, Any
+
+from semidp.promise.mechanisms.accuracy import standard_spread
+from semidp.publish.results.grids import faint_cells
+from semidp.publish.results.texts import TOO_MANY, aligned, error_text, share_text, within_text
+
+if TYPE_CHECKING:
+    from semidp.publish.results.published_table import PublishedTable
+
+FEW_TABLES = 6
+"""Up to so many tables have a line each; more are one line and a list of errors."""
+
+_NAMED_TABLES = 3  # in a warning
+_LISTED_TABLES = 60  # on a terminal
+HEADINGS = ("table", "cells", "standard error", "largest", "noise dominates")
+"""The columns of a list of tables with their errors."""
+
+ERRORS_TEXT = (
+    "The standard error is that of the estimates, from the noise alone: first the root of the mean"
+    " square over the cells with noise, then the largest of a cell. Noise dominates a cell if its"
+    " count is smaller than the half-width of its 95% interval."
+)
+"""What is said above a list of tables with their errors."""
+
+
+@dataclass(frozen=True)
+class CellErrors:
+    """How far off the cells of one published table are, and in how many of them noise dominates.
+
+    Parameters
+    ----------
+    name
+        What the table is called.
+    cells
+        How many cells it has.
+    errors
+        Root mean square (`standard_error`), `smallest` and `largest` standard error of a cell;
+        `narrowest` and `widest` half-width of 95% intervals, where the table has them.
+    dominated
+        The number of cells whose count is smaller than the half-width of its interval. None where
+        an earlier version released them part by part and did not count.
+    noisy
+        The number of cells that the exact totals do not fix: `errors` are theirs.
+    """
+
+    name: str
+    cells: int
+    errors: dict[str, float]
+    dominated: int | None
+    noisy: int
+
+    @classmethod
+    def of(cls, table: "PublishedTable") -> "CellErrors":
+        """Measure a published table.
+
+        >>> import semidp
+        >>> people = {"sex": [*"fm"] * 9, "vote": [*"yn"] * 9}
+        >>> table = semidp.release(
+        ...     people, semidp.table("sex", "vote"), exact=["sex", "vote"], mu=1
+        ... )["sex-vote"]
+        >>> CellErrors.of(table).cells
+        4
+        """
+        # Cells that the exact totals fix would make the typical error look smaller than it is.
+        noisy = table.standard_errors > 0
+        half_widths = None if table.half_widths is None else table.half_widths[noisy]
+        errors = standard_spread(table.standard_errors[noisy], half_widths)
+        dominated = int(faint_cells(table).sum())
+        return cls(table.name, table.schema.size, errors, dominated, int(noisy.sum()))
+
+    @property
+    def share(self) -> float | None:
+        """The share of cells in which noise dominates; None where they were not counted."""
+        return None if self.dominated is None else self.dominated / self.cells
+
+    def line(self) -> str:
+        """Say how far off a cell is, and how often noise dominates.
+
+        >>> CellErrors(
+        ...     "table", 8, {"standard_error": 4.2, "smallest": 4.2, "largest": 4.2}, 2, 8
+        ... ).line()
+        'standard error 4.2 a cell; noise dominates 25% of the cells'
+        """
+        if not self.errors["largest"]:
+            return "no error: the exact totals fix every cell"
+        low, high = error_text(self.errors["smallest"]), error_text(self.errors["largest"])
+        span = "" if low == high else f" ({low} to {high})"
+        within = f", 95% {within_text(self.errors, error_text)}" if "widest" in self.errors else ""
+        error = error_text(self.errors["standard_error"]) if span else high
+        hidden = "" if self.dominated is None else f"; {dominated_text(self.dominated, self.cells)}"
+        return f"standard error {error} a cell{span}{within}{hidden}"
+
+    def row(self) -> tuple[str, ...]:
+        """Return a row of a list of tables, as `HEADINGS` names its columns."""
+        typical, largest = (
+            error_text(self.errors["standard_error"]),
+            error_text(self.errors["largest"]),
+        )
+        share = "" if self.share is None else share_text(self.share)
+        return self.name, f"{self.cells:,}", typical, largest, share
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers as plain values: errors, cells, and the share that noise dominates."""
+        counted = {"cells": self.cells, "noisy_cells": self.noisy}
+        hidden = {"dominated_cells": self.dominated, "dominated_share": self.share}
+        return {"name": self.name, **counted, **hidden, **self.errors}
+
+
+def dominated_text(dominated: int, cells: int) -> str:
+    """Say in how many cells noise dominates.
+
+    >>> dominated_text(31, 100), dominated_text(0, 24)
+    ('noise dominates 31% of the cells', 'noise dominates no cell')
+    """
+    if not dominated:
+        return "noise dominates no cell"
+    return f"noise dominates {share_text(dominated / cells)} of the cells"
+
+
+def all_together(tables: Sequence[CellErrors]) -> CellErrors:
+    """Return the errors of all cells of several tables.
+
+    >>> one = CellErrors("a", 1, {"standard_error": 3.0, "smallest": 3.0, "largest": 3.0}, 1, 1)
+    >>> other = CellErrors("b", 3, {"standard_error": 1.0, "smallest": 1.0, "largest": 1.0}, 0, 3)
+    >>> all_together([one, other]).line()
+    'standard error 1.7 a cell (1.0 to 3.0); noise dominates 25% of the cells'
+    """
+    cells = sum(table.cells for table in tables)
+    noisy = sum(table.noisy for table in tables)
+    square = sum(table.errors["standard_error"] ** 2 * table.noisy for table in tables)
+    # Tables that the exact totals fix would hide the least error of the others.
+    smallest = [table.errors["smallest"] for table in tables if table.errors["largest"]]
+    errors = {
+        "standard_error": sqrt(square / max(noisy, 1)),
+        "smallest": min(smallest, default=0.0),
+        "largest": max(table.errors["largest"] for table in tables),
+    }
+    counted = [table.dominated for table in tables if table.dominated is not None]
+    # One table that was not counted leaves the sum unknown.
+    dominated = sum(counted) if len(counted) == len(tables) else None
+    return CellErrors("", cells, errors, dominated, noisy)
+
+
+def error_lines(tables: Sequence[CellErrors]) -> list[tuple[str, str]]:
+    """Return how wrong the tables are, for a terminal: a line each, or one line and a list where
+    they are many.
+    """
+    if len(tables) == 1:
+        return [("error", tables[0].line())]
+    if len(tables) <= FEW_TABLES:
+        return [("error", f"{table.name}: {table.line()}") for table in tables]
+    listed = [HEADINGS, *(table.row() for table in tables[:_LISTED_TABLES])]
+    lines = [("error", all_together(tables).line())]
+    lines += [("", line) for line in aligned(listed)]
+    left = len(tables) - _LISTED_TABLES
+    if left > 0:
+        lines.append(("", f"and {left:,} more: the report lists them"))
+    return lines
+
+
+def cautions(tables: Sequence[CellErrors], titles: Sequence[str]) -> list[str]:
+    """Warn of tables in which noise dominates more than a quarter of the cells.
+
+    >>> few = CellErrors("table", 8, {"standard_error": 4.2, "smallest": 4.2, "largest": 4.2}, 3, 8)
+    >>> cautions([few], ["sex by region"])[0].partition(":")[0]
+    'Noise dominates 38% of the cells of sex by region'
+    """
+    affected = [
+        (table, title)
+        for table, title in zip(tables, titles, strict=True)
+        if (table.share or 0.0) > TOO_MANY
+    ]
+    if not affected:
+        return []
+    advice = (
+        "ask for fewer or coarser features or a larger budget, or add cells up before you read them"
+    )
+    if len(affected) == 1:
+        table, title = affected[0]
+        share = share_text(table.share or 0.0)
+        return [f"Noise dominates {share} of the cells of {title}: {advice}."]
+    names = [title for _, title in affected[:_NAMED_TABLES]]
+    left = len(affected) - len(names)
+    beyond = f" and {left:,} more" if left else ""
+    return [
+        f"Noise dominates more than a quarter of the cells in {len(affected):,} of {len(tables):,}"
+        f" tables ({', '.join(names)}{beyond}): {advice}."
+    ]

@@ -1,0 +1,236 @@
+"""Tables, as the registry finds them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import evolve
+
+from semidp.errors import InputError, Refused
+from semidp.promise.mechanisms.linked_noise import LinkedMechanism
+from semidp.promise.mechanisms.placement import Objective
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.mechanisms.selection import FOR_RELEASES
+from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.linked_products import linked_space
+from semidp.promise.sensitivity.products import product_space
+from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.spaces.dataspace import Datasets
+from semidp.promise.spaces.linked import LinkedDataspace
+from semidp.publish.results.cells import StoredFiles
+from semidp.publish.results.published_table import UNNAMED, FitKind
+from semidp.publish.statistics.fields import Chosen, Field, Shape
+from semidp.publish.statistics.parts import Partition
+from semidp.publish.statistics.protocol.kinds import Kind
+from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.tables.by_parts.separate_published import read_by_parts
+from semidp.publish.statistics.tables.by_parts.table_of_parts import BY_PARTS
+from semidp.publish.statistics.tables.linked_published import PublishedLinked
+from semidp.publish.statistics.tables.linked_request import (
+    TOP_CODE,
+    UNIT_SHARE,
+    UNIT_TABLE,
+    LinkedTablesRequest,
+    read_linked,
+    write_linked,
+)
+from semidp.publish.statistics.tables.published import (
+    ALONE,
+    SHARED,
+    PublishedTables,
+    read_one,
+    read_several,
+)
+from semidp.publish.statistics.tables.request import (
+    PLAN_KEYS,
+    TableRequest,
+    TablesRequest,
+    all_of,
+    gathered,
+    read_tables,
+    with_numbers,
+    write_tables,
+)
+
+
+def _table_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> QuerySpace:
+    return sensitivity_space(dataspace, adjacency, query["features"])
+
+
+def _product_space(
+    query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
+) -> QuerySpace:
+    space = product_space(dataspace, adjacency, query["tables"])
+    # With other levels the recorded noise lies on other residuals, which cost something else.
+    if not space.answers(query):
+        raise Refused(
+            "other levels can hold a record here, over which residuals are centred otherwise"
+        )
+    return space
+
+
+def _read_one(
+    entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles
+) -> PublishedTables:
+    if not isinstance(request, TablesRequest) or not request.alone:
+        raise ValueError("a table is published of a request for one")
+    return read_one(entry, request, scope, files)
+
+
+def _read_several(
+    entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles
+) -> PublishedTables:
+    if not isinstance(request, TablesRequest) or request.alone:
+        raise ValueError("tables that share a budget are published of a request for several")
+    return read_several(entry, request, scope, files)
+
+
+_FOR_TABLES = "is for tables: leave it out where only statistics by group are asked for"
+WEIGHT = Field(
+    "weight",
+    "How much the variance of a table counts beside the others (default 1); 4 about halves it. It"
+    " is no survey weight: those are refused.",
+    Shape.texts,
+    "A,B=NUMBER",
+    example="county,age=4",
+    unused=f"--weight {_FOR_TABLES}",
+)
+OBJECTIVE = Field(
+    "objective",
+    "What the noise of several tables makes least: their total variance (default) or the largest"
+    " error.",
+    Shape.text,
+    "total|largest",
+    unused=(
+        "--objective is for several tables that share a budget: --rho, --mu, or --delta beside it"
+    ),
+    divides=True,
+)
+FIT = Field(
+    "fit",
+    "Publish the measurements as whole numbers (default), as real ones (both with the exact"
+    " totals), or as they are.",
+    Shape.text,
+    "integer|real|none",
+    unused=f"--fit {_FOR_TABLES}",
+)
+TABLE = Field(
+    "table",
+    "The features of a table, such as sex,region; repeat it, and the tables share the budget and"
+    " add up.",
+    Shape.features,
+    "A,B",
+    label="Table",
+    several=True,
+)
+ALL_PAIRS = Field(
+    "all_pairs",
+    "A table for each pair of these features.",
+    Shape.features,
+    "A,B,C",
+    beside=(WEIGHT, OBJECTIVE, FIT),
+)
+
+
+def _asked(chosen: Chosen) -> list[TablesRequest]:
+    """Return the tables that share the budget; refuse one that is asked for twice."""
+    sets = list(chosen.sets(TABLE))
+    for names in chosen.sets(ALL_PAIRS):
+        sets += [table.features for table in all_of(names)]
+    if len({frozenset(names) for names in sets}) < len(sets):
+        raise InputError("the same table is asked for twice (--table, --all-pairs): name each once")
+    if not sets:
+        return []
+    fit = chosen.text(FIT) or FitKind.integer
+    tables = [TableRequest(names, None, fit=fit) for names in sets]
+    weighted = with_numbers(tables, "weight", WEIGHT.option, chosen.texts(WEIGHT))
+    objective = chosen.text(OBJECTIVE)
+    if objective is not None and len(tables) < 2:
+        raise InputError(OBJECTIVE.unused)
+    return [TablesRequest(weighted, None, objective or Objective.total)]
+
+
+def _shown(request: TablesRequest) -> list[tuple[dict[str, Any], TableRequest]]:
+    """Return each table; its mechanism, its weight and its fit are kept, and cannot be chosen on a
+    page.
+    """
+    tables = []
+    for table in request.tables:
+        called = UNNAMED if table.name == "-".join(table.features) else table.name
+        tables.append(({TABLE.name: (table.features,)}, evolve(table, budget=None, name=called)))
+    return tables
+
+
+def _linked_space(
+    query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
+) -> QuerySpace:
+    if not isinstance(dataspace, LinkedDataspace):
+        raise Refused(
+            "tables of linked members and units are known under their own exact totals alone"
+        )
+    tables = (query[kind]["tables"] for kind in ("members", "units"))
+    return linked_space(dataspace, adjacency, *tables)
+
+
+def _read_linked(
+    entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles
+) -> PublishedLinked:
+    if not isinstance(request, LinkedTablesRequest):
+        raise ValueError("linked tables are published of a request for such")
+    return PublishedLinked.from_json(entry, request, scope, files)
+
+
+def _read_by_parts(
+    entry: Mapping[str, Any],
+    request: Any,
+    requests: Sequence[Any],
+    partition: Partition,
+    scope: Scope,
+    files: StoredFiles,
+) -> Published:
+    if isinstance(request, LinkedTablesRequest):
+        from semidp.publish.statistics.tables.by_parts.linked_parts_published import (
+            read_linked_by_parts,
+        )
+
+        return read_linked_by_parts(entry, request, partition, scope, files)
+    return read_by_parts(entry, request, requests, partition, scope, files)
+
+
+def _gathered(asked: Sequence[Any]) -> tuple[Any, ...]:
+    linked = [item for item in asked if isinstance(item, LinkedTablesRequest)]
+    return (*gathered([item for item in asked if item not in linked]), *linked)
+
+
+def _read_plan(document: Mapping[str, Any]) -> list[Any]:
+    # A plan with units has linked tables alone: the same entries must not be read a second time.
+    linked = read_linked(document)
+    return linked if "units" in document else read_tables(document)
+
+
+def _write_plan(requests: Sequence[Any]) -> dict[str, Any]:
+    linked = [request for request in requests if isinstance(request, LinkedTablesRequest)]
+    return write_linked(linked) if linked else write_tables(requests)
+
+
+KIND = Kind(
+    place=0,
+    key="table",
+    asked=(TableRequest, TablesRequest, LinkedTablesRequest),
+    queries={"table": _table_space, "product": _product_space, "linked": _linked_space},
+    results={ALONE: _read_one, SHARED: _read_several, PublishedLinked.key: _read_linked},
+    results_by_parts={BY_PARTS: _read_by_parts},
+    always_listed=(ALONE,),
+    fields=(TABLE, ALL_PAIRS),
+    ask=_asked,
+    shown=_shown,
+    plan_keys=(*PLAN_KEYS, UNIT_TABLE, UNIT_SHARE, TOP_CODE),
+    gather=_gathered,
+    read_plan=_read_plan,
+    write_plan=_write_plan,
+    laws=(*FOR_RELEASES, ResidualMechanism, LinkedMechanism),
+    # Tables that are finer than a joint total in one feature and coarser in another move more cells
+    # than were listed (`ExchangeTable`).
+    understated=frozenset({"table"}),
+)

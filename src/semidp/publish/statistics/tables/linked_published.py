@@ -1,0 +1,478 @@
+"""What a release publishes of linked tables: members and units that agree, from one measurement."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import Refused
+from semidp.promise.mechanisms.accuracy import INTERVALS_BELOW
+from semidp.promise.mechanisms.linked_intervals import LinkedIntervals
+from semidp.promise.mechanisms.linked_noise import CodedNoise, LinkedMechanism, size_place
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.mechanisms.size_agreement import in_quarters, of_views
+from semidp.promise.progress import Progress, silent
+from semidp.promise.schema.margins import Floats, View, named
+from semidp.promise.schema.schema import Schema
+from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
+from semidp.promise.sensitivity.products import ProductSpace
+from semidp.promise.spaces.linked import MEMBER, UNIT
+from semidp.promise.spaces.top_code import TopCode
+from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
+from semidp.publish.results.columns import Labels
+from semidp.publish.results.published_table import Fitted, PublishedTable, tables_by_features
+from semidp.publish.results.sections import Details, Section
+from semidp.publish.statistics.protocol.results import Published, measured_by, read_back
+from semidp.publish.statistics.tables import linked_words
+from semidp.publish.statistics.tables.error_words import CellErrors, cautions
+from semidp.publish.statistics.tables.linked_fitting import Fit, fitted_kinds
+from semidp.publish.statistics.tables.residual_files import (
+    RESIDUAL_MEANINGS,
+    residuals_from_json,
+    residuals_json,
+)
+
+if TYPE_CHECKING:
+    from semidp.publish.statistics.protocol.requests import Request
+    from semidp.publish.statistics.tables.linked_request import LinkedTablesRequest
+    from semidp.publish.statistics.tables.request import TableRequest
+
+LINKED_MEASUREMENTS = "linked-measurements"
+UNITS_PREFIX = "units-"
+"""What the files of tables of units begin with."""
+KINDS = ("members", "units")
+"""What release.json calls the two kinds."""
+COMMAND_PREFIX = "units:"
+"""What a table of units begins with where it is asked for."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedLinked(Published):
+    """Tables of members and of units, all from one measurement.
+
+    Parameters
+    ----------
+    request
+        What was asked for.
+    mechanism
+        The noise of every residual of both kinds.
+    noisy
+        The measured residuals as drawn, times their scales: members, then units.
+    members, units
+        The published tables.
+    fitted_units
+        The fits of tables of units by single sizes; computed again from the measurement where a
+        release was read.
+    """
+
+    key: ClassVar[str] = "linked"
+    compared_fields: ClassVar[tuple[str, ...]] = ("members", "units")
+
+    request: "LinkedTablesRequest"
+    mechanism: LinkedMechanism = field(repr=False)
+    noisy: NDArray[np.int64] = field(repr=False)
+    members: tuple[PublishedTable, ...]
+    units: tuple[PublishedTable, ...]
+    fitted_units: tuple[Fit, ...] | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return f"PublishedLinked({', '.join(table.name for table in self.tables)})"
+
+    @property
+    def tables(self) -> tuple[PublishedTable, ...]:
+        """The tables of both kinds."""
+        return (*self.members, *self.units)
+
+    def every_table(self) -> tuple[PublishedTable, ...]:
+        """Return the tables of members, then those of units."""
+        return self.tables
+
+    @property
+    def coding(self) -> TopCode | None:
+        """How sizes are published, if not each by itself."""
+        return self.request.coding(self.mechanism.space.dataspace.link)
+
+    @cached_property
+    def units_by_size(self) -> tuple[PublishedTable, ...]:
+        """The tables of units before sizes were coded, without intervals."""
+        if self.coding is None:
+            return self.units
+        measured = self.mechanism.measured_again(self.noisy, self.private)
+        fits = self.fitted_units
+        if fits is None:
+            # The files hold coded sizes: the fit is that of the same measurement, and so the same.
+            again = published_linked(self.request, self.mechanism, measured, silent)
+            _compare_counts(self.units, again.units)
+            fits = again.fitted_units
+            assert fits is not None, "tables were fitted, so that they hold their fits"
+        space, agreement = self.mechanism.space, self.mechanism.agreement
+        estimates = self.mechanism.estimates(measured.projected)[len(self.members) :]
+        tables = []
+        for number, (table, (counts, how)) in enumerate(zip(self.units, fits, strict=True)):
+            schema = space.units.schema.restrict(table.schema.names)
+            errors = np.sqrt(agreement.unit_variances(number))
+            estimate = estimates[number]
+            tables.append(
+                PublishedTable(table.name, schema, counts, estimate, errors, how, counted=UNIT)
+            )
+        return tuple(tables)
+
+    def residual_noise(self) -> LinkedMechanism:
+        """Return the noise of both kinds; their tables are numbered members first."""
+        code = self.coding
+        return self.mechanism if code is None else CodedNoise.of(self.mechanism, code)
+
+    def weighted_sum(
+        self, weights: Mapping[str, NDArray[np.float64]], scope: Scope
+    ) -> tuple[float, float]:
+        """Return a weighted sum of cells, across tables of both kinds by their names, and its exact
+        standard error.
+        """
+        # Errors of both kinds are correlated, so the whole sum has one error.
+        value = 0.0
+        by_number = {}
+        for number, table in enumerate(self.tables):
+            if table.name in weights:
+                value += float((table.estimate * weights[table.name]).sum())
+                by_number[number] = weights[table.name]
+        return value, self.residual_noise().combination_error(by_number)
+
+    @property
+    def agreeing(self) -> tuple[int, int]:
+        """For how many places whole numbers of both kinds agree, and how many there are."""
+        return agreeing_places(self.mechanism, self.members, self.units_by_size)
+
+    def title(self) -> str:
+        """Name the tables."""
+        return linked_words.title(self)
+
+    def noisy_lines(self) -> list[str]:
+        """Say how many cells each table has."""
+        return linked_words.noisy_lines(self)
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return the errors of each table, for a terminal."""
+        return linked_words.summary_lines(self)
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return its sections of the report: the errors, and how both kinds agree."""
+        return linked_words.sections(self, form)
+
+    def details(self) -> Details:
+        """Say how they were measured."""
+        return Details("the linked tables", "exact noise on each residual of members and of units")
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what their files hold."""
+        return linked_words.file_words(self, form)
+
+    def named(self) -> dict[str, PublishedColumns]:
+        """Return each table under its name; those of units also as they were asked for."""
+        tables: dict[str, PublishedColumns] = {table.name: table for table in self.tables}
+        for table in self.units:
+            tables[f"{COMMAND_PREFIX}{table.name.removeprefix(UNITS_PREFIX)}"] = table
+        return tables
+
+    def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
+        """Return the tables of members by their features."""
+        # Tables of units may have the same features: those are found by name alone.
+        return tables_by_features(self.members)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether exact totals fix every table."""
+        return self.noise.absent
+
+    def warnings(self) -> list[str]:
+        """Say what the promise does not protect, and which tables have no whole numbers with all
+        totals.
+        """
+        return linked_words.warnings(self)
+
+    def cautions(self) -> list[str]:
+        """Name tables where noise dominates many of the cells."""
+        return cautions(self.cell_errors(), linked_words.titles(self))
+
+    def cell_errors(self) -> list[CellErrors]:
+        """Return how wrong the cells of each table are."""
+        return [CellErrors.of(table) for table in self.tables]
+
+    def errors_json(self) -> list[dict[str, Any]]:
+        """Return how wrong the cells of each table are, as plain values."""
+        return [errors.to_json() for errors in self.cell_errors()]
+
+    def recalibrated(self, request: "Request", scope: Scope) -> Mechanism:
+        """Return the noise of its residuals, placed anew."""
+        return request.calibrate(request.space(scope))
+
+    def drawn_by(self, needed: Mechanism) -> Mechanism | None:
+        """Return the noise that it states, if it costs no more than it claims."""
+        return self.mechanism if self.mechanism.spent <= self.mechanism.precision else None
+
+    def fitted_cells(self, request: "Request", scope: Scope) -> int:
+        """Return how many cells the tables have."""
+        return sum(table.schema.size for table in self.tables)
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return a file for each table, and the measured residuals."""
+        columns = {table.name: table.columns() for table in self.tables}
+        columns[LINKED_MEASUREMENTS] = linked_columns(self.mechanism.space.kinds, self.noisy)
+        return named_files(columns, form)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the cells and the measurements, as plain values."""
+        agreeing, places = self.agreeing
+        parts = {
+            "members": _kind_json(self.mechanism.members, self.members),
+            "units": _kind_json(self.mechanism.units, self.units),
+        }
+        return {**super().to_json(), **parts, "places": places, "agreeing": agreeing}
+
+    @classmethod
+    def from_json(
+        cls,
+        entry: Mapping[str, Any],
+        request: "LinkedTablesRequest",
+        scope: Scope,
+        files: StoredFiles,
+    ) -> "PublishedLinked":
+        """Read what `to_json` and `files` wrote."""
+        mechanism = linked_noise_from_json(entry, request.space(scope))
+        space, tables = mechanism.space, []
+        asked = (request.members, request.units)
+        for key, kind, requested in zip(KINDS, space.kinds, asked, strict=True):
+            stated = entry[key]
+            of_kind = []
+            for one, table in zip(stated["tables"], requested, strict=True):
+                schema = published_schema(request, kind, table)
+                fitted = Fitted(**one["fit"])
+                of_kind.append(PublishedTable.read(files, table.name, schema, fitted, kind.counted))
+            tables.append(tuple(of_kind))
+        noisy = files.numbers(LINKED_MEASUREMENTS, 2)["noisy"]
+        if noisy.shape != space.shape or noisy.dtype != np.int64:
+            raise ValueError("the measurements are not those of the plan")
+        members, units = tables
+        stated = read_back(entry, scope)
+        return cls(
+            request=request,
+            mechanism=mechanism,
+            noisy=noisy,
+            members=members,
+            units=units,
+            **stated,
+        )
+
+
+def _kind_json(noise: ResidualMechanism, tables: Sequence[PublishedTable]) -> dict[str, Any]:
+    """Noise and tables of one kind, as plain values."""
+    return {**residuals_json(noise), "tables": [table.to_json() for table in tables]}
+
+
+def published_schema(
+    request: "LinkedTablesRequest", kind: KindSpace, table: "TableRequest"
+) -> Schema:
+    """Return the features of a table as it is published: with coded sizes, where they are."""
+    schema = kind.schema.restrict(table.features)
+    code = request.coding(kind.public.link)
+    if code is None or kind.counted != UNIT:
+        return schema
+    return code.schema(schema)
+
+
+LinkedFits = tuple[list[Fit], list[Fit]]
+"""How tables of members and of units were fitted."""
+
+
+def linked_fits(
+    request: "LinkedTablesRequest",
+    mechanism: LinkedMechanism,
+    measured: Measurement,
+    progress: Progress,
+) -> LinkedFits:
+    """Fit whole numbers to what was measured, once both kinds agree."""
+    residuals = mechanism.agreement.residuals(*mechanism.space.split(measured.projected))
+    of_members = [table.fit for table in request.members]
+    of_units = [table.fit for table in request.units]
+    return fitted_kinds(mechanism, residuals, (of_members, of_units), progress)
+
+
+def published_linked(
+    request: "LinkedTablesRequest",
+    mechanism: LinkedMechanism,
+    measured: Measurement,
+    progress: Progress,
+    fits: "LinkedFits | None" = None,
+) -> PublishedLinked:
+    """Return what is published: from here on all is post-processing of public values.
+
+    Whole numbers are those of `fits`, or are fitted where none are given.
+    """
+    space, agreement = mechanism.space, mechanism.agreement
+    residuals = agreement.residuals(*space.split(measured.projected))
+    if fits is None:
+        fits = linked_fits(request, mechanism, measured, progress)
+    code = request.coding(space.dataspace.link)
+    names = [table.name for table in (*request.members, *request.units)]
+    estimates = []
+    for kind, of_kind in zip(space.kinds, residuals, strict=True):
+        estimates += of_views(of_kind, kind)
+    tables = []
+    every_fit = (*fits[0], *fits[1])
+    triples = zip(names, estimates, every_fit, strict=True)
+    for number, (name, estimate, fit) in enumerate(triples):
+        tables.append(_table(mechanism, number, name, estimate, fit, code))
+    first = len(request.members)
+    members, units = tables[:first], tables[first:]
+    noisy = np.asarray(measured.noisy, dtype=np.int64)
+    stated = measured_by(request.name, mechanism, measured.private)
+    return PublishedLinked(
+        request=request,
+        mechanism=mechanism,
+        noisy=noisy,
+        members=tuple(members),
+        units=tuple(units),
+        fitted_units=tuple(fits[1]),
+        **stated,
+    )
+
+
+def _table(
+    mechanism: LinkedMechanism,
+    number: int,
+    name: str,
+    estimate: Floats,
+    fit: Fit,
+    code: TopCode | None,
+) -> PublishedTable:
+    """Put a table together: estimates, their errors, whole numbers. Members are numbered first."""
+    space, agreement = mechanism.space, mechanism.agreement
+    first = len(space.members.views)
+    kind, place = space.members, number
+    if number >= first:
+        kind, place = space.units, number - first
+    schema = kind.schema.restrict(kind.schema.named(kind.views[place]))
+    counts, how = fit
+    axis = size_place(space, number)
+    # a table without the size is published as it is
+    code = None if axis is None else code
+    if kind is space.members:
+        variance = agreement.member_variances(place)
+    else:
+        variance = agreement.unit_variances(place, code)
+    half = None
+    if schema.size < INTERVALS_BELOW:
+        half = LinkedIntervals(mechanism, code).of_table(number, variance)
+    if code is not None and axis is not None:
+        schema, variance = code.schema(schema), code.kept(variance, axis)
+        counts = code.summed(counts, axis)
+        estimate = code.summed(estimate, axis)
+        half = None if half is None else code.kept(half, axis)
+    errors = np.sqrt(variance)
+    return PublishedTable(name, schema, counts, estimate, errors, how, half, counted=kind.counted)
+
+
+def _compare_counts(stored: Sequence[PublishedTable], again: Sequence[PublishedTable]) -> None:
+    """Refuse counts in the files that the measurement does not give."""
+    for one, other in zip(stored, again, strict=True):
+        if not np.array_equal(one.counts, other.counts):
+            raise Refused(
+                f"the counts of {one.name!r} do not follow from what was measured: use the version"
+                " of semidp that wrote the release"
+            )
+
+
+def agreeing_places(
+    mechanism: LinkedMechanism,
+    of_members: Sequence[PublishedTable],
+    of_units: Sequence[PublishedTable],
+) -> tuple[int, int]:
+    """Return for how many places sizes times units is the number of members, and how many places
+    there are.
+
+    Counted at the deepest places that both kinds have, from whole numbers by single sizes.
+
+    Parameters
+    ----------
+    mechanism
+        The residuals of both kinds, and how they agree.
+    of_members, of_units
+        The tables of each kind, those of units by single sizes.
+    """
+    agreement, space = mechanism.agreement, mechanism.space
+    agreeing, places = 0, 0
+    for equation in agreement.deepest:
+        members = _living_in_units(space, of_members, equation.members)
+        units = _rolled(space.units, of_units, equation.sizes)
+        if members is None or units is None:
+            continue
+        if members.dtype.kind != "i" or units.dtype.kind != "i":
+            continue
+        sizes = agreement.sizes.astype(np.int64)
+        counted = np.moveaxis(units, equation.place_of_size, -1) @ sizes
+        agreeing += int((counted == members).sum())
+        places += int(np.asarray(members).size)
+    return agreeing, places
+
+
+def _living_in_units(
+    space: LinkedSpace, tables: Sequence[PublishedTable], view: View
+) -> NDArray[Any] | None:
+    """The published members of counted units at a view of places."""
+    home = space.dataspace.home
+    if home is None:
+        return _rolled(space.members, tables, view)
+    axis, level = home
+    by_kind = in_quarters(axis, view)
+    members = _rolled(space.members, tables, by_kind)
+    if members is None:
+        return None
+    living: NDArray[Any] = np.take(members, level, axis=named(by_kind).index(axis))
+    return living
+
+
+def _rolled(kind: KindSpace, tables: Sequence[PublishedTable], view: View) -> NDArray[Any] | None:
+    """The counts of the first table that has a view, summed to it."""
+    for whole, table in zip(kind.views, tables, strict=True):
+        if all(depth <= deeper for depth, deeper in zip(view, whole, strict=True)):
+            return kind.schema.grid.sum(np.asarray(table.counts), view, whole)
+    return None
+
+
+def linked_columns(spaces: Sequence[ProductSpace | None], noisy: NDArray[np.int64]) -> Columns:
+    """Return the measured residuals of both kinds as a file has them, one row an entry.
+
+    A kind of which nothing was measured has no space.
+    """
+    names: list[str] = []
+    counted: list[str] = []
+    sizes: list[int] = []
+    all_scales = [np.zeros(0, np.int64)]
+    for kind, space in zip((MEMBER, UNIT), spaces, strict=True):
+        if space is None:
+            continue
+        all_scales.append(space.scales)
+        for view, part in space.parts.items():
+            names.append(" × ".join(space.schema.named(view)))
+            counted.append(kind)
+            sizes.append(part.stop - part.start)
+    which = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    numbered = [np.arange(size) for size in sizes]
+    entries = np.concatenate([np.zeros(0, np.int64), *numbered])
+    scales = np.concatenate(all_scales)
+    kinds = Labels(counted or ["none"], codes=which)
+    residuals = Labels(names or ["none"], codes=which)
+    numbers = {"entry": entries, "scale": scales, "noisy": noisy}
+    meanings = {**RESIDUAL_MEANINGS, "kind": "the kind of record whose residual was measured"}
+    return Columns({"kind": kinds, "residual": residuals}, numbers, meanings, key=())
+
+
+def linked_noise_from_json(entry: Mapping[str, Any], space: LinkedSpace) -> LinkedMechanism:
+    """Read the noise of both kinds; refuse residuals that are not those of the space."""
+    pairs = zip(KINDS, space.kinds, strict=True)
+    members, units = [residuals_from_json(entry[key], kind) for key, kind in pairs]
+    return LinkedMechanism(space, members, units)

@@ -1,0 +1,256 @@
+"""What a release says of linked tables: their errors, that both kinds agree, and what the promise
+leaves out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from semidp.promise.exact import count_noun
+from semidp.promise.mechanisms.linked_noise import LinkedMechanism, published_variances
+from semidp.promise.schema.features import SIZE
+from semidp.promise.schema.margins import Floats
+from semidp.promise.spaces.linked import LinkedDataspace
+from semidp.promise.spaces.protection import Protect
+from semidp.promise.spaces.top_code import TopCode
+from semidp.publish.results.cells import Form
+from semidp.publish.results.sections import Section
+from semidp.publish.results.table_pages import first_cells, table_title
+from semidp.publish.results.texts import error_text
+from semidp.publish.statistics.tables.error_words import ERRORS_TEXT, HEADINGS, error_lines
+from semidp.publish.statistics.tables.words import misses_totals
+
+if TYPE_CHECKING:
+    from semidp.publish.results.published_table import PublishedTable
+    from semidp.publish.statistics.tables.linked_published import PublishedLinked
+    from semidp.publish.statistics.tables.request import TableRequest
+
+
+@dataclass(frozen=True)
+class LinkedForecast:
+    """What one of several linked tables would look like: from public values alone."""
+
+    listed: ClassVar[str] = "tables"
+    by_cells: ClassVar[bool] = True
+
+    name: str
+    features: tuple[str, ...]
+    cells: int
+    typical: float
+    largest: float
+
+    @property
+    def label(self) -> str:
+        """What it is about, by which plans are compared."""
+        return self.name
+
+    def line(self) -> str:
+        """Say how large the errors are."""
+        if not self.largest:
+            return "exact: the published totals fix every cell"
+        return (
+            f"standard error {error_text(self.typical)} a cell, {error_text(self.largest)} at most"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "name": self.name,
+            "features": list(self.features),
+            "cells": self.cells,
+            "rms_standard_error": self.typical,
+            "largest_standard_error": self.largest,
+        }
+
+
+def linked_forecasts(
+    tables: Sequence["TableRequest"], mechanism: LinkedMechanism, code: TopCode | None
+) -> tuple[LinkedForecast, ...]:
+    """Return the errors of every table as it is published, once both kinds agree: members first."""
+    foreseen = []
+    for table, variances in zip(tables, published_variances(mechanism, code), strict=True):
+        errors = np.sqrt(variances)
+        largest = float(errors.max(initial=0.0))
+        foreseen.append(
+            LinkedForecast(table.name, table.features, errors.size, _root(errors), largest)
+        )
+    return tuple(foreseen)
+
+
+def _root(errors: Floats) -> float:
+    return float(np.sqrt((errors**2).mean())) if errors.size else 0.0
+
+
+def noise_lines(mechanism: LinkedMechanism, foreseen: Sequence[LinkedForecast]) -> list[str]:
+    """Say with what noise linked tables would be measured."""
+    share = float(mechanism.members.precision / mechanism.precision) if mechanism.precision else 0.0
+    first = (
+        f"{mechanism.name} for {len(foreseen)} tables from one budget, {mechanism.claim} claim; "
+        f"{share:.0%} of it for members"
+    )
+    return [
+        first,
+        *(f"{table.name}: {table.line()}, {count_noun(table.cells, 'cell')}" for table in foreseen),
+    ]
+
+
+def title(result: "PublishedLinked") -> str:
+    """Name the tables of members, then those of units."""
+    return ", ".join(titles(result))
+
+
+def titles(result: "PublishedLinked") -> list[str]:
+    """Name each table by its features."""
+    return [_name(result, table) for table in result.tables]
+
+
+def _name(result: "PublishedLinked", table: "PublishedTable") -> str:
+    return f"units by {table_title(table)}" if table in result.units else table_title(table)
+
+
+def noisy_lines(result: "PublishedLinked") -> list[str]:
+    """Say how many cells each table has."""
+    return [
+        f"{_name(result, table)}: {count_noun(table.schema.size, 'cell')}, together with the other"
+        " tables"
+        for table in result.tables
+    ]
+
+
+def summary_lines(result: "PublishedLinked") -> list[tuple[str, str]]:
+    """Return the errors of each table, for a terminal."""
+    request = result.request
+    asked = (*request.members, *request.units)
+    foreseen = linked_forecasts(asked, result.mechanism, result.coding)
+    # What was foreseen of each table is said as its error, from its cells.
+    mechanism, *_ = noise_lines(result.mechanism, foreseen)
+    lines = [*error_lines(result.cell_errors()), ("mechanism", mechanism)]
+    return [*lines, ("agree", _agree_line(result))]
+
+
+def _agree_line(result: "PublishedLinked") -> str:
+    agreeing, places = result.agreeing
+    if not places:
+        return "no table of units by size shares a place with a table of members in whole numbers"
+    whose = _whose(result)
+    coded = ""
+    if result.coding is not None:
+        coded = f", counted before sizes were coded as {result.coding.levels[-1]}"
+    where = f"{agreeing:,} of {count_noun(places, 'place')}"
+    return f"sizes times units is the number of {whose} in {where}{coded}"
+
+
+def _whose(result: "PublishedLinked") -> str:
+    quarters = result.mechanism.space.dataspace.link.quarters
+    return "members" if quarters is None else "members who live in no quarters"
+
+
+def sections(result: "PublishedLinked", form: Form | None) -> list[Section]:
+    """Return the errors of all tables, and how both kinds hang together."""
+    rows = [errors.row() for errors in result.cell_errors()]
+    errors_section = Section(
+        heading="Published tables of members and units from one budget",
+        paragraphs=[*_measured(result), ERRORS_TEXT],
+        columns=HEADINGS,
+        rows=rows,
+    )
+    together = Section(
+        heading="How members and units agree",
+        paragraphs=_agreement(result),
+        tables=first_cells(result.tables, result.guarantee.dataspace, result.noise.absent, form),
+    )
+    return [errors_section, together]
+
+
+def _measured(result: "PublishedLinked") -> list[str]:
+    mechanism = result.mechanism
+    residuals = len(mechanism.members.sigma2) + len(mechanism.units.sigma2)
+    return [
+        f"One budget is shared by the tables of members ({len(result.members)}) and of units"
+        f" ({len(result.units)}). It is divided by need over"
+        f" {count_noun(residuals, 'residual')} of both kinds; a residual is what a table says"
+        " beyond its own totals. One change of the data can move tables of both kinds, so the noise"
+        " has to hide both changes together. Estimates are unbiased, that is, right on average."
+        " Standard errors are those of the noise after both kinds were made to agree. Counts are"
+        " whole numbers fitted to the estimates."
+    ]
+
+
+def _agreement(result: "PublishedLinked") -> list[str]:
+    public = result.mechanism.space.dataspace
+    paragraphs = [
+        f"In whole numbers, {_agree_line(result)}. Estimates agree wherever both kinds were"
+        " measured or are exact: each was corrected by its share of the difference (the least"
+        " squares estimate)."
+    ]
+    if result.coding is not None:
+        paragraphs.append(_coded(result.coding, _whose(result)))
+    derived = [
+        name for name in public.link.derived if name != SIZE and name in public.units.schema.names
+    ]
+    if derived:
+        paragraphs.append(
+            f"Nothing is promised about {', '.join(derived)} of units: such counts need not agree"
+            " with tables of members."
+        )
+    return paragraphs
+
+
+def _coded(code: TopCode, whose: str) -> str:
+    """Say that sizes are top-coded, and how a reader sees the agreement all the same."""
+    last = code.levels[-1]
+    left = f"the {whose} of a place"
+    if code.place:
+        left += f" and subtract sizes below {code.top} times their units"
+    return (
+        f"Units of {code.top} and more members are published as {last}. They were measured, made"
+        " to agree and fitted by every single size, and coded afterwards: sizes times units is the"
+        f" number of {whose} for the sizes before they were coded. A reader can check it: take"
+        f" {left}. What is left lives in the units of {last} there, and is between {code.top} and"
+        f" {code.most} times their number."
+    )
+
+
+def unprotected(public: LinkedDataspace) -> str | None:
+    """Say which columns of units the promise about one member leaves out; None where there are
+    none.
+    """
+    if public.link.protect is not Protect.member:
+        return None
+    names = [name for name in public.units.schema.names if name not in public.link.derived]
+    if not names:
+        return None
+    return (
+        f"The promise is about one member: units keep their own features ({', '.join(names)}),"
+        " which it does not protect. Declare a column derived if it depends on the members of a"
+        " unit."
+    )
+
+
+def file_words(result: "PublishedLinked", form: Form | None) -> list[tuple[str, str]]:
+    """Say what the files hold."""
+    *names, measurements = result.files(form)
+    words = []
+    for file, table in zip(names, result.tables, strict=True):
+        words.append(
+            (
+                file,
+                f"the counts of {_name(result, table)}, with estimates and their standard errors",
+            )
+        )
+    return [*words, (measurements, "the measured residuals of all tables, for statisticians")]
+
+
+def warnings(result: "PublishedLinked") -> list[str]:
+    """Say what is not protected, and which tables have no whole numbers with all totals."""
+    told = unprotected(result.mechanism.space.dataspace)
+    asked = (*result.request.members, *result.request.units)
+    requested = {table.name for table in asked if table.fit == "integer"}
+    missing = [
+        table.name
+        for table in result.tables
+        if table.fitted.kind != "integer" and table.name in requested
+    ]
+    return [*([told] if told else []), *(misses_totals(name) for name in missing)]

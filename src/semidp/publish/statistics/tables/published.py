@@ -1,0 +1,510 @@
+"""What a release publishes of a request for tables: one table, or several from one measurement.
+
+The result is a frozen value that knows its files and its JSON form, and is read back from them.
+Everything here may be published: it is a measurement, or follows from measurements and public
+values. The tables are in `publish.results`.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import InputError
+from semidp.promise.mechanisms.accuracy import INTERVALS_BELOW
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.mechanisms.placement import Objective, Workload
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.progress import Progress
+from semidp.promise.schema.margins import junction_order, maximal
+from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.products import product_space
+from semidp.publish.fitting.tables import fit_table
+from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
+from semidp.publish.results.published_table import (
+    FitKind,
+    Fitted,
+    PublishedTable,
+    names_in_file,
+    read_cells,
+    read_half_widths,
+    tables_by_features,
+)
+from semidp.publish.results.sections import Details, Section
+from semidp.publish.results.table_pages import table_title
+from semidp.publish.statistics.protocol.rechecks import ResultCheck
+from semidp.publish.statistics.protocol.request_defaults import budget_of
+from semidp.publish.statistics.protocol.results import Published, measured_by, read_back
+from semidp.publish.statistics.recheck_findings import Trust
+from semidp.publish.statistics.tables import product_words, words
+from semidp.publish.statistics.tables.error_words import CellErrors, cautions
+from semidp.publish.statistics.tables.residual_files import (
+    RESIDUAL_FIELDS,
+    read_residuals,
+    residual_columns,
+    residual_faults,
+    residuals_from_json,
+    residuals_json,
+    within_claim,
+)
+
+if TYPE_CHECKING:
+    from semidp.publish.statistics.protocol.requests import Request
+    from semidp.publish.statistics.tables.request import TableRequest, TablesRequest
+
+ALONE, SHARED = "tables", "products"
+"""What release.json calls its lists: of tables with budgets of their own, and of those that share
+one."""
+
+MEASUREMENTS = "product-measurements"
+"""What the file of the measurements of several tables is called, but for its ending."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedTables(Published):
+    """The tables of one request, all from one measurement.
+
+    Parameters
+    ----------
+    request
+        What was asked for.
+    noisy
+        What was measured, as drawn: noisy counts of one table, or residuals times their scales.
+    tables
+        The published tables.
+    residuals
+        The noise of every residual, where those were measured and not the cells.
+    one_by_one_l2
+        The expected distance from the truth of tables measured one by one at the same guarantee;
+        None where unknown.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> tables = [semidp.TableRequest(["sex", "age"]), semidp.TableRequest(["sex", "region"])]
+    >>> plan = semidp.Plan(
+    ...     [semidp.TablesRequest(tables, semidp.Budget.gdp(1))], ["sex"], levels_from_data=True
+    ... )
+    >>> people = {"sex": [*"ffmmf"], "age": [*"yoyoo"], "region": [*"nnsns"]}
+    >>> result = semidp.run(plan, people).results[0]
+    >>> result.noise.mechanism, [table.counts.sum(axis=1).tolist() for table in result.tables]
+    ('residuals', [[3, 2], [3, 2]])
+    """
+
+    key: ClassVar[str] = ALONE
+    counts_cells: ClassVar[bool] = True
+    noise_fields: ClassVar[tuple[str, ...]] = (*Published.noise_fields, "one_by_one_l2")
+    compared_fields: ClassVar[tuple[str, ...]] = RESIDUAL_FIELDS
+    derived_fields: ClassVar[tuple[str, ...]] = (
+        *Published.derived_fields,
+        *("one_by_one_l2", "saved_by_joint_sensitivity", "decomposable", "whole_numbers"),
+    )
+
+    request: "TablesRequest"
+    tables: tuple[PublishedTable, ...]
+    residuals: ResidualMechanism | None = field(default=None, repr=False)
+    one_by_one_l2: float | None = None
+
+    @property
+    def listed_in(self) -> str:
+        """The list of release.json that it is in: that of single tables, or of tables that share a
+        budget.
+        """
+        return ALONE if self.request.alone else SHARED
+
+    @property
+    def only(self) -> PublishedTable:
+        """The table of a request for one."""
+        (table,) = self.tables
+        return table
+
+    @property
+    def noise_of_residuals(self) -> ResidualMechanism:
+        """The noise of every residual of tables that are measured on residuals."""
+        assert self.residuals is not None, "asked of tables that are measured on residuals"
+        return self.residuals
+
+    @property
+    def decomposable(self) -> bool:
+        """Whether one population is certain to have all tables and exact totals: a junction tree
+        joins them.
+        """
+        space = self.noise_of_residuals.space
+        views = [*space.views, *(total.view for total in space.dataspace.published)]
+        return junction_order(maximal(views)) is not None
+
+    def __repr__(self) -> str:
+        names = ", ".join(table.name for table in self.request.tables)
+        return f"PublishedTables({names}; {self.noise.mechanism})"
+
+    # --- what others find in it
+
+    def every_table(self) -> tuple[PublishedTable, ...]:
+        """Return every table that was asked for."""
+        return self.tables
+
+    def residual_noise(self) -> ResidualMechanism | None:
+        """Return the noise of its residuals, where those were measured."""
+        return self.residuals
+
+    def table(self, name: str) -> PublishedTable:
+        """Return a table by its name."""
+        for table in self.tables:
+            if table.name == name:
+                return table
+        names = ", ".join(table.name for table in self.tables)
+        raise InputError(f"there is no table {name!r}; there are {names}")
+
+    def weighted_sum(
+        self, weights: Mapping[str, NDArray[np.float64]], scope: Scope
+    ) -> tuple[float, float]:
+        """Return a weighted sum of cells, across its tables by their names, and its exact standard
+        error.
+        """
+        places = {table.name: number for number, table in enumerate(self.tables)}
+        value = 0.0
+        by_number = {}
+        for name, weight in weights.items():
+            value += float((self.table(name).estimate * weight).sum())
+            by_number[places[name]] = weight
+        # Tables share residuals, so their errors are correlated and the whole sum has one error.
+        if self.residuals is not None:
+            return value, self.residuals.combination_error(by_number)
+        return value, self._error(by_number[0], scope)
+
+    def _error(self, weight: NDArray[np.float64], scope: Scope) -> float:
+        """Return the standard error of a weighted sum of one table's estimates; 0 where exact
+        totals fix it.
+        """
+        mechanism = self.recalibrated(self.request, scope)
+        if not mechanism.scale:
+            return 0.0
+        # Errors grow with the scale, and an earlier version may have drawn more noise than is
+        # needed. Where exact totals fix the sum, what is left of its error is rounding.
+        error = mechanism.standard_error(weight)
+        variance = mechanism.variance * float((weight**2).sum())
+        noticeable = 1e-9 * math.sqrt(variance)
+        return error * self.noise.scale / mechanism.scale if error > noticeable else 0.0
+
+    def named(self) -> dict[str, PublishedColumns]:
+        """Return each table under its name."""
+        return {table.name: table for table in self.tables}
+
+    def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
+        """Return each table by its features."""
+        return tables_by_features(self.tables)
+
+    # --- what is said of it
+
+    def title(self) -> str:
+        """Name the tables by their features, or their number where they are many."""
+        return words.title(self) if self.request.alone else product_words.title(self)
+
+    def noisy_lines(self) -> list[str]:
+        """Say how many cells have noise."""
+        return words.noisy_lines(self) if self.request.alone else product_words.noisy_lines(self)
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return the expected loss of one table, or the errors of each, for a terminal."""
+        return (
+            words.summary_lines(self) if self.request.alone else product_words.summary_lines(self)
+        )
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return its sections of the report."""
+        if self.request.alone:
+            return [words.section(self, form)]
+        return product_words.sections(self, form)
+
+    def details(self) -> Details:
+        """Say how the tables were measured and fitted."""
+        return words.details(self) if self.request.alone else product_words.details(self)
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what its files hold."""
+        if self.request.alone:
+            return words.file_words(self, form)
+        return product_words.file_words(self, form)
+
+    def claim_text(self) -> str:
+        """Say whether the claim is about the numbers that were drawn."""
+        return words.claim_text(self) if self.request.alone else super().claim_text()
+
+    @property
+    def fixed(self) -> bool:
+        """Whether exact totals fix every cell."""
+        return self.noise.absent
+
+    def warnings(self) -> list[str]:
+        """Name the tables that were asked for in whole numbers and have none with all totals."""
+        if not self.request.alone:
+            return product_words.warnings(self)
+        table = self.only
+        missed = table.fitted.kind == FitKind.integer and table.counts.dtype.kind != "i"
+        return [words.none_found(table.name)] if missed else []
+
+    def cautions(self) -> list[str]:
+        """Name tables in many of whose cells noise dominates."""
+        return cautions(self.cell_errors(), [table_title(table) for table in self.tables])
+
+    def cell_errors(self) -> list[CellErrors]:
+        """Return how wrong the cells of each table are."""
+        return [CellErrors.of(table) for table in self.tables]
+
+    def errors_json(self) -> list[dict[str, Any]]:
+        """Return how wrong the cells of each table are, as plain values."""
+        return [errors.to_json() for errors in self.cell_errors()]
+
+    @classmethod
+    def said_of_several(cls, results: "Sequence[PublishedTables]") -> list[str]:
+        """Say that tables with budgets of their own were measured one by one."""
+        return words.apart([result for result in results if result.listed_in == ALONE])
+
+    # --- computed again
+
+    def recalibrated(self, request: "Request", scope: Scope) -> Mechanism:
+        """Return its mechanism, calibrated anew: on its residuals where those were measured."""
+        if not self.request.alone:
+            return request.calibrate(request.space(scope))
+        if self.noise.mechanism != ResidualMechanism.name:
+            return super().recalibrated(request, scope)
+        # The noise was drawn on residuals, whatever `auto` would choose for this table today.
+        product = product_space(scope.dataspace, scope.adjacency, [request.features])
+        return ResidualMechanism.calibrate(product, budget_of(request))
+
+    def drawn_by(self, needed: Mechanism) -> Mechanism | None:
+        """Return the mechanism whose noise was drawn: on residuals as it states it."""
+        if self.residuals is None:
+            return super().drawn_by(needed)
+        return within_claim(self.residuals)
+
+    def faults(self, mechanism: Mechanism) -> Iterator[str]:
+        """Say where it records another mechanism, or less noise, than the one that its plan
+        gives.
+        """
+        yield from super().faults(mechanism)
+        if self.residuals is not None and isinstance(mechanism, ResidualMechanism):
+            yield from residual_faults(self.residuals, mechanism)
+
+    def stated_mechanism(self, check: ResultCheck) -> Mechanism | None:
+        """Return the mechanism with the noise that it states; None where its budget gives
+        another.
+        """
+        from semidp.publish.statistics.tables.recheck import compare_residuals
+
+        needed = check.mechanism
+        if not isinstance(needed, ResidualMechanism):
+            return super().stated_mechanism(check)
+        # Tables whose noise is on residuals say how much it is.
+        return compare_residuals(check, self.noise_of_residuals, needed)
+
+    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedTables":
+        """Compare estimates, errors and whole numbers; return the tables as they are computed
+        again.
+        """
+        from semidp.publish.statistics.tables.recheck import recheck_table, recheck_tables
+
+        return (recheck_table if self.request.alone else recheck_tables)(self, check, mechanism)
+
+    def holds_noise(self, column: str) -> bool:
+        """Whether a column of its files holds what was measured: noisy counts, or residuals."""
+        return column in ("noisy_count", "noisy")
+
+    def trusted(self, request: "Request") -> Iterator[Trust]:
+        """Yield what is believed of it besides its noisy values: how it was decided where the noise
+        lies.
+        """
+        yield from super().trusted(request)
+        # Noise on residuals is checked by what it costs. Weights say which tables it should spare.
+        if self.residuals is not None and len(self.tables) > 1:
+            yield Trust("how tables that share a budget were weighted", ("plan.table.weight",))
+
+    def fitted_cells(self, request: "Request", scope: Scope) -> int:
+        """Return how many cells the tables have that were asked for."""
+        schema = scope.dataspace.schema
+        return sum(schema.restrict(table.features).size for table in self.request.tables)
+
+    # --- files
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return a file for each table, and the measurements."""
+        columns = {table.name: table.columns() for table in self.tables}
+        return named_files({**columns, measurements_stem(self.request): self.measurements()}, form)
+
+    def measurements(self) -> Columns:
+        """Return what was measured: a row a cell, or a row an entry of a residual."""
+        if self.residuals is None:
+            return Columns.of_cells(self.only.schema, {"noisy_count": self.noisy})
+        return residual_columns(self.residuals, self.noisy)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the cells and the measurements, as plain values."""
+        measured = {} if self.residuals is None else residuals_json(self.residuals)
+        if self.request.alone:
+            features = list(self.only.schema.names)
+            return {
+                **super().to_json(),
+                **measured,
+                "features": features,
+                "fit": asdict(self.only.fitted),
+            }
+        loss = sum(table.fitted.loss for table in self.tables)
+        bound = sum(table.fitted.bound for table in self.tables)
+        values = {**super().to_json(), **measured}
+        values["one_by_one_l2"] = self.one_by_one_l2
+        values["decomposable"] = self.decomposable
+        values["whole_numbers"] = {"loss": loss, "real_valued_bound": bound}
+        values["tables"] = [table.to_json() for table in self.tables]
+        return values
+
+
+def table_stems(name: str) -> tuple[str, str]:
+    """Return what the files of a table are called, but for their endings: its published counts, and
+    its measurements.
+
+    >>> table_stems("table"), table_stems("income")
+    (('table', 'measurements'), ('income', 'income-measurements'))
+    """
+    return name, "measurements" if name == "table" else f"{name}-measurements"
+
+
+def measurements_stem(request: "TablesRequest") -> str:
+    """Return what the file of a request's measurements is called, but for its ending."""
+    return request.files[-1].removesuffix(".csv")
+
+
+def read_one(
+    entry: Mapping[str, Any], request: "TablesRequest", scope: Scope, files: StoredFiles
+) -> PublishedTables:
+    """Read what was written of a request for one table."""
+    schema = scope.dataspace.schema.restrict(entry["features"])
+    published, measurements = table_stems(entry["name"])
+    cells = read_cells(files, published, schema)
+    residuals = None
+    if entry["noise"]["mechanism"] == ResidualMechanism.name:
+        space = product_space(scope.dataspace, scope.adjacency, [entry["features"]])
+        residuals = residuals_from_json(entry, space, Workload.of(space, None, Objective.total))
+        measured = {"noisy_count": read_residuals(files, measurements, space)}
+    else:
+        measured = read_cells(files, measurements, schema)
+    # earlier versions had it beside the measurement
+    estimate = cells.get("estimate", measured.get("projected"))
+    if estimate is None:
+        raise ValueError("a table has estimates")
+    errors = cells["standard_error"].astype(float)
+    fitted = Fitted(**entry["fit"])
+    half_widths = read_half_widths(cells)
+    table = PublishedTable(
+        name=entry["name"],
+        schema=schema,
+        counts=cells["count"],
+        estimate=estimate.astype(float),
+        standard_errors=errors,
+        fitted=fitted,
+        half_widths=half_widths,
+    )
+    as_in_file = table.asked_as(names_in_file(files, published, schema))
+    stated = read_back(entry, scope)
+    return PublishedTables(
+        request=request,
+        noisy=measured["noisy_count"],
+        tables=(as_in_file,),
+        residuals=residuals,
+        **stated,
+    )
+
+
+def read_several(
+    entry: Mapping[str, Any], request: "TablesRequest", scope: Scope, files: StoredFiles
+) -> PublishedTables:
+    """Read what was written of a request for several tables."""
+    space = request.residual_space(scope)
+    weights = [float(table.weight) for table in request.tables]
+    residuals = residuals_from_json(entry, space, Workload.of(space, weights, request.objective))
+    noisy = read_residuals(files, MEASUREMENTS, space)
+    alone = entry.get("one_by_one_l2")
+    if alone is not None and not (isinstance(alone, (int, float)) and alone >= 0):
+        raise ValueError("a distance is a number of at least 0")
+    tables = []
+    for part, table in zip(entry["tables"], request.tables, strict=True):
+        schema = space.schema.restrict(table.features)
+        fitted = Fitted(**part["fit"])
+        tables.append(PublishedTable.read(files, table.name, schema, fitted))
+    return PublishedTables(
+        request=request,
+        noisy=noisy,
+        tables=tuple(tables),
+        residuals=residuals,
+        one_by_one_l2=alone,
+        **read_back(entry, scope),
+    )
+
+
+def published_table(
+    request: "TablesRequest",
+    mechanism: Mechanism,
+    measured: Measurement,
+    scope: Scope,
+    progress: Progress,
+) -> PublishedTables:
+    """Fit one table to its measurement: from here on all is post-processing of public values."""
+    asked = request.only
+    public = scope.dataspace.over(asked.features)
+    residuals = mechanism if isinstance(mechanism, ResidualMechanism) else None
+    measure, estimate = measured.noisy, measured.projected
+    # Noise on residuals leaves no noisy cells, so the estimates are what is fitted.
+    if residuals is not None:
+        (estimate,) = residuals.estimates(measured.projected)
+        measure = estimate
+    counts, how = _fitted(asked, measure, estimate, scope, progress)
+    if residuals is None:
+        errors = mechanism.standard_errors()
+    else:
+        errors = residuals.table_errors(0)
+    half_widths = None
+    if public.schema.size < INTERVALS_BELOW:
+        half_widths = _half_widths(mechanism)
+    table = PublishedTable(asked.name, public.schema, counts, estimate, errors, how, half_widths)
+    as_asked = table.asked_as(asked.features)
+    stated = measured_by(asked.name, mechanism, measured.private)
+    return PublishedTables(
+        request=request,
+        noisy=measured.noisy,
+        tables=(as_asked,),
+        residuals=residuals,
+        **stated,
+    )
+
+
+def _fitted(
+    asked: "TableRequest",
+    measure: NDArray[Any],
+    estimate: NDArray[np.float64],
+    scope: Scope,
+    progress: Progress,
+) -> tuple[NDArray[Any], Fitted]:
+    """Return the published counts of one table, and how they were made from what was measured."""
+    kind = asked.fit
+    if kind is FitKind.none:
+        return estimate, Fitted(
+            str(kind), "none", 0.0, 0.0, True, "The measurement itself is published."
+        )
+    public = scope.dataspace.over(asked.features)
+    fit = fit_table(
+        measure, public, kind="real" if kind is FitKind.real else "integer", progress=progress
+    )
+    counts = fit.values if fit.counts is None else fit.counts
+    assert counts is not None, "a fit holds whole numbers or real ones"
+    how = Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
+    return counts, how
+
+
+def _half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
+    return (
+        mechanism.table_half_widths(0)
+        if isinstance(mechanism, ResidualMechanism)
+        else mechanism.half_widths
+    )

@@ -1,0 +1,215 @@
+"""Published tables, computed again from their noisy values: estimates, errors, intervals and whole
+numbers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+from numpy.typing import NDArray
+
+from semidp.promise.mechanisms.gaussian import LatticeGaussianMechanism
+from semidp.promise.mechanisms.mechanism import Mechanism, NoNoise
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.progress import silent
+from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable
+from semidp.publish.statistics.protocol.rechecks import ResultCheck
+from semidp.publish.statistics.recheck_findings import close
+from semidp.publish.statistics.tables.fitting import fit_product, totals_of
+from semidp.publish.statistics.tables.published import PublishedTables
+from semidp.publish.statistics.tables.refit import (
+    SECONDS,
+    FittedTable,
+    Refit,
+    fit_again,
+    intervals_hold,
+    note_fits,
+)
+from semidp.publish.statistics.tables.request import TableRequest, TablesRequest
+
+Floats = NDArray[np.float64]
+
+_LEAST_SECONDS = 0.3  # the time limit of a fit, however many tables are fitted one after the other
+
+
+def compare_residuals(
+    check: ResultCheck, stated: ResidualMechanism, needed: ResidualMechanism
+) -> ResidualMechanism | None:
+    """Compare the noise of each residual with what the budget needs; return the one that all else
+    follows from.
+
+    An earlier version may have used more noise. None where the noise is not what the budget gives.
+    """
+    current, before = check.findings.current, len(check.findings.wrong)
+    squares = [(float(stated.sigma2[view]), float(least)) for view, least in needed.sigma2.items()]
+    same = all(close(square, least) for square, least in squares)
+    # Noise may be placed in several ways, and another computer may end elsewhere: what it costs is
+    # compared.
+    if stated.spent > stated.precision:
+        check.wrong("less noise on a residual than its budget needs")
+    elif current and not same and not stated.serves_like(needed):
+        check.wrong("more noise on a residual than its budget gives")
+    # An earlier version may have spent less than the budget allows, which makes no claim false.
+    looser = not current and stated.precision < needed.precision
+    if stated.law != needed.law or (stated.precision != needed.precision and not looser):
+        check.wrong("another guarantee for its residuals than its budget gives")
+    if len(check.findings.wrong) > before:
+        return None
+    return needed if current and same else stated
+
+
+def _unfitted(request: TablesRequest) -> TablesRequest:
+    """Return a request for the same tables whose estimates are published as they are: fits are
+    compared apart.
+    """
+    unfitted = [evolve(table, fit=FitKind.none) for table in request.tables]
+    return evolve(request, tables=unfitted)
+
+
+# --- one table with a budget of its own
+
+
+def recheck_table(
+    result: PublishedTables, check: ResultCheck, mechanism: Mechanism
+) -> PublishedTables:
+    """Compare one table with what follows from its noisy counts, or residuals; return it as it is
+    computed again.
+
+    How it was fitted is compared apart, by the distance from what was measured, and stays as it is.
+    """
+    request = check.request
+    assert isinstance(request, TablesRequest)
+    again = _unfitted(request).publish(
+        mechanism, result.measurement(mechanism), check.scope, silent
+    )
+    if not check.findings.current and isinstance(mechanism, LatticeGaussianMechanism):
+        again = _with_earlier_errors(again, result, mechanism)
+    measured = "counts" if result.residuals is None else "residuals"
+    estimates = f"estimates that do not follow from the noisy {measured}"
+    _compare_cells(check, result.only, again.only, estimates, "standard errors")
+    _compare_totals(check, result, mechanism)
+    fitted_to: NDArray[Any] = result.noisy if result.residuals is None else again.only.estimate
+    _compare_fit(check, result, request.only, fitted_to)
+    kept = replace(again.only, counts=result.only.counts, fitted=result.only.fitted)
+    return replace(again, tables=(kept,))
+
+
+def _with_earlier_errors(
+    again: PublishedTables, result: PublishedTables, mechanism: LatticeGaussianMechanism
+) -> PublishedTables:
+    """Return a table with the errors that earlier versions stated for lattice noise, where it does:
+    an upper bound.
+    """
+    if not close(result.noise.expected_l2, mechanism.largest_l2):
+        return again
+    larger = again.only.standard_errors * (mechanism.largest_l2 / mechanism.expected_l2)
+    table = replace(again.only, standard_errors=larger)
+    return replace(
+        again, tables=(table,), noise=replace(again.noise, expected_l2=mechanism.largest_l2)
+    )
+
+
+def _compare_cells(
+    check: ResultCheck, table: PublishedTable, again: PublishedTable, estimates: str, errors: str
+) -> None:
+    """Compare the estimates of a table, their standard errors and their intervals."""
+    if not close(table.estimate, again.estimate):
+        check.wrong(estimates)
+    # Intervals follow from the standard errors: where those are wrong, one sentence is enough.
+    if not close(table.standard_errors, again.standard_errors):
+        check.wrong(f"{errors} that its noise does not have")
+    elif not intervals_hold(table, again.half_widths, check.findings.current):
+        check.wrong(
+            f"{errors.replace('standard errors', 'intervals')} that its noise does not have"
+        )
+
+
+def _compare_totals(check: ResultCheck, result: PublishedTables, mechanism: Mechanism) -> None:
+    """Compare a measurement with the totals that it has by itself: noise that keeps the totals, or
+    none at all.
+    """
+    if isinstance(mechanism, NoNoise):
+        if not np.array_equal(result.noisy, np.rint(mechanism.space.fixed_part())):
+            check.wrong("a measurement that is not what its exact totals fix")
+    elif mechanism.keeps_totals:
+        # Such noise has zero margins, so a measurement without the totals was not drawn by it.
+        schema = result.only.schema
+        for total in check.scope.dataspace.over(schema.names).published:
+            if not np.array_equal(schema.grid.sum(result.noisy, total.view), total.counts):
+                check.wrong(
+                    f"a measurement without the exact totals, which {mechanism.name} noise keeps"
+                )
+                return
+
+
+def _compare_fit(
+    check: ResultCheck, result: PublishedTables, request: TableRequest, fitted_to: NDArray[Any]
+) -> None:
+    """Compare the published counts of a table with what they were fitted to."""
+    published = result.only
+    again: Refit | None = None
+    if request.fit is FitKind.none:
+        note = "The measurement itself is published."
+        again = published.estimate, Fitted(str(request.fit), "none", 0.0, 0.0, True, note)
+        fitted_to = published.estimate
+    elif check.findings.refits:
+        again = fit_again(fitted_to, published.schema.names, request.fit, check.scope)
+    file = f"{result.name}.{published.columns().form(check.form)}"
+    table = FittedTable("the table", file, published, fitted_to)
+    note_fits(
+        check.findings,
+        result.name,
+        f"{result.listed_in}.fit",
+        [table],
+        None if again is None else [again],
+    )
+
+
+# --- tables that share a budget
+
+
+def recheck_tables(
+    result: PublishedTables, check: ResultCheck, mechanism: Mechanism
+) -> PublishedTables:
+    """Compare tables that share a budget with what follows from their residuals; return them as
+    computed again.
+    """
+    request = check.request
+    assert isinstance(request, TablesRequest)
+    again = _unfitted(request).publish(
+        mechanism, result.measurement(mechanism), check.scope, silent
+    )
+    for table, follows in zip(result.tables, again.tables, strict=True):
+        estimates = f"estimates of {table.name} that do not follow from its measurements"
+        _compare_cells(check, table, follows, estimates, f"standard errors of {table.name}")
+    _compare_fits(check, result, [table.estimate for table in again.tables])
+    kept = []
+    for table, follows in zip(result.tables, again.tables, strict=True):
+        kept.append(replace(follows, counts=table.counts, fitted=table.fitted))
+    return replace(again, tables=tuple(kept))
+
+
+def _compare_fits(check: ResultCheck, result: PublishedTables, estimates: Sequence[Floats]) -> None:
+    """Compare the whole numbers of tables that were fitted one after the other."""
+    fits = None
+    if check.findings.refits:
+        space = result.noise_of_residuals.space
+        fit_kinds = [table.fit for table in result.request.tables]
+        seconds = max(SECONDS / len(estimates), _LEAST_SECONDS)
+        fits = fit_product(
+            space.schema.grid,
+            space.views,
+            totals_of(space),
+            list(estimates),
+            fit_kinds,
+            silent,
+            time_limit=seconds,
+            possible=[space.possible(number) for number in range(len(space.views))],
+        )
+    tables = []
+    for table, estimate in zip(result.tables, estimates, strict=True):
+        file = f"{table.name}.{table.columns().form(check.form)}"
+        tables.append(FittedTable(table.name, file, table, estimate))
+    note_fits(check.findings, result.name, f"{result.listed_in}.tables.fit", tables, fits)

@@ -1,0 +1,622 @@
+"""Requests for tables of counts: one table, or several that share a budget and agree with each
+other.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import evolve, field, frozen
+from numpy.typing import NDArray
+
+from semidp.errors import InputError
+from semidp.promise.exact import Number, exact, positive, texts
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.mechanisms.placement import Objective, Workload
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.mechanisms.selection import AUTO, mechanism_for, table_mechanism
+from semidp.promise.progress import Progress
+from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.branches import Cut
+from semidp.promise.sensitivity.products import NotTogether, ProductSpace, product_space
+from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.results.published_table import UNNAMED, FitKind
+from semidp.publish.sources.reader import Reader
+from semidp.publish.statistics.protocol.request_defaults import (
+    PlanEntry,
+    RequestDefaults,
+    budget_of,
+    checked_budget,
+    entries_of,
+    file_name,
+    mechanism_name,
+    member,
+    noise_values,
+)
+from semidp.publish.statistics.protocol.requests import Forecast, Request, StepsByParts
+from semidp.publish.statistics.tables.fitting import published_tables
+from semidp.publish.statistics.tables.forecast import (
+    TableForecast,
+    forecasts,
+    noise_lines,
+    shared_json,
+)
+from semidp.publish.statistics.tables.product_words import together_words
+from semidp.publish.statistics.tables.published import (
+    MEASUREMENTS,
+    PublishedTables,
+    published_table,
+    table_stems,
+)
+
+SHARED_NAME = "product"
+"""The name of tables that share a budget: in a ledger, in release.json, and in the file of
+measurements."""
+_NO_OBJECTIVE = "an objective is for several tables that share a budget other than pure epsilon"
+# mechanisms that draw the noise of every cell by itself, as a part can
+_CELL_BY_CELL = ("gaussian", "laplace")
+
+
+_LARGEST_WEIGHT = Fraction(10**100)  # weights are compared in floating point
+
+
+def _weight(value: Number) -> Fraction:
+    weight = positive(value, "the weight of a table")
+    if not 1 / _LARGEST_WEIGHT <= weight <= _LARGEST_WEIGHT:
+        raise InputError("the weight of a table must lie between 1e-100 and 1e100")
+    return weight
+
+
+def _target(value: Number | None) -> Fraction | None:
+    return None if value is None else positive(value, "the target error of a table")
+
+
+def _table_features(value: Iterable[str]) -> tuple[str, ...]:
+    return texts(value, "the features of a table")
+
+
+def _fit(value: FitKind | str) -> FitKind:
+    return member(FitKind, value, "fit")
+
+
+@frozen
+class TableRequest(PlanEntry):
+    """One table of counts, as a user describes it: its features, how to measure and how to fit it.
+
+    It is no request itself: a plan puts every table into a `TablesRequest`, which is measured and
+    published. A table with a budget is measured alone, in a request of its own. Tables without one
+    share the budget of the plan. Instead of a budget a table may have a target: the largest
+    standard error of its estimates. `prepare` finds the least budget that meets all targets
+    together.
+
+    >>> TableRequest(("sex", "region"), Budget.pure(1)).name
+    'table'
+    >>> TableRequest("sex,region")
+    Traceback (most recent call last):
+    semidp.errors.InputError: the features of a table are a list such as ["sex", "region"], not
+    'sex,region'
+    """
+
+    key: ClassVar[str] = "table"
+    _written: ClassVar[tuple[str, ...]] = (
+        "name",
+        "features",
+        "budget",
+        "mechanism",
+        "fit",
+        "weight",
+        "target_error",
+    )
+    _needs: ClassVar[Mapping[str, str]] = {"features": '["…", …]'}
+
+    features: tuple[str, ...] = field(converter=_table_features)
+    budget: Budget | None = field(default=None, converter=checked_budget)
+    mechanism: str = field(default=AUTO, converter=mechanism_name)
+    fit: FitKind = field(default=FitKind.integer, converter=_fit)
+    name: str = field(default=UNNAMED, converter=file_name)
+    weight: Fraction = field(default=Fraction(1), converter=_weight)
+    target_error: Fraction | None = field(default=None, converter=_target)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.features:
+            raise InputError("a table to release needs at least one feature", needs="table")
+        if len(set(self.features)) < len(self.features):
+            raise InputError(f"the table names a feature twice: {', '.join(self.features)}")
+        if self.budget is not None and self.weight != 1:
+            raise InputError(
+                f"the table {self.name!r} has a budget of its own: a weight is for tables that"
+                " share one"
+            )
+        if self.budget is not None and self.target_error is not None:
+            raise InputError(
+                f"the table {self.name!r} has a budget and a target error: give one of them"
+            )
+
+    def as_request(self) -> "TablesRequest":
+        """Return what a plan holds where nothing else is asked for: the request for this table
+        alone.
+        """
+        return TablesRequest.of(self)
+
+
+def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
+    """Return tables that share a budget; unnamed ones are called after their features."""
+    named = []
+    for table in tables:
+        unnamed = table.name == UNNAMED
+        named.append(evolve(table, name=called_after(table.features)) if unnamed else table)
+    return named
+
+
+def called_after(features: Iterable[str]) -> str:
+    """Return features joined as the name of files, without what no file may be called."""
+    name = re.sub(r"[/\\\0]", "_", "-".join(features))
+    # A feature may begin with a dot, and the name of a file may not.
+    return f"_{name[1:]}" if name.startswith(".") else name
+
+
+def _tables(value: Iterable[TableRequest]) -> tuple[TableRequest, ...]:
+    tables = tuple(value)
+    if not all(isinstance(table, TableRequest) for table in tables):
+        raise InputError("the tables that share a budget are a list of TableRequest")
+    return tuple(called_after_features(tables)) if len(tables) > 1 else tables
+
+
+def _objective(value: Objective | str) -> Objective:
+    if str(value) not in list(Objective):
+        raise InputError(f"the objective must be one of {', '.join(Objective)}, not {value!r}")
+    return Objective(str(value))
+
+
+@frozen
+class TablesRequest(RequestDefaults):
+    """Tables from one budget: a single one, or several that are measured together and all add up.
+
+    The request of a plan for tables. Each of its tables is described by a `TableRequest`.
+
+    Parameters
+    ----------
+    tables
+        The tables, without budgets of their own; unnamed ones of several are called after their
+        features.
+    budget
+        What all of them may spend together. Several tables share zCDP, GDP or (ε, δ); pure ε is
+        divided among them.
+    objective
+        Whether the total variance of all tables is least (each table's times its weight), or the
+        largest standard error.
+
+    Examples
+    --------
+    >>> tables = [TableRequest(["sex", "age"]), TableRequest(["sex", "region"], weight=4)]
+    >>> request = TablesRequest(tables, Budget.gdp(1))
+    >>> [table.name for table in request.tables], request.files[:2]
+    (['sex-age', 'sex-region'], ('sex-age.csv', 'sex-region.csv'))
+    """
+
+    tables: tuple[TableRequest, ...] = field(converter=_tables)
+    budget: Budget | None = field(default=None, converter=checked_budget)
+    objective: Objective = field(default=Objective.total, converter=_objective)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.tables:
+            raise InputError("tables that share a budget are at least one table", needs="table")
+        for table in self.tables:
+            if table.budget is not None:
+                raise InputError(
+                    f"the table {table.name!r} has a budget of its own: leave it out of those that"
+                    " share"
+                )
+        if self.budget is None:
+            return
+        if not self.alone:
+            self._refuse_several(self.budget)
+        elif self.only.weight != 1 or self.only.target_error is not None:
+            evolve(self.only, budget=self.budget)  # which says what does not go together
+        elif self.objective is not Objective.total:
+            raise InputError(_NO_OBJECTIVE)
+
+    def _refuse_several(self, budget: Budget) -> None:
+        for table in self.tables:
+            if table.target_error is not None:
+                raise InputError(
+                    f"the table {table.name!r} has a target error and a shared budget: give one of"
+                    " them"
+                )
+            if table.mechanism != AUTO:
+                raise InputError(
+                    f"tables that share a budget are measured together, so that {table.name!r} has"
+                    " no mechanism of its own: leave the mechanism out, or give the table a budget"
+                )
+            if table.fit is FitKind.real:
+                raise InputError(
+                    "tables that share a budget are fitted in whole numbers, or not at all:"
+                    " integer, none"
+                )
+        # Residuals are priced by squared lengths, which prove nothing for pure epsilon.
+        if budget.kind == "pure":
+            raise InputError(
+                "tables share a zCDP, GDP or (epsilon, delta) budget: with pure epsilon give each a"
+                " budget of its own"
+            )
+
+    @classmethod
+    def of(cls, table: TableRequest) -> "TablesRequest":
+        """Return the request for one table, with the budget that the table has."""
+        return cls((evolve(table, budget=None),), table.budget) if table.budget else cls((table,))
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is one table."""
+        return len(self.tables) == 1
+
+    @property
+    def only(self) -> TableRequest:
+        """The table of a request for one."""
+        (table,) = self.tables
+        return table
+
+    @property
+    def key(self) -> str:
+        """``table`` for one table, ``product`` for several, as in machine-readable output."""
+        return TableRequest.key if self.alone else SHARED_NAME
+
+    @property
+    def name(self) -> str:
+        """The name of the table, or of all tables together."""
+        return self.only.name if self.alone else SHARED_NAME
+
+    @property
+    def share_name(self) -> str:
+        """Its name where a budget is divided: all tables take one share together."""
+        return "tables"
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism of a table alone; several are measured on their residuals."""
+        return self.only.mechanism if self.alone else AUTO
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The features that the tables use."""
+        return tuple(dict.fromkeys(name for table in self.tables for name in table.features))
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """A file for each table, and the measurements."""
+        if self.alone:
+            return tuple(f"{stem}.csv" for stem in table_stems(self.only.name))
+        return (*(f"{table.name}.csv" for table in self.tables), f"{MEASUREMENTS}.csv")
+
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return the space of the table, or the residuals of several."""
+        if self.alone:
+            return sensitivity_space(
+                scope.dataspace.about(self.counted), scope.adjacency, self.only.features
+            )
+        return self.residual_space(scope)
+
+    def residual_space(self, scope: Scope) -> ProductSpace:
+        """Return the residuals of all tables, on which several are measured, and one that is
+        released by parts.
+        """
+        public = scope.dataspace.about(self.counted)
+        return product_space(public, scope.adjacency, [table.features for table in self.tables])
+
+    def calibrate(self, space: QuerySpace) -> Mechanism:
+        """Return the mechanism asked for, or the one of least announced variance; several tables
+        have residual ones.
+        """
+        if self.alone:
+            return table_mechanism(space, budget_of(self), self.mechanism)
+        return self.residual_mechanism(space)
+
+    def workload(self, scope: Scope) -> Workload:
+        """Return what the noise on residuals is placed for."""
+        weights = [float(table.weight) for table in self.tables]
+        return Workload.of(self.residual_space(scope), weights, self.objective)
+
+    def residual_mechanism(self, space: QuerySpace) -> ResidualMechanism:
+        """Place the noise on the residuals."""
+        weights = [float(table.weight) for table in self.tables]
+        return ResidualMechanism.calibrate(space, budget_of(self), weights, self.objective)
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return the errors of each table beside the counts that are to be expected."""
+        return forecasts(self.tables, mechanism, scope)
+
+    def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[TableForecast]) -> list[str]:
+        """Say with what noise the tables would be measured."""
+        what = " by ".join(self.only.features) if self.alone else together_words(len(self.tables))
+        return noise_lines(foreseen, mechanism, what)
+
+    def noise_json(self, mechanism: Mechanism, foreseen: Sequence[TableForecast]) -> dict[str, Any]:
+        """Return the noise and the tables that are foreseen, as plain values."""
+        if self.alone:
+            return {**foreseen[0].to_json(), **noise_values(mechanism)}
+        return {**noise_values(mechanism), "tables": shared_json(foreseen)}
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the counts of the table, or residuals where those are measured."""
+        if self.alone:
+            return space.values(reader.table(self.only.features))
+        assert isinstance(space, ProductSpace)
+        return space.measure(reader.tables(table.features for table in self.tables))
+
+    def publish(
+        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    ) -> PublishedTables:
+        """Fit whole numbers with the exact totals to the measurement."""
+        if self.alone:
+            return published_table(self, mechanism, measured, scope, progress)
+        assert isinstance(mechanism, ResidualMechanism)
+        return published_tables(self, mechanism, measured, scope, progress)
+
+    # --- Parts ------------------------------------------------------------------------------------
+
+    def refuse_parts(self) -> None:
+        """Refuse what cannot be released part by part, in a sentence.
+
+        >>> TablesRequest.of(TableRequest(["county"], Budget.pure(1), "l2")).refuse_parts()
+        Traceback (most recent call last):
+        semidp.errors.InputError: l2 noise is drawn for all cells of 'table' at once, so that no
+        part can draw its ...
+        """
+        for table in self.tables:
+            if table.mechanism not in (AUTO, ResidualMechanism.name, *_CELL_BY_CELL):
+                raise InputError(
+                    f"{table.mechanism} noise is drawn for all cells of {table.name!r} at once, so"
+                    " that no part can draw its own: leave the mechanism out, or choose"
+                    f" {' or '.join(_CELL_BY_CELL)}"
+                )
+
+    def parts_space(self, scope: Scope) -> QuerySpace:
+        """Return what parts measure: residuals, or the cells of a table for pure ε and where a
+        mechanism is named.
+        """
+        # A named mechanism adds its noise to cells, and no noise on residuals gives pure epsilon.
+        named = self.mechanism in _CELL_BY_CELL
+        if self.alone and (named or (self.budget is not None and self.budget.kind == "pure")):
+            return self.space(scope)
+        try:
+            return self.residual_space(scope)
+        except NotTogether:
+            if not self.alone:
+                raise
+            return self.space(scope)  # whose cells are measured in any case
+
+    def parts_calibrate(self, space: QuerySpace) -> Mechanism:
+        """Return the noise that parts can draw."""
+        if isinstance(space, ProductSpace):
+            return self.residual_mechanism(space)
+        budget = budget_of(self)
+        # What auto chooses elsewhere may draw all cells at once, which no part can do by itself.
+        usual = "laplace" if budget.kind == "pure" else "gaussian"
+        return mechanism_for(space, budget, usual if self.mechanism == AUTO else self.mechanism)
+
+    def steps_by_parts(
+        self,
+        mechanism: Mechanism,
+        cut: Cut,
+        scope: Scope,
+        requests: Sequence[Request],
+        reader: Reader,
+    ) -> StepsByParts | None:
+        """Return how the tables are measured at the cut, in each part, and put together.
+
+        None where none of them reaches below the cut, unless what is at the cut is measured with
+        the parts.
+        """
+        from semidp.publish.statistics.tables.by_parts.assembled_steps import (
+            assembled_steps_of,
+            is_assembled,
+        )
+        from semidp.publish.statistics.tables.by_parts.separate_steps import separate_steps_of
+
+        schema = scope.dataspace.schema
+        cut_up = any(cut.reaches(schema.view(table.features)) for table in self.tables)
+        if not is_assembled(self, mechanism):
+            assert isinstance(mechanism, ResidualMechanism)
+            return separate_steps_of(self, mechanism, cut, scope, requests, reader)
+        return assembled_steps_of(self, mechanism, cut, scope, reader) if cut_up else None
+
+    def with_mechanism(self, name: str) -> "TablesRequest":
+        """Return the request with another mechanism for its tables."""
+        return evolve(self, tables=[evolve(table, mechanism=name) for table in self.tables])
+
+    def dividing(self, budget: Budget) -> "tuple[TablesRequest, ...]":
+        """Return requests that spend a budget together: pure epsilon is split evenly, any other is
+        shared.
+        """
+        if self.alone or budget.kind != "pure":
+            return (evolve(self, budget=budget),)
+        # Pure epsilon is split evenly before anything is measured: no objective could move it.
+        if self.objective is not Objective.total:
+            raise InputError(_NO_OBJECTIVE)
+        return tuple(
+            TablesRequest((table,), budget.shared(len(self.tables))) for table in self.tables
+        )
+
+    def apart(self) -> "tuple[TablesRequest, ...]":
+        """Return a request for each table, with an even part of the budget; weights do not count
+        then.
+        """
+        part = budget_of(self).shared(len(self.tables))
+        return tuple(TablesRequest((evolve(table, weight=1),), part) for table in self.tables)
+
+    # --- Target errors ----------------------------------------------------------------------------
+
+    def without_targets(self) -> "TablesRequest":
+        """Return the same tables, ready to be given a budget."""
+        return evolve(self, tables=[evolve(table, target_error=None) for table in self.tables])
+
+    def with_target_errors(self, option: str, errors: Mapping[str, str]) -> "TablesRequest":
+        """Return the request with the errors that an option names for some of its tables."""
+        return evolve(self, tables=with_numbers(self.tables, "target_error", option, errors))
+
+    def excess(self, mechanism: Mechanism) -> float:
+        """Return how many times too large the worst error of a table is beside its target."""
+        ratios = [0.0]
+        for number, table in enumerate(self.tables):
+            if table.target_error is None:
+                continue
+            if isinstance(mechanism, ResidualMechanism):
+                errors = mechanism.table_errors(number)
+            else:
+                errors = mechanism.standard_errors()
+            ratios.append(float(errors.max(initial=0.0)) / float(table.target_error))
+        return max(ratios)
+
+    # --- Plan files -------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the request as plain values: the entry of one table, or what a plan has at its top
+        and its tables.
+        """
+        if self.alone:
+            return (
+                evolve(self.only, budget=self.budget).to_json()
+                if self.budget
+                else self.only.to_json()
+            )
+        spent = {} if self.budget is None else self.budget.keys()
+        aim = {} if self.objective is Objective.total else {"objective": str(self.objective)}
+        return {**spent, **aim, "table": [table.to_json() for table in self.tables]}
+
+
+def with_numbers(
+    tables: Sequence[TableRequest], field: str, option: str, numbers: Mapping[str, str]
+) -> tuple[TableRequest, ...]:
+    """Return tables with the numbers of an option, which names tables by their features.
+
+    >>> tables = [TableRequest(["sex", "age"]), TableRequest(["sex", "region"])]
+    >>> [
+    ...     str(table.weight)
+    ...     for table in with_numbers(tables, "weight", "--weight", {"region,sex": "4"})
+    ... ]
+    ['1', '4']
+    """
+    # Features name the same table in any order.
+    asked = {frozenset(table.features) for table in tables}
+    said: dict[frozenset[str], dict[str, Any]] = {}
+    for names, text in numbers.items():
+        key = frozenset(name.strip() for name in names.split(","))
+        if key not in asked:
+            listed = "; ".join(",".join(table.features) for table in tables) or "none"
+            raise InputError(
+                f"{option} names {names}: no table that shares the budget has these features"
+                f" ({listed})"
+            )
+        if key in said:
+            raise InputError(f"{option} is given twice for the table {names}: keep one")
+        said[key] = {field: exact(text, option)}
+    return tuple(evolve(table, **said.get(frozenset(table.features), {})) for table in tables)
+
+
+def gathered(asked: Sequence[TableRequest | TablesRequest]) -> tuple[TablesRequest, ...]:
+    """Return the requests for tables of a plan: those without a budget together, after those that
+    have one.
+
+    >>> both = gathered(
+    ...     [TableRequest(["sex"]), TableRequest(["age"]), TableRequest(["sex"], Budget.gdp(1))]
+    ... )
+    >>> [[table.name for table in request.tables] for request in both]
+    [['table'], ['sex', 'age']]
+    """
+    alone: list[TablesRequest] = []
+    shared: list[TablesRequest] = []
+    waiting: list[TableRequest] = []
+    objective = Objective.total
+    for item in asked:
+        request = TablesRequest.of(item) if isinstance(item, TableRequest) else item
+        if request.budget is None:
+            waiting += request.tables
+            objective = request.objective if request.objective is not Objective.total else objective
+        elif request.alone:
+            alone.append(request)
+        else:
+            shared.append(request)
+    # All of them would have the same name and the same file of measurements.
+    if len(shared) > 1:
+        raise InputError(
+            "some tables of the plan share a budget already: give the others budgets of their own"
+        )
+    open_request = [TablesRequest(waiting, None, objective)] if waiting else []
+    return (*alone, *shared, *open_request)
+
+
+PLAN_KEYS = ("epsilon", "delta", "rho", "mu", "objective", "all_of", "order", "table")
+"""What a plan file has at its top for tables: the budget that they share, and how."""
+
+
+def read_tables(document: Mapping[str, Any]) -> list[TablesRequest]:
+    """Read the tables of a plan file: those with budgets of their own, and those that share the one
+    at the top.
+    """
+    tables = [TableRequest.from_json(entry) for entry in entries_of(document, "table")]
+    tables += all_of(entries_of(document, "all_of"), document.get("order"))
+    budget = Budget.stated(document)
+    objective = document.get("objective")
+    requests = [TablesRequest.of(table) for table in tables if table.budget]
+    without = [table for table in tables if not table.budget]
+    if budget is None:
+        if objective is not None:
+            raise InputError(
+                "an objective is for tables that share a budget: give epsilon, rho or mu beside it"
+            )
+        return [*requests, *([TablesRequest(without)] if without else [])]
+    if not without:
+        raise InputError(
+            "the plan has a budget for tables that share it, but each has its own: leave one of"
+            " them out"
+        )
+    if objective is not None and (len(without) < 2 or budget.kind == "pure"):
+        raise InputError(_NO_OBJECTIVE)
+    sharing = TablesRequest(without, None, Objective.total if objective is None else objective)
+    return [*requests, *sharing.dividing(budget)]
+
+
+def write_tables(requests: Sequence[TablesRequest]) -> dict[str, Any]:
+    """Return tables as a plan file has them: what they share at its top, then an entry for each."""
+    top: dict[str, Any] = {}
+    entries: list[dict[str, Any]] = []
+    for request in requests:
+        document = request.to_json()
+        if request.alone:
+            entries.append(document)
+        else:
+            entries += document.pop("table")
+            top |= document
+    return {**top, "table": entries}
+
+
+def all_of(features: Iterable[str], order: int | None = None) -> list[TableRequest]:
+    """Return the tables over all sets of `order` features (2 unless said); none for no features.
+
+    >>> [table.name for table in all_of(["sex", "age", "region"])]
+    ['sex-age', 'sex-region', 'age-region']
+    """
+    names = texts(features, "the features of which all tables are wanted")
+    size = 2 if order is None else order
+    if order is not None and not names:
+        raise InputError("an order needs the features of which all tables are wanted: give all_of")
+    if not names:
+        return []
+    if size == 2 and len(names) < 2:
+        raise InputError(
+            f"a table for each pair of features needs two or more, not {names[0]} alone"
+        )
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= len(names):
+        raise InputError(
+            f"the order of all tables of {len(names)} features is a whole number from 1 to"
+            f" {len(names)}"
+        )
+    return [
+        TableRequest(chosen, name=called_after(chosen))
+        for chosen in itertools.combinations(names, size)
+    ]
