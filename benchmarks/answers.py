@@ -45,7 +45,7 @@ from semidp.inference.paired_tests import every_pair
 from semidp.inference.ratios import NoisyRates, RateMeasure
 from semidp.inference.unknown_totals import ScoreQuestion, UnknownTotals
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.selection import calibrated
+from semidp.promise.mechanisms.selection import calibrate_mechanism
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
@@ -82,12 +82,12 @@ class Tests:
             for name, size in zip(names, self.shape, strict=True)
         ]
         example = random_tables(rows, columns, 1, self.source)[0]
-        public = Dataspace.of(
+        public = Dataspace.from_table(
             Table(Schema(features), example),
             [Margin("row", "stratum"), Margin("column", "stratum")],
         )
         space = sensitivity_space(public, Ball(semi_adjacency(public).bound))
-        self.mechanism: Mechanism = calibrated("gaussian", space, budget)
+        self.mechanism: Mechanism = calibrate_mechanism("gaussian", space, budget)
         self.scores = scores
         n = rows.sum(axis=0)
         self.mean = rows[:, None] * columns[None] / n
@@ -260,7 +260,7 @@ def compared_rates(
         (RateMeasure.RISK_RATIO, "ratio"),
         (RateMeasure.ODDS_RATIO, "odds-ratio"),
     ):
-        value = float(measure.of(*p))
+        value = float(measure.compare(*p))
         kept[measure] = {"score": rates.score(measure, np.full(runs, value)) <= chi2.isf(ALPHA, 1)}
         if measure is RateMeasure.DIFFERENCE:
             kept[measure]["normal"] = np.abs(raw[:, 0] - raw[:, 1] - value) <= 1.959964 * error
@@ -381,16 +381,16 @@ class Population:
             place = tuple(levels[name].index(line[name]) for name in levels)
             counts[place] += int(line["count"])
         self.records = np.rint(counts.sum(axis=2) * share).ravel()
-        self.design = DesignMatrix.of(Formula.parse(FORMULA), levels).matrix
+        self.design = DesignMatrix.from_formula(Formula.parse(FORMULA), levels).matrix
         self.truth = logistic_fit(
             self.design, counts[..., 1].ravel(), counts.sum(axis=2).ravel(), np.zeros((16, 16))
         )
         features = [Feature(name, values) for name, values in levels.items()]
         example = np.stack([self.records, np.zeros(8)], axis=1).reshape(4, 2, 2).astype(np.int64)
         margins = [Margin("class", "sex")] if exact_groups else [Margin("class"), Margin("sex")]
-        public = Dataspace.of(Table(Schema(features), example), margins)
+        public = Dataspace.from_table(Table(Schema(features), example), margins)
         space = sensitivity_space(public, Ball(semi_adjacency(public).bound))
-        self.mechanism: Mechanism = calibrated("gaussian", space, Budget.gdp(mu))
+        self.mechanism: Mechanism = calibrate_mechanism("gaussian", space, Budget.gdp(mu))
         projections = [space.project(cell.reshape(4, 2, 2)).ravel() for cell in np.eye(16)]
         self.projection = np.stack(projections)
         self.noise = self.mechanism.variance * self.projection @ self.projection.T
@@ -567,7 +567,7 @@ class BoundedTotals:
     def noise_of(self, weights: Floats) -> NoiseTerms:
         """Cells have independent noise; exact sizes take its mean out of every group."""
         free = (weights - weights.mean(axis=1, keepdims=True)).ravel()
-        return NoiseTerms.of([self.law], np.zeros(free.size, dtype=np.intp), free)
+        return NoiseTerms.from_weights([self.law], np.zeros(free.size, dtype=np.intp), free)
 
     def noise(self, count: int) -> Floats:
         self.draws += 1

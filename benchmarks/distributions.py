@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.mechanisms.selection import mechanism_for
+from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -63,7 +63,7 @@ class World:
         self.rows = np.stack([np.bincount(row, minlength=STEPS + 1) for row in self.values])
         names = [str(group) for group in range(GROUPS)]
         self.by = [Margin("group")]
-        self.public = Dataspace.of(
+        self.public = Dataspace.from_table(
             Table(Schema([Feature("group", names)]), np.full(GROUPS, SIZE)), self.by
         )
         self.outcome = Outcome("value", 0, STEPS, STEPS)
@@ -71,8 +71,8 @@ class World:
     def from_distribution(self, probabilities: list[Fraction]) -> list[Intervals]:
         """Return quantiles with intervals from one distribution."""
         space = distribution_space(self.public, Ball(2), self.outcome, self.by)
-        mechanism = mechanism_for(space, BUDGET)
-        measured = mechanism.measure(space.measured(self.rows), SeededRandomness(1))
+        mechanism = select_mechanism(space, BUDGET)
+        measured = mechanism.measure(space.apply_query(self.rows), SeededRandomness(1))
         return GroupDistributions(mechanism, measured).quantiles(probabilities)
 
     def chosen(self, probabilities: list[Fraction]) -> list[Intervals]:
@@ -161,11 +161,11 @@ def levels() -> list[dict[str, Any]]:
             Schema([Feature("group", [str(group) for group in range(1_000)])]),
             [Margin("group")],
         )
-        public = Dataspace.of(Table(schema, np.full(1_000, size)), by)
+        public = Dataspace.from_table(Table(schema, np.full(1_000, size)), by)
         space = distribution_space(public, Ball(2), Outcome("value", 0, STEPS, STEPS), by)
-        mechanism = mechanism_for(space, Budget.gdp(mu))
+        mechanism = select_mechanism(space, Budget.gdp(mu))
         found = GroupDistributions(
-            mechanism, mechanism.measure(space.measured(histograms), SeededRandomness(4))
+            mechanism, mechanism.measure(space.apply_query(histograms), SeededRandomness(4))
         )
         truth = np.cumsum(histograms, axis=1)[:, :-1]
         lower, upper = found.bounds()

@@ -41,7 +41,7 @@ def problem(shape: Sequence[int], axes: Sequence[Sequence[int]]) -> tuple[np.nda
     )
     hidden = Table(schema, rng.poisson(rng.gamma(1.0, 1.0, shape)))
     noisy = hidden.counts + np.rint(rng.normal(0.0, np.sqrt(8.0), shape))
-    return noisy, Dataspace.of(
+    return noisy, Dataspace.from_table(
         hidden, [Margin(*(schema.names[axis] for axis in part)) for part in axes]
     )
 

@@ -30,7 +30,7 @@ from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.outcomes.comparison import DRAWS, SEED, NoisyMeans
 from semidp.publish.statistics.outcomes.confidence import LEVEL, Intervals
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
-from semidp.publish.statistics.outcomes.noise_law import noise_deviation, simulated, upper_tail
+from semidp.publish.statistics.outcomes.noise_law import noise_deviation, simulate_noise, upper_tail
 from semidp.publish.statistics.outcomes.population import SampledMeans, rate_ends
 from semidp.publish.statistics.outcomes.spaces import sum_space
 from semidp.publish.statistics.outcomes.spread import SquareSums, square_space
@@ -492,7 +492,7 @@ def medians(
     mean widths.
     """
     feature = Feature("ward", [f"{level:02}" for level in range(len(sizes))])
-    public = Dataspace.of(Table(Schema((feature,)), np.array(sizes)), [Margin("ward")])
+    public = Dataspace.from_table(Table(Schema((feature,)), np.array(sizes)), [Margin("ward")])
     outcome = Outcome("y", 0, 100, steps)
     space = rank_space(public, Ball(2), outcome, [Margin("ward")], level="0.95", sampling=sampling)
     mechanism, source = exponential_mechanism(space, budget), np.random.default_rng(4)
@@ -557,7 +557,7 @@ def _held(intervals: Intervals, truth: Floats) -> Floats:
 
 def _noisy(mechanism: Mechanism, values: Counts, source: np.random.Generator) -> Measurement:
     """Return a measurement with noise from a fast generator."""
-    noisy = values + simulated(mechanism, values.shape, source).astype(np.int64)
+    noisy = values + simulate_noise(mechanism, values.shape, source).astype(np.int64)
     return Measurement(noisy, mechanism.publish(noisy), mechanism.name, "exact", False)
 
 
@@ -568,7 +568,7 @@ def _mechanism(counts: tuple[int, ...], steps: int, budget: Budget) -> Mechanism
 
 def _one_factor(counts: tuple[int, ...]) -> Dataspace:
     feature = Feature("g", [f"{level:02}" for level in range(len(counts))])
-    return Dataspace.of(Table(Schema((feature,)), np.array(counts)), [Margin("g")])
+    return Dataspace.from_table(Table(Schema((feature,)), np.array(counts)), [Margin("g")])
 
 
 def _schema(counts: Counts) -> Schema:
@@ -582,11 +582,11 @@ def _schema(counts: Counts) -> Schema:
 
 
 def _public(counts: Counts) -> Dataspace:
-    return Dataspace.of(Table(_schema(counts), counts), [Margin(*_schema(counts).names)])
+    return Dataspace.from_table(Table(_schema(counts), counts), [Margin(*_schema(counts).names)])
 
 
 def _design(counts: Counts) -> Design:
-    return Design.of(_schema(counts), _schema(counts).names)
+    return Design.from_schema(_schema(counts), _schema(counts).names)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def opendp_sums(scale: float | None) -> Any:
     if scale is None:
         context = dp.Context.compositor(
             data=pl.LazyFrame({"ward": ["a", "b"], "score": [1, 2]}),
-            privacy_unit=dp.unit_of(contributions=1),
+            privacy_unit=dp.query_unit(contributions=1),
             privacy_loss=dp.loss_of(epsilon=1.0),
             split_evenly_over=1,
             margins=[sizes],
@@ -53,7 +53,7 @@ def semidp_scale(epsilon: str) -> float:
     two people.
     """
     wards = Table(Schema([Feature("ward", "ab")]), [30, 20])
-    public = Dataspace.of(wards, [Margin("ward")])
+    public = Dataspace.from_table(wards, [Margin("ward")])
     space = sum_space(
         public, outcome_adjacency(public), Outcome("score", 0, 10, steps=10), [Margin("ward")]
     )

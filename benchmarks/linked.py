@@ -108,7 +108,9 @@ def apart(release: sd.Release, truth: sd.Release, seed: int) -> tuple[Any, Any]:
     tables = []
     for number, (part, values) in enumerate(zip(mechanism.parts, _residuals(truth), strict=True)):
         measured = part.measure(values, SeededRandomness(1000 + 2 * seed + number))
-        tables += fitted_tables(part, measured.projected, ["table"], [FitKind.integer], silent)
+        tables += fitted_tables(
+            part, measured.make_projected_draw, ["table"], [FitKind.integer], silent
+        )
     return tables[0], tables[1]
 
 

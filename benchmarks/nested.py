@@ -43,7 +43,7 @@ def measured(case: str, nested: bool) -> dict[str, float]:
     data["people"] = np.random.default_rng(1).poisson(20, cells)
     others = [Feature("sex", SEX), Feature("age", AGE)]
     if nested:
-        place, exact = Feature.nested(names, places), ["state", "age"]
+        place, exact = Feature.from_paths(names, places), ["state", "age"]
     else:
         place, exact = Feature(names[-1], [path[-1] for path in places]), ["sex", "age"]
     plan = Plan(
@@ -75,7 +75,7 @@ def zeros() -> float:
     counties = [f"c{i}" for i in range(3_100)]
     states = [f"s{i}" for i in range(50)]
     declared = [
-        StructuralZero.of(
+        StructuralZero.from_pattern(
             {"county": county, "state": [s for j, s in enumerate(states) if j != i % 50]}
         )
         for i, county in enumerate(counties)

@@ -22,8 +22,8 @@ from semidp.inference import models
 from semidp.inference.measured import (
     Measured,
     TableQuestion,
-    interval_of,
-    intervals_of,
+    estimate_interval,
+    estimate_intervals,
     measured_table,
 )
 from semidp.inference.ratios import RateMeasure
@@ -40,7 +40,7 @@ from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
-from semidp.publish.statistics.outcomes.noise_law import simulated
+from semidp.publish.statistics.outcomes.noise_law import simulate_noise
 from semidp.publish.statistics.outcomes.spaces import sum_space
 from semidp.publish.statistics.outcomes.spread import SquareSums, square_space
 from semidp.publish.statistics.quantiles.exponential import exponential_mechanism
@@ -105,9 +105,9 @@ class Samples:
     def draw(self, counts: Counts, cluster: int = 1) -> Sample:
         """A sample with these counts and fresh noise; its exact totals are those of the counts."""
         unit = np.eye(counts.size).reshape(-1, *counts.shape)
-        (errors,) = self.measured.simulated(unit, 1, self.randomness)
+        (errors,) = self.measured.simulate_errors(unit, 1, self.randomness)
         measured = replace(self.measured, estimate=counts + errors.reshape(counts.shape))
-        public = Dataspace.of(Table(self.schema, counts), self.margins)
+        public = Dataspace.from_table(Table(self.schema, counts), self.margins)
         return Sample(measured, public, cluster)
 
 
@@ -119,12 +119,12 @@ def ask(sample: Sample, of: Any, minus: Any = None, among: Any = None, **how: An
     randomness = np.random.default_rng(7)
     seed = SeededRandomness(int(randomness.integers(1 << 30)))
     measure = how.pop("measure", "difference")
-    return interval_of(sample, of, minus, among, 0.95, True, None, DRAWS, seed, measure)
+    return estimate_interval(sample, of, minus, among, 0.95, True, None, DRAWS, seed, measure)
 
 
 def ask_all(sample: Sample) -> Any:
     """Intervals for all cells at once."""
-    return intervals_of(sample, None, 0.95, True, DRAWS, SeededRandomness(7))
+    return estimate_intervals(sample, None, 0.95, True, DRAWS, SeededRandomness(7))
 
 
 def keeps(sample: Sample, measure: RateMeasure, value: float, feature: str = "sex") -> bool:
@@ -523,8 +523,8 @@ def regression_rows(replicates: int) -> Iterator[tuple[object, ...]]:
     for (counts, most), kind in itertools.product(cases, ("linear", "logistic")):
         source = np.random.default_rng(436)
         table = Table(Schema([Feature("a", "pq"), Feature("b", "rs")]), counts)
-        dataspace = Dataspace.of(table, [Margin("a", "b")])
-        design = Design.of(table.schema, ["a", "b"])
+        dataspace = Dataspace.from_table(table, [Margin("a", "b")])
+        design = Design.from_schema(table.schema, ["a", "b"])
         grid = Outcome("y", 0, 1, 1)
         sizes = np.array(counts).ravel()
         rows = design.rows().astype(float) / design.multiplier
@@ -583,13 +583,13 @@ def median_rows(replicates: int) -> Iterator[tuple[object, ...]]:
 
 def noisy(mechanism: Mechanism, totals: Counts, source: np.random.Generator) -> Measurement:
     """Totals with noise from a fast generator: for a study alone."""
-    drawn = totals + simulated(mechanism, totals.shape, source).astype(np.int64)
+    drawn = totals + simulate_noise(mechanism, totals.shape, source).astype(np.int64)
     return Measurement(drawn, mechanism.publish(drawn), mechanism.name, "exact", False)
 
 
 def _groups(counts: Sequence[int]) -> Dataspace:
     table = Table(Schema([Feature("g", [f"g{k}" for k in range(len(counts))])]), np.array(counts))
-    return Dataspace.of(table, [Margin("g")])
+    return Dataspace.from_table(table, [Margin("g")])
 
 
 def short(budget: Budget) -> str:

@@ -31,7 +31,7 @@ from semidp import (
     combine,
 )
 from semidp.errors import Refused
-from semidp.inference.markov import chains_of, posterior
+from semidp.inference.markov import build_chains, posterior
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.cell_bounds import CellBounds
 from semidp.publish.release import Release
@@ -103,7 +103,7 @@ class Structure:
         """Tables with the same exact totals, any as likely as any other: `_TABLES` of them."""
         release = self.make(self.people, 0)
         table = self.table(release)
-        chains, _, _ = chains_of(release, table)
+        chains, _, _ = build_chains(release, table)
         start = self.counted(self.people, table.schema).astype(np.int64).ravel()
         tables = np.broadcast_to(start, (_TABLES, start.size))
         _, kept = chains.run(tables, _WALK, np.random.default_rng(1), flat=True, keep=1)
@@ -152,7 +152,7 @@ def zeros() -> Structure:
     """No child in the crew."""
     names = ["class", "age", "survived"]
     people = records("titanic", names)
-    nobody = [StructuralZero.of({"class": "Crew", "age": "Child"})]
+    nobody = [StructuralZero.from_pattern({"class": "Crew", "age": "Child"})]
     plan = Plan(
         [TableRequest(names, Budget.gdp("0.5"))],
         names,
@@ -171,7 +171,7 @@ def nested() -> Structure:
     kept = {"county": {"Amador", "Calaveras", "Glenn", "Inyo", "Lassen", "Mendocino", "Trinity"}}
     people = records("california_schools", ["county", "district", "meals"], kept)
     pairs = sorted(set(zip(people["county"], people["district"], strict=True)))
-    features = [Feature.nested(["county", "district"], pairs), Feature("meals", ["no", "yes"])]
+    features = [Feature.from_paths(["county", "district"], pairs), Feature("meals", ["no", "yes"])]
     plan = Plan(
         [TableRequest(["district", "meals"], Budget.gdp("0.02"))],
         [["county", "meals"], ["district"]],
@@ -298,7 +298,7 @@ def intervals_of(structure: Structure, prior: bool, seed: int) -> Intervals | No
         answer = posterior(release, table.name, randomness=SeededRandomness(seed))
     except Refused:
         return None
-    bounds = CellBounds.of(release.scope.dataspace, table.schema.names)
+    bounds = CellBounds.from_dataspace(release.scope.dataspace, table.schema.names)
     low = np.maximum(np.ceil(table.estimate - table.half_widths - 1e-9), bounds.lower)
     high = np.minimum(np.floor(table.estimate + table.half_widths + 1e-9), bounds.upper)
     varying = (bounds.upper > bounds.lower) & (table.standard_errors > 0)

@@ -27,7 +27,7 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.schema import Schema
 from semidp.publish.pipeline import calibrate
 from semidp.publish.sources.opening import open_source
-from semidp.publish.statistics.tables.request import all_of
+from semidp.publish.statistics.tables.request import list_all_tables
 
 FEATURES, LEVELS, EXACT, RECORDS = 100, 10, 10, 1_000_000
 PLAN_SECONDS, READ_SECONDS, RELEASE_SECONDS, GIGABYTES = 10, 10, 120, 4
@@ -109,7 +109,7 @@ def wide(folder: Path) -> dict[str, float]:
             f"COPY (SELECT {', '.join(columns)} FROM range({RECORDS})) TO '{file}' (FORMAT parquet)"
         )
     features = [Feature(name, [str(level) for level in range(LEVELS)]) for name in names]
-    product = TablesRequest(all_of(names), Budget.gdp(1))
+    product = TablesRequest(list_all_tables(names), Budget.gdp(1))
     plan = Plan([product], invariants=names[:EXACT], features=features)
     started = time.process_time()
     with open_source(file) as source:
@@ -176,7 +176,7 @@ def census(tracts: int) -> dict[str, float]:
     ]
     product = TablesRequest([TableRequest(names) for names in tables], Budget.zcdp("1/2"))
     features = [
-        Feature.nested(["state", "county", "tract"], geography),
+        Feature.from_paths(["state", "county", "tract"], geography),
         Feature("sex", sexes),
         Feature("age", ages),
         Feature("race", races),

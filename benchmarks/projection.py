@@ -59,7 +59,7 @@ def _space(counts: np.ndarray, margins: list[str]) -> TableSpace:
             for name, size in zip("ABCD", SHAPE, strict=True)
         ]
     )
-    public = Dataspace.of(Table(schema, counts), [Margin(*names) for names in margins])
+    public = Dataspace.from_table(Table(schema, counts), [Margin(*names) for names in margins])
     return sensitivity_space(public, Ball(3))
 
 

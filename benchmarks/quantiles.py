@@ -75,7 +75,7 @@ def ours(budget: Budget, groups: list[list[int]]) -> float:
     size.
     """
     schema, size = Schema((Feature("school", ["a"]),)), len(groups[0])
-    public = Dataspace.of(Table(schema, np.array([size])), [Margin("school")])
+    public = Dataspace.from_table(Table(schema, np.array([size])), [Margin("school")])
     space = rank_space(public, Ball(2), Outcome("score", 0, 100, STEPS), [Margin("school")])
     mechanism, source = exponential_mechanism(space, budget), SeededRandomness(2)
     histograms = [np.bincount(values, minlength=STEPS + 1)[None] for values in groups]

@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 
 from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest
 from semidp import run as release
-from semidp.inference.records.record_assembly import records_of
+from semidp.inference.records.record_assembly import synthesize_records
 from semidp.inference.records.record_cells import Layout
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.margins import Grid
-from semidp.publish.statistics.tables.request import all_of
+from semidp.publish.statistics.tables.request import list_all_tables
 
 DATA = Path(__file__).parent / "data"
 AGES = (5, 10, 15, 20, 25, 35, 45, 55, 65, 75, 85)
@@ -182,7 +182,9 @@ def released(names: Sequence[str], pairs: Sequence[tuple[str, str]] | None = Non
     codes, levels = persons()
     features = [Feature(name, levels[name]) for name in names]
     data = {name: np.array(levels[name])[codes[:, NAMES.index(name)]] for name in names}
-    tables = all_of(names) if pairs is None else [TableRequest(list(pair)) for pair in pairs]
+    tables = (
+        list_all_tables(names) if pairs is None else [TableRequest(list(pair)) for pair in pairs]
+    )
     plan = Plan([TablesRequest(tables, Budget.zcdp(1))], invariants=list(names), features=features)
     return release(plan, data, SeededRandomness(1))
 
@@ -257,7 +259,7 @@ def sandag() -> dict[str, float]:
     started = time.process_time()
     # A machine that is busy with other work must not end the search early: the limit is the
     # processor's time.
-    records = records_of(
+    records = synthesize_records(
         done, SeededRandomness(2), 3600, stop=lambda: time.process_time() - started > SWAP_SECONDS
     )
     seconds = time.process_time() - started
@@ -299,7 +301,7 @@ def _beside_mbi(names: Sequence[str], done: Release) -> dict[str, float]:
     """Errors of records by swaps and of those of mbi, from the same measurements."""
     truth = chosen(names)
     started = time.process_time()
-    records = records_of(
+    records = synthesize_records(
         done, SeededRandomness(2), 3600, stop=lambda: time.process_time() - started > SWAP_SECONDS
     )
     seconds = time.process_time() - started

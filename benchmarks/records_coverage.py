@@ -18,7 +18,7 @@ from semidp import Budget, Feature, Plan, TablesRequest, combine_estimates
 from semidp import run as release
 from semidp.inference import SyntheticRecords
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.statistics.tables.request import all_of
+from semidp.publish.statistics.tables.request import list_all_tables
 
 PEOPLE, FILES, REPEATS = 3_000, 5, 200
 AGES = (20.0, 35.0, 50.0, 70.0)
@@ -140,7 +140,7 @@ def files_of(codes: Codes, seed: int) -> list[SyntheticRecords]:
         Feature(name, [str(level) for level in range(size)]) for name, size in LEVELS.items()
     ]
     plan = Plan(
-        [TablesRequest(all_of(names), Budget.gdp(1))],
+        [TablesRequest(list_all_tables(names), Budget.gdp(1))],
         invariants=["sex", "region"],
         features=features,
     )

@@ -2,15 +2,17 @@
 
 from semidp import Release, RunOptions
 from semidp.promise import SeededRandomness
-from semidp.publish.pipeline import Prepared, measured, put_together
+from semidp.publish.pipeline import Prepared, build_release, measure_prepared
 
 
 def redrawn(prepared: Prepared, seed: int) -> Release:
     """Return what `run` would release with this seed."""
     options = RunOptions(randomness=SeededRandomness(seed))
-    entry, measurements = measured(prepared, options, ledger=None)
+    entry, measurements = measure_prepared(prepared, options, ledger=None)
     results = [
         request.publish(mechanism, measurement, prepared.scope, options.progress)
-        for (request, mechanism), measurement in zip(prepared.calibrated, measurements, strict=True)
+        for (request, mechanism), measurement in zip(
+            prepared.calibrated_requests, measurements, strict=True
+        )
     ]
-    return put_together(prepared, results, entry, options.written_as)
+    return build_release(prepared, results, entry, options.written_as)

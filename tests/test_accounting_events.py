@@ -271,7 +271,7 @@ def test_what_cannot_be_guaranteed_is_refused():
 
 
 def test_a_guarantee_names_its_dataspace():
-    space = Dataspace.described("enrolment by school")
+    space = Dataspace.from_description("enrolment by school")
     found = event_guarantee(dp_sgd(2.0, 1.0, 1), space, Ball(2))
     assert (found.dataspace, found.adjacency.a, found.tradeoff) == (space, 2, gaussian(2))
     assert event_guarantee(RUN, space, Ball(0)).tradeoff.is_trivial
@@ -285,7 +285,7 @@ def test_no_choice_of_contributions_is_worse_than_the_mixture(replaced):
     source = np.random.default_rng(11)
     rate, norm = 0.3, 1.2
     event = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(1 / norm))
-    mixture = Mixture.of(event, 2, replaced)
+    mixture = Mixture.from_event(event, 2, replaced)
     axis = np.linspace(-9, 9, 181)
     points = np.stack(np.meshgrid(axis, axis), axis=-1)
     cell = (axis[1] - axis[0]) ** 2

@@ -25,7 +25,7 @@ from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.promise import fits
 from semidp.promise.accounting import ledger as ledger_module
 from semidp.promise.accounting.ledger import Ledger, Session
-from semidp.promise.files import locked, replace_file
+from semidp.promise.files import hold_lock, replace_file
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.gaussian import (
     DiscreteGaussianMechanism,
@@ -46,15 +46,15 @@ from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.outcomes.spaces import sum_space
-from semidp.publish.statistics.registry import recorded
+from semidp.publish.statistics.registry import mechanism_from_record
 from semidp.publish.statistics.regression.designs import Design
 from semidp.publish.statistics.regression.moments import moment_space
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
 TABLE = Table(SCHEMA, [[1, 2, 3], [4, 5, 6]])
-EVERYTHING = Dataspace.of(TABLE, [])
-FIXED = Dataspace.of(TABLE, [Margin("sex"), Margin("region")])
-STATES = Dataspace.described("state totals")
+EVERYTHING = Dataspace.from_table(TABLE, [])
+FIXED = Dataspace.from_table(TABLE, [Margin("sex"), Margin("region")])
+STATES = Dataspace.from_description("state totals")
 
 
 def semi(tradeoff: Tradeoff, a: int = 3) -> Guarantee:
@@ -116,7 +116,8 @@ def test_what_protects_more_pairs_is_accepted_as_it_is(path: Path) -> None:
     book.charge(semi(zcdp("0.1")), "first")
     book.charge(semi(zcdp("0.1"), a=5), "a larger a")
     book.charge(
-        Guarantee(Dataspace.of(TABLE, [Margin("sex")]), Ball(3), zcdp("0.1")), "a larger space"
+        Guarantee(Dataspace.from_table(TABLE, [Margin("sex")]), Ball(3), zcdp("0.1")),
+        "a larger space",
     )
     total = book.total()
     assert total is not None
@@ -188,7 +189,7 @@ def test_what_is_no_ledger_is_refused_and_left_alone(path: Path) -> None:
 
 def test_a_large_t_lives_beside_the_ledger(path: Path) -> None:
     schema = Schema([Feature("block", [str(i) for i in range(5000)])])
-    space = Dataspace.of(Table(schema, [7] * 5000), [Margin("block")])
+    space = Dataspace.from_table(Table(schema, [7] * 5000), [Margin("block")])
     book = Ledger.create(path, Budget.zcdp(1))
     book.charge(Guarantee(space, Ball(2), zcdp("0.1")), "first")
     book.charge(Guarantee(space, Ball(2), zcdp("0.1")), "second")
@@ -295,7 +296,9 @@ def test_other_features_of_the_same_records_are_joined(path: Path) -> None:
 
     def public(name: str, levels: str = "ab", totals: tuple[int, int] = (6, 15)) -> Dataspace:
         schema = Schema((Feature("sex", ("f", "m")), Feature(name, tuple(levels))))
-        return Dataspace.known(schema, {Margin("sex"): Table(schema.restrict(["sex"]), totals)})
+        return Dataspace.from_totals(
+            schema, {Margin("sex"): Table(schema.restrict(["sex"]), totals)}
+        )
 
     book = Ledger.create(path, Budget.zcdp(1))
     book.charge(Guarantee(public("region"), Ball(2), zcdp("1/4")), "regions")
@@ -316,18 +319,22 @@ def test_exchange_guarantees_about_other_features_are_joined(path: Path) -> None
 
     def public(name: str, *zeros: StructuralZero) -> Dataspace:
         schema = Schema((Feature("sex", ("f", "m")), Feature(name, ("a", "b"))), zeros)
-        return Dataspace.known(schema, {Margin("sex"): Table(schema.restrict(["sex"]), (6, 15))})
+        return Dataspace.from_totals(
+            schema, {Margin("sex"): Table(schema.restrict(["sex"]), (6, 15))}
+        )
 
     book = Ledger.create(path, Budget.zcdp(1))
     for name in ("region", "age"):
-        book.charge(Guarantee(public(name), Exchange.of(public(name)), zcdp("1/4")), name)
+        book.charge(
+            Guarantee(public(name), Exchange.from_dataspace(public(name)), zcdp("1/4")), name
+        )
     total = book.total()
     assert total is not None
     assert (total.tradeoff, total.adjacency) == (zcdp("1/2"), Exchange(2))
-    assert total.adjacency == Exchange.of(total.dataspace)
+    assert total.adjacency == Exchange.from_dataspace(total.dataspace)
     with pytest.raises(Refused, match="two promises"):
         book.charge(Guarantee(public("job"), Ball(2), zcdp("1/4")), "another kind")
-    zero = StructuralZero.of({"sex": "f", "job": "a"})
+    zero = StructuralZero.from_pattern({"sex": "f", "job": "a"})
     with pytest.raises(Refused, match="use another ledger"):
         book.charge(Guarantee(public("job", zero), Exchange(2), zcdp("1/4")), "zeros")
 
@@ -340,8 +347,8 @@ def test_joining_is_sound_on_every_pair_of_a_small_space() -> None:
         (Feature("sex", ("f", "m")), Feature("region", ("a", "b")), Feature("age", ("c", "d")))
     )
     part = both.restrict(["sex", "region"])
-    space = Dataspace.known(both, {Margin("sex"): Table(both.restrict(["sex"]), [1, 1])})
-    alone = Dataspace.known(part, {Margin("sex"): Table(part.restrict(["sex"]), [1, 1])})
+    space = Dataspace.from_totals(both, {Margin("sex"): Table(both.restrict(["sex"]), [1, 1])})
+    alone = Dataspace.from_totals(part, {Margin("sex"): Table(part.restrict(["sex"]), [1, 1])})
     listed = list(datasets(space))
     for one, other in itertools.product(listed, repeat=2):
         dropped = [tuple(record[:2] for record in dataset) for dataset in (one, other)]
@@ -370,16 +377,18 @@ def test_a_charge_is_recomputed_from_what_it_records(path: Path, law: str) -> No
         mechanism.guarantee, law, [mechanism.record()]
     )
     charge = Ledger(path).account().charges[0]
-    assert charge.fixed is None
+    assert charge.fixed_reason is None
     assert charge.dataspace is not None
     assert charge.adjacency is not None
-    again = recorded(charge.measured[0], charge.dataspace, charge.adjacency)
+    again = mechanism_from_record(charge.measured[0], charge.dataspace, charge.adjacency)
     assert type(again) is kind
     assert again.tradeoff == charge.tradeoff
     half = {**charge.measured[0], "noise": {**charge.measured[0]["noise"]}}
     name = next(key for key in half["noise"] if key != "law")
     half["noise"][name] = str(Fraction(half["noise"][name]) / 4)
-    assert recorded(half, charge.dataspace, charge.adjacency).tradeoff != charge.tradeoff
+    assert (
+        mechanism_from_record(half, charge.dataspace, charge.adjacency).tradeoff != charge.tradeoff
+    )
 
 
 def test_a_charge_is_recomputed_under_more_exact_statistics(path: Path) -> None:
@@ -391,8 +400,8 @@ def test_a_charge_is_recomputed_under_more_exact_statistics(path: Path) -> None:
     schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])
     table = Table(schema, [[5, 3], [4, 9]])
     first, union = (
-        Dataspace.of(table, [Margin("sex")]),
-        Dataspace.of(table, [Margin("sex"), Margin("region")]),
+        Dataspace.from_table(table, [Margin("sex")]),
+        Dataspace.from_table(table, [Margin("sex"), Margin("region")]),
     )
     mechanism = DiscreteGaussianMechanism.calibrate(
         sensitivity_space(first, Ball(2)), Budget.zcdp("1/2")
@@ -401,13 +410,13 @@ def test_a_charge_is_recomputed_under_more_exact_statistics(path: Path) -> None:
     Ledger.create(path, Budget.zcdp(1)).charge(mechanism.guarantee, "first", [mechanism.record()])
     charge = Ledger(path).account().charges[0]
     assert charge.dataspace == first
-    assert recorded(charge.measured[0], union, Ball(2)).tradeoff == zcdp("1/4")
+    assert mechanism_from_record(charge.measured[0], union, Ball(2)).tradeoff == zcdp("1/4")
 
 
 def test_sums_and_moments_are_recomputed(path: Path) -> None:
     score = Outcome("score", 0, "1/3", steps=7)
-    public = Dataspace.of(TABLE, [Margin("sex", "region")])
-    design = Design.of(SCHEMA, ["sex", "region"])
+    public = Dataspace.from_table(TABLE, [Margin("sex", "region")])
+    design = Design.from_schema(SCHEMA, ["sex", "region"])
     book = Ledger.create(path, Budget.gdp(5))
     for space in (
         sum_space(public, Ball(3), score, [Margin("sex"), Margin("region")]),
@@ -416,7 +425,7 @@ def test_sums_and_moments_are_recomputed(path: Path) -> None:
         mechanism = RoundedGaussianMechanism.calibrate(space, Budget.gdp("1/2"))
         book.charge(mechanism.guarantee, "an outcome", [mechanism.record()])
         charge = Ledger(path).account().charges[-1]
-        again = recorded(charge.measured[0], public, Ball(3))
+        again = mechanism_from_record(charge.measured[0], public, Ball(3))
         assert again.space == space
         assert again.tradeoff == charge.tradeoff
 
@@ -425,7 +434,7 @@ def test_what_cannot_be_recomputed_says_so(path: Path) -> None:
     book = Ledger.create(path, Budget.approximate(50, "1e-6"))
     book.charge(semi(zcdp("0.1")), "foreign")
     charge = book.account().charges[0]
-    assert charge.fixed == "its query was not recorded"
+    assert charge.fixed_reason == "its query was not recorded"
     ball = KNormMechanism.calibrate(sensitivity_space(FIXED, Ball(3)), Budget.pure(1))
     for record in (
         ball.record(),
@@ -433,9 +442,9 @@ def test_what_cannot_be_recomputed_says_so(path: Path) -> None:
         {"query": {}, "noise": {}},
     ):
         with pytest.raises(Refused):
-            recorded(record, FIXED, Ball(3))
+            mechanism_from_record(record, FIXED, Ball(3))
     with pytest.raises(InputError):
-        recorded(
+        mechanism_from_record(
             {"query": {"kind": "table"}, "noise": {"law": "laplace", "b": "1"}}, FIXED, Ball(3)
         )
 
@@ -541,7 +550,7 @@ def version_1(path: Path) -> None:
 def test_a_ledger_of_version_1_is_read_and_grows(path: Path) -> None:
     version_1(path)
     book = Ledger(path)
-    assert [charge.fixed for charge in book.account().charges] == [
+    assert [charge.fixed_reason for charge in book.account().charges] == [
         "a version of semidp charged it that recorded no query"
     ] * 2
     assert json.loads(path.read_text())["schema_version"] == 1, "reading changes nothing"
@@ -554,7 +563,7 @@ def test_a_ledger_of_version_1_is_read_and_grows(path: Path) -> None:
     old = {"number": 1, "label": "old", "time": "2025-01-01T00:00:00+00:00"}
     assert account.disagreement(old) is None
     assert account.disagreement({**old, "label": "other"})
-    assert [charge.fixed is None for charge in account.charges] == [False, False, False]
+    assert [charge.fixed_reason is None for charge in account.charges] == [False, False, False]
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
@@ -607,7 +616,7 @@ def test_who_waits_for_a_ledger_is_told_and_gives_up(
     said: list[str] = []
     book = Ledger(Ledger.create(path, Budget.zcdp(1)).path, waiting=said.append)
     with (
-        locked(path.with_name(f".{path.name}.lock")),
+        hold_lock(path.with_name(f".{path.name}.lock")),
         pytest.raises(InputError, match=r"for 0\.2 seconds: nothing"),
     ):
         book.charge(semi(zcdp("0.1")), "first")

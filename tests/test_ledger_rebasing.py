@@ -34,7 +34,7 @@ from semidp.promise.spaces.enumeration import datasets
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.publish.pipeline import RunOptions
-from semidp.publish.statistics.registry import recorded
+from semidp.publish.statistics.registry import mechanism_from_record
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("ill", "ny"), Feature("region", "ns")])
 PEOPLE = [(0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 1)]
@@ -48,7 +48,9 @@ def mechanism(
     table: list[str], margins: list[Any], rho: str, schema: Schema = SCHEMA
 ) -> DiscreteGaussianMechanism:
     """Return a mechanism calibrated where the margins are exact, at a(t)."""
-    space = Dataspace.of(TABLE.margin(schema.names), [Margin.of(margin) for margin in margins])
+    space = Dataspace.from_table(
+        TABLE.margin(schema.names), [Margin.from_names(margin) for margin in margins]
+    )
     adjacency = Ball(semi_adjacency(space).bound)
     return DiscreteGaussianMechanism.calibrate(
         sensitivity_space(space, adjacency, table), Budget.zcdp(rho)
@@ -107,9 +109,11 @@ def test_the_order_of_releases_does_not_change_the_sum(path: Path, order: tuple[
     made = [mechanism(*RELEASES[number]) for number in order]
     for one in made:
         charge(book, one)
-    union = Dataspace.of(TABLE, [Margin("sex", "region")])
+    union = Dataspace.from_table(TABLE, [Margin("sex", "region")])
     adjacency = Ball(semi_adjacency(union).bound)
-    by_hand = [recorded(one.record(), union, adjacency).tradeoff.implied_rho() for one in made]
+    by_hand = [
+        mechanism_from_record(one.record(), union, adjacency).tradeoff.implied_rho() for one in made
+    ]
     assert total_rho(book) == sum(rho for rho in by_hand if rho is not None)
     total = book.total()
     assert total is not None
@@ -127,7 +131,7 @@ def test_a_larger_promise_than_needed_is_kept_where_every_release_makes_it(
     """
     book = Ledger.create(path, Budget.zcdp(100))
     for a, margins in zip(numbers, (["sex"], ["sex", "region"]), strict=True):
-        space = Dataspace.of(TABLE, [Margin(name) for name in margins])
+        space = Dataspace.from_table(TABLE, [Margin(name) for name in margins])
         charge(
             book,
             DiscreteGaussianMechanism.calibrate(
@@ -144,7 +148,7 @@ def test_the_same_statistics_and_other_numbers_of_records(path: Path) -> None:
     sums = []
     for number, order in enumerate(((3, 5), (5, 3))):
         book = Ledger.create(path.with_name(f"{number}.json"), Budget.zcdp(100))
-        space = Dataspace.of(TABLE, [Margin("sex"), Margin("region")])
+        space = Dataspace.from_table(TABLE, [Margin("sex"), Margin("region")])
         for a in order:
             kind = DiscreteGaussianMechanism.calibrate(
                 sensitivity_space(space, Ball(a)), Budget.zcdp("1/2")
@@ -230,7 +234,7 @@ def test_a_union_that_costs_too_much_is_refused_and_changes_nothing(path: Path) 
 
 
 def test_what_cannot_be_recomputed_blocks_with_a_sentence(path: Path) -> None:
-    sexes = Dataspace.of(TABLE, [Margin("sex")])
+    sexes = Dataspace.from_table(TABLE, [Margin("sex")])
     both = mechanism(["sex", "ill"], ["sex", "region"], "1/10")
     knorm = KNormMechanism.calibrate(
         sensitivity_space(sexes, Ball(2), ["sex", "ill"]), Budget.pure(1)
@@ -252,23 +256,25 @@ def test_what_cannot_be_recomputed_blocks_with_a_sentence(path: Path) -> None:
 def test_a_foreign_charge_for_all_of_these_pairs_stays_as_it_is(path: Path) -> None:
     """Any three records with the sexes exact include any three with the regions exact besides."""
     book = Ledger.create(path, Budget.zcdp(10))
-    book.charge(Guarantee(Dataspace.of(TABLE, [Margin("sex")]), Ball(3), zcdp("1/10")), "foreign")
+    book.charge(
+        Guarantee(Dataspace.from_table(TABLE, [Margin("sex")]), Ball(3), zcdp("1/10")), "foreign"
+    )
     charge(book, mechanism(["sex", "ill"], ["sex", "region"], "1/5"))
     assert total_rho(book) == Fraction(3, 10)
-    ordinary = Guarantee(Dataspace.of(TABLE, []), Ball(1), zcdp("1/100"))
+    ordinary = Guarantee(Dataspace.from_table(TABLE, []), Ball(1), zcdp("1/100"))
     book.charge(ordinary, "ordinary")  # nothing is known but the group: 3² times
     assert total_rho(book) == Fraction(3, 10) + Fraction(9, 100)
 
 
 def test_other_laws_are_recomputed_too(path: Path) -> None:
-    sexes = Dataspace.of(TABLE, [Margin("sex")])
+    sexes = Dataspace.from_table(TABLE, [Margin("sex")])
     laplace = LaplaceMechanism.calibrate(
         sensitivity_space(sexes, Ball(2), ["sex", "ill"]), Budget.pure(1)
     )
     book = Ledger.create(path, Budget.pure(10))
     charge(book, laplace)
     book.charge(
-        Guarantee(Dataspace.of(TABLE, [Margin("sex", "ill")]), Ball(2), approximate("1/3")),
+        Guarantee(Dataspace.from_table(TABLE, [Margin("sex", "ill")]), Ball(2), approximate("1/3")),
         "foreign",
     )
     total = book.total()
@@ -282,9 +288,9 @@ def test_values_that_contradict_are_other_data(path: Path) -> None:
     charge(book, mechanism(["sex", "ill"], ["sex"], "1/10"))
     other = Table(SCHEMA, [[[2, 0], [1, 0]], [[1, 0], [0, 0]]])
     for space in (
-        Dataspace.of(other, [Margin("sex"), Margin("ill")]),
-        Dataspace.of(other, [Margin("sex", "ill")]),
-        Dataspace.of(Table(SCHEMA, COUNTS * 2), [Margin("ill")]),
+        Dataspace.from_table(other, [Margin("sex"), Margin("ill")]),
+        Dataspace.from_table(other, [Margin("sex", "ill")]),
+        Dataspace.from_table(Table(SCHEMA, COUNTS * 2), [Margin("ill")]),
     ):
         with pytest.raises(Refused, match="use another ledger"):
             book.charge(Guarantee(space, Ball(3), zcdp("1/10")), "elsewhere")
@@ -352,7 +358,7 @@ def by_hand(book: Ledger) -> Fraction:
     assert account.dataspace is not None
     assert account.adjacency is not None
     every = [
-        recorded(c.measured[0], account.dataspace, account.adjacency).tradeoff
+        mechanism_from_record(c.measured[0], account.dataspace, account.adjacency).tradeoff
         for c in account.charges
     ]
     return sum((curve.implied_rho() or Fraction(0) for curve in every), Fraction(0))
@@ -428,9 +434,9 @@ def test_releases_through_the_commands(tmp_path: Path, capsys: pytest.CaptureFix
 
 def exchange_mechanism(table: list[str], margins: list[str], rho: str) -> DiscreteGaussianMechanism:
     """Return a mechanism calibrated for exchanges where the margins are exact."""
-    space = Dataspace.of(TABLE, [Margin(margin) for margin in margins])
+    space = Dataspace.from_table(TABLE, [Margin(margin) for margin in margins])
     return DiscreteGaussianMechanism.calibrate(
-        sensitivity_space(space, Exchange.of(space), table), Budget.zcdp(rho)
+        sensitivity_space(space, Exchange.from_dataspace(space), table), Budget.zcdp(rho)
     )
 
 
@@ -444,12 +450,12 @@ def test_exchanges_under_further_exact_statistics_are_those_of_the_union(path: P
     charge(book, exchange_mechanism(["sex", "ill"], ["sex", "ill"], "1/3"), "second")
     total = book.total()
     assert total is not None
-    assert total.adjacency == Exchange.of(total.dataspace) == Exchange(3)
+    assert total.adjacency == Exchange.from_dataspace(total.dataspace) == Exchange(3)
     spent = book.account().charges[0].spent.implied_rho()
-    blocks, worst = Blocks.of(total.dataspace), 0
+    blocks, worst = Blocks.from_dataspace(total.dataspace), 0
     position = {record: flat for flat, record in enumerate(np.ndindex(*SCHEMA.shape))}
     for dataset in itertools.islice(datasets(total.dataspace), 200):
-        X = blocks.coded(dataset)
+        X = blocks.encode_records(dataset)
         for Y in blocks.neighbours(X):
             move = np.bincount([position[y] for y in Y], minlength=8) - np.bincount(
                 [position[x] for x in X], minlength=8

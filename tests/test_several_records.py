@@ -87,7 +87,7 @@ class World:
         counts = np.zeros(self.levels, dtype=np.int64)
         for record in self.records:
             counts[record] += 1
-        return Dataspace.of(
+        return Dataspace.from_table(
             Table(schema, counts), [Margin(*(f"f{i}" for i in margin)) for margin in self.margins]
         )
 
@@ -308,7 +308,7 @@ def test_no_table_of_several_records_moves_by_more_than_its_norms():
     """
     tables = attained = 0
     for world in drawn(4, 14, DISJOINT, 5):
-        exchange = Exchange.of(world.space, world.protection)
+        exchange = Exchange.from_dataspace(world.space, world.protection)
         ball = Ball(semi_adjacency(world.space, world.protection).bound, world.protection)
         assert exchange.times == world.most
         for axes in released(world):
@@ -317,7 +317,7 @@ def test_no_table_of_several_records_moves_by_more_than_its_norms():
                 table_of(world, other, axes) - table_of(world, one, axes)
                 for one, other in world.chains
             ]
-            found = Norms.of(np.stack(moves).reshape(len(moves), -1))
+            found = Norms.from_vectors(np.stack(moves).reshape(len(moves), -1))
             norms = sensitivity_space(world.space, exchange, names).norms
             assert norms.most(found) == norms, (world, axes)
             wide = sensitivity_space(world.space, ball, names).norms
@@ -334,25 +334,31 @@ def test_one_exchange_does_not_cover_a_person_with_several_records():
     moves = [
         table_of(world, other, (0, 1)) - table_of(world, one, (0, 1)) for one, other in world.chains
     ]
-    found = Norms.of(np.stack(moves).reshape(len(moves), -1))
-    once = sensitivity_space(world.space, Exchange.of(world.space)).norms
-    several = sensitivity_space(world.space, Exchange.of(world.space, world.protection)).norms
+    found = Norms.from_vectors(np.stack(moves).reshape(len(moves), -1))
+    once = sensitivity_space(world.space, Exchange.from_dataspace(world.space)).norms
+    several = sensitivity_space(
+        world.space, Exchange.from_dataspace(world.space, world.protection)
+    ).norms
     assert found.l2_squared > once.l2_squared
-    assert several == once.scaled(2) == found
+    assert several == once.multiply(2) == found
 
 
 def test_no_residual_of_several_records_costs_more_than_stated():
     measured = attained = 0
     for world in drawn(5, 12, [shape for shape in DISJOINT if len(shape[0]) > 1], 5):
         tables = [[f"f{axis}" for axis in axes] for axes in released(world) if len(axes) <= 2]
-        space = product_space(world.space, Exchange.of(world.space, world.protection), tables)
+        space = product_space(
+            world.space, Exchange.from_dataspace(world.space, world.protection), tables
+        )
         # the same without a list of moves: patterns and closed forms
         margins = tuple(margin.view for margin in world.space.published)
-        unlisted = ExchangeCosts(space.residuals, margins, space.adjacency.once, times=world.most)
+        unlisted = ExchangeCosts(
+            space.residuals, margins, space.adjacency.records_per_move, times=world.most
+        )
         sigma2 = {
             view: cost * (1 + number) for number, (view, cost) in enumerate(space.cost.items())
         }
-        worst, together = dict.fromkeys(space.measured, 0.0), 0.0
+        worst, together = dict.fromkeys(space.measured_residuals, 0.0), 0.0
         for one, other in world.chains:
             move = space.trim(
                 table_of(world, other, tuple(range(len(world.levels)))), space.schema.grid.full
@@ -361,9 +367,9 @@ def test_no_residual_of_several_records_costs_more_than_stated():
                 table_of(world, one, tuple(range(len(world.levels)))), space.schema.grid.full
             )
             total = 0.0
-            for view in space.measured:
+            for view in space.measured_residuals:
                 part = space.residuals.table(move, space.schema.grid.full, view)
-                square = float((space.residuals.centred(view, part) ** 2).sum())
+                square = float((space.residuals.center(view, part) ** 2).sum())
                 worst[view] = max(worst[view], square)
                 total += square / float(sigma2[view])
             together = max(together, total)
@@ -391,7 +397,7 @@ def test_the_ball_of_k_norm_noise_holds_every_move_of_several_records(kind):
     ]
     for world in drawn(8, 16, shapes, 6):
         bound = semi_adjacency(world.space, world.protection).bound
-        chains = Exchange.of(world.space, world.protection)
+        chains = Exchange.from_dataspace(world.space, world.protection)
         space = sensitivity_space(
             world.space, chains if kind == "exchange" else Ball(bound, world.protection)
         )
@@ -435,7 +441,7 @@ OUTCOMES = [((2, 3), ((0,),)), ((3, 2), ((0,),)), ((2, 2, 2), ((0,), (1,))), ((1
 def public_part(world: World) -> Dataspace:
     """What is published about everything but the outcome, which is the last feature."""
     names = [f"f{axis}" for axis in range(len(world.levels) - 1)]
-    return world.space.over(names)
+    return world.space.restrict_features(names)
 
 
 @pytest.mark.parametrize("kind", ["exchange", "ball"])
@@ -459,14 +465,14 @@ def test_no_sum_and_no_rank_of_several_records_moves_by_more_than_stated(kind):
             ranked = np.concatenate(
                 [np.abs(np.cumsum(part, axis=1)).max(axis=1) for part in change]
             )
-            halves.append(whole.measured(np.concatenate(change)))
+            halves.append(whole.apply_query(np.concatenate(change)))
             replaced = max(replaced, int(ranked.sum()))
             squares = max(squares, int((ranked**2).sum()))
-        found = Norms.of(np.stack(moved_sums))
+        found = Norms.from_vectors(np.stack(moved_sums))
         assert sums.norms.most(found) == sums.norms, world
         assert replaced <= ranks.l1, world
         assert squares <= ranks.l2_squared, world
-        distributed = Norms.of(np.stack(halves))
+        distributed = Norms.from_vectors(np.stack(halves))
         assert whole.norms.most(distributed) == whole.norms, world
         spaces += 1
         attained += (found == sums.norms) + (replaced == ranks.l1)
@@ -480,8 +486,8 @@ def test_no_moment_of_several_records_moves_by_more_than_stated(kind):
     for world in drawn(7, 10, [((2, 2), ((0,),)), ((3, 2), ((0,),))], 6):
         public = public_part(world)
         related = outcome_exchange if kind == "exchange" else outcome_adjacency
-        design = Design.of(public.schema, ["f0"])
-        if not all(design.inhabited(public)):
+        design = Design.from_schema(public.schema, ["f0"])
+        if not all(design.inhabited_mask(public)):
             continue
         space = moment_space(
             public, related(public, world.protection), Outcome("y", 0, 1, steps=1), design
@@ -489,7 +495,7 @@ def test_no_moment_of_several_records_moves_by_more_than_stated(kind):
         moves = []
         for one, other in outcome_moves(world, (0,)):
             moves.append((other - one)[:, 1] @ space.rows_by_cell.astype(np.int64))
-        found = Norms.of(np.stack(moves))
+        found = Norms.from_vectors(np.stack(moves))
         assert space.norms.most(found) == space.norms, world
         spaces += 1
         attained += found.l2_squared == space.norms.l2_squared

@@ -37,7 +37,9 @@ def schemas(draw: st.DrawFn) -> Schema:
             features.append(Feature(name, levels, null_level=null))
     zeros = []
     for feature in features[: draw(st.integers(0, len(features)))]:
-        zeros.append(StructuralZero.of({feature.name: draw(st.sampled_from(feature.levels))}))
+        zeros.append(
+            StructuralZero.from_pattern({feature.name: draw(st.sampled_from(feature.levels))})
+        )
     return Schema(features, zeros)
 
 
@@ -127,11 +129,14 @@ def test_levels_are_text(value: object, text: str) -> None:
         (lambda: Schema([]), "at least one feature"),
         (lambda: Schema([Feature("a", "x"), Feature("a", "y")]), "listed twice"),
         (
-            lambda: Schema([Feature("a", "x")], [StructuralZero.of({"b": "x"})]),
+            lambda: Schema([Feature("a", "x")], [StructuralZero.from_pattern({"b": "x"})]),
             "the features are a",
         ),
-        (lambda: Schema([Feature("a", "x")], [StructuralZero.of({"a": "y"})]), "does not have"),
-        (lambda: StructuralZero.of({}), "at least one feature"),
+        (
+            lambda: Schema([Feature("a", "x")], [StructuralZero.from_pattern({"a": "y"})]),
+            "does not have",
+        ),
+        (lambda: StructuralZero.from_pattern({}), "at least one feature"),
         (lambda: Schema.from_toml("= 3"), "not valid TOML"),
         (lambda: Schema.from_json({"tables": []}), "feature and structural_zero"),
         (lambda: Schema([Feature("a", "xy")]).axis("b"), "the features are a"),
@@ -142,7 +147,9 @@ def test_a_wrong_schema_says_what_is_legal(make: object, message: str) -> None:
         make()  # type: ignore[operator]
 
 
-SCHEMA = Schema([Feature("a", "xy"), Feature("b", "uv")], [StructuralZero.of({"a": "x", "b": "v"})])
+SCHEMA = Schema(
+    [Feature("a", "xy"), Feature("b", "uv")], [StructuralZero.from_pattern({"a": "x", "b": "v"})]
+)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +257,7 @@ def test_bins_that_an_earlier_version_stored_are_open() -> None:
     spaces = []
     for one, counts in ((feature, [1, 2, 3]), (closed, [3, 3])):
         table = Table(Schema([one]), counts)
-        spaces.append(Dataspace.of(table, [Margin("age")]))
+        spaces.append(Dataspace.from_table(table, [Margin("age")]))
     document = spaces[0].to_json()
     document["schema"] = {"feature": [stored], "structural_zero": []}
     assert Datasets.from_json(document).digest == spaces[0].digest

@@ -24,8 +24,8 @@ from semidp.publish.statistics.distribution.distribution_estimates import GroupD
 from semidp.publish.statistics.distribution.request import DistributionsOfSets
 from semidp.publish.statistics.outcomes.confidence import LEVEL
 from semidp.publish.statistics.outcomes.group_sums import Estimates, GroupSums
-from semidp.publish.statistics.outcomes.groups import By, blocks_of
-from semidp.publish.statistics.outcomes.request import Statistic, proportion_of
+from semidp.publish.statistics.outcomes.groups import By, normalize_blocks
+from semidp.publish.statistics.outcomes.request import Statistic, binary_outcome
 from semidp.publish.statistics.outcomes.spread import SquareSums, square_grid
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.quantiles.quantile_estimates import MEDIAN, GroupQuantiles
@@ -84,7 +84,9 @@ def sums(
         differ, a(t) of all that is published unless given. ``randomness``: where random words come
         from, the operating system unless given. ``ledger``: charged before any noise is drawn.
     """
-    return _sums(Statistic.sum, data, outcome, blocks_of(by), budget, spread_budget, **options)
+    return _sums(
+        Statistic.sum, data, outcome, normalize_blocks(by), budget, spread_budget, **options
+    )
 
 
 def means(data: Any, outcome: Outcome, by: By, budget: Budget, **options: Any) -> Estimates:
@@ -122,7 +124,7 @@ def proportions(data: Any, column: str, by: By, budget: Budget, **options: Any) 
     [0.0, 1.0]
     """
     block = _one(by)
-    found = _sums(Statistic.proportion, data, proportion_of(column), (block,), budget, **options)
+    found = _sums(Statistic.proportion, data, binary_outcome(column), (block,), budget, **options)
     return found.means(block)
 
 
@@ -157,7 +159,7 @@ def quantiles(
     sampling
         Whether intervals are about the population that the records were drawn from.
     """
-    blocks = blocks_of(by)
+    blocks = normalize_blocks(by)
     request = QuantilesOfSets(
         outcome,
         blocks,
@@ -167,7 +169,9 @@ def quantiles(
         sampling=sampling,
         mechanism=QuantileMechanism.selection,
     )
-    (chosen,) = _measured(f"quantiles of {outcome.column}", data, [request], blocks, **options)
+    (chosen,) = _measure_requests(
+        f"quantiles of {outcome.column}", data, [request], blocks, **options
+    )
     return GroupQuantiles(*chosen)
 
 
@@ -201,9 +205,9 @@ def distributions(
     >>> [(ward, round(share, 1)) for (ward,), share, _, _ in stays.shares_below("4.25").rows()]
     [('a', 0.8), ('b', 0.0)]
     """
-    blocks = blocks_of(by)
+    blocks = normalize_blocks(by)
     request = DistributionsOfSets(outcome, blocks, budget=budget, level=level)
-    ((mechanism, differences),) = _measured(
+    ((mechanism, differences),) = _measure_requests(
         f"distribution of {outcome.column}", data, [request], blocks, **options
     )
     return GroupDistributions(mechanism, differences, request.level)
@@ -239,7 +243,7 @@ def linear_regression(
         What may be spent on sums of squares by the cells of the design, for narrower intervals for
         the population. Sums by cell are then measured too, so the joint counts must be published.
     """
-    public = _published(factors, design, invariants)
+    public = _choose_margins(factors, design, invariants)
     asked: dict[str, Any] = {"factors": factors, "given": design, "public": public}
     # Squares are measured by cell, and need the sums by cell to be measured, too.
     if spread_budget is None:
@@ -251,9 +255,9 @@ def linear_regression(
         )
         requests = [SumsByCell(outcome, budget=budget, **asked), squares]
     label = f"regression of {outcome.column}"
-    (mechanism, measurement), *spread = _measured(label, data, requests, public, **options)
+    (mechanism, measurement), *spread = _measure_requests(label, data, requests, public, **options)
     # On the schema that was measured: its levels may have been read from the data.
-    model = requests[0].design_in(mechanism)
+    model = requests[0].measured_design(mechanism)
     squared = SquareSums(requests[1].outcome, *spread[0]) if spread else None
     return LinearFit(Moments(mechanism, measurement, model), squared)
 
@@ -273,16 +277,16 @@ def logistic_regression(
 
     The parameters are those of `linear_regression`.
     """
-    public = _published(factors, design, invariants)
+    public = _choose_margins(factors, design, invariants)
     request = DesignedRegression(
-        proportion_of(column), factors, budget, model=Model.logistic, given=design, public=public
+        binary_outcome(column), factors, budget, model=Model.logistic, given=design, public=public
     )
     label = f"logistic regression of {column}"
-    ((mechanism, measurement),) = _measured(label, data, [request], public, **options)
-    return LogisticFit(Moments(mechanism, measurement, request.design_in(mechanism)))
+    ((mechanism, measurement),) = _measure_requests(label, data, [request], public, **options)
+    return LogisticFit(Moments(mechanism, measurement, request.measured_design(mechanism)))
 
 
-def _measured(
+def _measure_requests(
     label: str,
     data: Any,
     requests: Sequence[Request],
@@ -312,7 +316,7 @@ def _reading(adjacency: Adjacency | None) -> AdjacencyChoice | int:
 
 
 def _one(by: By) -> Margin:
-    blocks = blocks_of(by)
+    blocks = normalize_blocks(by)
     if len(blocks) != 1:
         raise InputError(
             "means of several blocks are read from sums(): call its means() with the block"
@@ -336,12 +340,12 @@ def _sums(
     if spread_budget is not None and outcome.steps > 1:
         name = f"squares-{outcome.column}"
         requests.append(SquaresOfSets(statistic, grid, blocks, spread_budget, name=name))
-    parts = _measured(f"sums of {outcome.column}", data, requests, blocks, **options)
+    parts = _measure_requests(f"sums of {outcome.column}", data, requests, blocks, **options)
     (mechanism, measurement), *spread = parts
     return GroupSums(mechanism, measurement, SquareSums(grid, *spread[0]) if spread else None)
 
 
-def _published(
+def _choose_margins(
     factors: Sequence[str], design: Design | None, invariants: Sequence[Margin] | None
 ) -> tuple[Margin, ...]:
     """Return what is published: as said, or the joint counts of the design's features."""

@@ -31,7 +31,7 @@ def a_space(
             for name, k in zip("ABCD", array.shape, strict=False)
         )
     )
-    dataspace = Dataspace.of(Table(schema, array), [Margin(*names) for names in margins])
+    dataspace = Dataspace.from_table(Table(schema, array), [Margin(*names) for names in margins])
     return sensitivity_space(dataspace, Ball(a), None if released is None else tuple(released))
 
 

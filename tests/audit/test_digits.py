@@ -118,7 +118,7 @@ def test_scores_that_are_counted_where_they_were_learned_would_convict_honest_ou
         hits = tuple(
             int((score(Batch(pair, rows[:, counted].T)) > 0).sum()) for rows in (one, other)
         )
-        return Point.counted(score.name, (hits[0], hits[1]), MANY, 1e-3, gaussian("0.1")).convicts
+        return Point.from_hits(score.name, (hits[0], hits[1]), MANY, 1e-3, gaussian("0.1")).convicts
 
     first, second = slice(0, MANY), slice(MANY, 2 * MANY)
     assert convicts(first, first)

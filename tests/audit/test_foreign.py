@@ -19,9 +19,9 @@ from semidp.assess import (
     audit_function,
     audit_mechanism,
     audit_samples,
+    choose_pair,
     claims_of_release,
     draws_of_test,
-    pair_for,
 )
 from semidp.cli import run
 from semidp.errors import InputError
@@ -123,7 +123,7 @@ def test_a_regression_is_audited_on_its_worst_pair() -> None:
     data = {"ward": list("aabb"), "score": [1, 5, 3, 8]}
     release = carry_out(Plan([request], invariants=["ward"]), data)
     (claim,) = claims_of_release(release)
-    pair = pair_for(claim.mechanism)
+    pair = choose_pair(claim.mechanism)
     assert int((pair.move.astype(object) ** 2).sum()) == claim.mechanism.space.l2_squared
     draw = claim.mechanism.measure_many
     for curve, verdict in ((gaussian("0.75"), "convicted"), (claim.tradeoff, "survives")):
@@ -141,9 +141,9 @@ def test_the_worst_move_of_moments_is_a_difference_of_two_datasets() -> None:
     """
     schema = Schema([Feature("a", "01"), Feature("b", "01")])
     for counts in ([[1, 1], [1, 0]], [[2, 0], [0, 1]], [[1, 0], [1, 1]]):
-        public = Dataspace.of(Table(schema, counts), [Margin("a", "b")])
+        public = Dataspace.from_table(Table(schema, counts), [Margin("a", "b")])
         space = moment_space(
-            public, Ball(2), Outcome("y", 0, 1, steps=1), Design.of(schema, ["a", "b"])
+            public, Ball(2), Outcome("y", 0, 1, steps=1), Design.from_schema(schema, ["a", "b"])
         )
         move = space.worst_move()
         assert move is not None

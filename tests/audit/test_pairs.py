@@ -60,9 +60,9 @@ def test_two_tables_with_the_same_totals_give_the_same_pair() -> None:
 
 def test_impossible_cells_stay_empty() -> None:
     features = (Feature("A", "abc"), Feature("B", "xyz"))
-    schema = Schema(features, (StructuralZero.of({"A": "a", "B": "x"}),))
+    schema = Schema(features, (StructuralZero.from_pattern({"A": "a", "B": "x"}),))
     table = Table(schema, [[0, 2, 3], [4, 1, 1], [2, 2, 2]])
-    space = sensitivity_space(Dataspace.of(table, [Margin("A"), Margin("B")]), Ball(3))
+    space = sensitivity_space(Dataspace.from_table(table, [Margin("A"), Margin("B")]), Ball(3))
     pair = worst_pair(space)
     assert pair.first[0, 0] == pair.second[0, 0] == 0
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from semidp.assess import Audit, audit_mechanism, pair_for, with_less_noise
+from semidp.assess import Audit, audit_mechanism, choose_pair, with_less_noise
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -36,9 +36,9 @@ def by_state(
 ) -> RankSpace:
     """Medians by state and by nation."""
     schema = Schema(
-        [Feature.nested(["nation", "state"], [("z", str(k)) for k in range(len(sizes))])]
+        [Feature.from_paths(["nation", "state"], [("z", str(k)) for k in range(len(sizes))])]
     )
-    public = Dataspace.of(Table(schema, sizes), [Margin("state")])
+    public = Dataspace.from_table(Table(schema, sizes), [Margin("state")])
     adjacency = outcome_exchange(public) if exchange else Ball(2)
     blocks = [Margin("state"), Margin("nation")]
     return rank_space(public, adjacency, Outcome("score", 0, 20, steps), blocks, level=level)
@@ -49,7 +49,7 @@ def two_features() -> RankSpace:
     schema = Schema([Feature("a", "xy"), Feature("b", "uvw"), Feature("all", "z")])
     table = Table(schema, np.array([[20, 9, 30], [15, 25, 21]])[:, :, None])
     blocks = [Margin("a"), Margin("b"), Margin("all")]
-    public = Dataspace.of(table, blocks)
+    public = Dataspace.from_table(table, blocks)
     return rank_space(public, outcome_exchange(public), OUTCOME, blocks)
 
 
@@ -67,7 +67,7 @@ def losses_of(
     """
     epsilons, divergences = np.zeros(2), np.zeros(len(ORDERS))
     for first, second, ranks in zip(
-        one, other, mechanism.ranked.ranks(mechanism.rate).tolist(), strict=True
+        one, other, mechanism.rank_space.ranks(mechanism.rate).tolist(), strict=True
     ):
         for rank in ranks:
             law = mechanism.law(mechanism.rate)
@@ -149,7 +149,7 @@ def test_on_the_pair_the_old_noise_breaks_its_claim_and_the_new_one_keeps_it(
 def attacked(mechanism: ExponentialMechanism, claim: Tradeoff, samples: int) -> Audit:
     return audit_mechanism(
         mechanism.measure_many,
-        pair_for(mechanism),
+        choose_pair(mechanism),
         claim,
         samples=samples,
         randomness=SeededRandomness(1),

@@ -14,7 +14,7 @@ import pytest
 
 import semidp as sd
 from semidp.assess import audit_mechanism, claims_of_release, given_pairs
-from semidp.assess.audit.exchange_chains import _arises, joined
+from semidp.assess.audit.exchange_chains import _arises, is_reachable
 from semidp.cli import run as command
 from semidp.errors import Refused, SemidpError
 from semidp.promise.noise.randomness import SeededRandomness
@@ -37,7 +37,7 @@ Records = list[dict[str, Any]]
 @pytest.mark.parametrize(("records", "features", "steps"), [(3, 2, 2), (4, 1, 2), (2, 3, 2)])
 def test_one_exchange_is_what_the_definition_says(records: int, features: int, steps: int) -> None:
     """Every two datasets of a small world, as multisets of records."""
-    blocks = Blocks.of(space_of(records, features, 0, steps).dataspace)
+    blocks = Blocks.from_dataspace(space_of(records, features, 0, steps).dataspace)
     every = {tuple(sorted(dataset)) for dataset in datasets(records, features, steps)}
     adjacent = {
         frozenset((tuple(sorted(one)), tuple(sorted(other))))
@@ -65,11 +65,11 @@ def test_several_exchanges_are_chains_of_the_definition() -> None:
     """
     kinds: Counter[tuple[bool, bool]] = Counter()
     for world in drawn(3, 25, DISJOINT):
-        blocks = Blocks.of(world.space)
+        blocks = Blocks.from_dataspace(world.space)
         fiber = sorted(world.fiber)
         for one, other in itertools.product(fiber[:12], fiber):
             chained = (one, other) in world.chains
-            kinds[chained, joined(blocks, Counter(one), Counter(other), world.most)] += 1
+            kinds[chained, is_reachable(blocks, Counter(one), Counter(other), world.most)] += 1
     assert not kinds[True, False]
     assert not kinds[False, True]
     assert kinds[True, True] > 1000
@@ -157,7 +157,7 @@ def test_the_pair_is_audited_where_it_is_adjacent(release: Release) -> None:
             samples=20_000,
             randomness=SeededRandomness(1),
         )
-        assert found.convicted is convicted
+        assert found.is_convicted is convicted
 
 
 def test_two_people_at_once_are_in_the_ball_and_no_exchange(release: Release) -> None:

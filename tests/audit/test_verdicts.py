@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from semidp.applications.naive import published_noise
-from semidp.assess import Draws, Pair, audit_mechanism, one_by_one, worst_pair
+from semidp.assess import Draws, Pair, audit_mechanism, repeat_draws, worst_pair
 from semidp.promise.mechanisms.gaussian import (
     DiscreteGaussianMechanism,
     LatticeGaussianMechanism,
@@ -197,7 +197,7 @@ def test_no_noise_at_all_is_convicted(cycle: Pair) -> None:
 
 
 def test_a_mechanism_that_ignores_the_table_survives_any_claim(cycle: Pair) -> None:
-    draws = one_by_one(lambda values, words: generator(words).integers(9, size=(3, 3)))
+    draws = repeat_draws(lambda values, words: generator(words).integers(9, size=(3, 3)))
     found = audit_mechanism(
         draws, cycle, gaussian(0), samples=10_000, randomness=SeededRandomness(1)
     )
@@ -220,10 +220,10 @@ def test_a_rare_leak_is_found() -> None:
     randomness = SeededRandomness(9)
     assert audit_mechanism(
         draws, pair, approximate(1), samples=50_000, randomness=randomness
-    ).convicted
+    ).is_convicted
     assert not audit_mechanism(
         draws, pair, approximate(1, "0.01"), samples=50_000, randomness=randomness
-    ).convicted
+    ).is_convicted
 
 
 def normals(scales: np.ndarray, step: int = 1) -> Draws:
@@ -280,7 +280,7 @@ def test_a_leak_of_parity_in_a_single_cell_is_convicted(cycle: Pair) -> None:
         found = audit_mechanism(
             mechanism, cycle, gaussian(1), samples=5_000, randomness=SeededRandomness(14)
         )
-        assert found.convicted is verdict
+        assert found.is_convicted is verdict
 
 
 def test_parity_is_read_from_numbers_that_no_float_holds() -> None:
@@ -300,7 +300,7 @@ def test_honest_mechanisms_are_convicted_no_more_often_than_stated(
     found = [
         audit_mechanism(
             draws, cycle, claim, samples=1_000, error=0.3, randomness=SeededRandomness(seed)
-        ).convicted
+        ).is_convicted
         for seed in range(15)
     ]
     assert sum(found) <= 10
@@ -325,7 +325,7 @@ def test_attained_claims_are_refuted_no_more_often_than_stated() -> None:
             )
             for seed in range(100)
         )
-        return sum(audit.convicted for audit in found)
+        return sum(audit.is_convicted for audit in found)
 
     assert convictions(gaussian(1)) <= 45 < convictions(gaussian(Fraction(4, 5)))
 

@@ -63,7 +63,7 @@ def test_the_curve_is_that_of_all_tests() -> None:
                     missed = 1 - sum(
                         (other.get(value, Fraction(0)) for value in rejected), Fraction(0)
                     )
-                    assert assessment.curve.at(1 - alarms) <= missed
+                    assert assessment.curve.evaluate_exactly(1 - alarms) <= missed
                     tests += 1
     assert tests > 150
     assert (
@@ -109,7 +109,7 @@ def test_a_person_in_another_cell_of_one_table() -> None:
     smooth = assess_cell_keys(
         PerturbationTable.from_csv("i,j,p\n0,0,1\n1,0,0.25\n1,1,0.5\n1,2,0.25\n")
     )
-    assert smooth.replaced == 1 - 0.25**2
+    assert smooth.replacement_advantage == 1 - 0.25**2
 
 
 def test_a_margin_tells_more_than_independent_cells() -> None:
@@ -150,7 +150,7 @@ def test_many_cells_are_an_attack_below_the_truth() -> None:
         assert exact - 1e-3 <= repeated_advantage(first, second, times) <= exact
         compared += 1
     assert compared == 4
-    gains = [assess_cell_keys(table, cells).repeated[1] for cells in (1, 4, 40, 400)]
+    gains = [assess_cell_keys(table, cells).worst_repetition[1] for cells in (1, 4, 40, 400)]
     assert gains == sorted(gains)
 
 
@@ -220,8 +220,12 @@ def understated(tables: int, seed: int, lookup: bool = False) -> tuple[int, int]
         right = (
             max(assessment.advantages) == pytest.approx(float(most), abs=1e-12)
             and assessment.curve.delta(0) == pytest.approx(float(most), abs=1e-12)
-            and {*assessment.told_apart} >= {count for count in apart if count <= table.last}
-            and all(assessment.curve.at(accepted) <= missed for accepted, missed in attacks)
+            and {*assessment.distinguishable_counts}
+            >= {count for count in apart if count <= table.last}
+            and all(
+                assessment.curve.evaluate_exactly(accepted) <= missed
+                for accepted, missed in attacks
+            )
         )
         wrong += not right
     return wrong, suppressing
@@ -264,12 +268,12 @@ def test_empty_cells_are_published_as_they_are() -> None:
     assessment = assess_cell_keys(PerturbationTable.from_csv(TAU_ARGUS))
     assert assessment.empty_cell == 0
     assert assessment.hidden == [1, 2]
-    assert assessment.shown == pytest.approx(0.5)
+    assert assessment.detection_probability == pytest.approx(0.5)
     # the sum of no keys is 0, so that a row for 0 is a constant, whatever it says
     noisy = PerturbationTable.from_csv("i,j,p\n0,0,0.5\n0,1,0.5\n1,1,1\n")
     assert noisy.law(0) == {0: 1}
     assert assess_cell_keys(noisy).hidden == []
-    assert assess_cell_keys(noisy).told_apart == [0, 1]
+    assert assess_cell_keys(noisy).distinguishable_counts == [0, 1]
 
 
 def test_a_deterministic_table_hides_nothing_at_its_steps() -> None:
@@ -281,13 +285,13 @@ def test_a_deterministic_table_hides_nothing_at_its_steps() -> None:
         f"{count},{key},{rule[count]}\n" for count in rule for key in (0, 1)
     )
     assessment = assess_cell_keys(PerturbationTable.from_csv(text), 40)
-    assert assessment.told_apart[:4] == [9, 12, 17, 22]
-    assert len(assessment.told_apart) == 149
+    assert assessment.distinguishable_counts[:4] == [9, 12, 17, 22]
+    assert len(assessment.distinguishable_counts) == 149
     assert assessment.certain(9) == 1
     assert assessment.curve.delta(0) == 1
     suppressed = PerturbationTable.from_csv(text).suppressing(10)
     assert suppressed.law(4) == suppressed.law(0) == {"suppressed": 1}
-    assert assess_cell_keys(suppressed).told_apart[0] == 9
+    assert assess_cell_keys(suppressed).distinguishable_counts[0] == 9
 
 
 def test_large_counts_use_the_last_rows_again() -> None:

@@ -241,7 +241,7 @@ def test_the_example_of_the_documentation() -> None:
     for loss in (dp.loss_of(epsilon=1.0), dp.loss_of(rho=0.5), dp.loss_of(epsilon=1.0, delta=1e-6)):
         context = dp.Context.compositor(
             data=frame([("a", "f", 1), ("a", "m", 2), ("b", "f", 3)]),
-            privacy_unit=dp.unit_of(contributions=1),
+            privacy_unit=dp.query_unit(contributions=1),
             privacy_loss=loss,
             split_evenly_over=1,
             margins=[dp.polars.Margin(by=["ward"], invariant="lengths", max_length=1000)],
@@ -260,14 +260,14 @@ def test_the_example_of_the_documentation() -> None:
 def test_exact_totals_give_the_exact_number_of_records() -> None:
     """Two blocks of two and two: any two people suffice, where names alone need three."""
     schema = Schema([Feature("ward", "ab"), Feature("sex", "fm")])
-    public = Dataspace.of(Table(schema, [[1, 1], [1, 1]]), [Margin("ward"), Margin("sex")])
+    public = Dataspace.from_table(Table(schema, [[1, 1], [1, 1]]), [Margin("ward"), Margin("sex")])
     measurement = query(PURE, score_sum(10.0), ward="lengths", sex="lengths")
     exact, by_name = bridge.guarantee(measurement, public), bridge.guarantee(measurement)
     assert (exact.guarantee.adjacency, by_name.guarantee.adjacency) == (Ball(2), Ball(3))
     assert exact.guarantee.dataspace == public
     assert exact.witness is not None
     assert str(exact.witness) in exact.explain()
-    less = Dataspace.of(Table(schema, [[1, 1], [1, 1]]), [Margin("ward")])
+    less = Dataspace.from_table(Table(schema, [[1, 1], [1, 1]]), [Margin("ward")])
     assert bridge.guarantee(measurement, less).guarantee.adjacency.a == 3, (
         "what the Context holds exact is added"
     )

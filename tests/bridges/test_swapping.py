@@ -18,10 +18,10 @@ from semidp.assess.bridges.swap_laws import (
     Grid,
     choice_weights,
     leaver_law,
+    list_tables,
     swapped_law,
-    tables_of,
 )
-from semidp.assess.bridges.swapping import attacked, listed, one_cell
+from semidp.assess.bridges.swapping import attack_stratum, compute_exact_loss, one_cell
 from semidp.errors import InputError
 
 FALSE_ALARM = 1e-6
@@ -80,7 +80,7 @@ def test_the_law_is_that_of_all_choices_and_permutations(rule: SwapRule) -> None
     compared = 0
     for stratum, rate in itertools.product(SMALL, RATES):
         swap = Swap(rate, rule)
-        for table in tables_of(stratum) or ():
+        for table in list_tables(stratum) or ():
             expected = by_all_permutations(table, swap)
             law = {
                 outcome: chance for outcome, chance in swapped_law(table, swap).items() if chance
@@ -95,9 +95,9 @@ def test_the_curve_is_the_least_over_all_pairs_of_tables(rule: SwapRule) -> None
     pairs = 0
     for stratum, rate in itertools.product(SMALL, RATES[:3]):
         swap = Swap(rate, rule)
-        tables = tables_of(stratum) or []
+        tables = list_tables(stratum) or []
         laws = [by_all_permutations(table, swap) for table in tables]
-        loss = listed(stratum, swap)
+        loss = compute_exact_loss(stratum, swap)
         corners = []
         for one, other in itertools.permutations(range(len(tables)), 2):
             apart = (
@@ -112,7 +112,7 @@ def test_the_curve_is_the_least_over_all_pairs_of_tables(rule: SwapRule) -> None
                 assert loss.curve is not None
                 exact = curve_between(laws[one], laws[other])
                 assert all(
-                    loss.curve.at(alpha) <= value
+                    loss.curve.evaluate_exactly(alpha) <= value
                     for alpha, value in zip(exact.alphas, exact.values, strict=True)
                 )
                 pairs += 1
@@ -130,8 +130,8 @@ def test_the_cell_of_any_stratum_has_the_law_of_the_listed_one(rule: SwapRule) -
     ):
         for rate in ("0.05", "0.3", "1"):
             swap = Swap(rate, rule)
-            law = CellLaw.of(stratum.n, stratum.hold[0], stratum.over[0], swap)
-            for table in (tables_of(stratum) or [])[::5]:
+            law = CellLaw.from_totals(stratum.n, stratum.hold[0], stratum.over[0], swap)
+            for table in (list_tables(stratum) or [])[::5]:
                 expected: dict[int, Fraction] = defaultdict(Fraction)
                 for published, chance in swapped_law(table, swap).items():
                     expected[published[0][0]] += chance
@@ -150,16 +150,16 @@ def test_the_curve_of_one_cell_is_the_exact_one_and_claims_no_more(rule: SwapRul
     for stratum in (Stratum([6, 6], [6, 6]), Stratum([9, 3], [7, 5]), Stratum([10, 6], [12, 4])):
         for rate in ("0.01", "0.25", "0.8"):
             exact, claimed = (
-                listed(stratum, Swap(rate, rule)).curve,
+                compute_exact_loss(stratum, Swap(rate, rule)).curve,
                 one_cell(stratum, Swap(rate, rule)).curve,
             )
             assert exact is not None
             assert claimed is not None
             for alpha in {*exact.alphas, *claimed.alphas}:
-                assert claimed.at(alpha) <= exact.at(alpha)
+                assert claimed.evaluate_exactly(alpha) <= exact.evaluate_exactly(alpha)
                 # both errors of a test are off by next to nothing
                 before = max(alpha - slack, Fraction(0))
-                assert claimed.at(alpha) >= exact.at(before) - slack
+                assert claimed.evaluate_exactly(alpha) >= exact.evaluate_exactly(before) - slack
                 compared += 1
     assert compared > 50
 
@@ -188,7 +188,7 @@ def by_mixture(n: int, r: int, c: int, cell: int, p: Fraction) -> dict[int, Frac
     [(20, 10, 10, 5, "0.1"), (24, 9, 12, 3, "0.25"), (20, 7, 9, 0, "0.01")],
 )
 def test_round_off_stays_within_its_bound(n: int, r: int, c: int, cell: int, rate: str) -> None:
-    law = CellLaw.of(n, r, c, Swap(rate))
+    law = CellLaw.from_totals(n, r, c, Swap(rate))
     first, masses = law.row(cell)
     exact = by_mixture(n, r, c, cell, Fraction(rate))
     compared = 0
@@ -235,16 +235,18 @@ def p_value(cells: np.ndarray, law: tuple[int, np.ndarray]) -> float:
 def test_the_real_procedure_has_the_law_and_a_wrong_rate_is_caught(rule: SwapRule) -> None:
     n, r, c, cell = 200, 90, 120, 70
     cells = drawn(cell, n, r, c, Swap("0.1", rule), 20_000, seed=17)
-    assert p_value(cells, CellLaw.of(n, r, c, Swap("0.1", rule)).row(cell)) > FALSE_ALARM
+    assert p_value(cells, CellLaw.from_totals(n, r, c, Swap("0.1", rule)).row(cell)) > FALSE_ALARM
     for wrong in ("0.09", "0.11"):
-        assert p_value(cells, CellLaw.of(n, r, c, Swap(wrong, rule)).row(cell)) < FALSE_ALARM
+        assert (
+            p_value(cells, CellLaw.from_totals(n, r, c, Swap(wrong, rule)).row(cell)) < FALSE_ALARM
+        )
     # and the rule matters, too
     other = next(each for each in RULES if each is not rule)
-    assert p_value(cells, CellLaw.of(n, r, c, Swap("0.1", other)).row(cell)) < FALSE_ALARM
+    assert p_value(cells, CellLaw.from_totals(n, r, c, Swap("0.1", other)).row(cell)) < FALSE_ALARM
 
 
 def test_the_advantage_depends_on_the_true_cell() -> None:
-    tables = sorted(tables_of(Stratum([6, 6], [6, 6])) or [])
+    tables = sorted(list_tables(Stratum([6, 6], [6, 6])) or [])
     laws = [swapped_law(table, Swap("0.25")) for table in tables]
     gains = [curve_between(*pair).delta(0) for pair in itertools.pairwise(laws)]
     assert gains[0] == gains[-1] == pytest.approx(0.50, abs=0.005)
@@ -254,7 +256,7 @@ def test_the_advantage_depends_on_the_true_cell() -> None:
 def test_cycles_of_three_are_worse_and_a_lumped_table_only_an_attack() -> None:
     ones = ((1, 1, 1), (1, 1, 1), (1, 1, 1))
     swap = Swap("0.3")
-    tables = tables_of(Stratum([3, 3, 3], [3, 3, 3])) or []
+    tables = list_tables(Stratum([3, 3, 3], [3, 3, 3])) or []
     truth = swapped_law(ones, swap)
     gains: dict[int, float] = {2: 0.0, 3: 0.0}
     for table in tables:
@@ -264,7 +266,7 @@ def test_cycles_of_three_are_worse_and_a_lumped_table_only_an_attack() -> None:
                 gains[apart], curve_between(truth, swapped_law(table, swap)).delta(0)
             )
     assert gains == {2: pytest.approx(0.765, abs=5e-4), 3: pytest.approx(0.829, abs=5e-4)}
-    first, second = (CellLaw.of(9, 3, 3, swap).row(cell) for cell in (1, 2))
+    first, second = (CellLaw.from_totals(9, 3, 3, swap).row(cell) for cell in (1, 2))
     lumped = one_cell(Stratum([6, 3], [6, 3]), swap)
     assert first[0] == second[0] == 0
     assert np.abs(first[1] - second[1]).sum() / 2 == pytest.approx(0.679, abs=5e-4)
@@ -276,7 +278,11 @@ def test_an_attack_is_never_better_than_the_truth() -> None:
     for stratum in (*SMALL, Stratum([2, 2, 1], [2, 2, 1]), Stratum([4, 2], [3, 2, 1])):
         for rule, rate in itertools.product(RULES, ("0.1", "0.5")):
             swap = Swap(rate, rule)
-            assert 0 <= attacked(stratum, swap).attack <= listed(stratum, swap).attack
+            assert (
+                0
+                <= attack_stratum(stratum, swap).attack
+                <= compute_exact_loss(stratum, swap).attack
+            )
             compared += 1
     assert compared == 36
 
@@ -303,7 +309,10 @@ def test_the_published_epsilons(largest: int, rate: str, epsilon: float) -> None
 
 def test_the_published_epsilon_holds_and_the_exact_one_hardly_moves() -> None:
     swap = Swap("0.2", "derange")
-    exact = {n: listed(Stratum([n // 2, n // 2], [n // 2, n // 2]), swap) for n in (8, 12, 16, 20)}
+    exact = {
+        n: compute_exact_loss(Stratum([n // 2, n // 2], [n // 2, n // 2]), swap)
+        for n in (8, 12, 16, 20)
+    }
     for n, loss in exact.items():
         assert loss.epsilon is not None
         assert loss.epsilon <= 2 * swap.published_epsilon(n)
@@ -319,7 +328,7 @@ def test_the_published_epsilon_holds_for_cycles_of_three() -> None:
     ):
         for rate in ("0.1", "0.5", "0.95"):
             swap = Swap(rate, "derange")
-            epsilon = listed(stratum, swap).epsilon
+            epsilon = compute_exact_loss(stratum, swap).epsilon
             assert epsilon is not None
             assert epsilon <= stratum.longest_cycle * swap.published_epsilon(stratum.n) + 1e-9
 
@@ -328,7 +337,8 @@ def test_a_simple_formula_for_epsilon_is_no_bound() -> None:
     """``2 ln((2 - p)/p)`` holds for two records alone, not for larger strata."""
     formula = 2 * math.log((2 - 0.5) / 0.5)
     epsilons = [
-        listed(Stratum([half, half], [half, half]), Swap("1/2")).epsilon for half in (1, 5, 8)
+        compute_exact_loss(Stratum([half, half], [half, half]), Swap("1/2")).epsilon
+        for half in (1, 5, 8)
     ]
     assert epsilons[0] is not None
     assert epsilons[0] < formula
@@ -353,11 +363,14 @@ def test_strata_do_not_add_up_and_the_worst_counts() -> None:
     assert together.fixed == 1
     assert together.largest == 100
     assert [loss.stratum for loss in together.strata] == [small, large]
-    assert together.attack == listed(small, swap).attack
-    alone = listed(small, swap).curve
+    assert together.attack == compute_exact_loss(small, swap).attack
+    alone = compute_exact_loss(small, swap).curve
     assert together.curve is not None
     assert alone is not None
-    assert all(together.curve.at(alpha) <= alone.at(alpha) for alpha in alone.alphas)
+    assert all(
+        together.curve.evaluate_exactly(alpha) <= alone.evaluate_exactly(alpha)
+        for alpha in alone.alphas
+    )
 
 
 def test_what_is_too_large_is_only_attacked() -> None:

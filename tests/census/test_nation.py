@@ -61,7 +61,7 @@ def all_at_once(folder: Path) -> tuple[Any, dict[str, slice]]:
     for depth in range(depths):
         starts = np.cumsum([0, *(tree.places.counts[depth] for tree in trees)])
         for tree, start in zip(trees, starts, strict=False):
-            for one in tree.at(depth):
+            for one in tree.select_depth(depth):
                 values = np.zeros((starts[-1], one.values.shape[1]))
                 variance = np.full(starts[-1], np.inf)
                 part = slice(start, start + len(one.values))

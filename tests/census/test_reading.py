@@ -40,7 +40,9 @@ def test_values_stand_at_their_places(files: State) -> None:
     )
     [(values, variance)] = duckdb.execute(text, [path, str(code)]).fetchall()
     chosen = [
-        one for one in state.measurements.at(5) if one.query.shape((8, 2, 2, 63)) == (1, 1, 2, 63)
+        one
+        for one in state.measurements.select_depth(5)
+        if one.query.shape((8, 2, 2, 63)) == (1, 1, 2, 63)
     ]
     assert len(chosen) == 1
     assert chosen[0].values[11].tolist() == values
@@ -120,7 +122,9 @@ def test_a_query_that_some_places_lack_is_left_out_there(files: State, tmp_path:
         duckdb.sql(f"SELECT * FROM read_parquet('{source}') WHERE {keep}").write_parquet(str(place))
     state = read_state(tmp_path, "15")
     detailed = [
-        one for one in state.measurements.at(5) if one.query.shape((8, 2, 2, 63)) == (8, 2, 2, 63)
+        one
+        for one in state.measurements.select_depth(5)
+        if one.query.shape((8, 2, 2, 63)) == (8, 2, 2, 63)
     ]
     missing = np.isinf(detailed[0].variances(40))
     assert missing.sum() == sum(code.endswith("3") for code in files.codes) > 0

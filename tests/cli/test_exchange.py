@@ -136,7 +136,7 @@ def test_a_release_says_which_pairs_it_protects_and_what_follows_for_others(
     assert "differ in up to 3 records" not in page
     loaded = Release.load(people.parent / "out")
     assert loaded.guarantee.adjacency == Exchange(3)
-    assert loaded.otherwise.adjacency == Ball(3)
+    assert loaded.other_adjacency_guarantee.adjacency == Ball(3)
     audited = here("audit", "out", "--samples", "20000")
     assert audited.code == 0
     assert "exchanges of one person: the claim is about these" in audited.out
@@ -306,7 +306,7 @@ def test_noise_for_exchanges_survives_there_and_is_convicted_under_the_ball(
         found = audit_mechanism(
             mechanism.measure_many, pair, claim, samples=8_000, randomness=SeededRandomness(3)
         )
-        convicted[str(adjacency.kind)] = found.convicted
+        convicted[str(adjacency.kind)] = found.is_convicted
     assert convicted == {"exchange": False, "ball": True}
     assert run(plan, data).guarantee.tradeoff == claim
 

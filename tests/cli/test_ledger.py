@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from semidp.promise.accounting import ledger as ledger_module
-from semidp.promise.files import locked
+from semidp.promise.files import hold_lock
 from tests.cli.conftest import Semidp, one_sentence
 
 WORDS = ("--table", "sex,region", "--invariant", "sex", "--invariant", "region", "--rho", "0.1")
@@ -92,7 +92,7 @@ def test_a_run_that_waits_for_the_ledger_says_so(
     here: Semidp, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger_module, "PATIENCE", 0.2)
-    with locked(tmp_path / ".book.json.lock"):
+    with hold_lock(tmp_path / ".book.json.lock"):
         done = here("release", people, *WORDS, "--ledger", "book.json", "--out", "late")
     assert done.code == 2
     waiting, gave_up = done.err.splitlines()

@@ -10,7 +10,7 @@ import pytest
 
 from semidp import Ledger, Release
 from semidp.publish.parts import by_partition, runners
-from semidp.publish.pipeline import charged
+from semidp.publish.pipeline import charge_ledger
 from semidp.publish.unfinished import is_unfinished
 from tests.cli.conftest import Done, Semidp, one_sentence
 
@@ -127,8 +127,8 @@ def test_only_who_charged_says_so(here: Semidp, people: Path, monkeypatch) -> No
 
     def late(whole, ledger, label=None, run_name=None):
         for _ in range(2):
-            charged(whole, Ledger("ledger.json"), "another")
-        return charged(whole, ledger, label, run_name)
+            charge_ledger(whole, Ledger("ledger.json"), "another")
+        return charge_ledger(whole, ledger, label, run_name)
 
     with monkeypatch.context() as patched:
         patched.setattr(by_partition, "charged", late)
@@ -164,8 +164,8 @@ def test_one_piece_says_only_what_it_charged(here: Semidp, people: Path, monkeyp
     )
 
     def late(prepared, ledger, label=None, run_name=None):
-        charged(prepared, Ledger("ledger.json"), "another")
-        return charged(prepared, ledger, label, run_name)
+        charge_ledger(prepared, Ledger("ledger.json"), "another")
+        return charge_ledger(prepared, ledger, label, run_name)
 
     monkeypatch.setattr(sys.modules["semidp.publish.pipeline"], "charged", late)
     said = one_sentence(here("release", people, *words, "--ledger", "ledger.json"))

@@ -15,7 +15,7 @@ import pytest
 
 from semidp import Release
 from semidp.errors import Occupied
-from semidp.promise.files import locked, new_folder, recover, replace_file
+from semidp.promise.files import hold_lock, new_folder, recover, replace_file
 from tests.cli.conftest import Semidp, one_sentence, settle
 
 WORDS = ("--table", "sex,region", "--invariant", "sex", "--invariant", "region", "--rho", "1/100")
@@ -350,7 +350,7 @@ def test_a_scrap_of_a_living_run_stays(tmp_path: Path, leftover: Path) -> None:
     """Whatever its process id: the one in this process's own container may be another's
     elsewhere.
     """
-    with locked(tmp_path / ".semidp-other.lock"):
+    with hold_lock(tmp_path / ".semidp-other.lock"):
         replace_file(tmp_path / "a.txt", "1")
         assert contents(leftover) == {"table.csv": b"1"}
         assert (tmp_path / ".semidp-other.lock").exists()
@@ -439,7 +439,7 @@ def test_a_reader_waits_for_a_run_between_its_renames(tmp_path: Path) -> None:
     ready, done = threading.Event(), threading.Event()
 
     def owner() -> None:
-        with locked(tmp_path / ".semidp-release.lock"):
+        with hold_lock(tmp_path / ".semidp-release.lock"):
             ready.set()
             done.wait()
             path.mkdir()

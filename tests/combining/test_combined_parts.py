@@ -11,7 +11,7 @@ from semidp import Budget, Plan, Release, RunOptions, TableRequest, TablesReques
 from semidp.cli import run as command
 from semidp.errors import InputError, Refused
 from semidp.promise import SeededRandomness
-from semidp.promise.plain_reading import document_at
+from semidp.promise.plain_reading import read_document
 from semidp.publish import release_value
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.statistics.tables.by_parts.assembled_published import AssembledTables
@@ -102,7 +102,7 @@ def test_the_folder_of_a_combination_holds_the_parts(
     folders = [str(tmp_path / name) for name in ("march", "june")]
     assert command(["combine", *folders, "--out", str(tmp_path / "both")]) == 0
     both = Release.load(tmp_path / "both")
-    assert disagreements(both, document_at(tmp_path / "both" / "release.json")) == ()
+    assert disagreements(both, read_document(tmp_path / "both" / "release.json")) == ()
     assert list((tmp_path / "both" / "releases" / "1").glob("state=01/*"))
     capsys.readouterr()
     assert (

@@ -149,7 +149,7 @@ def test_an_average_of_two_equal_measurements_has_the_law_of_their_mean() -> Non
     result = pooled(*releases)
     law = releases[0].results[0].distributions.mechanism.sampler
     tree = result.distributions.space.tree
-    widths = result.distributions.half_widths_of(None)[0]
+    widths = result.distributions.block_half_widths(None)[0]
     # The root's gap: F = (n + D)/2, so that its error is (X + Y)/4.
     root = int(tree.levels[0][0])
     chances: dict[Fraction, float] = {}
@@ -180,8 +180,8 @@ def test_intervals_and_bands_hold_as_often_as_they_say() -> None:
             released([["ward"]], Budget.zcdp("0.02"), 2 * seed + 1),
         )
         pooled_counts = result.distributions
-        counts = pooled_counts.unbiased(result.request.by[0])
-        widths = pooled_counts.half_widths_of(result.request.by[0])
+        counts = pooled_counts.unbiased_counts(result.request.by[0])
+        widths = pooled_counts.block_half_widths(result.request.by[0])
         sizes = pooled_counts.sizes(result.request.by[0])[:, None]
         errors = np.abs(counts - sizes * np.stack([truth[place] for place in range(3)]))
         inside.append((errors <= widths + 1e-9).mean())

@@ -101,7 +101,7 @@ class Dense:
         for which, public in enumerate((self.public.members, self.public.units)):
             exact.append(self.rows(which, public.schema.grid.nothing))
             targets.append(np.array([public.n]))
-            for total in public.published:
+            for total in public.published_totals:
                 exact.append(self.rows(which, total.view))
                 targets.append(np.asarray(total.counts).ravel())
         for equation in combination.noise.mechanism.agreement.equations:
@@ -140,7 +140,7 @@ class Dense:
         residuals = self.kinds[which].residuals
         shape = residuals.shape(view)
         units = np.eye(int(np.prod(shape))).reshape(-1, *shape)
-        return np.stack([residuals.centred(view, unit).ravel() for unit in units], axis=1)
+        return np.stack([residuals.center(view, unit).ravel() for unit in units], axis=1)
 
 
 SETS = {
@@ -281,7 +281,7 @@ def test_half_widths_hold_by_the_law_of_everything_that_was_drawn() -> None:
         unit.flat[0] = 1.0
         row = noise.combination({number: unit})
         used = np.flatnonzero(row)
-        errors = noise.drawn(used, 20_000, random) @ row[used]
+        errors = noise.draw_entries(used, 20_000, random) @ row[used]
         assert table.half_widths is not None
         half = table.half_widths.flat[0]
         held.append(np.mean(np.abs(errors) <= half))

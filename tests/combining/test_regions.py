@@ -86,13 +86,13 @@ def compare(rng: np.random.Generator, seen: Counter, wrong: float = 1.0) -> None
         of_sum.append(_noisy(rng, random_query(rng, sizes), 0, truth))
     together = joined(trees, of_sum)
     dense = solve(together)
-    classes = Classes.of(together)
+    classes = Classes.from_measurements(together)
     off = [evolve(one, variance=one.variance * wrong) for one in of_sum]
     roots = []
     for tree in trees:
-        known = RootKnowledge.of(tree, classes)
+        known = RootKnowledge.from_measurements(tree, classes)
         roots.append(RootKnowledge.from_json(known.to_json()))
-    regions = Regions.of(roots, off, classes)
+    regions = Regions.from_roots(roots, off, classes)
     weightings = rng.integers(0, 2, size=(2, *sizes)).astype(float)
     scale = max(1.0, *(np.abs(one.values).max() for one in together.observed))
     parts = []
@@ -127,7 +127,7 @@ def compare(rng: np.random.Generator, seen: Counter, wrong: float = 1.0) -> None
             assert abs(alone.variances[0, group] - variance) <= 1e-9 * max(1.0, variance)
             seen["in one tree"] += 1
         before += leaves
-    sums = regions.added(dict(enumerate(parts)), weightings)
+    sums = regions.add_trees(dict(enumerate(parts)), weightings)
     for area in range(2):
         for group in range(2):
             value, variance = dense.sum_of({3: full[area, group]})
@@ -162,4 +162,6 @@ def test_a_variance_of_the_sum_that_is_one_percent_off_is_caught() -> None:
 def test_a_root_that_its_tree_leaves_open_is_refused() -> None:
     contrasts = Observed(CellSums(("contrasts",)), 0, [[1.0, -1.0]], 1.0)
     with pytest.raises(InputError, match="determines every cell of its root"):
-        RootKnowledge.of(Measurements(Places(), (2,), [contrasts]), Classes((2,), (0,)))
+        RootKnowledge.from_measurements(
+            Measurements(Places(), (2,), [contrasts]), Classes((2,), (0,))
+        )

@@ -131,7 +131,7 @@ def test_no_cell_is_worse_than_in_the_better_release(seed: int) -> None:
                 if published.schema.names == one.schema.names:
                     assert (one.standard_errors <= published.standard_errors + 1e-9).all()
                     compared += one.schema.size
-        public = both.scope.dataspace.over(one.schema.names)
+        public = both.scope.dataspace.restrict_features(one.schema.names)
         for margin in public.margins:
             axes = tuple(
                 axis for axis, name in enumerate(one.schema.names) if name not in margin.names
@@ -374,7 +374,7 @@ def test_whatever_cannot_be_combined_is_refused(tmp_path: Path) -> None:
     for other in (fewer, others):
         with pytest.raises(InputError, match="not of the same records"):
             combine(first, other)
-    uneven = Feature.nested(
+    uneven = Feature.from_paths(
         ["state", "county"], [("a", "x"), ("a", "y"), ("b", "u"), ("b", "v"), ("b", "w")]
     )
     places = {"state": [*"ab"] * 20, "county": [*"xuyvxw"] * 6 + [*"xuyv"]}
@@ -441,7 +441,7 @@ def test_features_that_zeros_couple_are_refused_where_they_have_too_many_cells(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Sexes and ages are coupled by a zero, 8 cells; regions stay outside of the block."""
-    zero = semidp.StructuralZero.of({"sex": "f", "age": "a"})
+    zero = semidp.StructuralZero.from_pattern({"sex": "f", "age": "a"})
     features = [Feature("sex", "fm"), Feature("age", "abcd"), Feature("region", "nsw")]
     columns = {
         "sex": [*"mfmmf"] * 20,
@@ -491,7 +491,7 @@ def dense_rows(
     rows = []
     for view, part in space.parts.items():
         lengths = space.residuals.shape(view)
-        inside = dict(zip(space.schema.named(view), lengths, strict=True))
+        inside = dict(zip(space.schema.list_view_names(view), lengths, strict=True))
         design = np.ones((1, 1))
         for name in names:
             size, length = sizes[name], inside.get(name)
@@ -528,7 +528,7 @@ def test_a_level_that_another_release_shows_to_be_empty_leaves_the_contrasts() -
     design = np.concatenate([row for row, _, _ in rows])
     values, variances = (np.concatenate([row[place] for row in rows]) for place in (1, 2))
     exact, targets = [np.ones((1, 24))], [np.array([200.0])]
-    for total in source.dataspace.published:
+    for total in source.dataspace.published_totals:
         parts = [
             np.eye(size) if depth else np.ones((1, size))
             for depth, size in zip(total.view, schema.shape, strict=True)
@@ -561,4 +561,4 @@ def test_a_level_that_another_release_shows_to_be_empty_leaves_the_contrasts() -
             )
             compared += 1
     assert compared == 12 + 8 + 6
-    assert any("Among" in repr(part.observed.query) for part in source.evidence)
+    assert any("Among" in repr(part.build_observed.query) for part in source.evidence)

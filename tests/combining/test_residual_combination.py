@@ -9,7 +9,7 @@ import semidp
 from semidp import Budget, Plan, Release, TableRequest, TablesRequest, combine
 from semidp.errors import InputError, Refused
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.combined.combination import Combination, together
+from semidp.publish.combined.combination import Combination, join_totals
 from semidp.publish.combined.residual_combination import ResidualCombination, is_large
 
 WIDE = Budget.zcdp("1/100")
@@ -67,18 +67,18 @@ SETS = {
 @pytest.mark.parametrize("name", SETS)
 def test_averages_are_the_estimate_of_the_dense_block(name: str) -> None:
     releases = tuple(SETS[name]())
-    dataspace = together(releases)
+    dataspace = join_totals(releases)
     dense, averaged = Combination(releases, dataspace), ResidualCombination(releases, dataspace)
-    assert dense.listed == averaged.listed
+    assert dense.listed_tables == averaged.listed_tables
     compared = 0
-    for number, table in enumerate(dense.listed):
+    for number, table in enumerate(dense.listed_tables):
         values, errors = dense.table_estimates(number)
         again, errors_again = averaged.table_estimates(number)
         np.testing.assert_allclose(again, values, rtol=1e-9, atol=1e-7)
         np.testing.assert_allclose(errors_again, errors, rtol=1e-7, atol=1e-7)
         weights = np.random.default_rng(number).normal(size=values.shape)
-        expected = dense.sum_of({table.name: weights})
-        assert averaged.sum_of({table.name: weights}) == pytest.approx(expected, rel=1e-7)
+        expected = dense.sum_cells({table.name: weights})
+        assert averaged.sum_cells({table.name: weights}) == pytest.approx(expected, rel=1e-7)
         compared += values.size
     assert compared > 13
 
@@ -86,10 +86,10 @@ def test_averages_are_the_estimate_of_the_dense_block(name: str) -> None:
 @pytest.mark.long
 def test_half_widths_are_those_of_the_dense_block() -> None:
     releases = tuple(SETS["two products"]())
-    dataspace = together(releases)
+    dataspace = join_totals(releases)
     dense, averaged = Combination(releases, dataspace), ResidualCombination(releases, dataspace)
     compared = 0
-    for number in range(len(dense.listed)):
+    for number in range(len(dense.listed_tables)):
         widths, again = dense.table_half_widths(number), averaged.table_half_widths(number)
         assert widths is not None
         assert again is not None
@@ -109,9 +109,9 @@ def test_a_wrong_weight_is_caught() -> None:
         levels_from_data=True,
     )
     releases = (first, semidp.run(plan, people(1), SeededRandomness(9)))
-    values, _ = Combination(releases, together(releases)).table_estimates(0)
+    values, _ = Combination(releases, join_totals(releases)).table_estimates(0)
     plain = sum(release.tables[0].estimate for release in releases) / 2
-    averaged = ResidualCombination(releases, together(releases))
+    averaged = ResidualCombination(releases, join_totals(releases))
     assert np.abs(plain - values).max() > 0.1
     np.testing.assert_allclose(averaged.table_estimates(0)[0], values, atol=1e-7)
 
@@ -146,7 +146,7 @@ def test_two_large_nested_features_are_combined() -> None:
         large(1, [["place", "branch"], ["trade"]], ["region"]),
         large(2, [["region", "trade"], ["place"]], ["region"]),
     ]
-    assert is_large(together(releases))
+    assert is_large(join_totals(releases))
     both = combine(*releases)
     assert isinstance(both.combination, ResidualCombination)
     compared = 0
@@ -165,7 +165,7 @@ def test_what_residuals_do_not_decide_is_refused() -> None:
     product = released([["place", "branch"], ["half"]], ["sex"], 3)
     releases = (uneven, product)
     with pytest.raises(Refused, match="siblings have more or fewer cells"):
-        ResidualCombination(releases, together(releases)).table_estimates(0)
+        ResidualCombination(releases, join_totals(releases)).table_estimates(0)
     twice = (product, product)
     with pytest.raises(InputError, match="the same measurement"):
-        ResidualCombination(twice, together(twice)).table_estimates(0)
+        ResidualCombination(twice, join_totals(twice)).table_estimates(0)

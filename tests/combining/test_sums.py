@@ -16,7 +16,7 @@ from semidp.cli import run
 from semidp.errors import InputError
 from semidp.inference import AreaRow, sum_intervals, sum_rows
 from semidp.inference.measured import CombinedMeasured, MeasuredTable, measured_table
-from semidp.inference.several_tables import errors_together, simulated_together
+from semidp.inference.several_tables import compute_joint_errors, simulate_joint_errors
 from semidp.promise import SeededRandomness
 from tests.combining.dense import solve
 from tests.combining.test_releases import nested
@@ -91,7 +91,7 @@ def test_errors_across_tables_are_those_of_the_dense_covariance() -> None:
     expected = np.sqrt(np.einsum("ij,jk,ik->i", flat, covariance, flat))
     measured = [measured_table(release, (), name) for name in names]
     assert all(isinstance(one, MeasuredTable) for one in measured)
-    errors = errors_together(dict(zip(measured, weights, strict=True)))
+    errors = compute_joint_errors(dict(zip(measured, weights, strict=True)))
     np.testing.assert_allclose(errors, expected, rtol=1e-9)
     # Tables that share a budget are not independent: that would be seen.
     apart = np.sqrt(sum(one.errors(part) ** 2 for one, part in zip(measured, weights, strict=True)))
@@ -106,7 +106,7 @@ def test_errors_across_tables_of_a_combination_are_those_of_dense_least_squares(
     both = semidp.combine(several(1), several(2, ("sex",)))
     combination = both.combination
     assert combination is not None
-    observed = [part.observed for part in combination.evidence]
+    observed = [part.build_observed for part in combination.evidence]
     layout = combination.layout
     dense = solve(
         semidp.inference.Measurements(layout.places, layout.sizes, observed, layout.possible)
@@ -115,8 +115,8 @@ def test_errors_across_tables_of_a_combination_are_those_of_dense_least_squares(
     weights = {table.name: rng.normal(size=(10, *table.schema.shape)) for table in both.tables}
     measured = {measured_table(both, (), name): stacked for name, stacked in weights.items()}
     assert all(isinstance(one, CombinedMeasured) for one in measured)
-    errors = errors_together(measured)
-    drawn = simulated_together(measured, 4000, SeededRandomness(2))
+    errors = compute_joint_errors(measured)
+    drawn = simulate_joint_errors(measured, 4000, SeededRandomness(2))
     for number in range(10):
         asked = {
             combination.schema.view(one.schema.names): part[number]

@@ -46,7 +46,7 @@ def test_a_link_to_a_ledger_is_that_ledger(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     link = tmp_path / "elsewhere" / "link.json"
     link.symlink_to(book.path)
-    guarantee = Guarantee(Dataspace.described("totals"), Ball(2), zcdp("0.6"))
+    guarantee = Guarantee(Dataspace.from_description("totals"), Ball(2), zcdp("0.6"))
     Ledger(link).charge(guarantee, "first")
     assert link.is_symlink()
     assert len(book.account().charges) == 1
@@ -82,6 +82,6 @@ def test_structural_zeros_of_undeclared_features_are_refused_before_the_data_are
         Plan(
             [TableRequest(["sex", "name"], Budget.zcdp(1))],
             [Margin("sex")],
-            structural_zeros=[StructuralZero.of({"name": "nobody"})],
+            structural_zeros=[StructuralZero.from_pattern({"name": "nobody"})],
             levels_from_data=True,
         )

@@ -80,7 +80,7 @@ def test_tables_that_are_read_together_are_those_that_are_read_alone(
 def test_paths_of_nested_features_are_read_together_at_every_depth(
     engine: Engine, refused: Refused
 ) -> None:
-    county = Feature.nested(
+    county = Feature.from_paths(
         ["state", "county"], [("a", "01"), ("a", "1"), ("b", "2")], null_level="?"
     )
     sex = Feature("sex", ("f", "m"))
@@ -89,7 +89,7 @@ def test_paths_of_nested_features_are_read_together_at_every_depth(
         "county": ["1", "01", "2", None, None],
         "sex": [*"fmfmf"],
     }
-    schemas = [Schema([county]), Schema([county.at(1), sex]), Schema([county, sex])]
+    schemas = [Schema([county]), Schema([county.cut_to_depth(1), sex]), Schema([county, sex])]
     source = engine(records)
     assert source.tables(schemas) == [source.counts(schema) for schema in schemas]
     with pytest.raises(DataError) as caught:
@@ -99,7 +99,9 @@ def test_paths_of_nested_features_are_read_together_at_every_depth(
 
 def test_paths_are_told_apart_where_their_columns_have_more_combinations_than_an_integer() -> None:
     names, leaves = "abcde", range(7_000)  # 7,000^5 > 2^63
-    nested = Feature.nested(names, [tuple(f"{name}{leaf}" for name in names) for leaf in leaves])
+    nested = Feature.from_paths(
+        names, [tuple(f"{name}{leaf}" for name in names) for leaf in leaves]
+    )
     records = {name: [f"{name}{leaf}" for leaf in leaves] for name in names} | {
         "sex": ["f", "m"] * 3_500
     }
@@ -501,7 +503,7 @@ def test_a_column_of_nothing_has_no_levels(engine: Engine, refused: Refused) -> 
 def test_structural_zeros_are_checked(engine: Engine, records: Records, refused: Refused) -> None:
     from semidp.promise.schema.schema import StructuralZero
 
-    zero = StructuralZero.of({"sex": "f", "paid": "true"})
+    zero = StructuralZero.from_pattern({"sex": "f", "paid": "true"})
     schema = Schema((Feature("sex", ("f", "m")), Feature("paid", ("false", "true"))), (zero,))
     with pytest.raises(DataError) as caught:
         engine(records).counts(schema)
@@ -511,7 +513,7 @@ def test_structural_zeros_are_checked(engine: Engine, records: Records, refused:
 def test_nested_features_are_grouped_by_the_columns_that_are_there(
     engine: Engine, refused: Refused
 ) -> None:
-    county = Feature.nested(
+    county = Feature.from_paths(
         ["state", "county"], [("a", "01"), ("a", "1"), ("b", "2")], null_level="?"
     )
     records = {"state": ["a", "a", "b", "a", None], "county": ["1", "01", "2", None, None]}

@@ -107,10 +107,12 @@ def test_a_database_that_does_not_answer_is_interrupted(monkeypatch: pytest.Monk
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         database = Database("sqlite", connection)
         with pytest.raises(InputError, match="takes too long") as caught:
-            ibis_databases.bounded(database, lambda: connection.execute(forever).fetchall())
+            ibis_databases.run_with_timeout(
+                database, lambda: connection.execute(forever).fetchall()
+            )
         assert caught.value.__context__ is None
         with pytest.raises(sqlite3.OperationalError):
-            ibis_databases.bounded(
+            ibis_databases.run_with_timeout(
                 database, lambda: connection.execute("SELECT nothing").fetchall()
             )
 

@@ -215,7 +215,7 @@ def test_counts_and_sums_of_a_file_that_changes_between_them_are_not_published(
 ) -> None:
     file = tmp_path / "people.csv"
     file.write_text("sex,score\n" + "f,1\nm,1\n" * 10)
-    asked = DuckRecords.grouped
+    asked = DuckRecords.group_records
 
     def then_written(self: DuckRecords, *what: Any) -> Any:
         found = asked(self, *what)

@@ -575,7 +575,7 @@ def test_the_page_names_everything_that_is_no_table() -> None:
     for plan in PLANS[4:]:
         (request,) = plan.requests
         (forecast,) = page.desk.forecast(plan).forecasts
-        shown = page.whole(plan)
+        shown = page.render_page(plan)
         assert f'class="name">{request.name}</th><td class="name">{forecast.line()}</td>' in shown
         assert page._form(plan)["others"] == []
         assert [card.value for card in page._form(plan)["controls"].cards] == ["age"]
@@ -635,7 +635,7 @@ def test_statistics_are_chosen_on_cards_and_share_the_budget() -> None:
         grid=["age=99"],
     )
     assert [item.with_budget(None) for item in plan.requests][:2] == list(
-        words.asked(Plan()).requests
+        words.add_requests(Plan()).requests
     )
     # the parts of mu are rounded down: what is typed is the amount that was chosen
     check_typed(plan, "mu = 1")
@@ -643,7 +643,9 @@ def test_statistics_are_chosen_on_cards_and_share_the_budget() -> None:
         check_typed(plan, "0.99")
     # What the cards made is shown by the same cards again, and no group appears among the totals.
     again = Controls.of_plan(plan, columns)
-    assert {card.chosen()[card.asking] for card in again.cards if card.asking != "quantile"} == {
+    assert {
+        card.to_choices()[card.asking] for card in again.cards if card.asking != "quantile"
+    } == {
         *((("sex", "region"),), ("age",), ("ill",), ("pay",)),
     }
     assert again.totals == ()

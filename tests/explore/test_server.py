@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from semidp.present.explore.server import _opened
+from semidp.present.explore.server import _open_browser
 
 
 def others() -> list[str]:
@@ -79,7 +79,7 @@ def test_the_browser_is_led_there_by_a_file_of_this_user(monkeypatch: pytest.Mon
     """
     seen: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda address: seen.append(address) or True)
-    with _opened("http://127.0.0.1:1/secret/"):
+    with _open_browser("http://127.0.0.1:1/secret/"):
         assert "secret" not in seen[0]
         lead = Path(seen[0].removeprefix("file://"))
         assert "http://127.0.0.1:1/secret/" in lead.read_text()

@@ -29,7 +29,7 @@ def space_of(
 ) -> Dataspace:
     """The dataspace of a hidden table with margins written ``"AB BC"``."""
     table = Table(schema_of(hidden.shape, zeros), hidden)
-    return Dataspace.of(table, [Margin(*names) for names in margins.split()])
+    return Dataspace.from_table(table, [Margin(*names) for names in margins.split()])
 
 
 def totals_of(
@@ -53,11 +53,11 @@ def all_tables(space: Dataspace) -> Iterator[NDArray[np.int64]]:
     assert space.n is not None
     grid, views = space.schema.grid, [space.schema.view(margin.names) for margin in space.margins]
     totals = [
-        Totals(view, total.counts.reshape(grid.shape_of(view)))
+        Totals(view, total.counts.reshape(grid.compute_margin_shape(view)))
         for view, total in zip(views, space.totals, strict=True)
     ]
     if not totals:
-        totals = [Totals(grid.nothing, np.full(grid.shape_of(grid.nothing), space.n))]
+        totals = [Totals(grid.nothing, np.full(grid.compute_margin_shape(grid.nothing), space.n))]
     return tables_with(grid, totals, space.schema.possible)
 
 
@@ -65,7 +65,7 @@ def tables_with(
     grid: Grid, totals: Sequence[Totals], possible: NDArray[np.bool_] | None = None
 ) -> Iterator[NDArray[np.int64]]:
     """Every table with these totals, by filling cell after cell within what each total has left."""
-    size = grid.size_of(grid.full)
+    size = grid.count_margin_cells(grid.full)
     open_cells = [True] * size if possible is None else possible.ravel().tolist()
     labels = [grid.labels(total.view).tolist() for total in totals]
     keys = [[(which, label[cell]) for which, label in enumerate(labels)] for cell in range(size)]

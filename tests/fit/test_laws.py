@@ -29,7 +29,7 @@ def cases(draw: st.DrawFn):  # type: ignore[no-untyped-def]
     hidden = rng.poisson(draw(st.sampled_from([0.1, 1.0, 50.0])), shape).astype(np.int64)
     zeros = []
     if draw(st.booleans()):
-        zeros = [StructuralZero.of({"A": "0"} | ({"B": "0"} if dimensions > 1 else {}))]
+        zeros = [StructuralZero.from_pattern({"A": "0"} | ({"B": "0"} if dimensions > 1 else {}))]
         hidden[(0,) * min(dimensions, 2)] = 0
     noise = rng.normal(0.0, draw(st.sampled_from([0.0, 0.3, 3.0, 1e3, 1e9])), shape)
     noisy = hidden + (np.rint(noise) if draw(st.booleans()) else noise)

@@ -10,7 +10,7 @@ import pytest
 
 from semidp.errors import InputError
 from semidp.promise.schema.counts import Table
-from semidp.promise.schema.margins import Grid, join, junction_order, meet, within
+from semidp.promise.schema.margins import Grid, is_within_view, join, junction_order, meet
 from semidp.promise.schema.schema import StructuralZero
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.fitting.problem import Infeasible, pose
@@ -123,9 +123,9 @@ def test_where_only_halves_add_up_the_table_is_real_valued_and_says_so() -> None
     """Two records in the four cells of even parity: one half each is the only solution, whole
     numbers have none.
     """
-    schema = schema_of((2, 2, 2), [StructuralZero.of(zero) for zero in HALVES])
+    schema = schema_of((2, 2, 2), [StructuralZero.from_pattern(zero) for zero in HALVES])
     ones = {Margin(name): Table(schema.restrict([name]), [1, 1]) for name in "ABC"}
-    fit = fit_table(np.zeros((2, 2, 2)), Dataspace.known(schema, ones))
+    fit = fit_table(np.zeros((2, 2, 2)), Dataspace.from_totals(schema, ones))
     assert fit.counts is None
     assert fit.values is not None
     assert fit.values[0, 0, 1] == pytest.approx(0.5)
@@ -136,8 +136,8 @@ def test_where_only_halves_add_up_the_table_is_real_valued_and_says_so() -> None
 def infeasible(
     shape: tuple[int, ...], zeros: list[dict[str, str]], totals: dict[str, list[int]]
 ) -> Dataspace:
-    schema = schema_of(shape, [StructuralZero.of(zero) for zero in zeros])
-    return Dataspace.known(
+    schema = schema_of(shape, [StructuralZero.from_pattern(zero) for zero in zeros])
+    return Dataspace.from_totals(
         schema,
         {
             Margin(*names): Table(schema.restrict(names), np.array(counts))
@@ -187,7 +187,7 @@ def test_a_confidential_table_is_not_accepted() -> None:
         ({"noisy": np.full((2, 2), 2.0**60)}, "below 2"),
         ({"noisy": np.full((2, 2), 2**63, dtype=np.uint64)}, "below 2"),
         ({"noisy": np.array([["1", "2"], ["3", "4"]])}, "array of noisy numbers"),
-        ({"dataspace": Dataspace.described("state totals")}, "description"),
+        ({"dataspace": Dataspace.from_description("state totals")}, "description"),
         ({"kind": "whole"}, "integer or real"),
         ({"time_limit": 0.0}, "positive"),
         ({"time_limit": float("nan")}, "positive"),
@@ -234,7 +234,7 @@ def test_a_projection_that_runs_out_of_time_has_a_bound_below_every_loss() -> No
     noisy = hidden + np.random.default_rng(9).normal(0.0, 1e5, hidden.shape)
     problem = pose(Grid.flat(hidden.shape), noisy, totals_of(hidden, [(1, 1, 0), (0, 1, 1)]))
     early = project(problem, deadline=0.0)
-    assert not early.met
+    assert not early.has_met_totals
     assert early.bound <= project(problem).bound * (1 + 1e-9)
     assert (
         "ended the projection early"
@@ -263,7 +263,7 @@ def test_an_order_of_flows_exists_where_margins_are_decomposable(
     for step in range(1, len(order or [])):
         assert order is not None
         shared = meet(order[step], join(*order[:step]))
-        assert any(within(shared, one) for one in order[:step])
+        assert any(is_within_view(shared, one) for one in order[:step])
 
 
 def test_importing_the_fits_brings_no_solver() -> None:

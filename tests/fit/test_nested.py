@@ -16,8 +16,8 @@ from semidp.promise.schema.margins import (
     Totals,
     View,
     common_part,
+    is_within_view,
     junction_order,
-    within,
 )
 from semidp.publish.fitting.problem import Infeasible, pose
 from semidp.publish.fitting.real import water_level
@@ -46,7 +46,9 @@ def published(grid: Grid) -> Iterator[list[View]]:
     views = list(itertools.product(*(range(depth + 1) for depth in grid.full)))
     for size in (1, 2, 3):
         for chosen in itertools.combinations(views, size):
-            if not any(within(one, other) for one, other in itertools.permutations(chosen, 2)):
+            if not any(
+                is_within_view(one, other) for one, other in itertools.permutations(chosen, 2)
+            ):
                 yield list(chosen)
 
 
@@ -218,6 +220,8 @@ def test_a_problem_falls_apart_by_parents() -> None:
     parts = list(problem.parts(levels))
     assert [part.grid.shape for _, part, _ in parts] == [(1, 2), (2, 2), (1, 2)]
     for block, part, own in parts:
-        here = hidden[block.at(grid.full)]
+        here = hidden[block.margin_slices(grid.full)]
         assert all(not gap.any() for gap in part.missing(here))
-        assert (part.lifted(own) == problem.lifted(levels)[block.at(grid.full)]).all()
+        assert (
+            part.lift_cells(own) == problem.lift_cells(levels)[block.margin_slices(grid.full)]
+        ).all()

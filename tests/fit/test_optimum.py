@@ -80,7 +80,7 @@ def test_ties_at_half_a_record_are_broken_exactly() -> None:
 
 def test_impossible_cells_stay_empty_at_the_optimum() -> None:
     rng = np.random.default_rng(13)
-    zero = StructuralZero.of({"A": "0", "B": ["1", "2"]})
+    zero = StructuralZero.from_pattern({"A": "0", "B": ["1", "2"]})
     for margins in ("", "A", "A B", "A B C", "AB C", "AB BC AC"):
         for _ in range(6):
             hidden = rng.poisson(0.6, (2, 3, 2))

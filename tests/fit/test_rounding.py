@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from semidp.promise.schema.margins import Chain, Grid, View, common_part
-from semidp.publish.fitting.flows import improve, nested, transport
+from semidp.publish.fitting.flows import fit_nested, improve, transport
 from semidp.publish.fitting.problem import Problem, pose
 from semidp.publish.fitting.real import lagrangian, project
-from semidp.publish.fitting.rounding import roundable, rounded
+from semidp.publish.fitting.rounding import round_table, roundable
 from semidp.publish.fitting.tables import fit_table, fit_totals
 from tests.fit.cases import margins_exact, space_of, tables_with, totals_of
 from tests.fit.test_nested import GRIDS, published
@@ -33,7 +33,7 @@ STRUCTURES = [
 
 
 def counts_of(problem: Problem) -> NDArray[np.int64]:
-    found = rounded(problem, project(problem))
+    found = round_table(problem, project(problem))
     assert found is not None
     counts, _ = found
     assert counts.dtype == np.int64
@@ -102,7 +102,7 @@ def test_it_comes_as_close_as_nested_flows(grid: Grid, views: list[View], whole:
         grid, hidden + (np.rint(noise) if whole else noise), totals_of(hidden, views, grid)
     )
     start = project(problem)
-    flows = nested(problem, start.table)
+    flows = fit_nested(problem, start.table)
     assert flows is not None
     flows = improve(problem, start, flows, np.inf)
     assert problem.loss(counts_of(problem)) <= 1.004 * problem.loss(flows)

@@ -27,7 +27,9 @@ def example(name: str) -> Table:
 
 
 def analysed(entry: dict) -> dict:
-    public = Dataspace.of(example(entry["table"]), [Margin(*names) for names in entry["margins"]])
+    public = Dataspace.from_table(
+        example(entry["table"]), [Margin(*names) for names in entry["margins"]]
+    )
     found = semi_adjacency(public)
     space = sensitivity_space(public, Ball(found.bound), released=entry.get("released"))
     return {
@@ -48,7 +50,9 @@ def test_golden_values(entry: dict) -> None:
 
 
 def test_occupational_status_with_both_margins() -> None:
-    public = Dataspace.of(example("occupational_status"), [Margin("origin"), Margin("destination")])
+    public = Dataspace.from_table(
+        example("occupational_status"), [Margin("origin"), Margin("destination")]
+    )
     found = semi_adjacency(public)
     assert (found.worst_case, found.definition) == (3, 2)
     space = sensitivity_space(public, Ball(3))
@@ -58,11 +62,11 @@ def test_occupational_status_with_both_margins() -> None:
 
 def test_admissions() -> None:
     table = example("ucb_admissions")
-    one_way = Dataspace.of(table, [Margin("admit"), Margin("gender"), Margin("dept")])
+    one_way = Dataspace.from_table(table, [Margin("admit"), Margin("gender"), Margin("dept")])
     assert semi_adjacency(one_way).worst_case == 4
-    joint = Dataspace.of(table, [Margin("admit", "gender"), Margin("dept")])
+    joint = Dataspace.from_table(table, [Margin("admit", "gender"), Margin("dept")])
     assert semi_adjacency(joint).worst_case == 3
-    pairs = Dataspace.of(
+    pairs = Dataspace.from_table(
         table, [Margin("admit", "gender"), Margin("gender", "dept"), Margin("admit", "dept")]
     )
     assert semi_adjacency(pairs).bound == 5  # 1 + 2 min(2, 6), by Graver elements

@@ -8,7 +8,7 @@ import pytest
 
 import semidp
 from semidp.promise.accounting.ledger import Ledger
-from semidp.promise.plain_reading import document_at
+from semidp.promise.plain_reading import read_document
 from semidp.promise.schema.schema import Schema
 from semidp.publish.rechecking.release_check import recheck
 
@@ -24,11 +24,11 @@ RELEASES = {
 
 @pytest.mark.parametrize("name", RELEASES)
 def test_a_release_of_version_0_1_loads_and_says_the_same(name: str) -> None:
-    from semidp.publish.results.texts import name_of
+    from semidp.publish.results.texts import name_tradeoff
 
     claim, a, tables, groups = RELEASES[name]
     release = semidp.Release.load(GOLDEN / name)
-    assert name_of(release.guarantee.tradeoff) == claim
+    assert name_tradeoff(release.guarantee.tradeoff) == claim
     assert release.guarantee.adjacency == semidp.Ball(a)
     assert [table.name for table in release.tables] == tables
     assert [group.name for group in release.groups] == groups
@@ -39,7 +39,7 @@ def test_a_release_of_version_0_1_loads_and_says_the_same(name: str) -> None:
 def test_a_release_of_version_0_1_agrees_and_what_is_believed_of_it_is_listed(name: str) -> None:
     found = recheck(
         semidp.Release.load(GOLDEN / name),
-        document_at(GOLDEN / name / "release.json"),
+        read_document(GOLDEN / name / "release.json"),
         GOLDEN / name,
     )
     assert found.disagreements == ()

@@ -13,11 +13,11 @@ import pytest
 
 import semidp
 from semidp.promise.accounting.ledger import Ledger
-from semidp.promise.plain_reading import document_at
+from semidp.promise.plain_reading import read_document
 from semidp.publish.rechecking.file_differences import file_differences
 from semidp.publish.rechecking.release_check import recheck
 from semidp.publish.results.columns import equal_numbers
-from semidp.publish.results.texts import name_of
+from semidp.publish.results.texts import name_tradeoff
 
 GOLDEN = Path(__file__).parent / "version_0_2"
 
@@ -41,7 +41,7 @@ def test_a_release_of_version_0_2_loads_and_says_the_same(name: str) -> None:
     claim, adjacency, results = RELEASES[name]
     release = semidp.Release.load(GOLDEN / name)
     assert release.versions["semidp"] == "0.2.0.dev0"
-    assert name_of(release.guarantee.tradeoff) == claim
+    assert name_tradeoff(release.guarantee.tradeoff) == claim
     assert release.guarantee.adjacency == adjacency
     assert [result.name for result in release.results] == results
     assert release.private
@@ -66,7 +66,7 @@ def test_tables_of_version_0_2_are_found_by_name_with_the_numbers_of_their_files
 @pytest.mark.parametrize("name", RELEASES)
 def test_a_release_of_version_0_2_agrees(name: str) -> None:
     release = semidp.Release.load(GOLDEN / name)
-    document = document_at(GOLDEN / name / "release.json")
+    document = read_document(GOLDEN / name / "release.json")
     assert recheck(release, document, GOLDEN / name).disagreements == ()
 
 
@@ -113,7 +113,7 @@ def test_a_ledger_of_version_0_2_loads_and_goes_on(name: str, tmp_path: Path) ->
     ledger = Ledger(tmp_path / name)
     total = ledger.total()
     assert total is not None
-    assert name_of(total.tradeoff) == spent
+    assert name_tradeoff(total.tradeoff) == spent
     charged = [charge.label for charge in ledger.account().charges]
     assert len(charged) == len(releases)
     again = semidp.Release.load(GOLDEN / releases[0])

@@ -18,7 +18,7 @@ class Everything:
     """All datasets of n labelled records (x, y) with the published margins, y in 0..B."""
 
     def __init__(self, table: Table, margins: list[Margin], steps: int) -> None:
-        self.dataspace = Dataspace.of(table, margins)
+        self.dataspace = Dataspace.from_table(table, margins)
         self.schema = table.schema
         shape = table.schema.shape
         cells = np.array(list(np.ndindex(*shape)))
@@ -93,4 +93,4 @@ def table_fixture():
 def wards():
     """Records of three wards, the last of them empty, and a public dataspace."""
     schema = Schema((Feature("ward", ("a", "b", "c")),))
-    return Dataspace.of(Table(schema, np.array([30, 20, 0])), [Margin("ward")]), Ball(2)
+    return Dataspace.from_table(Table(schema, np.array([30, 20, 0])), [Margin("ward")]), Ball(2)

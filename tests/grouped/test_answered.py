@@ -14,7 +14,7 @@ import semidp
 from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table
 from semidp.cli import run as command
 from semidp.errors import InputError
-from semidp.promise.mechanisms.selection import mechanism_for
+from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces import enumeration
 from semidp.promise.spaces.adjacency import Ball
@@ -27,7 +27,7 @@ from semidp.publish.statistics.answered.answered_space import (
     answered_space,
     recorded_answered,
 )
-from semidp.publish.statistics.outcomes.noise_law import simulated
+from semidp.publish.statistics.outcomes.noise_law import simulate_noise
 from semidp.publish.statistics.outcomes.spaces import sum_space
 
 STEPS = 2
@@ -60,12 +60,12 @@ def small(counts, margins) -> tuple[Dataspace, Dataspace]:
     features = [
         Feature("ab"[axis], [str(i) for i in range(size)]) for axis, size in enumerate(counts.shape)
     ]
-    public = Dataspace.of(
-        Table(Schema(features), counts), [Margin.of(margin) for margin in margins]
+    public = Dataspace.from_table(
+        Table(Schema(features), counts), [Margin.from_names(margin) for margin in margins]
     )
     whole = Schema((*features, Feature("y", ["missing", *map(str, range(STEPS + 1))])))
     totals = dict(zip(public.margins, public.totals, strict=True))
-    return public, Dataspace.known(whole, totals, public.n)
+    return public, Dataspace.from_totals(whole, totals, public.n)
 
 
 def coded(whole: Dataspace, dataset) -> list[tuple[int, ...]]:
@@ -102,10 +102,10 @@ def test_no_exchange_moves_pairs_farther_than_the_norms(
 ) -> None:
     public, whole = small(counts, margins)
     by = [Margin(*names) for names in groups]
-    blocks = Blocks.of(whole)
+    blocks = Blocks.from_dataspace(whole)
     neighbours = []
     for dataset in enumeration.datasets(whole):
-        one = blocks.coded(dataset)
+        one = blocks.encode_records(dataset)
         neighbours.append((one, list(blocks.neighbours(one))))
     for law, budget in BUDGETS.items():
         space = answered_space(public, outcome_exchange(public), OUTCOME, by, budget)
@@ -156,7 +156,7 @@ def test_no_ball_moves_pairs_farther_than_the_norms(
 
 def wards(sizes: list[int]) -> Dataspace:
     levels = [chr(97 + number) for number in range(len(sizes))]
-    return Dataspace.of(Table(Schema([Feature("ward", levels)]), sizes), [Margin("ward")])
+    return Dataspace.from_table(Table(Schema([Feature("ward", levels)]), sizes), [Margin("ward")])
 
 
 def test_the_number_who_answered_costs_the_sum_nothing() -> None:
@@ -179,7 +179,7 @@ def test_a_recorded_query_is_read_again() -> None:
 
 
 def measured(mechanism, noisy: np.ndarray) -> AnsweredSums:
-    return AnsweredSums(mechanism, mechanism.measured_again(noisy.astype(np.int64), False))
+    return AnsweredSums(mechanism, mechanism.restore_measurement(noisy.astype(np.int64), False))
 
 
 @pytest.mark.parametrize(
@@ -203,8 +203,8 @@ def test_intervals_of_means_hold_as_often_as_they_say(budget: Budget, steps: int
     total = source.binomial(answered * steps, shares)
     public = _many(groups)
     space = answered_space(public, Ball(1), Outcome("y", -5, 5, steps), [Margin("ward")], budget)
-    mechanism = mechanism_for(space, budget)
-    noisy = space.pairs(answered, total) + simulated(mechanism, space.shape, source)
+    mechanism = select_mechanism(space, budget)
+    noisy = space.pairs(answered, total) + simulate_noise(mechanism, space.shape, source)
     found = measured(mechanism, noisy).mean_intervals(None, Fraction(95, 100), False)
     truth = -5 + 10 * total / (answered * steps)
     held = (found.lower - 1e-9 <= truth) & (truth <= found.upper + 1e-9)
@@ -223,13 +223,15 @@ def test_intervals_of_means_hold_as_often_as_they_say(budget: Budget, steps: int
 
 def _many(groups: int) -> Dataspace:
     levels = [str(number) for number in range(groups)]
-    return Dataspace.of(Table(Schema([Feature("ward", levels)]), [60] * groups), [Margin("ward")])
+    return Dataspace.from_table(
+        Table(Schema([Feature("ward", levels)]), [60] * groups), [Margin("ward")]
+    )
 
 
 def test_the_interval_is_fiellers_where_the_noise_is_normal() -> None:
     """The ends solve (T - θA)² = z²(s² + θ²r²) where they lie within the bounds."""
     space = answered_space(wards([4000]), Ball(1), Outcome("y", -5, 5, 1000), [Margin("ward")])
-    mechanism = mechanism_for(space, Budget.gdp(1))
+    mechanism = select_mechanism(space, Budget.gdp(1))
     pairs = measured(mechanism, space.pairs(np.array([300]), np.array([120_000])))
     found = pairs.mean_intervals(None, Fraction(95, 100), False)
     means = pairs.means()

@@ -17,7 +17,7 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.protection import Protection
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
-from semidp.publish.statistics.outcomes.noise_law import simulated
+from semidp.publish.statistics.outcomes.noise_law import simulate_noise
 from semidp.publish.statistics.outcomes.population import SKEWED, SampledMeans, rate_ends
 from semidp.publish.statistics.outcomes.spaces import sum_space
 from semidp.publish.statistics.outcomes.spread import Spread, SquareSums
@@ -33,7 +33,7 @@ MOST = 4
 
 def public(counts: list[int]) -> Dataspace:
     table = Table(Schema([Feature("g", "ab")]), counts)
-    return Dataspace.of(table, [Margin("g")])
+    return Dataspace.from_table(table, [Margin("g")])
 
 
 def mechanism_of(counts: list[int], steps: int, most: int, budget: Budget = CLEAR) -> Mechanism:
@@ -126,8 +126,8 @@ def test_coefficients_have_the_errors_of_persons(kind: type) -> None:
     answers = []
     for most in (1, MOST):
         table = Table(Schema([Feature("a", "pq"), Feature("b", "rs")]), most * cells)
-        dataspace = Dataspace.of(table, [Margin("a", "b")])
-        design = Design.of(table.schema, ["a", "b"])
+        dataspace = Dataspace.from_table(table, [Margin("a", "b")])
+        design = Design.from_schema(table.schema, ["a", "b"])
         adjacency = Ball(2 * most, Protection("patient", most))
         law = regression_mechanism(dataspace, adjacency, Outcome("y", 0, 1, 1), design, CLEAR)
         values = route_values(law.space, design, most * ones)
@@ -181,7 +181,7 @@ def _squares() -> Measurement:
 
 def test_the_noise_of_this_study_is_that_of_the_mechanism() -> None:
     mechanism = mechanism_of([40, 40], 1, MOST, Budget.gdp(4))
-    drawn = simulated(mechanism, (4000,), np.random.default_rng(1))
+    drawn = simulate_noise(mechanism, (4000,), np.random.default_rng(1))
     law = simulated_law(mechanism, int(12 * mechanism.scale) + 2)
     assert law.sum() == pytest.approx(1, abs=1e-9)
     assert abs(drawn.var() / mechanism.variance - 1) < 0.2

@@ -20,7 +20,7 @@ from tests.grouped.test_rank_norms import (
 
 from semidp.promise.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
 from semidp.promise.mechanisms.pure import LaplaceMechanism
-from semidp.promise.mechanisms.selection import mechanism_for
+from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.budget import Budget
@@ -50,7 +50,7 @@ def farthest(
     steps = space.outcome.steps
     l1 = l2 = linf = count = 0
     for one, other in pairs:
-        change = space.measured(histograms(one, single, steps)) - space.measured(
+        change = space.apply_query(histograms(one, single, steps)) - space.apply_query(
             histograms(other, single, steps)
         )
         sizes = np.abs(change)
@@ -345,7 +345,7 @@ def test_the_discrete_noise_is_within_its_divergence_on_the_worst_pair() -> None
 
 def test_laplace_noise_is_within_epsilon_on_the_worst_pair() -> None:
     space = two_wards(3, Ball(2))
-    mechanism = mechanism_for(space, Budget.pure(1))
+    mechanism = select_mechanism(space, Budget.pure(1))
     assert isinstance(mechanism, LaplaceMechanism)
     assert space.l1 / mechanism.scale == pytest.approx(1)
     move = Placement(space.tree, {(0, 1): 1}, 2).cost * 2

@@ -15,7 +15,7 @@ import pytest
 
 import semidp
 from semidp import Budget, Ledger, Outcome, Plan, Release, RunOptions, TableRequest
-from semidp.assess import audit_mechanism, claims_of_release, pair_for
+from semidp.assess import audit_mechanism, choose_pair, claims_of_release
 from semidp.cli import run as command
 from semidp.errors import InputError, Refused
 from semidp.promise.accounting.account import Charge
@@ -25,7 +25,7 @@ from semidp.promise.tradeoff.curves import gaussian
 from semidp.publish.rechecking.release_check import recheck
 from semidp.publish.statistics.distribution.published import CURVES, PublishedDistribution
 from semidp.publish.statistics.distribution.request import DistributionRequest
-from semidp.publish.statistics.registry import recorded
+from semidp.publish.statistics.registry import mechanism_from_record
 
 pytestmark = pytest.mark.pictures
 
@@ -153,7 +153,7 @@ def test_the_front_asks_for_it() -> None:
     result = only(release)
     assert result.request.by == (semidp.Margin("school"),)
     assert release.guarantee.tradeoff == gaussian(2)
-    assert set(result.named()) == {"distribution-score", "distribution-score-quantiles"}
+    assert set(result.columns_by_name()) == {"distribution-score", "distribution-score-quantiles"}
     assert "PublishedDistribution('distribution-score': by school, rounded gaussian)" in repr(
         result
     )
@@ -329,13 +329,20 @@ def test_a_record_is_read_under_other_adjacencies(plan: Plan) -> None:
     (mechanism,) = semidp.prepare(plan, pupils()).mechanisms
     record = json.loads(json.dumps(mechanism.record()))
     space = mechanism.space
-    assert recorded(record, space.dataspace, space.adjacency).tradeoff == mechanism.tradeoff
-    assert recorded(record, space.dataspace, Ball(6)).tradeoff == gaussian(4)
-    exchange = recorded(record, space.dataspace, Exchange.of(space.dataspace)).tradeoff
+    assert (
+        mechanism_from_record(record, space.dataspace, space.adjacency).tradeoff
+        == mechanism.tradeoff
+    )
+    assert mechanism_from_record(record, space.dataspace, Ball(6)).tradeoff == gaussian(4)
+    exchange = mechanism_from_record(
+        record, space.dataspace, Exchange.from_dataspace(space.dataspace)
+    ).tradeoff
     assert exchange.mu_squared < mechanism.tradeoff.mu_squared
     assert mechanism.under(Ball(6)).tradeoff == gaussian(4)
     with pytest.raises(InputError, match="the record of a query of distribution is damaged"):
-        recorded({**record, "query": {"kind": "distribution"}}, space.dataspace, Ball(2))
+        mechanism_from_record(
+            {**record, "query": {"kind": "distribution"}}, space.dataspace, Ball(2)
+        )
 
 
 @pytest.mark.few(1)
@@ -346,7 +353,7 @@ def test_an_audit_survives_and_convicts(adjacency: str) -> None:
         Plan([request], ["school"], adjacency=adjacency), pupils(), SeededRandomness(3)
     )
     (claim,) = claims_of_release(release)
-    pair = pair_for(claim.mechanism)
+    pair = choose_pair(claim.mechanism)
     assert (pair.move**2).sum() == claim.mechanism.space.l2_squared
     options = {"samples": 20_000, "randomness": SeededRandomness(1)}
     honest = audit_mechanism(claim.mechanism.measure_many, pair, claim.tradeoff, **options)

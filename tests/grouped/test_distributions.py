@@ -13,7 +13,7 @@ import pytest
 
 from semidp.errors import InputError
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.selection import mechanism_for
+from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -46,7 +46,7 @@ def groups_of(
 ) -> DistributionSpace:
     """Many groups of one size, values from 0 to `steps`."""
     schema = Schema([Feature("group", map(str, range(groups)))])
-    public = Dataspace.of(Table(schema, np.full(groups, size)), [Margin("group")])
+    public = Dataspace.from_table(Table(schema, np.full(groups, size)), [Margin("group")])
     outcome = Outcome("y", 0, steps, steps)
     return distribution_space(public, adjacency or Ball(2), outcome, [Margin("group")])
 
@@ -71,7 +71,7 @@ def measured(
     space: DistributionSpace, mechanism: Mechanism, rows: np.ndarray, seed: int
 ) -> GroupDistributions:
     return GroupDistributions(
-        mechanism, mechanism.measure(space.measured(rows), SeededRandomness(seed))
+        mechanism, mechanism.measure(space.apply_query(rows), SeededRandomness(seed))
     )
 
 
@@ -96,7 +96,7 @@ def test_without_noise_everything_is_true() -> None:
     space = groups_of(20, 50, 12)
     values = normal(20, 50, 12, seed=1)
     rows = histograms(values, 12)
-    found = measured(space, mechanism_for(space, Budget.gdp(10**4)), rows, seed=1)
+    found = measured(space, select_mechanism(space, Budget.gdp(10**4)), rows, seed=1)
     assert found.up_to().tolist() == np.cumsum(rows, axis=1)[:, :-1].tolist()
     for probability, part in zip(Q, found.quantiles(Q), strict=True):
         assert part.lower.tolist() == np.maximum(part.values - 0.5, 0).tolist()
@@ -121,7 +121,7 @@ def test_the_width_of_issue_29_and_the_level(values: str) -> None:
         "one": np.full((groups, size), 77),
     }[values]
     rows = histograms(drawn, steps)
-    mechanism = mechanism_for(space, Budget.gdp(1))
+    mechanism = select_mechanism(space, Budget.gdp(1))
     assert mechanism.scale == 8  # Δ2² = 2²(2·7 + 2)
     found = measured(space, mechanism, rows, seed=4)
     shares = held(found, drawn, rows)
@@ -151,7 +151,7 @@ def test_a_chosen_median_alone_is_closer() -> None:
     space = groups_of(groups, size, steps)
     values = normal(groups, size, steps, seed=6)
     rows, truth = histograms(values, steps), true_quantile(values, Fraction(1, 2))
-    found = measured(space, mechanism_for(space, Budget.gdp(1)), rows, seed=7)
+    found = measured(space, select_mechanism(space, Budget.gdp(1)), rows, seed=7)
     ranks = rank_space(space.dataspace, space.adjacency, space.outcome, space.blocks)
     chooser = exponential_mechanism(ranks, Budget.gdp(1))
     chosen = GroupQuantiles(chooser, chooser.measure(rows, SeededRandomness(8))).values()[:, 0]
@@ -169,7 +169,7 @@ def test_levels_are_kept_by_all_laws_of_noise(budget: Budget, adjacency: Adjacen
     space = groups_of(groups, size, steps, adjacency)
     values = normal(groups, size, steps, seed=9)
     rows = histograms(values, steps)
-    shares = held(measured(space, mechanism_for(space, budget), rows, seed=10), values, rows)
+    shares = held(measured(space, select_mechanism(space, budget), rows, seed=10), values, rows)
     slack = 4 * math.sqrt(0.95 * 0.05 / groups)
     assert len(shares) == 5
     assert all(share > 0.95 - slack for share in shares.values()), shares
@@ -182,8 +182,8 @@ def test_a_level_stated_from_half_the_noise_is_found_out() -> None:
     space = groups_of(groups, size, steps)
     values = np.random.default_rng(11).integers(0, steps + 1, (groups, size))
     rows = histograms(values, steps)
-    mechanism = mechanism_for(space, Budget.gdp(1))
-    noisy = mechanism.measure(space.measured(rows), SeededRandomness(12))
+    mechanism = select_mechanism(space, Budget.gdp(1))
+    noisy = mechanism.measure(space.apply_query(rows), SeededRandomness(12))
     shares = held(
         GroupDistributions(mechanism.with_scale(mechanism.scale / 2), noisy), values, rows
     )
@@ -198,7 +198,7 @@ def test_coarse_noise_needs_its_own_law() -> None:
     space = two_wards(1, Ball(1))
     worst = 1.0
     for hundredths in range(20, 90, 5):
-        mechanism = mechanism_for(space, Budget.gdp(1)).with_scale(hundredths / 100)
+        mechanism = select_mechanism(space, Budget.gdp(1)).with_scale(hundredths / 100)
         law = mechanism.sampler
         places = np.arange(-60, 61)
         chances = np.array([float(law.pmf(int(place))) for place in places])
@@ -213,7 +213,7 @@ def test_half_widths_hold_as_often_as_the_law_says() -> None:
     errors.
     """
     space = groups_of(1, 100, 10)
-    mechanism = mechanism_for(space, Budget.gdp(3))
+    mechanism = select_mechanism(space, Budget.gdp(3))
     errors = space.tree.up_to(mechanism.noises(200_000, SeededRandomness(13)), np.zeros(200_000))
     slack = 4 * math.sqrt(0.95 * 0.05 / 200_000)
     inside = (np.abs(errors) <= pointwise_half_widths(mechanism, LEVEL) + 1e-9).mean(axis=0)
@@ -227,7 +227,7 @@ def test_a_band_is_a_band() -> None:
     """It grows, lies within 0 and n, and holds the estimate; intervals hold theirs."""
     space = groups_of(50, 30, 40)
     rows = histograms(normal(50, 30, 40, seed=14), 40)
-    found = measured(space, mechanism_for(space, Budget.gdp(1)), rows, seed=15)
+    found = measured(space, select_mechanism(space, Budget.gdp(1)), rows, seed=15)
     low, high = found.band()
     estimate = found.up_to()
     for curve in (low, estimate, high):
@@ -249,21 +249,21 @@ def test_counts_that_are_in_order_stay() -> None:
 
 def test_groups_without_records_have_no_quantiles() -> None:
     schema = Schema([Feature("ward", ["a", "b"])])
-    public = Dataspace.of(Table(schema, [30, 0]), [Margin("ward")])
+    public = Dataspace.from_table(Table(schema, [30, 0]), [Margin("ward")])
     space = distribution_space(public, Ball(1), Outcome("score", 0, 3, 3), [Margin("ward")])
     rows = np.array([[5, 10, 10, 5], [0, 0, 0, 0]])
-    found = measured(space, mechanism_for(space, Budget.gdp(1)), rows, seed=17)
+    found = measured(space, select_mechanism(space, Budget.gdp(1)), rows, seed=17)
     (median,) = found.quantiles(["1/2"])
     assert np.isfinite(median.values).tolist() == [True, False]
     assert np.isfinite(found.shares_below(2).values).tolist() == [True, False]
-    assert found.unbiased()[1].tolist() == [0, 0, 0]
+    assert found.unbiased_counts()[1].tolist() == [0, 0, 0]
 
 
 def test_what_is_no_quantile_is_refused() -> None:
     space = two_wards(3)
     found = measured(
         space,
-        mechanism_for(space, Budget.gdp(1)),
+        select_mechanism(space, Budget.gdp(1)),
         np.array([[30, 0, 0, 0], [20, 0, 0, 0]]),
         seed=18,
     )
@@ -281,7 +281,9 @@ def test_an_interval_of_a_quantile_is_never_empty(size: int) -> None:
     """
     space = groups_of(300, size, 9)
     values = np.random.default_rng(19).integers(0, 10, (300, size))
-    found = measured(space, mechanism_for(space, Budget.gdp("1/4")), histograms(values, 9), seed=20)
+    found = measured(
+        space, select_mechanism(space, Budget.gdp("1/4")), histograms(values, 9), seed=20
+    )
     for probability, part in zip(Q, found.quantiles(Q), strict=True):
         truth = true_quantile(values, probability)
         assert (part.lower <= part.upper).all()

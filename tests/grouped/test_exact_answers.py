@@ -47,7 +47,9 @@ def public_of(counts, names, exact) -> Dataspace:
     """Features of two levels each, the last of which says who answered."""
     features = [Feature(name, ["0", "1"]) for name in names]
     schema = Schema([*features, Feature(ANSWERED, ["no", "yes"])])
-    return Dataspace.of(Table(schema, np.array(counts)), [Margin(*margin) for margin in exact])
+    return Dataspace.from_table(
+        Table(schema, np.array(counts)), [Margin(*margin) for margin in exact]
+    )
 
 
 def with_values(public: Dataspace) -> Blocks:
@@ -55,7 +57,7 @@ def with_values(public: Dataspace) -> Blocks:
     values = Feature("value", [*map(str, range(STEPS + 1)), "none"])
     whole = Schema((*public.schema.features, values))
     totals = dict(zip(public.margins, public.totals, strict=True))
-    return Blocks.of(Dataspace.known(whole, totals, public.n))
+    return Blocks.from_dataspace(Dataspace.from_totals(whole, totals, public.n))
 
 
 def filled(records: Records) -> Iterator[Records]:
@@ -258,13 +260,13 @@ def test_a_table_of_the_values_moves_farther_and_is_refused() -> None:
     moves = moves_of_all_records(public, [1])
     whole = with_values(public).dataspace
     # One record alone would move what is charged. The carrier gains or loses a value besides.
-    charged = sensitivity_space(whole, Exchange.of(whole), ["h", "value"]).l2_squared
+    charged = sensitivity_space(whole, Exchange.from_dataspace(whole), ["h", "value"]).l2_squared
     assert (moves**2).sum(axis=(1, 2)).max() == 4 > charged == 2
     schema = Schema((*TIED.schema.features, Feature("pay", ["0", "1"], null_level="none")))
-    whole = Dataspace.known(schema, dict(zip(TIED.margins, TIED.totals, strict=True)), TIED.n)
+    whole = Dataspace.from_totals(schema, dict(zip(TIED.margins, TIED.totals, strict=True)), TIED.n)
     assert ANSWERED == answered_column("pay") == f"pay{ANSWERED_SUFFIX}"
     with pytest.raises(Refused, match="the 'pay' of others"):
-        Exchange.of(whole)
+        Exchange.from_dataspace(whole)
     people = {
         "g": ["0", "0", "1", "1"],
         "ok": np.array(["Y", None, "Y", "N"], dtype=object),

@@ -29,11 +29,13 @@ def pairs(public: Dataspace):
     whole = Schema(
         (*public.schema.features, Feature("y", [str(step) for step in range(STEPS + 1)]))
     )
-    blocks = Blocks.of(
-        Dataspace.known(whole, dict(zip(public.margins, public.totals, strict=True)), public.n)
+    blocks = Blocks.from_dataspace(
+        Dataspace.from_totals(
+            whole, dict(zip(public.margins, public.totals, strict=True)), public.n
+        )
     )
     for dataset in enumeration.datasets(blocks.dataspace):
-        X = blocks.coded(dataset)
+        X = blocks.encode_records(dataset)
         for Y in blocks.neighbours(X):
             yield X, Y
 
@@ -75,7 +77,9 @@ def test_sums_by_published_groups(counts, margins, groups, squares: int) -> None
             for axis, size in enumerate(counts.shape)
         ]
     )
-    public = Dataspace.of(Table(schema, counts), [Margin.of(margin) for margin in margins])
+    public = Dataspace.from_table(
+        Table(schema, counts), [Margin.from_names(margin) for margin in margins]
+    )
     by = [Margin(*names) for names in groups]
     space = sum_space(public, outcome_exchange(public), OUTCOME, by)
     differences = [sums(schema, by, Y) - sums(schema, by, X) for X, Y in pairs(public)]
@@ -102,8 +106,10 @@ def test_regressions_on_one_block(coding: Coding, shape: tuple[int, ...], margin
     counts = np.ones(shape, dtype=np.int64)
     if len(shape) == 2:
         counts[0, 0] = 0
-    public = Dataspace.of(Table(schema, counts), [Margin.of(margin) for margin in margins])
-    design = Design.of(schema, list(names), coding=coding)
+    public = Dataspace.from_table(
+        Table(schema, counts), [Margin.from_names(margin) for margin in margins]
+    )
+    design = Design.from_schema(schema, list(names), coding=coding)
     rows = dict(zip(itertools.product(*map(range, shape)), design.rows().astype(int), strict=True))
     space = moment_space(public, outcome_exchange(public), OUTCOME, design)
 
@@ -118,13 +124,15 @@ def test_regressions_on_one_block(coding: Coding, shape: tuple[int, ...], margin
 
 def test_what_is_not_public_is_refused() -> None:
     schema = Schema([Feature("a", "01"), Feature("b", "01")])
-    public = Dataspace.of(Table(schema, [[2, 2], [2, 2]]), [Margin("a"), Margin("b")])
+    public = Dataspace.from_table(Table(schema, [[2, 2], [2, 2]]), [Margin("a"), Margin("b")])
     with pytest.raises(Refused, match="not published"):
         sum_space(public, outcome_exchange(public), OUTCOME, [Margin("a", "b")])
     with pytest.raises(Refused, match="not published"):
-        moment_space(public, outcome_exchange(public), OUTCOME, Design.of(schema, ["a", "b"]))
+        moment_space(
+            public, outcome_exchange(public), OUTCOME, Design.from_schema(schema, ["a", "b"])
+        )
     overlapping = Schema([Feature(name, "01") for name in "abc"])
-    joint = Dataspace.of(
+    joint = Dataspace.from_table(
         Table(overlapping, np.full((2, 2, 2), 2)), [Margin("a", "b"), Margin("b", "c")]
     )
     with pytest.raises(Refused, match="share no feature"):
@@ -137,9 +145,9 @@ def test_whatever_a_regression_measures_moves_no_farther_than_is_said() -> None:
     """
     counts = np.array([[1, 1], [1, 0]])
     schema = Schema([Feature("a", "01"), Feature("b", "01")])
-    public = Dataspace.of(Table(schema, counts), [Margin("a", "b")])
-    design = Design.of(schema, ["a"])
-    whole = Design.of(schema, ["a", "b"])
+    public = Dataspace.from_table(Table(schema, counts), [Margin("a", "b")])
+    design = Design.from_schema(schema, ["a"])
+    whole = Design.from_schema(schema, ["a", "b"])
     every = [(X, Y) for X, Y in pairs(public)]
     for model in (design, whole):
         for route in regression_routes(public, outcome_exchange(public), OUTCOME, model):

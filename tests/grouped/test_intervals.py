@@ -38,7 +38,7 @@ def mechanism(budget: Budget, steps: int = 1, blocks: int = 1) -> Mechanism:
     schema = Schema((Feature("ward", "abcd"), Feature("sex", "fm")))
     table = Table(schema, np.stack([COUNTS // 2, COUNTS - COUNTS // 2], axis=1))
     margins = [Margin("ward"), Margin("sex")]
-    public = Dataspace.of(table, margins)
+    public = Dataspace.from_table(table, margins)
     return outcome_mechanism(
         sum_space(public, Ball(2), Outcome("y", 0, 1, steps), margins[:blocks]), budget
     )
@@ -140,8 +140,8 @@ def test_the_population_is_held_and_forgetting_the_noise_or_the_sample_is_seen()
 def test_linear_coefficients_are_held_for_the_records_and_the_population() -> None:
     schema = Schema((Feature("arm", "cd"), Feature("sex", "fm")))
     table = Table(schema, np.array([[30, 20], [25, 45]]))
-    public, outcome = Dataspace.of(table, [Margin("arm", "sex")]), Outcome("y", 0, 1, 20)
-    design = Design.of(schema, ["arm", "sex"])
+    public, outcome = Dataspace.from_table(table, [Margin("arm", "sex")]), Outcome("y", 0, 1, 20)
+    design = Design.from_schema(schema, ["arm", "sex"])
     rows, counts = design.rows().astype(float), table.counts.ravel()
     inverse = np.linalg.inv(rows.T @ (rows * counts[:, None]))
     beta = np.array([0.4, 0.2, -0.1])
@@ -169,8 +169,8 @@ def test_linear_coefficients_are_held_for_the_records_and_the_population() -> No
 
 def test_logistic_intervals_hold_and_may_be_open() -> None:
     schema = Schema((Feature("arm", "cd"),))
-    public = Dataspace.of(Table(schema, np.array([100, 100])), [Margin("arm")])
-    design, outcome = Design.of(schema, ["arm"]), Outcome("y", 0, 1, 1)
+    public = Dataspace.from_table(Table(schema, np.array([100, 100])), [Margin("arm")])
+    design, outcome = Design.from_schema(schema, ["arm"]), Outcome("y", 0, 1, 1)
     source, beta = np.random.default_rng(3), np.array([-0.6, 1.0])
     found = regression_mechanism(public, Ball(2), outcome, design, Budget.gdp(1))
     hits = 0.0
@@ -200,8 +200,8 @@ def test_logistic_intervals_of_more_than_twelve_columns_hold(budget: Budget) -> 
     source = np.random.default_rng(13)
     schema = Schema(tuple(Feature(name, [str(level) for level in range(7)]) for name in ("a", "b")))
     counts = source.multinomial(2000, np.full(49, 1 / 49)).reshape(7, 7)
-    public = Dataspace.of(Table(schema, counts), [Margin("a", "b")])
-    design, outcome = Design.of(schema, ["a", "b"]), Outcome("y", 0, 1, 1)
+    public = Dataspace.from_table(Table(schema, counts), [Margin("a", "b")])
+    design, outcome = Design.from_schema(schema, ["a", "b"]), Outcome("y", 0, 1, 1)
     assert len(design.columns) == 13
     beta = np.append(-0.5, source.normal(0, 0.5, 12))
     rates = 1 / (1 + np.exp(-design.rows().astype(float) @ beta))

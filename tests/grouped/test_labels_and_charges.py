@@ -50,13 +50,15 @@ def test_blocks_tied_by_a_margin_across_them_do_not_claim_attained_norms():
     for cell, count in (((0, 0, 0, 0), 1), ((0, 0, 1, 1), 2), ((1, 1, 1, 1), 1)):
         counts[cell] = count
     table, blocks = Table(schema, counts), [Margin("A", "B"), Margin("C", "D")]
-    tied = Dataspace.of(table, [*blocks, Margin("B", "C")])
+    tied = Dataspace.from_table(table, [*blocks, Margin("B", "C")])
     space = sum_space(tied, Ball(3), Outcome("y", 0, 1, 1), blocks)
     assert space.l2_squared == 18
     assert _farthest(tied, 3) < 18
     assert not space.exact
     assert space.worst_move() is None
-    assert sum_space(Dataspace.of(table, blocks), Ball(3), Outcome("y", 0, 1, 1), blocks).exact
+    assert sum_space(
+        Dataspace.from_table(table, blocks), Ball(3), Outcome("y", 0, 1, 1), blocks
+    ).exact
 
 
 def _farthest(dataspace: Dataspace, a: int) -> int:
@@ -104,7 +106,7 @@ def test_no_pair_of_datasets_is_farther_apart_than_the_norms_say(published, bloc
         key = b"".join(table.margin(margin.names).counts.tobytes() for margin in published)
         spaces.setdefault(key, []).append(records)
     for members in spaces.values():
-        public = Dataspace.of(_table(schema, members[0]), published)
+        public = Dataspace.from_table(_table(schema, members[0]), published)
         sums = np.array([_sums(records, blocks) for records in members])
         apart = (np.array(members)[:, None] != np.array(members)[None]).any(axis=-1).sum(axis=-1)
         moved = np.abs(sums[:, None] - sums[None])

@@ -122,7 +122,7 @@ def test_a_forecast_is_of_those_who_answered() -> None:
     errors = []
     for what, people in ((plan, PEOPLE), (alone, complete)):
         prepared = semidp.prepare(what, people)
-        ((request, mechanism),) = prepared.calibrated
+        ((request, mechanism),) = prepared.calibrated_requests
         (forecast,) = request.forecast(mechanism, prepared.scope)
         errors.append(forecast.errors)
     assert errors[0] == errors[1]
@@ -197,12 +197,12 @@ def test_no_two_datasets_are_further_apart_than_the_norms(a: int, answers: str) 
     assert len(datasets) > len(values["y"])
     schema = Schema([Feature("group", groups), Feature("answered", ["n", "y"])])
     table = Table(schema, np.array(counted).reshape(2, 2))
-    public = Dataspace.of(table, [Margin("group", "answered")])
+    public = Dataspace.from_table(table, [Margin("group", "answered")])
     pay, by = Outcome("pay", 0, 1, steps), [Margin("group", "answered")]
     levels = {"n": "no", "y": "yes"}
     named = Schema([Feature("group", groups), Feature("answered", list(levels.values()))])
     space = sum_space(
-        Dataspace.of(Table(named, table.counts), by), Ball(a), pay, by, answered="answered"
+        Dataspace.from_table(Table(named, table.counts), by), Ball(a), pay, by, answered="answered"
     )
     norms = space.norms
     # What is said of those who answered is never more than what is said of all groups.

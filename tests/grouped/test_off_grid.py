@@ -59,7 +59,7 @@ def test_every_record_is_cut_at_half_steps_and_at_lines_whatever_the_others_are(
 def test_noise_follows_the_cells_that_lines_add() -> None:
     """Every pair of values, by brute force: the norm is that of the tree with the cut cells."""
     table = Table(Schema([Feature("ward", ["a", "b"])]), [3, 2])
-    public = Dataspace.of(table, [Margin("ward")])
+    public = Dataspace.from_table(table, [Margin("ward")])
     checked = 0
     for steps, cuts in itertools.product(range(1, 9), ((), (1,), ("1/3", 1))):
         outcome = Outcome("y", 0, 1, steps, cuts=cuts)
@@ -70,7 +70,7 @@ def test_noise_follows_the_cells_that_lines_add() -> None:
         for one, other in itertools.permutations(range(cells), 2):
             change = np.zeros((2, cells), dtype=np.int64)
             change[0, one], change[0, other] = -2, 2
-            moved = space.measured(change)
+            moved = space.apply_query(change)
             largest = max(largest, int(moved @ moved))
             checked += 1
         assert space.l2_squared == largest
@@ -191,11 +191,11 @@ def test_a_line_between_cuts_has_the_interval_of_both() -> None:
     ],
 )
 def test_a_unit_is_a_step_of_values_and_on_the_grid_of_sums(bounds, step, sums, values) -> None:
-    assert GroupRequest.bounded("y", bounds, step=step).steps == sums
-    assert QuantileRequest.bounded("y", bounds, step=step).steps == values
+    assert GroupRequest.declare_outcome("y", bounds, step=step).steps == sums
+    assert QuantileRequest.declare_outcome("y", bounds, step=step).steps == values
     unit = Fraction(step or 1)
     if step is not None or float(bounds[1]) <= 1000:
-        assert (unit / GroupRequest.bounded("y", bounds, step=step).width).denominator == 1
+        assert (unit / GroupRequest.declare_outcome("y", bounds, step=step).width).denominator == 1
 
 
 def test_a_step_that_does_not_fit_is_refused() -> None:

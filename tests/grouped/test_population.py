@@ -34,7 +34,7 @@ from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import (
     half_widths,
     noise_deviation,
-    simulated,
+    simulate_noise,
     upper_tail,
 )
 from semidp.publish.statistics.outcomes.population import SampledMeans, rate_ends
@@ -53,7 +53,7 @@ WARD = Margin("ward")
 
 def public(*counts: int) -> Dataspace:
     schema = Schema((Feature("ward", [f"{k:02}" for k in range(len(counts))]),))
-    return Dataspace.of(Table(schema, np.array(counts)), [WARD])
+    return Dataspace.from_table(Table(schema, np.array(counts)), [WARD])
 
 
 def mechanism(budget: Budget, *counts: int, steps: int = 1) -> Mechanism:
@@ -63,7 +63,7 @@ def mechanism(budget: Budget, *counts: int, steps: int = 1) -> Mechanism:
 
 
 def noisy(found: Mechanism, values: np.ndarray, source: np.random.Generator) -> Measurement:
-    drawn = values + simulated(found, values.shape, source).astype(np.int64)
+    drawn = values + simulate_noise(found, values.shape, source).astype(np.int64)
     return Measurement(drawn, found.publish(drawn), found.name, "exact", False)
 
 
@@ -132,7 +132,7 @@ def test_tails_and_simulated_noise_have_the_law_of_the_sampler(budget):
         tails - upper_tail(found, steps + 1), found.sampler.pmf(steps), rtol=1e-4, atol=1e-12
     )
     np.testing.assert_allclose(tails + upper_tail(found, 1 - steps), 1.0, atol=1e-9)  # symmetric
-    drawn = simulated(found, (20_000,), np.random.default_rng(1))
+    drawn = simulate_noise(found, (20_000,), np.random.default_rng(1))
     assert abs(drawn.mean()) < 5 * math.sqrt(found.variance / 20_000)
     assert drawn.var() == pytest.approx(found.variance, rel=5 * math.sqrt(5 / 20_000))
 
@@ -311,7 +311,7 @@ def test_a_spread_from_few_records_goes_with_students_quantile():
     grid = Outcome("y", 0, 1, 100)
     space = square_space(Scope(space_public, None, Ball(2)), grid, [WARD])
     spread = outcome_mechanism(space, clear)
-    design = Design.of(space_public.schema, ["ward"])
+    design = Design.from_schema(space_public.schema, ["ward"])
     hits, normal, widths = np.zeros(2), np.zeros(2), []
     for _ in range(250):
         values = np.rint(source.normal(50, 8, (2, 3))).astype(np.int64)
@@ -346,7 +346,7 @@ def test_a_regression_on_one_factor_is_held_cell_by_cell():
     """
     counts, rates = (5000, 100), np.array([0.01, 0.5])
     space_public, outcome = public(*counts), Outcome("y", 0, 1, 1)
-    design = Design.of(space_public.schema, ["ward"])
+    design = Design.from_schema(space_public.schema, ["ward"])
     found = regression_mechanism(space_public, Ball(2), outcome, design, Budget.gdp(4))
     beta, source = np.array([0.01, 0.49]), np.random.default_rng(6)
     hits, pooled = np.zeros(2), np.zeros(2)
@@ -369,11 +369,11 @@ def test_other_designs_take_the_largest_spread():
         Schema((Feature("arm", "cd"), Feature("sex", "fm"))), np.array([[50, 30], [20, 40]])
     )
     space_public, outcome = (
-        Dataspace.of(table, [Margin("arm"), Margin("sex")]),
+        Dataspace.from_table(table, [Margin("arm"), Margin("sex")]),
         Outcome("y", 2, 6, 10),
     )
-    margins = Dataspace.of(table, [Margin("arm", "sex")])
-    design = Design.of(table.schema, ["arm", "sex"])
+    margins = Dataspace.from_table(table, [Margin("arm", "sex")])
+    design = Design.from_schema(table.schema, ["arm", "sex"])
     found = regression_mechanism(margins, Ball(2), outcome, design, Budget.gdp(1))
     values = route_values(found.space, design, np.array([250, 150, 100, 200]))
     fit = LinearFit(Moments(found, found.measure(values, SeededRandomness(1)), design))
@@ -387,7 +387,7 @@ def test_other_designs_take_the_largest_spread():
 def test_separated_groups_leave_one_side_open(budget):
     """Nobody of 100 in the control arm, 60 of 100 with the drug: both sides were open."""
     space_public, outcome = public(100, 100), Outcome("y", 0, 1, 1)
-    design = Design.of(space_public.schema, ["ward"])
+    design = Design.from_schema(space_public.schema, ["ward"])
     found = regression_mechanism(space_public, Ball(2), outcome, design, budget)
     values = route_values(found.space, design, np.array([0, 60]))
     fit = LogisticFit(Moments(found, found.measure(values, SeededRandomness(1)), design))
@@ -408,10 +408,10 @@ def test_slopes_of_the_distances_are_those_of_differences():
     schema = Schema((Feature("a", "abc"), Feature("b", "wxyz")))
     counts = source.multinomial(400, np.full(12, 1 / 12)).reshape(3, 4)
     space_public, outcome = (
-        Dataspace.of(Table(schema, counts), [Margin("a", "b")]),
+        Dataspace.from_table(Table(schema, counts), [Margin("a", "b")]),
         Outcome("y", 0, 1, 1),
     )
-    design = Design.of(schema, ["a", "b"])
+    design = Design.from_schema(schema, ["a", "b"])
     found = regression_mechanism(space_public, Ball(2), outcome, design, Budget.gdp(1))
     values = route_values(found.space, design, source.binomial(counts.ravel(), 0.3))
     fit = LogisticFit(Moments(found, found.measure(values, SeededRandomness(1)), design))
@@ -439,7 +439,7 @@ def rare_baseline(columns: int, repeats: int) -> tuple[float, float]:
     """
     counts = np.full(columns, 150)
     space_public, outcome = public(*counts), Outcome("y", 0, 1, 1)
-    design = Design.of(space_public.schema, ["ward"])
+    design = Design.from_schema(space_public.schema, ["ward"])
     found = regression_mechanism(space_public, Ball(2), outcome, design, Budget.gdp(1))
     beta, source = np.append(-4.5, np.full(columns - 1, 4.0)), np.random.default_rng(8)
     hits, wald = 0.0, 0.0
@@ -476,7 +476,7 @@ def test_laplace_noise_is_compared_by_its_own_law():
     totals = np.array([2000, 5000, 3000])
     one = GroupSums(found, noisy(found, totals, source)).compare()
     assert one.reference == "simulation"
-    drawn = simulated(found, (4000, 3), source) / 100
+    drawn = simulate_noise(found, (4000, 3), source) / 100
     precision = np.array([40, 100, 60]) ** 2 / (found.variance / 100**2)
     means = drawn / [40, 100, 60]
     statistic = (precision * (means - (means @ precision / precision.sum())[:, None]) ** 2).sum(

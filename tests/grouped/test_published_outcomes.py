@@ -54,12 +54,12 @@ def public(*margins: str) -> Dataspace:
     counts = np.zeros(schema.shape, dtype=np.int64)
     for k in range(3):
         counts[k, k] = 1
-    return Dataspace.of(Table(schema, counts), map(Margin, margins))
+    return Dataspace.from_table(Table(schema, counts), map(Margin, margins))
 
 
 def most_replaced(dataspace: Dataspace) -> int:
     """The most ages that one exchange replaces in wards, by the definition."""
-    exchange = Exchange.of(dataspace)
+    exchange = Exchange.from_dataspace(dataspace)
     before = Counter(PEOPLE)
     most = 0
     for after in exchange.neighbours(PEOPLE, dataspace):
@@ -162,9 +162,9 @@ def test_norms_are_those_of_the_worst_exchange(worlds: int) -> None:
 
 
 def bands() -> tuple[Dataspace, Exchange]:
-    ages = Feature.nested(["band", "age"], [(str(age // 5), str(age)) for age in range(10)])
+    ages = Feature.from_paths(["band", "age"], [(str(age // 5), str(age)) for age in range(10)])
     table = Table(Schema([Feature("sex", "fm"), ages]), np.full((2, 10), 30))
-    public = Dataspace.of(table, [Margin("sex"), Margin("band")])
+    public = Dataspace.from_table(table, [Margin("sex"), Margin("band")])
     return public, outcome_exchange(public)
 
 
@@ -174,17 +174,17 @@ def test_a_mean_beside_exact_bands_of_the_same_column_is_charged_in_full() -> No
     assert sum_space(public, exchange, age, by).l2_squared == 250
     assert rank_space(public, exchange, age, by).l2_squared == 5
     assert distribution_space(public, exchange, age, by).l2_squared == 35
-    design = Design.of(public.schema, ["sex"])
+    design = Design.from_schema(public.schema, ["sex"])
     assert moment_space(public, exchange, age, design).l2_squared == 185
     # with bands not exact, a carrier keeps its age
-    alone = Dataspace.of(Table(public.schema, np.full((2, 10), 30)), by)
+    alone = Dataspace.from_table(Table(public.schema, np.full((2, 10), 30)), by)
     assert sum_space(alone, outcome_exchange(alone), age, by).l2_squared == 162
 
 
 def test_values_that_labels_do_not_tell_may_be_anything() -> None:
-    ages = Feature.nested(["band", "age"], [("a", "one"), ("a", "two"), ("b", "ten")])
+    ages = Feature.from_paths(["band", "age"], [("a", "one"), ("a", "two"), ("b", "ten")])
     table = Table(Schema([Feature("sex", "fm"), ages]), np.full((2, 3), 30))
-    public = Dataspace.of(table, [Margin("sex"), Margin("band")])
+    public = Dataspace.from_table(table, [Margin("sex"), Margin("band")])
     space = sum_space(public, outcome_exchange(public), Outcome("age", 0, 9, 9), [Margin("sex")])
     # the person and the carrier of the band end in one group: 18² + 9²
     assert space.l2_squared == 18**2 + 9**2
@@ -198,7 +198,7 @@ def test_a_release_beside_exact_bands_spends_what_it_claims() -> None:
         "age": ages.astype(str).tolist(),
         "band": (ages // 5).astype(str).tolist(),
     }
-    nested = Feature.nested(["band", "age"], [(str(age // 5), str(age)) for age in range(10)])
+    nested = Feature.from_paths(["band", "age"], [(str(age // 5), str(age)) for age in range(10)])
     mean = semidp.mean("age", by="sex", bounds=(0, 9))
     plan = Plan([mean], ["sex", "band"], [nested], adjacency="exchange")
     prepared = semidp.prepare(plan.with_budget(semidp.Budget.gdp(1)), records)
@@ -210,11 +210,12 @@ def test_a_release_beside_exact_bands_spends_what_it_claims() -> None:
 
 @pytest.mark.parametrize("by", ["sex", "band"])
 def test_an_exact_band_does_not_say_who_answered(by: str) -> None:
-    ages = Feature.nested(["band", "age"], [("a", "1"), ("b", "8")])
+    ages = Feature.from_paths(["band", "age"], [("a", "1"), ("b", "8")])
     table = Table(
-        Schema([Feature("sex", "fm"), ages.at(1).above_outcome("age", ages)]), [[9] * 2] * 2
+        Schema([Feature("sex", "fm"), ages.cut_to_depth(1).above_outcome("age", ages)]),
+        [[9] * 2] * 2,
     )
-    public = Dataspace.of(table, [Margin("sex"), Margin("band")])
+    public = Dataspace.from_table(table, [Margin("sex"), Margin("band")])
     age, exchange = Outcome("age", 0, 9, 9), outcome_exchange(public)
     space = answered_space(public, exchange, age, [Margin(by)])
     # in each band one has the only value, and one has none
@@ -238,7 +239,7 @@ def test_an_exact_band_does_not_say_who_answered(by: str) -> None:
 
 def test_a_share_of_one_value_of_a_binned_column_is_charged() -> None:
     table = Table(Schema([Feature("sex", "fm"), Feature("age", bins=[5, 8, 10])]), [[9] * 2] * 2)
-    public = Dataspace.of(table, [Margin("sex", "age")])
+    public = Dataspace.from_table(table, [Margin("sex", "age")])
     share = Outcome("age=8", 0, 1, 1)
     # two records of one cell, or the person alone: a bin does not say who is 8
     assert sum_space(public, outcome_exchange(public), share, [Margin("sex")]).l2_squared == 2
@@ -246,14 +247,14 @@ def test_a_share_of_one_value_of_a_binned_column_is_charged() -> None:
 
 def test_a_level_of_missing_values_is_no_bin() -> None:
     ages = Feature("age", bins=[0, 5, 10], null_level="unknown")
-    public = Dataspace.of(Table(Schema([ages]), [3, 3, 3]), [Margin("age")])
+    public = Dataspace.from_table(Table(Schema([ages]), [3, 3, 3]), [Margin("age")])
     found = find_moves(public, Outcome("age", 0, 10, 10), [Margin()])
     assert found is not None
     assert [*map(list, found.values)] == [[*range(6)], [*range(5, 11)], [*range(11)]]
 
 
 def test_outcomes_that_contradict_their_declared_bands_are_refused() -> None:
-    nested = Feature.nested(["band", "age"], [("a", "1"), ("b", "8")])
+    nested = Feature.from_paths(["band", "age"], [("a", "1"), ("b", "8")])
     mean = semidp.mean("age", by="band", bounds=(0, 9))
     plan = Plan([mean], ["band"], [nested], adjacency="exchange").with_budget(Budget.gdp(1))
     records = {"band": ["a", "a", "b"], "age": ["1", "1", "8"]}
@@ -272,7 +273,7 @@ def test_a_ledger_knows_that_an_exact_band_is_one_of_an_outcome(tmp_path: Path) 
         "age": ages.astype(str).tolist(),
         "band": (ages // 5).astype(str).tolist(),
     }
-    nested = Feature.nested(["band", "age"], [(str(age // 5), str(age)) for age in range(10)])
+    nested = Feature.from_paths(["band", "age"], [(str(age // 5), str(age)) for age in range(10)])
     sexes = Feature("sex", "fm")
     mean = Plan([semidp.mean("age", by="sex", bounds=(0, 9))], ["sex"], adjacency="exchange")
     totals = {}

@@ -12,7 +12,7 @@ from attrs import evolve
 
 from semidp import Budget, Outcome, Plan, QuantileRequest, Release, RunOptions, prepare, run
 from semidp.errors import InputError
-from semidp.promise.mechanisms.selection import mechanism_for
+from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -169,7 +169,7 @@ def test_plans_hold_the_mechanism_and_refuse_others() -> None:
 
 def even_world(size: int, steps: int) -> tuple[Dataspace, Outcome, list[Margin]]:
     by = [Margin("group")]
-    public = Dataspace.of(Table(Schema([Feature("group", ["a", "b"])]), [size, size]), by)
+    public = Dataspace.from_table(Table(Schema([Feature("group", ["a", "b"])]), [size, size]), by)
     return public, Outcome("value", 0, steps, steps), by
 
 
@@ -198,11 +198,11 @@ def test_both_errors_are_those_of_the_mechanisms(size: int, steps: int, count: i
     assert abs(seen / request.steps_off(choosing.with_less_noise(Fraction(1, 2))) - 1) > 0.1
 
     space = distribution_space(public, Ball(2), outcome, by)
-    measuring = mechanism_for(space, budget)
+    measuring = select_mechanism(space, budget)
     distances = []
     source = SeededRandomness(2)
     for _ in range(150):
-        measured = measuring.measure(space.measured(rows), source)
+        measured = measuring.measure(space.apply_query(rows), source)
         parts = GroupDistributions(measuring, measured).quantiles(probabilities)
         distances += [
             np.abs(part.values - place).mean() for part, place in zip(parts, truth, strict=True)

@@ -43,7 +43,7 @@ from semidp.publish.statistics.quantiles.exponential import (
 from semidp.publish.statistics.quantiles.quantile_estimates import GroupQuantiles
 from semidp.publish.statistics.quantiles.ranks import RankSpace, rank_scores, rank_space
 from semidp.publish.statistics.quantiles.request import QuantileRequest
-from semidp.publish.statistics.registry import recorded
+from semidp.publish.statistics.registry import mechanism_from_record
 
 BUDGETS = (Budget.pure("1/2"), Budget.zcdp("1/50"), Budget.gdp("1/4"))
 WARD = Margin("A")
@@ -51,12 +51,12 @@ WARD = Margin("A")
 
 def world(*sizes: int) -> Dataspace:
     schema = Schema((Feature("A", [str(k) for k in range(len(sizes))]),))
-    return Dataspace.of(Table(schema, np.array(sizes)), [WARD])
+    return Dataspace.from_table(Table(schema, np.array(sizes)), [WARD])
 
 
 def law(mechanism: ExponentialMechanism, histograms: np.ndarray) -> np.ndarray:
     """The joint distribution of all choices of all groups."""
-    space, choice = mechanism.ranked, mechanism.law(mechanism.rate)
+    space, choice = mechanism.rank_space, mechanism.law(mechanism.rate)
     joint = np.ones(1)
     for histogram, ranks in zip(histograms, space.ranks(mechanism.rate).tolist(), strict=True):
         for rank in ranks:
@@ -172,15 +172,19 @@ def test_exchanges_are_as_private_as_is_said(budget: Budget, counts, margins, by
             for axis, size in enumerate(counts.shape)
         ]
     )
-    public = Dataspace.of(Table(schema, counts), [Margin.of(margin) for margin in margins])
+    public = Dataspace.from_table(
+        Table(schema, counts), [Margin.from_names(margin) for margin in margins]
+    )
     groups = [Margin(*names) for names in by]
     space = rank_space(public, outcome_exchange(public), Outcome("y", 0, 1, 2), groups)
     assert space.l1 == space.l2_squared == 2 * len(groups)
     mechanism = exponential_mechanism(space, budget)
     assert isinstance(mechanism, ExponentialMechanism)
     whole = Schema((*schema.features, Feature("y", ["0", "1", "2"])))
-    blocks = Blocks.of(
-        Dataspace.known(whole, dict(zip(public.margins, public.totals, strict=True)), public.n)
+    blocks = Blocks.from_dataspace(
+        Dataspace.from_totals(
+            whole, dict(zip(public.margins, public.totals, strict=True)), public.n
+        )
     )
     axes = [[schema.names.index(name) for name in group.names] for group in groups]
 
@@ -195,7 +199,7 @@ def test_exchanges_are_as_private_as_is_said(budget: Budget, counts, margins, by
 
     seen: dict[tuple[bytes, bytes], tuple[np.ndarray, np.ndarray]] = {}
     for dataset in enumeration.datasets(blocks.dataspace):
-        X = blocks.coded(dataset)
+        X = blocks.encode_records(dataset)
         one = histograms(X)
         for Y in blocks.neighbours(X):
             other = histograms(Y)
@@ -433,16 +437,17 @@ def test_what_a_ledger_keeps_is_enough_to_compute_the_guarantee_again(
         public, Ball(2), Outcome("y", 0, 1, 10), [WARD], ["0.1", "0.9"], level="0.9", sampling=True
     )
     mechanism = kind(space, Fraction(1, 7))
-    again = recorded(mechanism.record(), public, Ball(2))
+    again = mechanism_from_record(mechanism.record(), public, Ball(2))
     assert again.tradeoff == mechanism.tradeoff
     assert isinstance(again.space, RankSpace)
     assert again.space.sampling
     assert (
-        recorded(mechanism.record(), public, Ball(4)).tradeoff == mechanism.under(Ball(4)).tradeoff
+        mechanism_from_record(mechanism.record(), public, Ball(4)).tradeoff
+        == mechanism.under(Ball(4)).tradeoff
     )
     damaged = {**mechanism.record(), "noise": {"law": "laplace", "b": "4"}}
     with pytest.raises(InputError, match="damaged"):
-        recorded(damaged, public, Ball(2))
+        mechanism_from_record(damaged, public, Ball(2))
 
 
 def test_requests_are_checked() -> None:
@@ -460,7 +465,7 @@ def test_requests_are_checked() -> None:
         QuantileRequest(outcome, [["a"]], sampling=True)
     with pytest.raises(Refused, match="not published"):
         rank_space(
-            Dataspace.of(
+            Dataspace.from_table(
                 Table(Schema((Feature("A", "xy"), Feature("B", "xy"))), [[2, 2], [2, 2]]),
                 [Margin("A")],
             ),

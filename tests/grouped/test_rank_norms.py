@@ -60,7 +60,7 @@ def space_of(
     counts[(0,) * (several + single)] = records - 1
     counts[(1,) * several + (0,) * single] += 1
     blocks = [Margin(feature.name) for feature in schema.features]
-    public = Dataspace.of(Table(schema, counts), blocks)
+    public = Dataspace.from_table(Table(schema, counts), blocks)
     adjacency = outcome_exchange(public) if a is None else Ball(a)
     return rank_space(public, adjacency, Outcome("y", 0, 1, steps), blocks)
 
@@ -182,7 +182,7 @@ def test_the_definition_here_is_that_of_the_library() -> None:
     schema = space.dataspace.schema
     whole = Schema((*schema.features, Feature("y", "012")))
     public = dict(zip(space.dataspace.margins, space.dataspace.totals, strict=True))
-    blocks = Blocks.of(Dataspace.known(whole, public, 3))
+    blocks = Blocks.from_dataspace(Dataspace.from_totals(whole, public, 3))
     pairs = {frozenset(pair) for pair in neighbours(3, 2, 2) if pair[0] != pair[1]}
     again = {frozenset((X, Y)) for X in datasets(3, 2, 2) for Y in blocks.neighbours(X)}
     assert len(pairs) > 1000
@@ -212,8 +212,8 @@ def medians_by_state_and_nation() -> tuple[RankSpace, np.ndarray, np.ndarray]:
     """Two states of 40, values from 0 to 20: v = 0 becomes w = 1 in the one, w becomes v' = 20 in
     the other.
     """
-    schema = Schema([Feature.nested(["nation", "state"], [("z", "x"), ("z", "y")])])
-    public = Dataspace.of(Table(schema, [40, 40]), [Margin("state")])
+    schema = Schema([Feature.from_paths(["nation", "state"], [("z", "x"), ("z", "y")])])
+    public = Dataspace.from_table(Table(schema, [40, 40]), [Margin("state")])
     blocks = [Margin("state"), Margin("nation")]
     space = rank_space(public, outcome_exchange(public), Outcome("score", 0, 20, 20), blocks)
     one = np.zeros((3, 21), dtype=np.int64)
@@ -251,8 +251,8 @@ def drawn_world(source: np.random.Generator) -> tuple[Blocks, RankSpace, SumSpac
         lambda k: Feature(f"f{k}", "01"),
         lambda k: Feature(f"f{k}", "012"),
         lambda k: Feature(f"f{k}", "0"),
-        lambda k: Feature.nested([f"s{k}", f"c{k}"], [("0", "00"), ("0", "01"), ("1", "10")]),
-        lambda k: Feature.nested([f"n{k}", f"s{k}"], [("0", "00"), ("0", "01")]),
+        lambda k: Feature.from_paths([f"s{k}", f"c{k}"], [("0", "00"), ("0", "01"), ("1", "10")]),
+        lambda k: Feature.from_paths([f"n{k}", f"s{k}"], [("0", "00"), ("0", "01")]),
     ]
     features = [kinds[source.integers(len(kinds))](k) for k in range(source.integers(1, 4))]
     whole = Schema([*features, Feature("y", "012")])
@@ -267,7 +267,7 @@ def drawn_world(source: np.random.Generator) -> tuple[Blocks, RankSpace, SumSpac
     counts = np.zeros(whole.shape, dtype=np.int64)
     for record in records:
         counts[record] += 1
-    public = Dataspace.of(Table(whole, counts), published)
+    public = Dataspace.from_table(Table(whole, counts), published)
     names = [name for feature in features for name in feature.names]
     sets = [Margin(*chosen) for size in (1, 2) for chosen in itertools.combinations(names, size)]
     sets = [margin for margin in sets if public.publishes(margin)]
@@ -275,7 +275,7 @@ def drawn_world(source: np.random.Generator) -> tuple[Blocks, RankSpace, SumSpac
         return None
     chosen = [sets[k] for k in source.permutation(len(sets))[: source.integers(1, 4)]]
     try:
-        found = Blocks.of(public)
+        found = Blocks.from_dataspace(public)
         outcome = Outcome("score", 0, 2, 2)
         adjacency = outcome_exchange(public)
         return (

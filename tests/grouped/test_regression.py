@@ -70,9 +70,13 @@ def test_scores_interactions_and_codings_give_the_same_fitted_means():
     data = trial()
     schema = Schema((ARM, SEX))
     designs = [
-        Design.of(schema, ["arm", "sex"], interactions=[("arm", "sex")]),
-        Design.of(schema, ["arm", "sex"], interactions=[("arm", "sex")], coding=Coding.effects),
-        Design.of(schema, ["arm"], scores={"sex": ["0.25", "-1/3"]}, interactions=[("arm", "sex")]),
+        Design.from_schema(schema, ["arm", "sex"], interactions=[("arm", "sex")]),
+        Design.from_schema(
+            schema, ["arm", "sex"], interactions=[("arm", "sex")], coding=Coding.effects
+        ),
+        Design.from_schema(
+            schema, ["arm"], scores={"sex": ["0.25", "-1/3"]}, interactions=[("arm", "sex")]
+        ),
     ]
     fits = [
         linear_regression(data, DAYS, CLEAR, design=design, features=[ARM, SEX])
@@ -111,8 +115,8 @@ def moments(
     budget: Budget, seed: int, steps: int = 50, model: Design | None = None
 ) -> tuple[Moments, np.ndarray]:
     table = Table(Schema((ARM, SEX)), np.array([[40, 60], [50, 30]]))
-    public = Dataspace.of(table, [Margin("arm", "sex")])
-    design = model or Design.of(table.schema, ["arm", "sex"], coding=Coding.effects)
+    public = Dataspace.from_table(table, [Margin("arm", "sex")])
+    design = model or Design.from_schema(table.schema, ["arm", "sex"], coding=Coding.effects)
     space = moment_space(public, Ball(2), Outcome("y", 0, 1, steps=steps), design)
     mechanism = outcome_mechanism(space, budget)
     truth = np.rint(table.counts.ravel() * steps * np.array([0.3, 0.5, 0.4, 0.6])).astype(np.int64)
@@ -148,7 +152,9 @@ def test_the_sensitivity_is_that_of_the_longest_row():
 
 def test_collinear_designs_are_refused_before_anything_is_measured():
     schema = Schema((ARM, SEX))
-    twice = Design(schema, (*Design.of(schema, ["arm"]).columns, Column("again", ("arm",), (1, 0))))
+    twice = Design(
+        schema, (*Design.from_schema(schema, ["arm"]).columns, Column("again", ("arm",), (1, 0)))
+    )
     with pytest.raises(Refused, match="collinear: on the published counts column 'again'"):
         linear_regression(trial(), DAYS, Budget.gdp(1), design=twice, features=[ARM, SEX])
     empty = Feature("arm", ("c", "d", "never"))
@@ -162,10 +168,16 @@ def test_designs_check_themselves():
     for bad, reason in (
         (lambda: Design(schema, ()), "at least one column"),
         (lambda: Design(schema, (Column("x", ("arm",), (1,)),)), "a value for each"),
-        (lambda: Design.of(schema, ["arm"], interactions=[("arm", "sex")]), "main effects first"),
-        (lambda: Design.of(schema, ["arm"], scores={"arm": [0, 1]}), "both a factor and scored"),
         (
-            lambda: Design.of(schema, [], scores={"arm": [0, 1, 2]}),
+            lambda: Design.from_schema(schema, ["arm"], interactions=[("arm", "sex")]),
+            "main effects first",
+        ),
+        (
+            lambda: Design.from_schema(schema, ["arm"], scores={"arm": [0, 1]}),
+            "both a factor and scored",
+        ),
+        (
+            lambda: Design.from_schema(schema, [], scores={"arm": [0, 1, 2]}),
             "a score for each of its 2 levels",
         ),
         (lambda: linear_regression(trial(), DAYS, Budget.gdp(1)), "a regression needs features"),
@@ -173,8 +185,8 @@ def test_designs_check_themselves():
         with pytest.raises(InputError, match=reason):
             bad()
     design, other = (
-        Design.of(schema, ["arm"]),
-        Design.of(Schema((Feature("arm", ("x", "y")),)), ["arm"]),
+        Design.from_schema(schema, ["arm"]),
+        Design.from_schema(Schema((Feature("arm", ("x", "y")),)), ["arm"]),
     )
     with pytest.raises(InputError, match="not both"):
         linear_regression(
@@ -226,7 +238,7 @@ def test_moments_that_no_data_could_have_still_have_a_fit():
         # about 2 log(2 n + 1): the noise alone would give hundreds
         assert np.abs(fit.coefficients).max() < 12
         np.testing.assert_allclose(
-            nearest, fit._fitted(fit.coefficients, penalised=True), atol=1e-5
+            nearest, fit._expected_moments(fit.coefficients, penalised=True), atol=1e-5
         )
 
 

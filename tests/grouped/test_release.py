@@ -29,7 +29,7 @@ from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.release import Release
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.outcomes.confidence import Confidence
-from semidp.publish.statistics.outcomes.request import Statistic, proportion_of
+from semidp.publish.statistics.outcomes.request import Statistic, binary_outcome
 from semidp.publish.statistics.regression.moments import moment_space
 from semidp.publish.statistics.regression.request import RegressionRequest
 from semidp.publish.statistics.sums.request import GroupRequest
@@ -52,7 +52,7 @@ def pupils() -> dict[str, np.ndarray]:
 TABLE = TableRequest(["school", "sex"], Budget.gdp(3))
 GROUPS = [
     GroupRequest(Statistic.mean, SCORE, [SCHOOL], Budget.gdp(4)),
-    GroupRequest(Statistic.proportion, proportion_of("passed"), [SCHOOL, SEX], Budget.gdp(12)),
+    GroupRequest(Statistic.proportion, binary_outcome("passed"), [SCHOOL, SEX], Budget.gdp(12)),
 ]
 
 
@@ -188,12 +188,12 @@ def test_budgets_are_filled_in_and_shared():
     with pytest.raises(InputError, match="'sum-score' has no privacy budget"):
         run(plan(bare), pupils())
     for budget in (Budget.gdp(1), Budget.zcdp(1), Budget.pure(1), Budget.approximate(1, "1e-6")):
-        part = budget.shared(3)
+        part = budget.split_evenly(3)
         for name in ("rho", "epsilon", "delta"):
             assert (getattr(part, name) or 0) * 3 == (getattr(budget, name) or 0)
         if budget.mu is not None:
             assert Fraction(99, 100) < part.mu**2 * 3 <= budget.mu**2
-        assert budget.shared(1) == budget
+        assert budget.split_evenly(1) == budget
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def world(*sizes: int, seed: int = 0) -> tuple[Dataspace, np.ndarray]:
     source = np.random.default_rng(seed)
     schema = factors(*sizes)
     counts = source.integers(5, 60, schema.shape)
-    public = Dataspace.of(Table(schema, counts), [Margin(*schema.names)])
+    public = Dataspace.from_table(Table(schema, counts), [Margin(*schema.names)])
     return public, source.binomial(100 * counts, 0.4)
 
 
@@ -69,7 +69,7 @@ def test_a_contrast_of_one_factor_costs_what_the_difference_of_group_means_costs
     sums = outcome_mechanism(sum_space(public, Ball(2), OUTCOME, [Margin("A")]), budget)
     variance = sums.variance * float(OUTCOME.width) ** 2
     for coding in Coding:
-        design = Design.of(public.schema, ["A"], coding=coding)
+        design = Design.from_schema(public.schema, ["A"], coding=coding)
         mechanism = regression_mechanism(public, Ball(2), OUTCOME, design, budget)
         measured = mechanism.measure(
             np.zeros(mechanism.space.shape, dtype=np.int64), SeededRandomness(1)
@@ -89,7 +89,7 @@ def test_treatment_coding_used_to_cost_more() -> None:
     group means.
     """
     public, _ = world(20)
-    design = Design.of(public.schema, ["A"])
+    design = Design.from_schema(public.schema, ["A"])
     raw = outcome_mechanism(moment_space(public, Ball(2), OUTCOME, design), Budget.gdp(1))
     best = regression_mechanism(public, Ball(2), OUTCOME, design, Budget.gdp(1))
     inverse = np.linalg.inv(design.gram(public).astype(float))
@@ -104,7 +104,7 @@ def test_treatment_coding_used_to_cost_more() -> None:
 @pytest.mark.parametrize("sizes", [(2, 2), (3, 4), (2, 3, 2)])
 def test_every_route_gives_the_same_moments(sizes: tuple[int, ...]) -> None:
     public, sums = world(*sizes)
-    design = Design.of(public.schema, public.schema.names, coding=Coding.effects)
+    design = Design.from_schema(public.schema, public.schema.names, coding=Coding.effects)
     expected = design.rows().astype(float).T @ sums.ravel()
     routes = regression_routes(public, Ball(2), OUTCOME, design)
     assert len(routes) == 3
@@ -119,14 +119,18 @@ def test_every_route_gives_the_same_moments(sizes: tuple[int, ...]) -> None:
 def test_the_fit_does_not_depend_on_the_coding(budget: Budget) -> None:
     public, sums = world(3, 4)
     fitted = []
-    scores = Design.of(public.schema, ["B"], scores={"A": ["0", "1/3", "1"]})
-    both = Design.of(public.schema, ["A", "B"])
+    scores = Design.from_schema(public.schema, ["B"], scores={"A": ["0", "1/3", "1"]})
+    both = Design.from_schema(public.schema, ["A", "B"])
     square = both.columns[0].__class__(
         "A squared", ("A",), (Fraction(0), Fraction(1, 9), Fraction(1))
     )
     # a score and its square span the factor A
     scored = Design(public.schema, (*scores.columns, square))
-    for design in (both, Design.of(public.schema, ["A", "B"], coding=Coding.effects), scored):
+    for design in (
+        both,
+        Design.from_schema(public.schema, ["A", "B"], coding=Coding.effects),
+        scored,
+    ):
         mechanism = regression_mechanism(public, Ball(2), OUTCOME, design, budget)
         values = route_values(mechanism.space, design, sums)
         fit = LinearFit(Moments(mechanism, mechanism.measure(values, SeededRandomness(5)), design))
@@ -144,7 +148,7 @@ def test_the_cheapest_route_is_taken_and_it_is_never_dearer_than_the_columns(
 ) -> None:
     public, _ = world(*sizes)
     for coding in Coding:
-        design = Design.of(public.schema, public.schema.names, coding=coding)
+        design = Design.from_schema(public.schema, public.schema.names, coding=coding)
         inverse = np.linalg.inv(design.gram(public).astype(float))
 
         def price(
@@ -163,7 +167,7 @@ def test_the_cheapest_route_is_taken_and_it_is_never_dearer_than_the_columns(
 
 def test_combinations_beat_cells_where_the_model_is_smaller_than_the_table() -> None:
     public, _ = world(6, 6)
-    design = Design.of(public.schema, ["A", "B"])
+    design = Design.from_schema(public.schema, ["A", "B"])
     cells, terms, combined = regression_routes(public, Ball(2), OUTCOME, design)
     inverse = np.linalg.inv(design.gram(public).astype(float))
     prices = [
@@ -180,7 +184,7 @@ def test_combinations_move_as_far_as_claimed_and_no_farther(everything, table, a
     it is reached.
     """
     found = everything(table([[1, 1], [1, 1]]), [Margin("A", "B")], 1)
-    design = Design.of(found.schema, ["A", "B"])
+    design = Design.from_schema(found.schema, ["A", "B"])
     combination = best_combination(design, found.dataspace)
     space = moment_space(found.dataspace, Ball(a), Outcome("y", 0, 1, 1), design, combination)
     rows = space.rows_by_cell.astype(np.int64)
@@ -198,9 +202,9 @@ def test_a_depth_beside_a_finer_published_one(everything, table) -> None:
     counties says.
     """
     found = everything(table([[2, 1, 1]][0], "A"), [Margin("A")], 1)
-    places = Feature.nested(["state", "county"], [("x", "0"), ("x", "1"), ("y", "2")])
-    public = Dataspace.of(Table(Schema((places,)), np.array([2, 1, 1])), [Margin("county")])
-    design = Design.of(public.schema, ["state"])
+    places = Feature.from_paths(["state", "county"], [("x", "0"), ("x", "1"), ("y", "2")])
+    public = Dataspace.from_table(Table(Schema((places,)), np.array([2, 1, 1])), [Margin("county")])
+    design = Design.from_schema(public.schema, ["state"])
     assert design.rows().tolist() == [[1, 0], [1, 1]]
     assert design.gram(public).tolist() == [[4, 1], [1, 1]]
     raw = moment_space(public, Ball(2), Outcome("score", 0, 1, 1), design)
@@ -212,9 +216,11 @@ def test_a_depth_beside_a_finer_published_one(everything, table) -> None:
 
 
 def test_columns_at_two_depths() -> None:
-    places = Feature.nested(["state", "county"], [("x", "a"), ("x", "b"), ("y", "c"), ("y", "d")])
+    places = Feature.from_paths(
+        ["state", "county"], [("x", "a"), ("x", "b"), ("y", "c"), ("y", "d")]
+    )
     schema = Schema((places, Feature("sex", "fm")))
-    design = Design.of(
+    design = Design.from_schema(
         schema, ["state", "sex"], scores={"county": [0, 1, 0, 1]}, interactions=[("state", "sex")]
     )
     assert design.features == ("state", "county", "sex")
@@ -226,10 +232,10 @@ def test_columns_at_two_depths() -> None:
 def test_pairs_of_counts_are_enough_for_main_effects() -> None:
     schema = factors(2, 3, 2)
     counts = np.random.default_rng(4).integers(3, 30, schema.shape)
-    public = Dataspace.of(
+    public = Dataspace.from_table(
         Table(schema, counts), [Margin("A", "B"), Margin("A", "C"), Margin("B", "C")]
     )
-    design = Design.of(schema, ["A", "B", "C"])
+    design = Design.from_schema(schema, ["A", "B", "C"])
     kinds = [type(route) for route in regression_routes(public, Ball(5), OUTCOME, design)]
     assert kinds == [SumSpace, MomentSpace]
     assert regression_mechanism(public, Ball(5), OUTCOME, design, Budget.gdp(1)).space.shape == (5,)
@@ -237,7 +243,7 @@ def test_pairs_of_counts_are_enough_for_main_effects() -> None:
 
 def test_combinations_are_checked() -> None:
     public, _ = world(2, 2)
-    design = Design.of(public.schema, ["A", "B"])
+    design = Design.from_schema(public.schema, ["A", "B"])
     with pytest.raises(InputError, match="a number for each column"):
         moment_space(public, Ball(2), OUTCOME, design, [[1, 0]])
     with pytest.raises(InputError, match="must be whole"):
@@ -249,7 +255,7 @@ def test_logistic_fits_are_the_same_for_any_coding() -> None:
     ones = np.random.default_rng(2).binomial(public.value(Margin("A", "B")).counts, 0.3)
     fitted = []
     for coding in Coding:
-        design = Design.of(public.schema, ["A", "B"], coding=coding)
+        design = Design.from_schema(public.schema, ["A", "B"], coding=coding)
         mechanism = regression_mechanism(
             public, Ball(2), Outcome("y", 0, 1, 1), design, Budget.gdp("0.3")
         )
@@ -265,7 +271,7 @@ def test_an_outcome_with_a_lower_bound_and_an_intercept_alone() -> None:
     days = Outcome("days", 2, 12, steps=100)
     records = {"arm": np.repeat(["c", "d"], 50), "days": np.repeat([7.0, 5.0], 50)}
     schema = Schema((Feature("arm", ("c", "d")),))
-    design = Design(schema, Design.of(schema, ["arm"]).columns[:1])
+    design = Design(schema, Design.from_schema(schema, ["arm"]).columns[:1])
     fit = linear_regression(
         records, days, Budget.gdp(10**7), design=design, invariants=[Margin("arm")]
     )

@@ -71,7 +71,7 @@ def test_overlapping_blocks_are_bounded(everything, table):
 def test_p_blocks_of_large_groups_have_the_published_formula(p, a):
     names = [f"f{k}" for k in range(p)]
     counts = np.full((2,) * p, 16)
-    public = Dataspace.of(
+    public = Dataspace.from_table(
         Table(Schema(tuple(Feature(name, ("0", "1")) for name in names)), counts),
         [Margin(name) for name in names],
     )
@@ -103,7 +103,7 @@ def test_the_semi_adjacent_parameter_of_records_with_an_outcome(everything, tabl
 def test_regression_moments_never_exceed_the_bound_and_reach_it(everything, table):
     joint = table([[2, 1], [1, 0]])
     world = everything(joint, [Margin("A", "B")], steps=2)
-    design = Design.of(joint.schema, ["A", "B"], coding=Coding.effects)
+    design = Design.from_schema(joint.schema, ["A", "B"], coding=Coding.effects)
     rows = design.rows().astype(int)
     for a in (1, 2, 3):
         space = moment_space(world.dataspace, Ball(a), unit(2), design)
@@ -132,7 +132,9 @@ def test_an_interaction_under_one_way_margins_breaks_the_bound_and_is_refused(ev
     world = everything(margins, [A, B], steps=1)
     product = np.array([[1], [-1], [-1], [1]])
     assert world.norms(world.moments(product), 2)[2] == 4 > 2 * 1 * 1
-    design = Design.of(margins.schema, ["A", "B"], interactions=[("A", "B")], coding=Coding.effects)
+    design = Design.from_schema(
+        margins.schema, ["A", "B"], interactions=[("A", "B")], coding=Coding.effects
+    )
     only = Design(margins.schema, design.columns[-1:])
     for refused in (design, only):
         with pytest.raises(Refused, match=r"counts of A × B are not published: publish them"):
@@ -141,16 +143,18 @@ def test_an_interaction_under_one_way_margins_breaks_the_bound_and_is_refused(ev
 
 def test_main_effects_under_one_way_margins_are_refused_by_name(table):
     margins = table([[[5, 5], [5, 5]], [[5, 5], [5, 5]]], "ABC")
-    public = Dataspace.of(margins, [Margin("A", "B"), Margin("C")])
+    public = Dataspace.from_table(margins, [Margin("A", "B"), Margin("C")])
     with pytest.raises(Refused, match=r"A × C, B × C are not published"):
-        moment_space(public, Ball(3), unit(1), Design.of(margins.schema, ["A", "B", "C"]))
-    pairwise = Dataspace.of(margins, [Margin("A", "B"), Margin("B", "C"), Margin("A", "C")])
-    space = moment_space(pairwise, Ball(5), unit(1), Design.of(margins.schema, ["A", "B", "C"]))
+        moment_space(public, Ball(3), unit(1), Design.from_schema(margins.schema, ["A", "B", "C"]))
+    pairwise = Dataspace.from_table(margins, [Margin("A", "B"), Margin("B", "C"), Margin("A", "C")])
+    space = moment_space(
+        pairwise, Ball(5), unit(1), Design.from_schema(margins.schema, ["A", "B", "C"])
+    )
     assert space.l2_squared == 5**2 * 4
 
 
 def test_counts_that_are_not_public_are_refused(table):
-    public = Dataspace.of(table([[5, 5], [5, 5]]), [A])
+    public = Dataspace.from_table(table([[5, 5], [5, 5]]), [A])
     with pytest.raises(Refused, match="those of B are not published"):
         sum_space(public, Ball(2), unit(1), [B])
     with pytest.raises(Refused, match="at least 1"):
@@ -180,7 +184,7 @@ def test_projection_laws(sizes, data):
     records = [np.repeat(np.arange(len(part)), part) for part in sizes]
     counts = np.zeros(schema.shape, dtype=np.int64)
     np.add.at(counts, tuple(records), 1)
-    public = Dataspace.of(Table(schema, counts), [Margin(name) for name in names])
+    public = Dataspace.from_table(Table(schema, counts), [Margin(name) for name in names])
     space = sum_space(public, Ball(2), unit(3), [Margin(name) for name in names])
     size = space.shape[0]
     matrix = np.stack([space.project(unit_vector) for unit_vector in np.eye(size)])

@@ -167,7 +167,7 @@ def errors(budget: Budget, claimed: float, repeats: int = 400) -> float:
     """The mean of (error / standard error)² over many releases: 1 if the errors are as claimed."""
     schema = Schema((Feature("g", ("a", "b", "c")), Feature("h", ("a", "b"))))
     table = Table(schema, np.array([[10, 20], [30, 5], [0, 8]]))
-    public = Dataspace.of(table, [Margin("g"), Margin("h")])
+    public = Dataspace.from_table(table, [Margin("g"), Margin("h")])
     space = sum_space(public, Ball(3), Outcome("y", 0, 1, steps=20), [Margin("g"), Margin("h")])
     mechanism = outcome_mechanism(space, budget)
     truth = np.array([200, 300, 60, 240, 320])
@@ -227,7 +227,7 @@ def test_equal_means_are_rejected_as_often_as_stated_and_unequal_ones_nearly_alw
 
     def rejections(second: float) -> int:
         schema = Schema((Feature("g", ("a", "b", "c")),))
-        public = Dataspace.of(Table(schema, np.array([40, 100, 60])), [Margin("g")])
+        public = Dataspace.from_table(Table(schema, np.array([40, 100, 60])), [Margin("g")])
         space = sum_space(public, Ball(2), Outcome("y", 0, 1, steps=100), [Margin("g")])
         mechanism = outcome_mechanism(space, Budget.gdp(1))
         truth = np.array([40 * 50, round(100 * second), 60 * 50])
@@ -249,7 +249,9 @@ def comparisons(
     by one of all.
     """
     source, counts = np.random.default_rng(5), np.array([20, 400, 80])
-    public = Dataspace.of(Table(Schema((Feature("g", ("a", "b", "c")),)), counts), [Margin("g")])
+    public = Dataspace.from_table(
+        Table(Schema((Feature("g", ("a", "b", "c")),)), counts), [Margin("g")]
+    )
     space = sum_space(public, Ball(2), SCORE, [Margin("g")])
     mechanism = outcome_mechanism(space, Budget.gdp(5))
     squares = square_space(Scope(public, None, Ball(2)), SCORE, [Margin("g")])
@@ -398,7 +400,9 @@ def test_many_groups_take_no_matrix():
 
 def test_mechanisms_by_name():
     space = sum_space(
-        Dataspace.of(Table(Schema((Feature("g", ("a", "b")),)), np.array([5, 5])), [Margin("g")]),
+        Dataspace.from_table(
+            Table(Schema((Feature("g", ("a", "b")),)), np.array([5, 5])), [Margin("g")]
+        ),
         Ball(2),
         SCORE,
         [Margin("g")],

@@ -12,7 +12,11 @@ from scipy.stats import chi2
 
 from semidp.errors import InputError, Refused
 from semidp.promise.noise.canonical import CanonicalNoise, Normal, Recursive, Tulap
-from semidp.promise.noise.noise_for_tradeoff import canonical_noise, curve_of, polygon_above
+from semidp.promise.noise.noise_for_tradeoff import (
+    canonical_noise,
+    find_claimable_curve,
+    polygon_above,
+)
 from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
@@ -39,7 +43,7 @@ curves = pytest.mark.parametrize("f", CURVES.values(), ids=CURVES.keys())
 @pytest.mark.few(6)
 @curves
 def test_a_step_of_one_applies_the_curve(f: Tradeoff) -> None:
-    noise, claimed = canonical_noise(f), curve_of(f).symmetric()
+    noise, claimed = canonical_noise(f), find_claimable_curve(f).symmetric()
     x = np.linspace(-9, 9, 1801)
     # where delta > 0 cuts the noise off, f(1) = 1 - delta is a lower value still
     inside = noise.cdf(x) < 1
@@ -55,7 +59,7 @@ def test_every_smaller_shift_is_at_least_as_private(f: Tradeoff, shift: float) -
     """T(F, F(· - m)) >= f for m in [0, 1]; F need not be log-concave, so all densities ratios are
     compared.
     """
-    noise, claimed = canonical_noise(f), curve_of(f)
+    noise, claimed = canonical_noise(f), find_claimable_curve(f)
     edges = np.union1d(np.linspace(-40, 40, 4001), np.linspace(-40, 40, 4001) - shift)
     null, other = np.diff(noise.cdf(edges)), np.diff(noise.cdf(edges - shift))
     # acceptance region first
@@ -118,10 +122,12 @@ def test_a_normal_is_met_by_its_chords_too() -> None:
 
 
 def test_what_is_claimed_follows_from_the_noise() -> None:
-    assert curve_of(Budget.zcdp("0.5")) == gaussian(1)
-    assert curve_of(Budget.pure(1)) == approximate(1)
-    assert isinstance(curve_of(zcdp(1)), PiecewiseLinear)  # its curve does not imply zCDP back
-    assert isinstance(curve_of(approximate(1).compose(gaussian(1))), PiecewiseLinear)
+    assert find_claimable_curve(Budget.zcdp("0.5")) == gaussian(1)
+    assert find_claimable_curve(Budget.pure(1)) == approximate(1)
+    assert isinstance(
+        find_claimable_curve(zcdp(1)), PiecewiseLinear
+    )  # its curve does not imply zCDP back
+    assert isinstance(find_claimable_curve(approximate(1).compose(gaussian(1))), PiecewiseLinear)
 
 
 def test_perfect_privacy_and_what_comes_too_near_are_refused() -> None:

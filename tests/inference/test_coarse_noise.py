@@ -19,7 +19,7 @@ from semidp.inference.answers import (
     sampled_rate,
 )
 from semidp.inference.independence import independence_test, random_tables, simulated_bound
-from semidp.promise.mechanisms.selection import calibrated
+from semidp.promise.mechanisms.selection import calibrate_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.cell_bounds import CellBounds
 
@@ -52,16 +52,18 @@ class Setting:
                 for name, size in zip("ab", shape, strict=True)
             ]
         )
-        self.public = Dataspace.of(Table(schema, self.counts), [Margin(name) for name in margins])
+        self.public = Dataspace.from_table(
+            Table(schema, self.counts), [Margin(name) for name in margins]
+        )
         self.space = sensitivity_space(self.public, Ball(3 if margins else 1))
-        self.mechanism = calibrated(noise[0], self.space, noise[1])
+        self.mechanism = calibrate_mechanism(noise[0], self.space, noise[1])
         zeros = np.zeros(shape, dtype=np.int64)
         noisy = self.mechanism.measure_many(zeros, POOL, SeededRandomness(seed))
         fixed = self.mechanism.publish(zeros)
         units = np.eye(self.counts.size, dtype=np.int64).reshape(-1, *shape)
         matrix = np.stack([(self.mechanism.publish(unit) - fixed).ravel() for unit in units])
         self.pool = (noisy.reshape(POOL, -1) @ matrix).reshape(noisy.shape)
-        self.bounds = CellBounds.of(self.public, "ab")
+        self.bounds = CellBounds.from_dataspace(self.public, "ab")
 
     def errors(self, count):
         return self.pool[self.source.integers(POOL, size=count)]

@@ -70,7 +70,9 @@ def residual_chances(reading: NoisyCounts, tables: np.ndarray) -> np.ndarray:
         if view[2] == 0:
             dropped = tuple(axis + 1 for axis in range(2) if not view[axis])
             summed = tables.sum(axis=dropped)
-            exact = np.stack([space.residuals.scaled(view, each).ravel() for each in summed])
+            exact = np.stack(
+                [space.residuals.compute_integer_residual(view, each).ravel() for each in summed]
+            )
             off = reading.noisy[part] - exact
             for place, number in enumerate(which[part]):
                 chance *= laws[number].pmf(off[:, place])
@@ -134,14 +136,14 @@ def test_likelihoods_of_all_readings_are_those_of_their_definition() -> None:
     compared = 0
     for reading in noisy_counts(release):
         likelihood = reading.entries(schema)
-        logs = likelihood.of(likelihood.errors(EVERY))
+        logs = likelihood.evaluate(likelihood.errors(EVERY))
         exact = np.log(chances(reading))
         np.testing.assert_allclose(logs - logs[0], exact - exact[0], rtol=1e-9, atol=1e-9)
         compared += len(logs)
     assert compared == 400
     part = noisy_counts(release)[2]
     likelihood = part.entries(schema)
-    logs, wrong = likelihood.of(likelihood.errors(EVERY)), np.log(chances(part, count=1))
+    logs, wrong = likelihood.evaluate(likelihood.errors(EVERY)), np.log(chances(part, count=1))
     assert np.abs((logs - logs[0]) - (wrong - wrong[0])).max() > 0.1
 
 
@@ -183,12 +185,12 @@ def test_gains_of_moves_are_differences_of_likelihoods() -> None:
         gain = gains(amounts, every)
         # Some of the lines, at other places than their own numbers.
         np.testing.assert_array_equal(gains(amounts[:, 20:30], every[20:30]), gain[:, 20:30])
-        before = likelihood.of(likelihood.errors(tables))
+        before = likelihood.evaluate(likelihood.errors(tables))
         for tried, more in zip(amounts, gain, strict=True):
             after = tables.copy()
             held = np.take_along_axis(tables, cells, 1)
             np.put_along_axis(after, cells, held + tried[:, None] * signs, 1)
-            exact = likelihood.of(likelihood.errors(after)) - before
+            exact = likelihood.evaluate(likelihood.errors(after)) - before
             np.testing.assert_allclose(more, exact, atol=1e-9)
             compared += len(more)
         sums.move(amounts[1])

@@ -82,10 +82,10 @@ def simulated_coverage(
     plan = Plan([TableRequest(["sex", "ward", "vote"], Budget.gdp(4))], [["sex", "ward"]], features)
     release = run(plan, columns, SeededRandomness(1))
     measured = measured_table(release, ("sex", "ward", "vote"))
-    errors = measured.simulated(np.eye(8).reshape(-1, 2, 2, 2), runs, SeededRandomness(5)).reshape(
-        -1, 2, 2, 2
-    )
-    bounds = CellBounds.of(release.scope.dataspace, ["sex", "ward", "vote"])
+    errors = measured.simulate_errors(
+        np.eye(8).reshape(-1, 2, 2, 2), runs, SeededRandomness(5)
+    ).reshape(-1, 2, 2, 2)
+    bounds = CellBounds.from_dataspace(release.scope.dataspace, ["sex", "ward", "vote"])
     means = [
         (sizes * RATES)[chosen].sum() / sizes[chosen].sum() for chosen in map(_cells, (one, other))
     ]

@@ -38,7 +38,7 @@ def test_small_laws_are_exact(n: int, data: st.DataObject) -> None:
 )
 def test_a_million_records_keep_eleven_digits(row: int, column: int, log_odds: float) -> None:
     n = 1_000_000
-    law = TwoByTwo(row, column, n).law_at(log_odds)
+    law = TwoByTwo(row, column, n).law_for_log_odds(log_odds)
     top = int(law.pmf.argmax())
     with mpmath.workdps(50):
 
@@ -55,8 +55,8 @@ def test_a_million_records_keep_eleven_digits(row: int, column: int, log_odds: f
 
 def test_the_mirrored_law_is_that_of_the_negative() -> None:
     law = TwoByTwo(7, 5, 10).law(3.0)
-    assert (law.mirrored().first, law.mirrored().last) == (-5, -2)
-    assert math.isclose(law.mirrored().mean, -law.mean)
+    assert (law.mirror().first, law.mirror().last) == (-5, -2)
+    assert math.isclose(law.mirror().mean, -law.mean)
 
 
 def test_illegal_margins_and_odds_ratios_are_refused() -> None:

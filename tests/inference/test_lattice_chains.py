@@ -12,8 +12,8 @@ import pytest
 from semidp import Budget, Feature, Plan, StructuralZero, Table, TableRequest, TablesRequest, run
 from semidp.errors import Refused
 from semidp.inference.lattice_chains import EntryLikelihood, LatticeChains, open_differences
-from semidp.inference.likelihoods import noisy_counts, together
-from semidp.inference.markov import mixing, posterior, sampled
+from semidp.inference.likelihoods import join_likelihoods, noisy_counts
+from semidp.inference.markov import mixing, posterior, run_chains
 from semidp.inference.measured import MeasuredTable, measured_table
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
@@ -26,7 +26,7 @@ def tables_with(release: Release, measured: MeasuredTable) -> np.ndarray:
     cells, flat.
     """
     schema = measured.schema
-    public = release.scope.dataspace.over(schema.names)
+    public = release.scope.dataspace.restrict_features(schema.names)
     n = release.scope.dataspace.n
     possible = np.ones(schema.size, bool) if schema.possible is None else schema.possible.ravel()
     cells = np.flatnonzero(possible)
@@ -58,7 +58,8 @@ def zeros() -> Release:
     data = {"a": [*"xxxyyyzzz"], "b": [*"qrqprpqpp"]}
     features = [Feature("a", ["x", "y", "z"]), Feature("b", ["p", "q", "r"])]
     diagonal = [
-        StructuralZero.of({"a": one, "b": other}) for one, other in zip("xyz", "pqr", strict=True)
+        StructuralZero.from_pattern({"a": one, "b": other})
+        for one, other in zip("xyz", "pqr", strict=True)
     ]
     plan = Plan(
         [TableRequest(["a", "b"], Budget.gdp(1))], ["a", "b"], features, structural_zeros=diagonal
@@ -79,7 +80,7 @@ def nested() -> Release:
     counties = ["n1", "n1", "n2", "s1", "s2", "s2", "n2", "s1"]
     data = {"state": [county[0] for county in counties], "county": counties, "sex": [*"fmfmffmm"]}
     pairs = [("n", "n1"), ("n", "n2"), ("s", "s1"), ("s", "s2")]
-    features = [Feature.nested(["state", "county"], pairs), Feature("sex", ["f", "m"])]
+    features = [Feature.from_paths(["state", "county"], pairs), Feature("sex", ["f", "m"])]
     plan = Plan(
         [TableRequest(["county", "sex"], Budget.gdp(1))], [["state", "sex"], ["county"]], features
     )
@@ -106,8 +107,10 @@ def test_the_posterior_is_that_of_enumeration_and_not_that_of_other_noise(name: 
     assert isinstance(measured, MeasuredTable)
     every = tables_with(release, measured)
     assert len(every) >= 3
-    likelihood = together(reading.entries(measured.schema) for reading in noisy_counts(release))
-    logs = likelihood.of(likelihood.errors(every))
+    likelihood = join_likelihoods(
+        reading.entries(measured.schema) for reading in noisy_counts(release)
+    )
+    logs = likelihood.evaluate(likelihood.errors(every))
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
     answer = posterior(release, measured.name, level=0.9, randomness=SeededRandomness(2))
@@ -165,8 +168,8 @@ def test_differences_that_miss_a_direction_are_caught_and_negative_counts_connec
     differences = tuple(open_differences((1, 1), [(1, 0), (0, 1)]))
     assert differences == ((1, 1),)
     chains = LatticeChains(grid.chains, differences, possible, likelihood, 1.0)
-    draws, state = sampled(chains, table, np.random.default_rng(1))
-    assert state.mixed
+    draws, state = run_chains(chains, table, np.random.default_rng(1))
+    assert state.is_mixed
     seen = {tuple(row) for row in draws.reshape(-1, 9).tolist()}
     assert seen == {tuple(table), tuple(other)}
     share = float((draws.reshape(-1, 9) == table).all(axis=1).mean())
@@ -178,7 +181,7 @@ def test_differences_that_miss_a_direction_are_caught_and_negative_counts_connec
     starts = np.stack([table, other] * 32)
     _, kept = stuck.run(starts, 2000, np.random.default_rng(1), keep=100)
     assert kept is not None
-    assert not mixing(kept, 2000).mixed
+    assert not mixing(kept, 2000).is_mixed
 
 
 def test_chains_that_hold_no_possible_table_give_nothing() -> None:
@@ -194,8 +197,8 @@ def test_chains_that_hold_no_possible_table_give_nothing() -> None:
     start = np.array([1, 0, 0, 1])
     _, kept = chains.run(np.stack([start] * 4), 50, np.random.default_rng(1), keep=10)
     assert kept is None
-    _, state = sampled(chains, start, np.random.default_rng(1), 50)
-    assert not state.mixed
+    _, state = run_chains(chains, start, np.random.default_rng(1), 50)
+    assert not state.is_mixed
 
 
 def test_what_is_too_large_or_unlike_is_refused() -> None:
@@ -217,7 +220,8 @@ def around_the_diagonal(records: int, mu: str) -> Release:
     data = {"a": [*"xxyyzz"] * (records // 2), "b": [*"qrprpq"] * (records // 2)}
     features = [Feature("a", ["x", "y", "z"]), Feature("b", ["p", "q", "r"])]
     diagonal = [
-        StructuralZero.of({"a": one, "b": other}) for one, other in zip("xyz", "pqr", strict=True)
+        StructuralZero.from_pattern({"a": one, "b": other})
+        for one, other in zip("xyz", "pqr", strict=True)
     ]
     plan = Plan(
         [TableRequest(["a", "b"], Budget.gdp(mu))], ["a", "b"], features, structural_zeros=diagonal
@@ -234,4 +238,4 @@ def test_a_release_whose_chains_go_around_too_slowly_is_refused() -> None:
         posterior(around_the_diagonal(2000, "0.005"), steps=3000, randomness=SeededRandomness(1))
     # The twin: as many steps are enough for few records.
     answer = posterior(around_the_diagonal(2, "0.5"), steps=3000, randomness=SeededRandomness(1))
-    assert answer.mixing.mixed
+    assert answer.mixing.is_mixed

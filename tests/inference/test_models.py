@@ -18,7 +18,7 @@ from semidp.inference.models import DesignMatrix, Formula, logistic_fit, logline
 from semidp.promise.noise.randomness import SeededRandomness
 
 LEVELS = {"class": ["1", "2", "3"], "sex": ["f", "m"]}
-DESIGN = DesignMatrix.of(Formula.parse("y ~ class + sex"), LEVELS).matrix
+DESIGN = DesignMatrix.from_formula(Formula.parse("y ~ class + sex"), LEVELS).matrix
 RECORDS = np.array([40.0, 60.0, 50.0, 80.0, 90.0, 120.0])
 TRUTH = np.array([1.0, -0.5, -1.2, -0.8])
 
@@ -71,11 +71,13 @@ def test_log_linear_models_agree_with_logistic_ones() -> None:
     counts = np.array([30.0, 50.0, 45.0, 20.0])  # sex × vote
     root = np.random.default_rng(2).normal(0, 1, (4, 4))
     noise = root @ root.T
-    design = DesignMatrix.of(Formula.parse("~ sex * vote"), {"sex": ["f", "m"], "vote": ["n", "y"]})
+    design = DesignMatrix.from_formula(
+        Formula.parse("~ sex * vote"), {"sex": ["f", "m"], "vote": ["n", "y"]}
+    )
     counted = loglinear_fit(design.matrix, counts, noise)
     take = np.array([[0, 1, 0, 0], [0, 0, 0, 1], [1, 1, 0, 0], [0, 0, 1, 1]], dtype=float)
     sums = take @ counts
-    one = DesignMatrix.of(Formula.parse("vote ~ sex"), {"sex": ["f", "m"]})
+    one = DesignMatrix.from_formula(Formula.parse("vote ~ sex"), {"sex": ["f", "m"]})
     rates = logistic_fit(one.matrix, sums[:2], sums[2:], take @ noise @ take.T)
     assert counted.coefficients[3] == pytest.approx(rates.coefficients[1], abs=0.02)
     assert counted.covariance[3, 3] == pytest.approx(rates.covariance[1, 1], rel=0.05)
@@ -191,7 +193,7 @@ def test_more_noise_means_larger_errors() -> None:
 def test_the_noise_covariance_is_that_of_the_draws() -> None:
     measured = measured_table(released("0.5"), ("ward", "sex", "ill"))
     cells = np.eye(12).reshape(-1, 3, 2, 2)
-    drawn = measured.simulated(cells, 20_000, SeededRandomness(3))
+    drawn = measured.simulate_errors(cells, 20_000, SeededRandomness(3))
     covariance = measured.covariance(cells)
     np.testing.assert_allclose(np.cov(drawn.T), covariance, atol=0.06 * covariance.max())
 

@@ -40,7 +40,7 @@ SPACES = {
 def noise_of(weights: np.ndarray) -> NoiseTerms:
     """Groups are exact: the second level has noise, and the first has what it leaves."""
     free = (weights[:, 1] - weights[:, 0]).ravel()
-    return NoiseTerms.of([NOISE], np.zeros(len(free), dtype=np.intp), free)
+    return NoiseTerms.from_weights([NOISE], np.zeros(len(free), dtype=np.intp), free)
 
 
 def odds_of(sizes: np.ndarray, cases: np.ndarray) -> NoisyOdds:
@@ -101,7 +101,7 @@ class Reference:
             self.laws[key] = bounding_law(strata, noise, sign * self.log_odds)
         law, mean = self.laws[key]
         if (*key, statistic) not in self.bounds:
-            self.bounds[*key, statistic] = law.beyond(sign * statistic - mean)
+            self.bounds[*key, statistic] = law.bound_upper_tail(sign * statistic - mean)
         return self.bounds[*key, statistic]
 
 
@@ -140,7 +140,7 @@ def test_the_law_of_a_stratum_is_above_those_of_all_its_totals(log_odds: float) 
     step = 0.01
     laws = stratum.laws(log_odds)
     centre = max(stratum.mean(law, total) for total, law in laws)
-    bound = stratum.above(laws, centre, step)
+    bound = stratum.bound_laws(laws, centre, step)
     points = np.linspace(-5, 5, 201)
 
     def excesses(values: np.ndarray, masses: np.ndarray) -> np.ndarray:

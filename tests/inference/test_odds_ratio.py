@@ -107,7 +107,7 @@ def test_the_claim_is_what_the_noise_meets() -> None:
     ).group(2)
     assert isinstance(odds_ratio_test(counts, zcdp(1)).guarantee.tradeoff, PiecewiseLinear)
     result = odds_ratio_test(counts, Budget.pure(1), alternative=Alternative.GREATER)
-    assert result.guarantee.dataspace == Dataspace.of(
+    assert result.guarantee.dataspace == Dataspace.from_table(
         counts, [Margin("gender"), Margin("admitted")]
     )
     assert result.guarantee.adjacency == Ball(3)
@@ -128,7 +128,7 @@ def three_way() -> Table:
 
 def test_further_invariants_stretch_the_noise() -> None:
     whole = three_way()
-    space = Dataspace.of(whole, [Margin("gender"), Margin("admitted"), Margin("region")])
+    space = Dataspace.from_table(whole, [Margin("gender"), Margin("admitted"), Margin("region")])
     small = whole.margin(["gender", "admitted"])
     result = odds_ratio_test(small, Budget.pure(1), dataspace=space)
     assert result.guarantee.adjacency == Ball(4)
@@ -184,12 +184,16 @@ def test_what_is_not_a_two_by_two_table_is_refused_with_a_hint() -> None:
 def test_public_values_must_fit_the_table() -> None:
     counts = table(30, 10, 20, 40)
     with pytest.raises(InputError, match="admitted is not published"):
-        odds_ratio_test(counts, Budget.pure(1), dataspace=Dataspace.of(counts, [Margin("gender")]))
+        odds_ratio_test(
+            counts, Budget.pure(1), dataspace=Dataspace.from_table(counts, [Margin("gender")])
+        )
     with pytest.raises(Refused, match="published exactly"):
         odds_ratio_test(
-            counts, Budget.pure(1), dataspace=Dataspace.of(counts, [Margin("gender", "admitted")])
+            counts,
+            Budget.pure(1),
+            dataspace=Dataspace.from_table(counts, [Margin("gender", "admitted")]),
         )
-    other = Dataspace.of(table(31, 10, 19, 40), [Margin("gender"), Margin("admitted")])
+    other = Dataspace.from_table(table(31, 10, 19, 40), [Margin("gender"), Margin("admitted")])
     with pytest.raises(DataError, match="gender are not those of the table"):
         odds_ratio_test(counts, Budget.pure(1), dataspace=other)
     with pytest.raises(Refused, match="at least 2"):
@@ -199,22 +203,22 @@ def test_public_values_must_fit_the_table() -> None:
 def test_a_planned_test_is_refused_where_the_test_itself_would_be() -> None:
     """Three levels were a ValueError of numpy, and an exact table got a test with noise."""
     wide = Table(Schema([SCHEMA.features[0], Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]])
-    public = Dataspace.of(wide, [Margin("gender"), Margin("region")])
+    public = Dataspace.from_table(wide, [Margin("gender"), Margin("region")])
     with pytest.raises(SchemaError, match=r"two levels of 'region', not 3"):
         planned_test(public, "gender", "region", Budget.pure(1))
     counts = table(30, 10, 20, 40)
-    exact = Dataspace.of(counts, [Margin("gender", "admitted")])
+    exact = Dataspace.from_table(counts, [Margin("gender", "admitted")])
     with pytest.raises(Refused, match="gender and admitted is itself published exactly"):
         planned_test(exact, "gender", "admitted", Budget.pure(1))
-    never = StructuralZero.of({"gender": "f", "admitted": "no"})
+    never = StructuralZero.from_pattern({"gender": "f", "admitted": "no"})
     schema = Schema(SCHEMA.features, [never])
-    impossible = Dataspace.of(
+    impossible = Dataspace.from_table(
         Table(schema, [[30, 0], [20, 40]]), [Margin("gender"), Margin("admitted")]
     )
     with pytest.raises(Refused, match="impossible cell"):
         planned_test(impossible, "gender", "admitted", Budget.pure(1))
     # The same margins of an ordinary table are tested.
-    possible = Dataspace.of(counts, [Margin("gender"), Margin("admitted")])
+    possible = Dataspace.from_table(counts, [Margin("gender"), Margin("admitted")])
     assert planned_test(possible, "gender", "admitted", Budget.pure(1)).margins.n == 100
 
 
@@ -222,7 +226,7 @@ def test_no_message_holds_a_count() -> None:
     secret = table(31337, 10, 20, 27183)
     for bad in (
         {"adjacency": Ball(1)},
-        {"dataspace": Dataspace.of(secret, [Margin("gender", "admitted")])},
+        {"dataspace": Dataspace.from_table(secret, [Margin("gender", "admitted")])},
     ):
         with pytest.raises(Refused) as caught:
             odds_ratio_test(secret, Budget.pure(1), **bad)  # type: ignore[arg-type]

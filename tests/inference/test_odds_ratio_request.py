@@ -19,7 +19,7 @@ from semidp import (
     run,
 )
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.plain_reading import document_at
+from semidp.promise.plain_reading import read_document
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace, Margin
@@ -27,7 +27,7 @@ from semidp.publish.pipeline import RunOptions
 from semidp.publish.rechecking.release_check import recheck
 from semidp.publish.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
 from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
-from semidp.publish.statistics.registry import recorded
+from semidp.publish.statistics.registry import mechanism_from_record
 
 COUNTS = np.array([[[9, 4], [3, 8]], [[5, 5], [2, 12]]])  # sex × vote × ward
 SCHEMA = Schema([Feature("sex", "fm"), Feature("vote", "yn"), Feature("ward", "ab")])
@@ -78,14 +78,16 @@ def test_plans_and_releases_are_read_back(tmp_path: Path):
     )
     assert after.result == before.result
     assert after.result.confidence_interval(0.9) == before.result.confidence_interval(0.9)
-    found = recheck(again, document_at(tmp_path / "release" / "release.json"), tmp_path / "release")
+    found = recheck(
+        again, read_document(tmp_path / "release" / "release.json"), tmp_path / "release"
+    )
     assert found.disagreements == ()
 
 
 def test_a_changed_p_value_is_noticed(tmp_path: Path):
     release = run(plan(OddsRatioRequest("sex", "vote", Budget.gdp(2), ["ward"])), people())
     release.save(tmp_path / "release")
-    document = document_at(tmp_path / "release" / "release.json")
+    document = read_document(tmp_path / "release" / "release.json")
     document["odds_ratios"][0]["p_value"] /= 2
     found = recheck(Release.load(tmp_path / "release"), document, tmp_path / "release")
     assert any("p_value" in sentence for sentence in found.disagreements)
@@ -134,17 +136,19 @@ def test_a_ledger_computes_the_charge_anew_once_more_is_exact(tmp_path: Path):
     itself.
     """
     table = Table(SCHEMA, COUNTS)
-    margins = Dataspace.of(table, [Margin("sex"), Margin("vote")])
-    more = Dataspace.of(table, [Margin("sex"), Margin("vote"), Margin("ward")])
+    margins = Dataspace.from_table(table, [Margin("sex"), Margin("vote")])
+    more = Dataspace.from_table(table, [Margin("sex"), Margin("vote"), Margin("ward")])
     from semidp.promise.spaces.adjacency import Ball
 
     mechanism = CanonicalMechanism.calibrate(
         CellSpace(margins, Ball(3), "sex", "vote"), Budget.pure(1)
     )
     assert mechanism.tradeoff.epsilon(0) == pytest.approx(1)
-    again = recorded(mechanism.record(), more, Ball(4))
+    again = mechanism_from_record(mechanism.record(), more, Ball(4))
     assert again.tradeoff.epsilon(0) == pytest.approx(2)
-    assert recorded(mechanism.record(), margins, Ball(3)).tradeoff == mechanism.tradeoff
+    assert (
+        mechanism_from_record(mechanism.record(), margins, Ball(3)).tradeoff == mechanism.tradeoff
+    )
     old_record = mechanism.record()
     # as 0.1 wrote it
     assert old_record["query"] == {"kind": "cell", "features": ["sex", "vote"], "cell": [0, 0]}
@@ -154,7 +158,7 @@ def test_a_ledger_computes_the_charge_anew_once_more_is_exact(tmp_path: Path):
         people(),
         RunOptions(ledger=book),
     )
-    assert len(book.made) == 1
+    assert len(book.own_charges) == 1
 
 
 def test_the_claimed_curve_holds_on_the_worst_pair():
@@ -162,7 +166,7 @@ def test_the_claimed_curve_holds_on_the_worst_pair():
     by its cdf.
     """
     space = CellSpace(
-        Dataspace.of(Table(SCHEMA, COUNTS), [Margin("sex"), Margin("vote")]),
+        Dataspace.from_table(Table(SCHEMA, COUNTS), [Margin("sex"), Margin("vote")]),
         _ball(4),
         "sex",
         "vote",

@@ -10,7 +10,7 @@ from scipy.stats import false_discovery_control
 
 from semidp import Budget, Feature, Plan, TableRequest, TablesRequest, run
 from semidp.errors import InputError, Refused
-from semidp.inference.paired_tests import adjusted_p_values, draws_for, every_pair, pairs_section
+from semidp.inference.paired_tests import adjusted_p_values, choose_draws, every_pair, pairs_section
 from semidp.promise.noise.randomness import SeededRandomness
 
 pytestmark = pytest.mark.pictures
@@ -116,7 +116,7 @@ def test_pairs_without_exact_totals_are_named_and_ordered_ones_are_trends() -> N
 
 def test_draws_suffice_for_a_single_discovery() -> None:
     for pairs, fdr in itertools.product((1, 10, 100, 500), (0.05, 0.01)):
-        least = 1 / (1 + draws_for(pairs, fdr))
+        least = 1 / (1 + choose_draws(pairs, fdr))
         assert adjusted_p_values([least, *[1.0] * (pairs - 1)])[0] <= fdr
 
 

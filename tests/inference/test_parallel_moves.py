@@ -13,9 +13,9 @@ from semidp.inference.markov import Chains, swaps
 from semidp.inference.parallel_moves import (
     ListedCells,
     ParallelMoves,
+    count_rounds,
     drawn_lines,
-    followed,
-    rounds_of,
+    sample_steps,
 )
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.schema.margins import Chain
@@ -75,15 +75,15 @@ def test_lines_compare_every_pair_of_siblings_and_no_others() -> None:
 
 
 def test_a_feature_of_one_level_leaves_no_lines() -> None:
-    assert chains_with((1, 3), [[0], [1]]).fixed
-    assert not chains_with((2, 3), [[0], [1]]).fixed
+    assert chains_with((1, 3), [[0], [1]]).is_fixed
+    assert not chains_with((2, 3), [[0], [1]]).is_fixed
 
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_rounds_follow_as_many_lines_as_steps_are_asked_for(at_once: bool) -> None:
     chains = chains_with((4, 2, 3), [[0], [1], [2]])
     source = np.random.default_rng(1)
-    rounds = rounds_of(chains.moves, 4000) if at_once else 4000
+    rounds = count_rounds(chains.moves, 4000) if at_once else 4000
     lines = 0
     for places, signs in drawn_lines(chains.moves, rounds, 2, source, at_once=at_once):
         assert places.shape[0] == 2
@@ -110,7 +110,7 @@ def test_a_step_leaves_the_law_of_a_line_as_it_is(lines: int) -> None:
     after, moved = [], 0
     for _ in range(50_000 // lines):
         places = source.choice(len(weights), lines, p=chances)
-        steps = followed(
+        steps = sample_steps(
             lambda tried, which, at=places: law_of(weights, at, which, tried),
             (-places, len(weights) - 1 - places),
             1.0,
@@ -178,7 +178,7 @@ def test_cells_measured_one_by_one_are_told_from_sums() -> None:
     assert single.cell_by_cell
     tables = np.random.default_rng(1).integers(0, 90, (40, 3))
     cells = np.broadcast_to(np.arange(3), tables.shape)
-    whole = single.of(single.errors(tables))
+    whole = single.evaluate(single.errors(tables))
     np.testing.assert_allclose(single.of_cells(tables, cells).sum(axis=1), whole)
     assert not single.of_cells(tables, cells)[:, 2].any()
     summed = EntryLikelihood(

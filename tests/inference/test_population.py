@@ -90,9 +90,9 @@ def clustered_coverages(cluster: int, runs: int) -> np.ndarray:
     """
     release = patients_release()
     measured = measured_table(release, ("sex", "sick"))
-    bounds = CellBounds.of(release.scope.dataspace, ["sex", "sick"])
+    bounds = CellBounds.from_dataspace(release.scope.dataspace, ["sex", "sick"])
     source, held = np.random.default_rng(2), np.zeros(5)
-    errors = measured.simulated(np.eye(4).reshape(-1, 2, 2), runs, SeededRandomness(3))
+    errors = measured.simulate_errors(np.eye(4).reshape(-1, 2, 2), runs, SeededRandomness(3))
     for error in errors.reshape(-1, 2, 2):
         sick = 5 * source.binomial(40, [0.3, 0.3])
         counts = np.stack([sick, 200 - sick], axis=1) + error
@@ -218,8 +218,8 @@ def nested_coverage(share: float, rates: tuple[float, float], runs: int, mu: int
     plan = Plan([TableRequest(["ward", "vote"], Budget.gdp(mu))], [], features)
     release = run(plan, table, SeededRandomness(1))
     measured = measured_table(release, ("ward", "vote"))
-    bounds = CellBounds.of(release.scope.dataspace, ["ward", "vote"])
-    errors = measured.simulated(np.eye(4).reshape(-1, 2, 2), runs, SeededRandomness(5))
+    bounds = CellBounds.from_dataspace(release.scope.dataspace, ["ward", "vote"])
+    errors = measured.simulate_errors(np.eye(4).reshape(-1, 2, 2), runs, SeededRandomness(5))
     source = np.random.default_rng(7)
     truth = (1 - share) * (rates[0] - rates[1])
     held = 0
@@ -389,7 +389,7 @@ def test_all_intervals_of_a_sparse_table_hold_at_once(monkeypatch: pytest.Monkey
     release, measured, shares = sparse_release(20)
     source, held, runs = np.random.default_rng(10), 0, 60
     unit = np.eye(180).reshape(-1, 12, 15)
-    errors = measured.simulated(unit, runs, SeededRandomness(2)).reshape(-1, 12, 15)
+    errors = measured.simulate_errors(unit, runs, SeededRandomness(2)).reshape(-1, 12, 15)
     for error in errors:
         counts = source.multinomial(257, shares.ravel()).reshape(12, 15)
         again = replace(measured, estimate=counts + error)

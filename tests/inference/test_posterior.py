@@ -18,7 +18,7 @@ from semidp.inference.markov import (
     RecordSwap,
     mixing,
     posterior,
-    sampled,
+    run_chains,
     shortest_intervals,
     swaps,
 )
@@ -77,10 +77,10 @@ def test_chains_have_the_posterior_of_enumeration_and_not_that_of_another_scale(
         weights = np.exp(-((noisy.ravel() - every) ** 2).sum(axis=1) / (2 * sigma**2))
         return (weights[:, None] * every).sum(axis=0) / weights.sum()
 
-    draws, state = sampled(
+    draws, state = run_chains(
         chains_of(table, margins, noisy, 1.5), table.ravel(), np.random.default_rng(2)
     )
-    assert state.mixed
+    assert state.is_mixed
     found = draws.reshape(-1, table.size)
     assert {tuple(row) for row in found.tolist()} <= {tuple(row) for row in every.tolist()}
     error = 5 * found.std(axis=0) / math.sqrt(state.size) + 1e-9
@@ -102,11 +102,11 @@ def test_moves_that_do_not_connect_the_tables_are_caught() -> None:
     good = chains_of(table, margins, table, 1.5)
     bad = Chains(table.shape, (RecordSwap((0,), (1,)),), (), good.log_law, 1.5)
     source = np.random.default_rng(3)
-    _, right = sampled(good, table.ravel(), source, 12_000)
+    _, right = run_chains(good, table.ravel(), source, 12_000)
     starts = np.stack([table.ravel(), tables_like(table, margins)[0]] * 32)
     _, draws = bad.run(starts, 2000, source, keep=100)
-    assert right.mixed
-    assert not mixing(draws, 2000).mixed
+    assert right.is_mixed
+    assert not mixing(draws, 2000).is_mixed
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 5])
@@ -124,9 +124,9 @@ def test_chains_that_differ_do_not_count_as_mixed() -> None:
     assert mixing(np.zeros((100, 64, 2)), 100) == Mixing(1.0, math.inf, 100)
     # Half a chain of fewer than two draws has no variance: nothing is said, so nothing agrees.
     for times in range(4):
-        assert not mixing(np.zeros((times, 64, 2)), times).mixed
+        assert not mixing(np.zeros((times, 64, 2)), times).is_mixed
     slow = np.cumsum(np.random.default_rng(1).normal(size=(100, 64, 1)), axis=0)
-    assert not mixing(slow, 100).mixed
+    assert not mixing(slow, 100).is_mixed
 
 
 MECHANISMS = [

@@ -79,7 +79,7 @@ def enumerated(
     covariance = np.diag([variance, 0.0, variance, 0.0]) * known
     seen = np.array(cases, dtype=float)
     rates = NoisyRates(seen, np.broadcast_to(np.array(records, float), seen.shape), covariance)
-    value = np.full(len(seen), float(measure.of(*p)))
+    value = np.full(len(seen), float(measure.compare(*p)))
     return float(np.array(weights) @ (rates.score(measure, value) <= BOUND))
 
 

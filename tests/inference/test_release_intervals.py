@@ -11,7 +11,7 @@ import pytest
 from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest, run
 from semidp.errors import InputError
 from semidp.inference.answers import Covers, linear_interval, ratio_interval, sampled_rate
-from semidp.inference.measured import TableQuestion, half_widths_together, measured_table
+from semidp.inference.measured import TableQuestion, measured_table, simulate_half_widths
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.cell_bounds import CellBounds, whole_interval
 
@@ -50,13 +50,13 @@ def shifted(release: Release, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Many measurements of the table behind a release, by its own mechanism; and that table."""
     measured = measured_table(release, ())
     cells = np.eye(measured.estimate.size).reshape(-1, *measured.schema.shape)
-    return measured.simulated(cells, count, SeededRandomness(77)), measured.errors(cells)
+    return measured.simulate_errors(cells, count, SeededRandomness(77)), measured.errors(cells)
 
 
 def test_intervals_for_the_noise_cover_counts_at_their_level() -> None:
     release = release_of(people(400, 1), 2)
     errors, spread = shifted(release, RUNS)
-    fresh = measured_table(release, ()).simulated(
+    fresh = measured_table(release, ()).simulate_errors(
         np.eye(12).reshape(-1, 2, 2, 3), 999, SeededRandomness(3)
     )
     for cell in (0, 7):
@@ -79,7 +79,7 @@ def test_simultaneous_intervals_hold_at_once() -> None:
     """
     release = release_of(people(4000, 5), 6)
     errors, spread = shifted(release, RUNS)
-    half = half_widths_together(measured_table(release, ()), 0.9, 1999, SeededRandomness(3))
+    half = simulate_half_widths(measured_table(release, ()), 0.9, 1999, SeededRandomness(3))
     found = release.intervals(level=0.9, draws=1999, randomness=SeededRandomness(3))
     ends = [
         whole_interval(y - h, y + h, (0, 4000))
@@ -122,10 +122,10 @@ def test_differences_with_sampling_have_their_size() -> None:
     sizes, source = np.array([80, 120]), np.random.default_rng(4)
     release = run(plan, {"sex": ["f"] * 80 + ["m"] * 120, "vote": ["y", "n"] * 100})
     measured = measured_table(release, ("sex", "vote"))
-    errors = measured.simulated(np.eye(4).reshape(-1, 2, 2), RUNS, SeededRandomness(5)).reshape(
-        -1, 2, 2
-    )
-    bounds = CellBounds.of(release.scope.dataspace, ["sex", "vote"])
+    errors = measured.simulate_errors(
+        np.eye(4).reshape(-1, 2, 2), RUNS, SeededRandomness(5)
+    ).reshape(-1, 2, 2)
+    bounds = CellBounds.from_dataspace(release.scope.dataspace, ["sex", "vote"])
     found, naive = [], []
     for error, votes in zip(errors, source.binomial(sizes, 0.3, (RUNS, 2)), strict=True):
         again = replace(measured, estimate=np.stack([votes, sizes - votes], axis=1) + error)
@@ -219,10 +219,10 @@ def test_rates_of_a_group_and_of_a_larger_one_that_holds_it_keep_their_size() ->
         plan, {"sex": ["f"] * 90 + ["m"] * 30, "vote": ["y", "n"] * 60}, SeededRandomness(1)
     )
     measured = measured_table(release, ("sex", "vote"))
-    errors = measured.simulated(np.eye(4).reshape(-1, 2, 2), runs, SeededRandomness(5)).reshape(
-        -1, 2, 2
-    )
-    bounds = CellBounds.of(release.scope.dataspace, ["sex", "vote"])
+    errors = measured.simulate_errors(
+        np.eye(4).reshape(-1, 2, 2), runs, SeededRandomness(5)
+    ).reshape(-1, 2, 2)
+    bounds = CellBounds.from_dataspace(release.scope.dataspace, ["sex", "vote"])
     found, independent = [], []
     for error, votes in zip(errors, source.binomial(sizes, 0.4, (runs, 2)), strict=True):
         again = replace(measured, estimate=np.stack([votes, sizes - votes], axis=1) + error)

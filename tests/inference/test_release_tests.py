@@ -215,7 +215,7 @@ def test_products_are_tested_by_their_estimates() -> None:
     measured = measured_table(release, ("r", "c"))
     np.testing.assert_array_equal(measured.estimate, release["r-c"].estimate)
     weights = np.eye(4).reshape(-1, 2, 2)
-    drawn = measured.simulated(weights, 20_000, SeededRandomness(2))
+    drawn = measured.simulate_errors(weights, 20_000, SeededRandomness(2))
     np.testing.assert_allclose(drawn.std(axis=0), measured.errors(weights), rtol=0.05)
     # the margins are exact
     np.testing.assert_allclose(drawn.reshape(-1, 2, 2).sum(axis=1), 0, atol=1e-9)
@@ -231,9 +231,9 @@ def test_the_simulated_noise_is_that_of_the_release(mechanism: str, budget: Budg
     truth = np.array([[pairs.count((r, c)) for c in ("c0", "c1")] for r in ("r0", "r1")])
     measured = measured_table(release, ("r", "c"))
     cells = np.eye(4).reshape(-1, 2, 2)
-    drawn = measured.simulated(cells, 1, SeededRandomness(7)).reshape(2, 2)
+    drawn = measured.simulate_errors(cells, 1, SeededRandomness(7)).reshape(2, 2)
     np.testing.assert_allclose(measured.estimate - truth, drawn, atol=1e-9)
-    many = measured.simulated(cells, 4000, SeededRandomness(8))
+    many = measured.simulate_errors(cells, 4000, SeededRandomness(8))
     np.testing.assert_allclose(many.std(axis=0), measured.errors(cells), rtol=0.15)
 
 
@@ -257,7 +257,9 @@ def test_a_table_that_the_totals_fix_is_tested_without_noise() -> None:
 
 
 def test_nested_features_are_tested_at_their_depth() -> None:
-    places = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z"), ("b", "w")])
+    places = Feature.from_paths(
+        ["state", "county"], [("a", "x"), ("a", "y"), ("b", "z"), ("b", "w")]
+    )
     source = np.random.default_rng(2)
     picked = source.integers(0, 4, 200)
     data = {
@@ -289,7 +291,7 @@ def test_what_has_no_exact_test_is_refused() -> None:
         [TableRequest(["r", "c"], Budget.gdp(1))],
         ["r", "c"],
         [Feature("r", ["r0", "r1"]), Feature("c", ["c0", "c1"])],
-        structural_zeros=[StructuralZero.of({"r": "r0", "c": "c1"})],
+        structural_zeros=[StructuralZero.from_pattern({"r": "r0", "c": "c1"})],
     )
     odd = {"r": ["r0", "r1", "r1"], "c": ["c0", "c1", "c0"]}
     with pytest.raises(Refused, match="impossible cells"):

@@ -134,7 +134,7 @@ def test_the_interval_of_a_million_records_takes_few_laws(monkeypatch: pytest.Mo
     test, laws, law_at = (
         UmpuTest(TwoByTwo(500_000, 400_000, 1_000_000), NOISES["pure"]),
         [],
-        TwoByTwo.law_at,
+        TwoByTwo.law_for_log_odds,
     )
     monkeypatch.setattr(
         TwoByTwo, "law_at", lambda self, theta: laws.append(theta) or law_at(self, theta)
@@ -211,7 +211,7 @@ def test_both_two_sided_tests_satisfy_f_on_neighbouring_counts() -> None:
 
 def test_stretched_noise_that_is_not_normal_has_two_equal_tails() -> None:
     test = UmpuTest(TwoByTwo(10, 8, 20), Tulap(Fraction(1), sensitivity=2))
-    assert not test.balanced
+    assert not test.is_two_sided_unbiased
     assert test.thresholds(0.1) == (test.threshold(0.05, Alternative.LESS), test.threshold(0.05))
     assert math.isclose(test.power(1.0, 0.1, TWO_SIDED), 0.1, rel_tol=1e-9)
     ends = test.confidence_interval(5.0, 0.9)

@@ -18,7 +18,7 @@ from semidp.inference.convex_bounds import (
     above_all,
     above_totals,
     hypergeometric,
-    together,
+    sum_comonotone,
 )
 from semidp.inference.unknown_totals import (
     MISS,
@@ -96,7 +96,7 @@ def test_terms_that_rise_together_are_above_every_other_dependence() -> None:
     points = np.linspace(-8, 8, 65)
     one = GridLaw(step, -1, np.array([0.5, 0.25, 0.0, 0.25]))
     other = GridLaw(step, -2, np.array([0.2, 0.1, 0.4, 0.2, 0.1]))
-    law = together([one, other], [1.0, 1.0])
+    law = sum_comonotone([one, other], [1.0, 1.0])
     limit = excess(law.values, law.masses, points)
     assert law.variance == pytest.approx(float(law.masses @ law.values**2))
     above = 0
@@ -139,7 +139,7 @@ def tables_of(sizes: tuple[int, ...], totals: tuple[int, ...]) -> list[tuple[np.
 def noise_of(weights: np.ndarray) -> NoiseTerms:
     """Rows are exact: every level but the last has noise, and the last has what they leave."""
     free = (weights[:, :-1] - weights[:, -1:]).ravel()
-    return NoiseTerms.of([NOISE], np.zeros(len(free), dtype=np.intp), free)
+    return NoiseTerms.from_weights([NOISE], np.zeros(len(free), dtype=np.intp), free)
 
 
 class Space:
@@ -162,7 +162,7 @@ class Space:
             law = self.laws[key]
             if (*key, value) not in self.p_values:
                 self.p_values[*key, value] = MISS + min(
-                    1.0, 2 * min(law.beyond(value), law.below(value))
+                    1.0, 2 * min(law.bound_upper_tail(value), law.bound_lower_tail(value))
                 )
             return self.p_values[*key, value]
         estimate = np.zeros(self.weights.shape)
@@ -380,10 +380,14 @@ def test_what_is_not_bounded_is_refused_in_a_sentence() -> None:
 
 
 def test_the_bounds_of_two_sides_are_those_of_a_mirrored_law() -> None:
-    law = SumLaw.of([hypergeometric(12, 3, 4, 1.0, 0.01)], NoiseTerms(((NOISE, 1.0, 1),)), 0.01)
-    mirrored = SumLaw.of(
+    law = SumLaw.from_terms(
+        [hypergeometric(12, 3, 4, 1.0, 0.01)], NoiseTerms(((NOISE, 1.0, 1),)), 0.01
+    )
+    mirrored = SumLaw.from_terms(
         [hypergeometric(12, 9, 4, 1.0, 0.01)], NoiseTerms(((NOISE, 1.0, 1),)), 0.01
     )
     for bound in (0.7, 1.5, 3.0):
-        assert law.beyond(bound) == pytest.approx(mirrored.below(-bound), rel=1e-6)
+        assert law.bound_upper_tail(bound) == pytest.approx(
+            mirrored.bound_lower_tail(-bound), rel=1e-6
+        )
     assert Alternative("two-sided") is Alternative.TWO_SIDED

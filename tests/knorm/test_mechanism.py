@@ -15,7 +15,7 @@ from semidp.promise.mechanisms.knorm.explicit import ExplicitBall
 from semidp.promise.mechanisms.knorm.placed_balls import place_ball, whole_points
 from semidp.promise.mechanisms.knorm.table import TableBall
 from semidp.promise.mechanisms.pure import KNormMechanism, LaplaceMechanism
-from semidp.promise.mechanisms.selection import mechanism_for
+from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -41,7 +41,7 @@ def table_of(counts: list | np.ndarray) -> Table:
 def space_of(
     table: Table, margins: str, a: int | None = None, released: str | None = None
 ) -> TableSpace:
-    public = Dataspace.of(table, [Margin(*names) for names in margins.split()])
+    public = Dataspace.from_table(table, [Margin(*names) for names in margins.split()])
     return sensitivity_space(public, Ball(a or semi_adjacency(public).bound), released)
 
 
@@ -148,7 +148,7 @@ def test_rounding_spreads_its_error_over_the_cells() -> None:
     """The last cell would have 25/12 if the other cells were rounded one by one."""
     placed = place_ball(space_of(filled(6, 6), "A B"))
     points = 50 * TableBall(6, 6, 2).uniform(200, np.random.default_rng(4))
-    errors = np.array([placed.rounded(point) - point for point in points])
+    errors = np.array([placed.round_point(point) - point for point in points])
     assert np.abs(errors).max() <= 2
     np.testing.assert_allclose((errors**2).mean(axis=0), placed.rounding_counts / 12, rtol=0.6)
     assert placed.rounding_counts.max() == 4
@@ -162,7 +162,8 @@ def test_rounding_commutes_with_whole_tables() -> None:
         move = next(space.moves())
         noise = 10 * placed.ball.uniform(1, np.random.default_rng(5))[0]
         np.testing.assert_array_equal(
-            placed.rounded(noise + placed.take(move)), placed.rounded(noise) + placed.take(move)
+            placed.round_point(noise + placed.take(move)),
+            placed.round_point(noise) + placed.take(move),
         )
 
 
@@ -195,7 +196,9 @@ def test_moves_that_do_not_connect_the_tables_are_refused() -> None:
     possible = np.zeros((5, 5), dtype=bool)
     possible[:2, :2] = True
     possible[[2, 3, 4], [2, 3, 4]] = possible[[2, 3, 4], [3, 4, 2]] = True
-    zeros = [StructuralZero.of({"A": str(i), "B": str(j)}) for i, j in np.argwhere(~possible)]
+    zeros = [
+        StructuralZero.from_pattern({"A": str(i), "B": str(j)}) for i, j in np.argwhere(~possible)
+    ]
     levels = [str(k) for k in range(5)]
     table = Table(
         Schema([Feature("A", levels), Feature("B", levels)], zeros), 3 * possible.astype(int)
@@ -203,7 +206,7 @@ def test_moves_that_do_not_connect_the_tables_are_refused() -> None:
     with pytest.raises(Refused, match="do not connect all tables"):
         KNormMechanism.calibrate(space_of(table, "A B", a=2), Budget.pure(1))
     mechanism = KNormMechanism.calibrate(space_of(table, "A B", a=3), Budget.pure(1))
-    assert mechanism.placed.ball.dimension == 2
+    assert mechanism.placed_ball.ball.dimension == 2
 
 
 def test_released_features_keep_the_a_of_all_invariants() -> None:
@@ -274,7 +277,7 @@ def test_noise_that_does_not_fit_is_refused() -> None:
 def nested_table() -> Table:
     """States of three, two and one county by sex, one county without a record."""
     counties = [("a", "x"), ("a", "y"), ("a", "z"), ("b", "u"), ("b", "v"), ("c", "w")]
-    schema = Schema([Feature.nested(["state", "county"], counties), Feature("sex", "fm")])
+    schema = Schema([Feature.from_paths(["state", "county"], counties), Feature("sex", "fm")])
     return Table(schema, [[3, 4], [0, 0], [5, 1], [7, 2], [1, 1], [9, 0]])
 
 
@@ -295,7 +298,7 @@ def test_rows_of_different_lengths_under_a_nested_feature(
     is caught.
     """
     table = nested_table()
-    public = Dataspace.of(table, margins)
+    public = Dataspace.from_table(table, margins)
     space = sensitivity_space(public, Ball(ball.a))
     assert place_ball(space).ball == ball
     mechanism = KNormMechanism.calibrate(space, Budget.pure(1))
@@ -317,7 +320,7 @@ def test_rows_of_different_lengths_under_a_nested_feature(
 
 def test_the_norm_of_rows_bounds_every_move() -> None:
     """Every difference of adjacent tables lies in K: this is what pure epsilon rests on."""
-    public = Dataspace.of(nested_table(), [Margin("state", "sex")])
+    public = Dataspace.from_table(nested_table(), [Margin("state", "sex")])
     space = sensitivity_space(public, Ball(2))
     placed = place_ball(space)
     norms = [
@@ -327,10 +330,12 @@ def test_the_norm_of_rows_bounds_every_move() -> None:
 
 
 def test_two_published_sides_of_a_nested_table_are_refused_by_lattice_and_large_k_norm() -> None:
-    counties = Feature.nested(["state", "county"], [(str(i % 3), str(i)) for i in range(10)])
+    counties = Feature.from_paths(["state", "county"], [(str(i % 3), str(i)) for i in range(10)])
     table = Table(Schema([counties, Feature("sex", "fm")]), np.full((10, 2), 5))
-    space = sensitivity_space(Dataspace.of(table, [Margin("state"), Margin("sex")]), Ball(3))
+    space = sensitivity_space(
+        Dataspace.from_table(table, [Margin("state"), Margin("sex")]), Ball(3)
+    )
     with pytest.raises(Refused, match="nested features"):
-        mechanism_for(space, Budget.zcdp(1), "lattice")
+        select_mechanism(space, Budget.zcdp(1), "lattice")
     with pytest.raises(Refused, match="use laplace"):
-        mechanism_for(space, Budget.pure(1), "knorm")
+        select_mechanism(space, Budget.pure(1), "knorm")

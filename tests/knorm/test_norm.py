@@ -335,7 +335,9 @@ def test_exact_norm_of_a_rational_point() -> None:
 def test_moves_of_more_records_lie_in_the_stretched_ball_of_three(size: int, a: int) -> None:
     """The largest norm is exactly ⌊a/2⌋, so that less stretching would claim too much."""
     schema = Schema([Feature(name, [str(level) for level in range(size)]) for name in "rc"])
-    public = Dataspace.of(Table(schema, np.full((size, size), 9)), [Margin("r"), Margin("c")])
+    public = Dataspace.from_table(
+        Table(schema, np.full((size, size), 9)), [Margin("r"), Margin("c")]
+    )
     every = np.array(list(sensitivity_space(public, Ball(a)).moves()), dtype=float)
     assert np.maximum(every, 0).sum(axis=(1, 2)).max() == a
     norms = TableBall(size, size, 3).norm(every)
@@ -344,7 +346,7 @@ def test_moves_of_more_records_lie_in_the_stretched_ball_of_three(size: int, a: 
 
 def test_two_way_tables_of_four_records_are_served_with_a_smaller_rate() -> None:
     schema = Schema([Feature("r", "abc"), Feature("c", "xyz")])
-    public = Dataspace.of(Table(schema, np.full((3, 3), 9)), [Margin("r"), Margin("c")])
+    public = Dataspace.from_table(Table(schema, np.full((3, 3), 9)), [Margin("r"), Margin("c")])
     three, four = (KNormMechanism(sensitivity_space(public, Ball(a)), Fraction(1)) for a in (3, 4))
     assert (three.rate, four.rate, four.tradeoff.implied_epsilon()) == (1, Fraction(1, 2), 1)
     assert four.expected_l2 > 1.9 * three.expected_l2
@@ -353,8 +355,8 @@ def test_two_way_tables_of_four_records_are_served_with_a_smaller_rate() -> None
 def exchanges(rows: int, columns: int, each: int = 1) -> QuerySpace:
     """A table with published rows and an unpublished feature, under exchange adjacency."""
     schema = Schema([Feature("r", map(str, range(rows))), Feature("u", map(str, range(columns)))])
-    public = Dataspace.of(Table(schema, np.full((rows, columns), each)), [Margin("r")])
-    return sensitivity_space(public, Exchange.of(public))
+    public = Dataspace.from_table(Table(schema, np.full((rows, columns), each)), [Margin("r")])
+    return sensitivity_space(public, Exchange.from_dataspace(public))
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(2, 2), (3, 2), (4, 2), (2, 3), (2, 4)])
@@ -398,9 +400,9 @@ def test_exchanges_of_larger_rows_are_listed_or_lie_in_a_ball_over_rows() -> Non
 
 def test_counties_of_exact_states_move_by_one_record_under_exchange() -> None:
     paths = [("s", "a"), ("s", "b"), ("s", "c"), ("t", "d"), ("t", "e")]
-    schema = Schema([Feature.nested(["state", "county"], paths)])
-    public = Dataspace.of(Table(schema, [1, 1, 0, 0, 1]), [Margin("state")])
-    space = sensitivity_space(public, Exchange.of(public))
+    schema = Schema([Feature.from_paths(["state", "county"], paths)])
+    public = Dataspace.from_table(Table(schema, [1, 1, 0, 0, 1]), [Margin("state")])
+    space = sensitivity_space(public, Exchange.from_dataspace(public))
     placed = place_ball(space)
     moves = np.array([placed.take(move) for move in space.moves()], dtype=float)
     points = np.random.default_rng(5).normal(size=(8, 5))

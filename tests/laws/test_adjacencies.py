@@ -23,7 +23,7 @@ MARGINS = [(), (Margin("sex"),), (Margin("sex"), Margin("ill"))]
 
 def small_spaces() -> Iterator[Dataspace]:
     for counts, margins in itertools.product(TABLES, MARGINS):
-        yield Dataspace.of(Table(SCHEMA, counts), margins)
+        yield Dataspace.from_table(Table(SCHEMA, counts), margins)
 
 
 def pairs(adjacency: Adjacency, space: Dataspace) -> set[tuple[object, object]]:
@@ -34,7 +34,7 @@ def pairs(adjacency: Adjacency, space: Dataspace) -> set[tuple[object, object]]:
 @pytest.mark.parametrize("adjacency", [Ball(0), Ball(3), Exchange(0), Exchange(2)], ids=repr)
 def test_what_is_written_is_read_back(adjacency: Adjacency) -> None:
     assert Adjacency.from_json(adjacency.to_json()) == adjacency
-    assert Adjacency.named(adjacency.kind, adjacency.a) == adjacency
+    assert Adjacency.from_kind(adjacency.kind, adjacency.a) == adjacency
     assert Adjacency.from_json({**adjacency.mark(), "a": adjacency.a}) == adjacency
 
 
@@ -43,7 +43,7 @@ def test_a_ball_is_no_exchange() -> None:
     assert len({Ball(2), Exchange(2), Ball(2)}) == 2
     assert Ball(2).to_json() == {"metric": "hamming", "a": 2}
     with pytest.raises(InputError, match="ball or exchange"):
-        Adjacency.named("sphere", 2)
+        Adjacency.from_kind("sphere", 2)
     with pytest.raises(TypeError):
         Adjacency(2)  # type: ignore[abstract]
 
@@ -55,7 +55,8 @@ def test_what_is_covered_is_among_the_pairs() -> None:
     covered = missed = 0
     for space in small_spaces():
         relations = {
-            one: pairs(one, space) for one in (Ball(1), Ball(2), Ball(3), Exchange.of(space))
+            one: pairs(one, space)
+            for one in (Ball(1), Ball(2), Ball(3), Exchange.from_dataspace(space))
         }
         for one, other in itertools.product(relations, repeat=2):
             inside = relations[other] <= relations[one]
@@ -88,11 +89,13 @@ def test_exchanges_are_minimal_changes_and_not_all_of_them() -> None:
     """A circle of three people who hand on their published values is a minimal change and no
     exchange.
     """
-    circle = Dataspace.of(Table(Schema([Feature("ward", "xyz")]), [1, 1, 1]), [Margin("ward")])
+    circle = Dataspace.from_table(
+        Table(Schema([Feature("ward", "xyz")]), [1, 1, 1]), [Margin("ward")]
+    )
     minimal = exchanged = spaces = 0
     for space in (*small_spaces(), circle):
         possible = {tuple(one) for one in datasets(space)}
-        exchange = Exchange.of(space)
+        exchange = Exchange.from_dataspace(space)
         for one in possible:
             for other in exchange.neighbours(one, space):
                 assert is_minimal(one, other, possible), (one, other)
@@ -104,14 +107,14 @@ def test_exchanges_are_minimal_changes_and_not_all_of_them() -> None:
     assert 300 < exchanged < minimal
     around = (("x",), ("y",), ("z",)), (("y",), ("z",), ("x",))
     assert is_minimal(*around, {tuple(one) for one in datasets(circle)})
-    assert not Exchange.of(circle).adjacent(*around, circle)
+    assert not Exchange.from_dataspace(circle).adjacent(*around, circle)
 
 
 def test_steps_of_exchanges_join_any_records() -> None:
     """Datasets of D_t that differ in a records are joined by at most a exchanges."""
     joined = 0
     for space in small_spaces():
-        exchange = Exchange.of(space)
+        exchange = Exchange.from_dataspace(space)
         near = {one: {*exchange.neighbours(one, space)} for one in datasets(space)}
         for one in near:
             reached = {one}
@@ -129,8 +132,8 @@ def test_swaps_are_the_largest_change_of_a_cell_between_exact_margins() -> None:
     both = [Margin("sex"), Margin("ill")]
     attained = 0
     for counts in ([[1, 1], [1, 1]], [[2, 0], [0, 2]], [[2, 1], [0, 1]]):
-        space = Dataspace.of(Table(SCHEMA, counts), both)
-        for relation in (Ball(2), Ball(3), Ball(4), Exchange.of(space)):
+        space = Dataspace.from_table(Table(SCHEMA, counts), both)
+        for relation in (Ball(2), Ball(3), Ball(4), Exchange.from_dataspace(space)):
             largest = 0
             for one, other in pairs(relation, space):
                 change = list(other).count(("f", "y")) - list(one).count(("f", "y"))
@@ -147,8 +150,8 @@ def test_each_relation_returns_its_own_answer() -> None:
     for relation, answer in ((Ball(2), 1), (Exchange(2), 2)):
         assert relation.by_kind(ball=1, exchange=2) == answer
     patient = Protection("patient", 3)
-    assert (Ball(6, patient).repeated, Ball(6, patient).once) == (1, 6)
-    assert (Exchange(6, patient).repeated, Exchange(6, patient).once) == (3, 2)
+    assert (Ball(6, patient).most_moves, Ball(6, patient).records_per_move) == (1, 6)
+    assert (Exchange(6, patient).most_moves, Exchange(6, patient).records_per_move) == (3, 2)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -166,8 +169,8 @@ def test_records_of_a_ball_change_sums_most(seed: int) -> None:
 
 
 def test_described_datasets_know_themselves_alone() -> None:
-    named, same = Dataspace.described("state totals"), DescribedDatasets("state totals")
-    known = Dataspace.of(Table(SCHEMA, TABLES[0]), [Margin("sex")])
+    named, same = Dataspace.from_description("state totals"), DescribedDatasets("state totals")
+    known = Dataspace.from_table(Table(SCHEMA, TABLES[0]), [Margin("sex")])
     assert named == same
     assert named.union(same) == named
     assert Datasets.from_json(named.to_json()) == named

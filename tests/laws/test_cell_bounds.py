@@ -9,12 +9,12 @@ import pytest
 
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.margins import join, junction_order, maximal, meet, within
+from semidp.promise.schema.margins import is_within_view, join, junction_order, maximal, meet
 from semidp.promise.schema.schema import Schema, StructuralZero
 from semidp.promise.spaces.cell_bounds import CellBounds, whole_interval
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 
-TREE = Feature.nested(["state", "county"], [("s", "x"), ("s", "y"), ("t", "z")])
+TREE = Feature.from_paths(["state", "county"], [("s", "x"), ("s", "y"), ("t", "z")])
 SCHEMAS = [
     Schema([Feature("a", "01"), Feature("b", "01")]),
     Schema([Feature("a", "01"), Feature("b", "012")]),
@@ -46,7 +46,7 @@ def structures(schema, source, most):
         counts = source.multinomial(
             int(source.integers(2, 6)), np.full(schema.size, 1 / schema.size)
         )
-        public = Dataspace.of(
+        public = Dataspace.from_table(
             Table(schema, counts.reshape(schema.shape)), [Margin(*margin) for margin in margins]
         )
         tables = list(itertools.islice((table.counts for table in public.tables()), most + 1))
@@ -66,13 +66,13 @@ def separators_missing(public, view):
     """How many separators of decomposable margins a table lacks; None where the margins are not
     decomposable.
     """
-    order = junction_order(maximal(total.view for total in public.published))
+    order = junction_order(maximal(total.view for total in public.published_totals))
     if order is None:
         return None
     known, missing = order[0] if order else view, set()
     for clique in order[1:]:
         shared = meet(known, clique)
-        if not within(shared, view):
+        if not is_within_view(shared, view):
             missing.add(shared)
         known = join(known, clique)
     return len(missing)
@@ -82,14 +82,14 @@ def obvious_lower(public, view):
     """``max(0, Σ t_j - (k - 1) n)`` over all margins, whether they name the whole table or not."""
     grid, total = public.schema.grid, 0
     rolled = {}
-    for known in public.published:
+    for known in public.published_totals:
         shared = meet(known.view, view)
         if any(shared):
-            rolled[shared] = known.down(grid, shared)
+            rolled[shared] = known.sum_to_view(grid, shared)
     for shared in maximal(rolled):
         total = total + grid.spread(rolled[shared].counts, shared, view)
     return np.maximum(0, total - max(len(maximal(rolled)) - 1, 0) * public.n) * np.ones(
-        grid.shape_of(view), dtype=int
+        grid.compute_margin_shape(view), dtype=int
     )
 
 
@@ -102,7 +102,7 @@ def compare(rounds, seed, schemas=SCHEMAS):
             for view in views_of(schema):
                 seen = np.stack([schema.grid.sum(table, view) for table in tables])
                 least, most = seen.min(axis=0), seen.max(axis=0)
-                bounds = CellBounds.of(public, schema.named(view))
+                bounds = CellBounds.from_dataspace(public, schema.list_view_names(view))
                 assert (bounds.lower <= least).all(), (public, view)
                 assert (bounds.upper >= most).all(), (public, view)
                 missing = separators_missing(public, view)
@@ -141,10 +141,10 @@ def test_bounds_hold_in_thousands_of_structures() -> None:
 
 
 def test_impossible_cells_hold_nobody() -> None:
-    zero = StructuralZero.of({"a": "0", "b": "1"})
+    zero = StructuralZero.from_pattern({"a": "0", "b": "1"})
     schema = Schema([Feature("a", "01"), Feature("b", "01")], [zero])
-    public = Dataspace.of(Table(schema, [[3, 0], [1, 2]]), [Margin("a")])
-    assert CellBounds.of(public, ["a", "b"]).upper.tolist() == [[3, 0], [3, 3]]
+    public = Dataspace.from_table(Table(schema, [[3, 0], [1, 2]]), [Margin("a")])
+    assert CellBounds.from_dataspace(public, ["a", "b"]).upper.tolist() == [[3, 0], [3, 3]]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from semidp.errors import AdjacencyUnknown, InputError
-from semidp.promise.exact import down, up
+from semidp.promise.exact import round_down, round_up
 from semidp.promise.mechanisms.examples import two_way
 from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
 from semidp.promise.noise.randomness import SeededRandomness
@@ -30,10 +30,14 @@ def test_a_design_in_another_order_does_not_halve_the_noise() -> None:
     # Rows were matched with counts by position: the longest row, (d, f), was taken for the empty
     # cell (c, m).
     arm, sex = Feature("arm", "cd"), Feature("sex", "fm")
-    public = Dataspace.of(Table(Schema([arm, sex]), [[5, 0], [5, 5]]), [Margin("arm", "sex")])
+    public = Dataspace.from_table(
+        Table(Schema([arm, sex]), [[5, 0], [5, 5]]), [Margin("arm", "sex")]
+    )
     outcome = Outcome("score", 0, 1, steps=1)
     designs = [
-        Design.of(Schema(order), ["arm"], scores={"sex": [5, 0]}, interactions=[("arm", "sex")])
+        Design.from_schema(
+            Schema(order), ["arm"], scores={"sex": [5, 0]}, interactions=[("arm", "sex")]
+        )
         for order in ([arm, sex], [sex, arm])
     ]
     assert moment_space(public, Ball(2), outcome, designs[0]).l2_squared == 4 * (1 + 1 + 25 + 25)
@@ -45,9 +49,9 @@ def test_a_design_in_another_order_does_not_halve_the_noise() -> None:
 
 def test_a_design_may_not_declare_structural_zeros_that_the_counts_do_not() -> None:
     features = [Feature("arm", "cd"), Feature("sex", "fm")]
-    public = Dataspace.of(Table(Schema(features), [[5, 5], [5, 5]]), [Margin("arm", "sex")])
-    forbidden = Schema(features, [StructuralZero.of({"arm": "d", "sex": "f"})])
-    design = Design.of(forbidden, ["arm"], scores={"sex": [5, 0]})
+    public = Dataspace.from_table(Table(Schema(features), [[5, 5], [5, 5]]), [Margin("arm", "sex")])
+    forbidden = Schema(features, [StructuralZero.from_pattern({"arm": "d", "sex": "f"})])
+    design = Design.from_schema(forbidden, ["arm"], scores={"sex": [5, 0]})
     with pytest.raises(InputError, match="structural zeros"):
         moment_space(public, Ball(2), Outcome("score", 0, 1, steps=1), design)
 
@@ -55,13 +59,15 @@ def test_a_design_may_not_declare_structural_zeros_that_the_counts_do_not() -> N
 @pytest.mark.parametrize(("kind", "size"), [(np.int8, 100), (np.int32, 2**20), (np.int64, 2**40)])
 def test_squares_of_an_explicit_space_do_not_wrap(kind: type, size: int) -> None:
     space = ExplicitSpace(
-        np.array([[size, -size]], dtype=kind), Dataspace.described("two"), Ball(1)
+        np.array([[size, -size]], dtype=kind), Dataspace.from_description("two"), Ball(1)
     )
     assert (space.l1, space.l2_squared, space.linf) == (2 * size, 2 * size**2, size)
 
 
 def test_moves_of_unsigned_vectors_have_negatives() -> None:
-    space = ExplicitSpace(np.array([[3, 0]], dtype=np.uint8), Dataspace.described("two"), Ball(1))
+    space = ExplicitSpace(
+        np.array([[3, 0]], dtype=np.uint8), Dataspace.from_description("two"), Ball(1)
+    )
     assert [move.tolist() for move in space.moves()] == [[3, 0], [-3, 0]]
 
 
@@ -76,9 +82,9 @@ def test_an_unsigned_query_is_measured_in_whole_numbers() -> None:
 
 
 def test_numbers_beyond_floats_round_outwards() -> None:
-    assert up(Fraction(10**400)) == math.inf
-    assert down(Fraction(-(10**400))) == -math.inf
-    assert math.isfinite(down(Fraction(10**400)))
+    assert round_up(Fraction(10**400)) == math.inf
+    assert round_down(Fraction(-(10**400))) == -math.inf
+    assert math.isfinite(round_down(Fraction(10**400)))
 
 
 @pytest.mark.parametrize("cases", [50, pytest.param(300, marks=pytest.mark.long)])
@@ -137,7 +143,9 @@ def _case(source: random.Random) -> tuple[Dataspace, list[str], int, np.ndarray]
     zeros = []
     for _ in range(source.choice([0, 1, 2])):
         parts = source.sample(range(len(sizes)), source.choice([1, 2]))
-        zeros.append(StructuralZero.of({names[i]: str(source.randrange(sizes[i])) for i in parts}))
+        zeros.append(
+            StructuralZero.from_pattern({names[i]: str(source.randrange(sizes[i])) for i in parts})
+        )
     features = [
         Feature(name, [str(k) for k in range(size)])
         for name, size in zip(names, sizes, strict=True)
@@ -156,7 +164,7 @@ def _case(source: random.Random) -> tuple[Dataspace, list[str], int, np.ndarray]
         for _ in range(source.choice([0, 1, 2, 3]))
     ]
     table = Table(schema, source.choice(records).reshape(schema.shape))
-    dataspace = Dataspace.of(table, margins)
+    dataspace = Dataspace.from_table(table, margins)
     every = (Table(schema, counts.reshape(schema.shape)) for counts in records)
     tables = np.array([other.counts.ravel() for other in every if dataspace.contains(other)])
     released = source.sample(names, source.randint(1, len(names)))

@@ -38,7 +38,9 @@ def public_of(sizes, exact):
     """Features of these sizes with large counts, some of them exact."""
     levels = [[f"{name}{k}" for k in range(size)] for name, size in zip(NAMES, sizes, strict=False)]
     schema = Schema([Feature(name, each) for name, each in zip(NAMES, levels, strict=False)])
-    return Dataspace.of(Table(schema, np.full(sizes, 20)), [Margin(NAMES[k]) for k in exact])
+    return Dataspace.from_table(
+        Table(schema, np.full(sizes, 20)), [Margin(NAMES[k]) for k in exact]
+    )
 
 
 STRUCTURES = [
@@ -56,7 +58,9 @@ STRUCTURES = [
 def test_norms_of_tables(sizes, exact):
     public = public_of(sizes, exact)
     released = (1,) * len(sizes)
-    found = ExchangeTable(Blocks.of(public), ReleasedTable.of(public, released)).result
+    found = ExchangeTable(
+        Blocks.from_dataspace(public), ReleasedTable.from_dataspace(public, released)
+    ).result
     margins = tuple(tuple(int(k == j) for j in range(len(sizes))) for k in exact)
     costs = ExchangeCosts(Residuals(Grid.flat(sizes)), margins, len(exact) + 1)
     # a table is the sum of its residuals, each spread over the levels that it does not name
@@ -89,7 +93,7 @@ def test_norms_of_outcomes(sizes, steps):
     square = moves.largest_square(space.tree.gram, space.tree.farthest)
     assert space.l2_squared == square
     if sizes[0] > 1:
-        design = Design.of(public.schema, [NAMES[0]])
+        design = Design.from_schema(public.schema, [NAMES[0]])
         moments = moment_space(public, exchange, outcome, design)
         rows = moments.rows_by_cell
         assert moments.norms == moves.moment_norms(rows)

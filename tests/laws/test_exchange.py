@@ -38,9 +38,9 @@ DEEPER = [("r", "s", "a"), ("r", "s", "b"), ("u", "v", "c"), ("u", "w", "d")]
 def feature(number: int, kind: str) -> Feature:
     """Flat with so many levels, or a chain of depths."""
     if kind == "geo":
-        return Feature.nested([f"state{number}", f"county{number}"], PLACES)
+        return Feature.from_paths([f"state{number}", f"county{number}"], PLACES)
     if kind == "deep":
-        return Feature.nested([f"region{number}", f"state{number}", f"county{number}"], DEEPER)
+        return Feature.from_paths([f"region{number}", f"state{number}", f"county{number}"], DEEPER)
     return Feature(f"f{number}", [str(level) for level in range(int(kind))])
 
 
@@ -49,7 +49,7 @@ def space_of(schema: Schema, records: list[Record], margins: list[tuple[str, ...
     table = np.zeros(schema.shape, dtype=np.int64)
     for record in records:
         table[record] += 1
-    return Dataspace.of(Table(schema, table), [Margin(*names) for names in margins])
+    return Dataspace.from_table(Table(schema, table), [Margin(*names) for names in margins])
 
 
 class ByHand:
@@ -152,7 +152,7 @@ def check(dataspace: Dataspace, *, most: int = 300) -> Counter:
     every = list(by_hand.datasets())
     if len(every) > most:
         return done
-    exchange, blocks = Exchange.of(dataspace), Blocks.of(dataspace)
+    exchange, blocks = Exchange.from_dataspace(dataspace), Blocks.from_dataspace(dataspace)
     there = {*every}
     arising = {X: {*by_hand.arising(X)} - {X} for X in every}
     near = {X: set(found) for X, found in arising.items()}
@@ -165,14 +165,16 @@ def check(dataspace: Dataspace, *, most: int = 300) -> Counter:
                 "everybody reaches everything"
             )
     for X in every:
-        ours = {blocks.labelled(Y) for Y in blocks.neighbours(blocks.coded(X))}
+        ours = {blocks.label_records(Y) for Y in blocks.neighbours(blocks.encode_records(X))}
         assert ours == near[X], "the library's neighbours are those of the definition"
         assert all(sum(x != y for x, y in zip(X, Y, strict=True)) <= exchange.a for Y in near[X])
         done["datasets"] += 1
         done["pairs"] += len(near[X])
     if len(every) <= 150:
         for X, Y in itertools.product(every, repeat=2):
-            assert blocks.adjacent(blocks.coded(X), blocks.coded(Y)) == (X == Y or Y in near[X])
+            assert blocks.adjacent(blocks.encode_records(X), blocks.encode_records(Y)) == (
+                X == Y or Y in near[X]
+            )
         for X in every:
             distance, frontier = {X: 0}, [X]
             while frontier:
@@ -184,7 +186,7 @@ def check(dataspace: Dataspace, *, most: int = 300) -> Counter:
                     "the chain lemma"
                 )
                 done["chains"] += 1
-    pairs = {(blocks.coded(X), blocks.coded(Y)) for X in every for Y in near[X]}
+    pairs = {(blocks.encode_records(X), blocks.encode_records(Y)) for X in every for Y in near[X]}
     for view in views(schema):
         check_table(dataspace, exchange, view, pairs, done)
     return done
@@ -209,9 +211,11 @@ def check_table(
         max((sum(c * c for c in size) for size in sizes), default=0),
         max(map(max, sizes), default=0),
     )
-    space = sensitivity_space(dataspace, exchange, schema.named(view))
+    space = sensitivity_space(dataspace, exchange, schema.list_view_names(view))
     assert space.exact, space.method
-    bound = ExchangeTable(Blocks.of(dataspace), ReleasedTable.of(dataspace, view)).bound
+    bound = ExchangeTable(
+        Blocks.from_dataspace(dataspace), ReleasedTable.from_dataspace(dataspace, view)
+    ).bound
     assert truth.least(bound) == truth, "the closed forms bound it"
     assert space.norms == truth, (view, space.method, space.norms, truth)
     worst = space.worst_move()
@@ -305,7 +309,7 @@ def exact_blocks(sizes: list[int], free: int, each: int = 50) -> Dataspace:
     schema = Schema(
         [Feature(name, [str(level) for level in range(size)]) for name, size in named.items()]
     )
-    return Dataspace.of(
+    return Dataspace.from_table(
         Table(schema, np.full(schema.shape, each)), [Margin(f"b{i}") for i in range(len(sizes))]
     )
 
@@ -316,10 +320,10 @@ def exact_blocks(sizes: list[int], free: int, each: int = 50) -> Dataspace:
 )
 def test_blocks_beside_an_unpublished_feature(q: int, exchange: int, ball: int) -> None:
     public = exact_blocks([3] * q, 2)
-    found = sensitivity_space(public, Exchange.of(public))
+    found = sensitivity_space(public, Exchange.from_dataspace(public))
     assert (found.l1, found.l2_squared, found.exact) == (2 * (q + 1), exchange, True)
     assert sensitivity_space(public, Ball(q + 1)).l2_squared == ball
-    alone = sensitivity_space(public, Exchange.of(public), ["u"])
+    alone = sensitivity_space(public, Exchange.from_dataspace(public), ["u"])
     assert (alone.l2_squared, sensitivity_space(public, Ball(q + 1), ["u"]).l2_squared) == (
         2,
         2 * (q + 1) ** 2,
@@ -341,7 +345,7 @@ def test_blocks_beside_an_unpublished_feature(q: int, exchange: int, ball: int) 
 )
 def test_blocks_alone(sizes: list[int], squares: int) -> None:
     public = exact_blocks(sizes, 0)
-    found = sensitivity_space(public, Exchange.of(public))
+    found = sensitivity_space(public, Exchange.from_dataspace(public))
     assert (found.l2_squared, found.exact) == (squares, True)
 
 
@@ -352,8 +356,8 @@ def test_closed_forms_are_the_agreement_patterns(sizes: list[int], free: int) ->
     """The two ways share no step."""
     for each in (5, 1):
         public = exact_blocks(sizes, free, each)
-        question = ReleasedTable.of(public, public.schema.grid.full)
-        table = ExchangeTable(Blocks.of(public), question)
+        question = ReleasedTable.from_dataspace(public, public.schema.grid.full)
+        table = ExchangeTable(Blocks.from_dataspace(public), question)
         patterns = table._by_patterns()
         assert table.result.norms == patterns.norms
         assert table.bound == patterns.norms
@@ -365,7 +369,7 @@ def test_listing_is_bounded_by_work(kind: str) -> None:
     refused at once.
     """
     public = exact_blocks([2] * 5, 2)
-    adjacency = Ball(6) if kind == "ball" else Exchange.of(public)
+    adjacency = Ball(6) if kind == "ball" else Exchange.from_dataspace(public)
     few = list(sensitivity_space(public, adjacency, ["b0", "b1", "b2"]).moves())
     assert len(few) == len({move.tobytes() for move in few}) == {"ball": 640, "exchange": 66}[kind]
     if kind == "exchange":
@@ -377,13 +381,13 @@ def test_a_large_geography_is_answered_at_once_and_county_alone_costs_two() -> N
     paths = [(f"s{i}", f"c{i}-{j}") for i in range(50) for j in range(60)]
     schema = Schema(
         [
-            Feature.nested(["state", "county"], paths),
+            Feature.from_paths(["state", "county"], paths),
             Feature("age", [str(age) for age in range(20)]),
         ]
     )
     states = Table(schema.restrict(["state"]), np.full(50, 9000))
-    public = Dataspace.known(schema, {Margin("state"): states})
-    exchange = Exchange.of(public)
+    public = Dataspace.from_totals(schema, {Margin("state"): states})
+    exchange = Exchange.from_dataspace(public)
     found = {
         names: sensitivity_space(public, exchange, names)
         for names in (("county",), ("county", "age"), ("age",))
@@ -400,17 +404,19 @@ def test_the_bound_over_all_totals_holds_for_each_and_is_attained() -> None:
         found = set()
         for records in itertools.combinations_with_replacement(list(np.ndindex(*schema.shape)), 2):
             found.add(
-                Exchange.of(space_of(schema, list(records), [margin.names for margin in names])).a
+                Exchange.from_dataspace(
+                    space_of(schema, list(records), [margin.names for margin in names])
+                ).a
             )
         found.add(
-            Exchange.of(
+            Exchange.from_dataspace(
                 space_of(schema, list(np.ndindex(*schema.shape)), [m.names for m in names])
             ).a
         )
         assert max(found) == most.a == len(names) + 1
     with pytest.raises(Refused, match="share no feature"):
         exchange_bound(schema, [Margin("f0", "f1"), Margin("f1", "state2")])
-    tied = Schema(schema.features, [StructuralZero.of({"f0": "0", "f1": "0"})])
+    tied = Schema(schema.features, [StructuralZero.from_pattern({"f0": "0", "f1": "0"})])
     with pytest.raises(Refused, match="structural zeros tie"):
         exchange_bound(tied, [Margin("f0"), Margin("f1")])
     assert exchange_bound(tied, [Margin("f0", "f1")]).a == 2
@@ -420,7 +426,7 @@ def test_exchange_and_the_ball_are_not_comparable_where_rare_levels_overlap() ->
     schema = Schema([Feature("a", "01"), Feature("b", "01"), Feature("u", "01")])
     records = [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0)]
     public = space_of(schema, records, [("a",), ("b",)])
-    exchange, ball = Exchange.of(public), Ball(2)
+    exchange, ball = Exchange.from_dataspace(public), Ball(2)
     assert (exchange.a, semi_adjacency(public).bound) == (3, 2)
     assert (sensitivity_space(public, exchange).l1, sensitivity_space(public, ball).l1) == (6, 4)
     mine, theirs = Guarantee(public, exchange, gaussian(1)), Guarantee(public, ball, gaussian(1))
@@ -435,10 +441,13 @@ def test_exchange_and_the_ball_are_not_comparable_where_rare_levels_overlap() ->
 def test_guarantees_for_exchanges_of_other_totals_are_not_comparable() -> None:
     table = Table(Schema([Feature("a", "01"), Feature("b", "01")]), [[3, 3], [3, 3]])
     coarse, fine = (
-        Dataspace.of(table, [Margin("a")]),
-        Dataspace.of(table, [Margin("a"), Margin("b")]),
+        Dataspace.from_table(table, [Margin("a")]),
+        Dataspace.from_table(table, [Margin("a"), Margin("b")]),
     )
-    of = {space: Guarantee(space, Exchange.of(space), gaussian(1)) for space in (coarse, fine)}
+    of = {
+        space: Guarantee(space, Exchange.from_dataspace(space), gaussian(1))
+        for space in (coarse, fine)
+    }
     assert fine.is_within(coarse)
     assert of[fine].compare(of[coarse]) is Order.NOT_COMPARABLE
     with pytest.raises(Refused, match="another kind of adjacency"):
@@ -473,14 +482,18 @@ def test_joined_spaces_exchange_only_what_each_of_them_does(case: str) -> None:
         kept += [
             name for name in schema.features[-1].names if any(name in margin for margin in margins)
         ]
-        part = whole.over(kept)
+        part = whole.restrict_features(kept)
         assert whole.union(part) == part.with_features(whole.schema) == whole
-        assert Exchange.of(part).a <= Exchange.of(whole).a <= max(1, Exchange.of(part).a)
-        big, small = ByHand(whole), Blocks.of(part)
+        assert (
+            Exchange.from_dataspace(part).a
+            <= Exchange.from_dataspace(whole).a
+            <= max(1, Exchange.from_dataspace(part).a)
+        )
+        big, small = ByHand(whole), Blocks.from_dataspace(part)
         for X in big.datasets():
             for Y in big.arising(X):
                 one, other = (
-                    small.coded(record[: len(kept)] for record in data) for data in (X, Y)
+                    small.encode_records(record[: len(kept)] for record in data) for data in (X, Y)
                 )
                 assert small.adjacent(one, other)
                 checked, moved = checked + 1, moved + (one != other)
@@ -492,11 +505,13 @@ def test_handing_over_the_whole_joint_block_would_break_the_bound() -> None:
     block 6.
     """
     schema = Schema(
-        [Feature.nested(["state", "county"], PLACES), Feature("sex", "fm"), Feature("u", "01")]
+        [Feature.from_paths(["state", "county"], PLACES), Feature("sex", "fm"), Feature("u", "01")]
     )
     records = [(0, 0, 0), (1, 1, 1), (2, 1, 0), (0, 1, 1)]
     public = space_of(schema, records, [("state", "sex")])
-    assert sensitivity_space(public, Exchange.of(public), ["county", "u"]).l2_squared == 4
+    assert (
+        sensitivity_space(public, Exchange.from_dataspace(public), ["county", "u"]).l2_squared == 4
+    )
     by_hand = ByHand(public)
     worst = 0
     for X in by_hand.datasets():
@@ -523,20 +538,20 @@ def test_handing_over_the_whole_joint_block_would_break_the_bound() -> None:
 )
 def test_what_has_no_exchanges_is_refused_in_a_sentence(margins, zeros, words: str) -> None:
     features = [Feature(name, "012") for name in "abc"]
-    schema = Schema(features, [StructuralZero.of(zero) for zero in zeros])
+    schema = Schema(features, [StructuralZero.from_pattern(zero) for zero in zeros])
     counts = np.where(
         np.ones(schema.shape, bool) if schema.possible is None else schema.possible, 2, 0
     )
-    public = Dataspace.of(Table(schema, counts), [Margin(*names) for names in margins])
+    public = Dataspace.from_table(Table(schema, counts), [Margin(*names) for names in margins])
     with pytest.raises(Refused, match=words) as refusal:
-        Exchange.of(public)
+        Exchange.from_dataspace(public)
     assert str(refusal.value).count(".") == 0
 
 
 @pytest.mark.parametrize("zeros", [[{"f0": "0", "f1": "0"}], [{"f2": "0", "f3": "1"}]])
 def test_zeros_inside_a_block_or_outside_all_of_them_are_served(zeros) -> None:
     schema = Schema(
-        [feature(i, "2") for i in range(4)], [StructuralZero.of(zero) for zero in zeros]
+        [feature(i, "2") for i in range(4)], [StructuralZero.from_pattern(zero) for zero in zeros]
     )
     assert schema.possible is not None
     cells = [tuple(map(int, cell)) for cell in np.argwhere(schema.possible)]
@@ -551,14 +566,14 @@ def test_the_two_kinds_are_saved_apart() -> None:
     assert Adjacency.from_json({"metric": "hamming", "a": 3}) == ball
     assert Adjacency.from_json(exchange.to_json()) == exchange
     with pytest.raises(InputError, match="ball or exchange"):
-        Adjacency.named("swap", 3)
+        Adjacency.from_kind("swap", 3)
     with pytest.raises(InputError, match="give their dataspace"):
         exchange.adjacent([("f",)], [("f",)])
 
 
 def test_an_exchange_guarantee_is_never_explained_as_one_for_any_records() -> None:
     public = exact_blocks([2, 2], 2)
-    said = str(Guarantee(public, Exchange.of(public), gaussian(1)).explain())
+    said = str(Guarantee(public, Exchange.from_dataspace(public), gaussian(1)).explain())
     assert "not a guarantee for any 3 records" in said
     assert "differ in at most" not in said
     assert "not a guarantee for any" not in str(Guarantee(public, Ball(3), gaussian(1)).explain())

@@ -25,7 +25,7 @@ from semidp.promise.sensitivity.costs import BallCosts
 from semidp.promise.sensitivity.exchange_tables import ExchangeTable
 from semidp.promise.sensitivity.norms import ReleasedTable, TableNorms
 from semidp.promise.sensitivity.patterns import BlockTable, Norms
-from semidp.promise.sensitivity.probes import SelfCheckError, drawn, largest_residual
+from semidp.promise.sensitivity.probes import SelfCheckError, draw_exchanges, largest_residual
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
@@ -46,7 +46,7 @@ def nested(rng: random.Random, name: str) -> Feature:
             for _ in range(rng.randint(3, 6))
         }
     labels = sorted(tuple("".join(path[: d + 1]) for d in range(depth)) for path in paths)
-    return Feature.nested([f"{name}{d}" for d in range(depth)], labels)
+    return Feature.from_paths([f"{name}{d}" for d in range(depth)], labels)
 
 
 def random_space(rng: random.Random) -> Dataspace:
@@ -65,7 +65,7 @@ def random_space(rng: random.Random) -> Dataspace:
     table = np.zeros(schema.shape, dtype=np.int64)
     for _ in range(rng.choice([2, 3, 3])):
         table[tuple(rng.randrange(size) for size in schema.shape)] += 1
-    return Dataspace.of(Table(schema, table), margins)
+    return Dataspace.from_table(Table(schema, table), margins)
 
 
 def is_mixed(dataspace: Dataspace, view: View) -> bool:
@@ -75,7 +75,7 @@ def is_mixed(dataspace: Dataspace, view: View) -> bool:
     return any(
         any(seen > known for seen, known in zip(view, margin.view, strict=True) if known)
         and any(0 < seen < known for seen, known in zip(view, margin.view, strict=True))
-        for margin in dataspace.published
+        for margin in dataspace.published_totals
     )
 
 
@@ -83,7 +83,7 @@ def moves_by_view(dataspace: Dataspace) -> Views | None:
     """The differences of every table over all pairs of `Blocks.neighbours`; None where there are
     many datasets.
     """
-    blocks, schema = Blocks.of(dataspace), dataspace.schema
+    blocks, schema = Blocks.from_dataspace(dataspace), dataspace.schema
     assert dataspace.n is not None
     if len(blocks.cells) > 14:
         return None
@@ -102,7 +102,7 @@ def moves_by_view(dataspace: Dataspace) -> Views | None:
         labels = schema.grid.labels(view).reshape(schema.shape)
         found[view] = set()
         for leaf_move in leaf_moves:
-            table = np.zeros(schema.grid.size_of(view), dtype=np.int64)
+            table = np.zeros(schema.grid.count_margin_cells(view), dtype=np.int64)
             for cell, count in leaf_move:
                 table[labels[cell]] += count
             if table.any():
@@ -127,23 +127,23 @@ def spaces(seed: int, count: int) -> Iterator[tuple[Dataspace, Views]]:
 
 def norms_of(moves: set[Move], size: int) -> Norms:
     """The norms of a set of moves of a table with so many cells."""
-    return Norms.of(np.array([[0] * size, *sorted(moves)], dtype=np.int64))
+    return Norms.from_vectors(np.array([[0] * size, *sorted(moves)], dtype=np.int64))
 
 
 def check_structures(seed: int, count: int) -> Counter[str]:
     """Compare every table of some spaces with the neighbours; return how much was compared."""
     done: Counter[str] = Counter()
     for dataspace, by_view in spaces(seed, count):
-        exchange, blocks = Exchange.of(dataspace), Blocks.of(dataspace)
+        exchange, blocks = Exchange.from_dataspace(dataspace), Blocks.from_dataspace(dataspace)
         done["spaces"] += 1
         for view, moves in by_view.items():
-            space = sensitivity_space(dataspace, exchange, dataspace.schema.named(view))
-            truth = norms_of(moves, dataspace.schema.grid.size_of(view))
+            space = sensitivity_space(dataspace, exchange, dataspace.schema.list_view_names(view))
+            truth = norms_of(moves, dataspace.schema.grid.count_margin_cells(view))
             assert (space.norms, space.exact) == (truth, True), (view, space.method)
             assert {tuple(move.ravel().tolist()) for move in space.moves()} == moves
             worst = space.worst_move()
             assert worst is None if not moves else tuple(worst.ravel().tolist()) in moves
-            probes = drawn(blocks, view)
+            probes = draw_exchanges(blocks, view)
             assert {tuple(move.ravel().tolist()) for move in probes.moves(space.shape)} <= moves
             done["tables"] += 1
             done["mixed"] += is_mixed(dataspace, view)
@@ -172,8 +172,8 @@ def test_norms_and_moves_are_those_of_all_neighbours_in_many_structures() -> Non
     assert done["attained"] >= 0.97 * done["tables"]
 
 
-REGIONS = Feature.nested(["region", "district"], [("Q", "Q1"), ("R", "R1"), ("R", "R2")])
-STATES = Feature.nested(["state", "county"], [("S", "S1"), ("S", "S2"), ("T", "T1")])
+REGIONS = Feature.from_paths(["region", "district"], [("Q", "Q1"), ("R", "R1"), ("R", "R2")])
+STATES = Feature.from_paths(["state", "county"], [("S", "S1"), ("S", "S2"), ("T", "T1")])
 
 
 def found_by_attack() -> Dataspace:
@@ -181,7 +181,7 @@ def found_by_attack() -> Dataspace:
     counts = np.zeros((3, 3), dtype=np.int64)
     counts[2, 2] = counts[1, 1] = counts[0, 0] = 100
     table = Table(Schema([REGIONS, STATES]), counts)
-    return Dataspace.of(table, [Margin("region", "state", "county")])
+    return Dataspace.from_table(table, [Margin("region", "state", "county")])
 
 
 def test_the_case_that_was_found_by_attack() -> None:
@@ -189,21 +189,21 @@ def test_the_case_that_was_found_by_attack() -> None:
     was claimed.
     """
     public = found_by_attack()
-    blocks = Blocks.of(public)
-    before = blocks.coded(
+    blocks = Blocks.from_dataspace(public)
+    before = blocks.encode_records(
         [("R", "R2", "T", "T1"), ("R", "R1", "S", "S2")] + [("Q", "Q1", "S", "S1")] * 298
     )
-    after = blocks.coded(
+    after = blocks.encode_records(
         [("R", "R2", "S", "S2"), ("R", "R1", "T", "T1")] + [("Q", "Q1", "S", "S1")] * 298
     )
-    assert after in {*blocks._from(before, 0, before[0], after[0])}
-    space = sensitivity_space(public, Exchange.of(public), ["district", "state"])
+    assert after in {*blocks._list_successors(before, 0, before[0], after[0])}
+    space = sensitivity_space(public, Exchange.from_dataspace(public), ["district", "state"])
     assert (space.norms, space.exact) == (Norms(4, 4, 1), True)
     assert LaplaceMechanism.calibrate(space, Budget.pure(1)).scale == 4.0
     move = np.zeros((3, 2), dtype=np.int64)
     for sign, records in ((-1, before[:2]), (1, after[:2])):
         for district, county in records:
-            move[district, STATES.chain.above(1)[county]] += sign
+            move[district, STATES.chain.find_leaf_ancestors(1)[county]] += sign
     assert any(np.array_equal(move, other) for other in space.moves())
 
 
@@ -215,7 +215,9 @@ def test_the_hull_holds_every_exchange_at_mixed_depths() -> None:
             if not is_mixed(dataspace, view) or not moves:
                 continue
             space = sensitivity_space(
-                dataspace, Exchange.of(dataspace), dataspace.schema.named(view)
+                dataspace,
+                Exchange.from_dataspace(dataspace),
+                dataspace.schema.list_view_names(view),
             )
             try:
                 placed = place_ball(space)
@@ -238,19 +240,21 @@ def test_costs_of_residuals_cover_every_exchange_at_mixed_depths() -> None:
             for feature in schema.features
             for name in feature.names[: rng.randint(1, len(feature.names))]
         ]
-        public = Dataspace.of(table, [Margin(*joint)])
-        exchange = Exchange.of(public)
+        public = Dataspace.from_table(table, [Margin(*joint)])
+        exchange = Exchange.from_dataspace(public)
         for view in itertools.product(*(range(1, depth + 1) for depth in schema.grid.full)):
             if not is_mixed(public, view):
                 continue
-            product = product_space(public, exchange, [schema.named(view)])
-            probes = drawn(Blocks.of(public), view)
-            for small in product.measured:
-                for move in itertools.islice(probes.moves(schema.grid.shape_of(view)), 40):
+            product = product_space(public, exchange, [schema.list_view_names(view)])
+            probes = draw_exchanges(Blocks.from_dataspace(public), view)
+            for small in product.measured_residuals:
+                for move in itertools.islice(
+                    probes.moves(schema.grid.compute_margin_shape(view)), 40
+                ):
                     part = product.residuals.table(
                         product.trim(move, view).astype(np.int64), view, small
                     )
-                    square = float((product.residuals.centred(small, part) ** 2).sum())
+                    square = float((product.residuals.center(small, part) ** 2).sum())
                     assert square <= float(product.cost[small]) * (1 + 1e-9)
                     checked += 1
     assert checked > 300
@@ -263,9 +267,9 @@ def first_children_alone(self: ExchangeTable, axis: int, depth: int, node: int) 
     chain, released = self.blocks.structure.grid.chains[axis], self.table.released[axis]
     if released < depth:
         above = chain.ancestor(depth, node, released)
-        return (above,) if chain.below(released, above, depth).start == node else ()
+        return (above,) if chain.slice_descendants(released, above, depth).start == node else ()
     below, inhabited = (
-        chain.below(depth, node, released),
+        chain.slice_descendants(depth, node, released),
         self.blocks.structure.inhabited_nodes(axis, released),
     )
     return tuple(child for child in range(below.start, below.stop) if inhabited[child])
@@ -278,18 +282,20 @@ def test_the_fault_would_not_pass_the_checks(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(ExchangeTable, "_in_sight", first_children_alone)
     public = found_by_attack()
     with pytest.raises(SelfCheckError, match="by more than its norms"):
-        sensitivity_space(public, Exchange.of(public), ["district", "state"])
+        sensitivity_space(public, Exchange.from_dataspace(public), ["district", "state"])
     caught = 0
     for dataspace, by_view in spaces(26, 12):
         for view, moves in by_view.items():
-            table = ExchangeTable(Blocks.of(dataspace), ReleasedTable.of(dataspace, view))
+            table = ExchangeTable(
+                Blocks.from_dataspace(dataspace), ReleasedTable.from_dataspace(dataspace, view)
+            )
             try:
                 norms = table.result.norms
                 listed = {tuple(move.ravel().tolist()) for move in table.moves()}
             except (SelfCheckError, IndexError):
                 caught += 1
                 continue
-            assert norms == norms_of(moves, dataspace.schema.grid.size_of(view))
+            assert norms == norms_of(moves, dataspace.schema.grid.count_margin_cells(view))
             assert listed == moves
     assert caught >= 3
 
@@ -297,15 +303,15 @@ def test_the_fault_would_not_pass_the_checks(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_search_that_is_cut_short_gives_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A joint block of many cells has more placements of the records than are looked at."""
     places = [("a", "a1"), ("b", "b1"), ("c", "c1"), ("d", "d1"), ("d", "d2")]
-    state = Feature.nested(["state", "county"], places)
+    state = Feature.from_paths(["state", "county"], places)
     counts = np.ones((5, 2, 2), dtype=int)
     counts[2:] = 3
     table = Table(Schema([state, Feature("sex", "fm"), Feature("age", "yo")]), counts)
-    public = Dataspace.of(table, [Margin("state", "sex"), Margin("age")])
+    public = Dataspace.from_table(table, [Margin("state", "sex"), Margin("age")])
 
     def searched() -> TableNorms:
-        released = ReleasedTable.of(public, public.schema.grid.full)
-        return ExchangeTable(Blocks.of(public), released)._search()
+        released = ReleasedTable.from_dataspace(public, public.schema.grid.full)
+        return ExchangeTable(Blocks.from_dataspace(public), released)._search()
 
     exact = searched()
     assert (exact.norms, exact.exact) == (Norms(6, 8, 2), True)
@@ -331,7 +337,7 @@ def test_norms_above_what_is_proved_are_not_used(
     monkeypatch.setattr(ExchangeTable, "_search", lambda self: TableNorms(norms, True, "made up"))
     public = found_by_attack()
     with pytest.raises(SelfCheckError, match="above what is proved"):
-        sensitivity_space(public, Exchange.of(public), ["district", "state"])
+        sensitivity_space(public, Exchange.from_dataspace(public), ["district", "state"])
 
 
 def test_a_chain_looks_up_and_down_and_refuses_the_wrong_way() -> None:
@@ -340,12 +346,12 @@ def test_a_chain_looks_up_and_down_and_refuses_the_wrong_way() -> None:
         chain = nested(rng, "a").chain
         for coarse, fine in itertools.combinations_with_replacement(range(chain.depth + 1), 2):
             for node in range(chain.size(fine)):
-                leaf = int(np.flatnonzero(chain.above(fine) == node)[0])
-                assert chain.ancestor(fine, node, coarse) == chain.above(coarse)[leaf]
+                leaf = int(np.flatnonzero(chain.find_leaf_ancestors(fine) == node)[0])
+                assert chain.ancestor(fine, node, coarse) == chain.find_leaf_ancestors(coarse)[leaf]
                 assert (
                     node
                     in range(chain.size(fine))[
-                        chain.below(coarse, chain.ancestor(fine, node, coarse), fine)
+                        chain.slice_descendants(coarse, chain.ancestor(fine, node, coarse), fine)
                     ]
                 )
                 checked += 1
@@ -354,7 +360,7 @@ def test_a_chain_looks_up_and_down_and_refuses_the_wrong_way() -> None:
                     with pytest.raises(ValueError, match="ask for its ancestor"):
                         wrong(fine, coarse)
                 with pytest.raises(ValueError, match="ask for its ancestor"):
-                    chain.below(fine, 0, coarse)
+                    chain.slice_descendants(fine, 0, coarse)
     assert checked > 300
     assert Chain.flat(3).ancestor(1, 2, 0) == 0
 
@@ -362,7 +368,9 @@ def test_a_chain_looks_up_and_down_and_refuses_the_wrong_way() -> None:
 def three_totals() -> Dataspace:
     """Sex and region exact, illness not; five records a cell."""
     schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("ill", "yn")])
-    return Dataspace.of(Table(schema, np.full(schema.shape, 5)), [Margin("sex"), Margin("region")])
+    return Dataspace.from_table(
+        Table(schema, np.full(schema.shape, 5)), [Margin("sex"), Margin("region")]
+    )
 
 
 @pytest.mark.parametrize(
@@ -387,7 +395,7 @@ def test_costs_of_residuals_that_an_exchange_exceeds_are_not_used(
     monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     public = three_totals()
-    adjacency = Ball(3) if kind == "ball" else Exchange.of(public)
+    adjacency = Ball(3) if kind == "ball" else Exchange.from_dataspace(public)
     tables = [["sex", "region"], ["region", "ill"]]
     costs = product_space(public, adjacency, tables).cost
     assert len(costs) == 3
@@ -409,10 +417,12 @@ def test_what_exchanges_attain_is_the_cost_where_the_moves_are_listed() -> None:
             for feature in schema.features
             for name in feature.names[: rng.randint(1, len(feature.names))]
         ]
-        public = Dataspace.of(Table(schema, np.full(schema.shape, 3)), [Margin(*joint)])
-        product = product_space(public, Exchange.of(public), [schema.names])
+        public = Dataspace.from_table(Table(schema, np.full(schema.shape, 3)), [Margin(*joint)])
+        product = product_space(public, Exchange.from_dataspace(public), [schema.names])
         for view, cost in product.cost.items():
-            bound = largest_residual(Blocks.of(public), view, 2, product._kept)
+            bound = largest_residual(
+                Blocks.from_dataspace(public), view, 2, product._inhabited_leaves
+            )
             assert bound <= float(cost) * (1 + 1e-9)
             costs, attained = costs + 1, attained + (bound > 0.999 * float(cost))
     assert costs >= 20

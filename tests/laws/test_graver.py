@@ -10,7 +10,11 @@ import pytest
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema, StructuralZero
-from semidp.promise.spaces.adjacency import by_listing, semi_adjacency, semi_adjacency_bound
+from semidp.promise.spaces.adjacency import (
+    list_semi_adjacency,
+    semi_adjacency,
+    semi_adjacency_bound,
+)
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.graver import graver_basis
 from semidp.promise.spaces.graver_degrees import graver_degree
@@ -110,14 +114,14 @@ def test_known_sizes(shape: tuple[int, ...], margins: str, size: int, degree: in
 def space_of(counts: np.ndarray, margins: str, possible: np.ndarray) -> Dataspace:
     names = "ABCD"
     zeros = [
-        StructuralZero.of({names[axis]: str(level) for axis, level in enumerate(cell)})
+        StructuralZero.from_pattern({names[axis]: str(level) for axis, level in enumerate(cell)})
         for cell in np.argwhere(~possible).tolist()
     ]
     features = [
         Feature(names[axis], [str(level) for level in range(size)])
         for axis, size in enumerate(counts.shape)
     ]
-    return Dataspace.of(
+    return Dataspace.from_table(
         Table(Schema(features, zeros), counts), [Margin(*part) for part in margins.split()]
     )
 
@@ -140,7 +144,10 @@ def test_the_bound_holds_and_is_attained_without_closed_forms() -> None:
             if not 3 <= table.sum() <= 7:
                 continue
             space = space_of(table, margins, possible)
-            listed, degree = by_listing(space), graver_degree(Structure.of(space))
+            listed, degree = (
+                list_semi_adjacency(space),
+                graver_degree(Structure.from_dataspace(space)),
+            )
             if listed is None or degree is None:
                 continue
             assert listed.worst_case is not None

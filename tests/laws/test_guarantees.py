@@ -26,13 +26,13 @@ SCHEMA = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
 TABLE = Table(SCHEMA, [[1, 2, 3], [4, 5, 6]])
 OTHER = Table(SCHEMA, [[2, 2, 3], [4, 5, 5]])
 SPACES = [
-    Dataspace.of(TABLE, []),
-    Dataspace.of(TABLE, [Margin("sex")]),
-    Dataspace.of(TABLE, [Margin("sex"), Margin("region")]),
-    Dataspace.of(TABLE, [Margin("sex", "region")]),
-    Dataspace.of(OTHER, [Margin("sex")]),
-    Dataspace.described("state totals"),
-    Dataspace.described("county totals"),
+    Dataspace.from_table(TABLE, []),
+    Dataspace.from_table(TABLE, [Margin("sex")]),
+    Dataspace.from_table(TABLE, [Margin("sex"), Margin("region")]),
+    Dataspace.from_table(TABLE, [Margin("sex", "region")]),
+    Dataspace.from_table(OTHER, [Margin("sex")]),
+    Dataspace.from_description("state totals"),
+    Dataspace.from_description("county totals"),
 ]
 CURVES: list[Tradeoff] = [
     gaussian(1),
@@ -65,7 +65,7 @@ def test_the_order_is_a_partial_order(one: Guarantee, two: Guarantee, three: Gua
         assert not two <= one
     assert (one >= two) == (two <= one)
     assert (one > two) == (two < one)
-    assert one.compare(two) is two.compare(one).reversed()
+    assert one.compare(two) is two.compare(one).reverse()
 
 
 @given(guarantees, guarantees)
@@ -130,7 +130,7 @@ def test_a_small_t_stays_inside_the_file(tmp_path: Path) -> None:
 
 def test_a_large_t_goes_beside_and_is_checked(tmp_path: Path) -> None:
     schema = Schema([Feature("block", [str(i) for i in range(5000)])])
-    space = Dataspace.of(Table(schema, [7] * 5000), [Margin("block")])
+    space = Dataspace.from_table(Table(schema, [7] * 5000), [Margin("block")])
     guarantee = Guarantee(space, Ball(2), zcdp(1))
     path = tmp_path / "guarantee.json"
     guarantee.save(path)

@@ -13,7 +13,7 @@ from semidp.errors import AdjacencyUnknown, InputError, SchemaError
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema, StructuralZero
-from semidp.promise.spaces.adjacency import Ball, by_listing, semi_adjacency
+from semidp.promise.spaces.adjacency import Ball, list_semi_adjacency, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.enumeration import datasets, fiber
 from semidp.promise.spaces.graver_degrees import graver_degree
@@ -25,12 +25,12 @@ def schema_of(*shape: int, zeros: tuple = ()) -> Schema:
     features = [
         Feature(names[i], [str(level) for level in range(size)]) for i, size in enumerate(shape)
     ]
-    return Schema(features, [StructuralZero.of(zero) for zero in zeros])
+    return Schema(features, [StructuralZero.from_pattern(zero) for zero in zeros])
 
 
 def space_of(counts: object, *margins: str, zeros: tuple = ()) -> Dataspace:
     array = np.asarray(counts)
-    return Dataspace.of(
+    return Dataspace.from_table(
         Table(schema_of(*array.shape, zeros=zeros), array), [Margin(*names) for names in margins]
     )
 
@@ -50,7 +50,7 @@ def one_way(*blocks: list[int]) -> Dataspace:
         Margin(name): Table(schema.restrict([name]), block)
         for name, block in zip(names, blocks, strict=True)
     }
-    return Dataspace.known(schema, values)
+    return Dataspace.from_totals(schema, values)
 
 
 # --- the values that the errata cite --------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_the_junction_tree_bound_holds_and_is_reached(
     cells = list(itertools.product("01", repeat=size))
     worst = 0
     for rows in itertools.combinations(["".join(cell) for cell in cells], 4):
-        found = by_listing(space_of(records(*rows), *margins))
+        found = list_semi_adjacency(space_of(records(*rows), *margins))
         assert found is not None
         assert found.worst_case is not None
         assert found.worst_case <= len(margins) + 1
@@ -159,10 +159,12 @@ def test_a_cycle_of_structural_zeros_needs_k_records(k: int) -> None:
 
 def nested(*margins: str, sizes: tuple[int, ...] = (5, 6, 7)) -> Dataspace:
     """Counties a, b in state s and c in state t, by sex."""
-    places = Feature.nested(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c")])
+    places = Feature.from_paths(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c")])
     schema = Schema([places, Feature("sex", "fm")])
     counts = np.repeat(np.array(sizes)[:, None], 2, axis=1)
-    return Dataspace.of(Table(schema, counts), [Margin(*margin.split(",")) for margin in margins])
+    return Dataspace.from_table(
+        Table(schema, counts), [Margin(*margin.split(",")) for margin in margins]
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,7 @@ def test_a_nested_feature_is_one_block_at_its_finest_published_depth(
     found = semi_adjacency(public)
     assert found.worst_case == a
     assert "closed form" in found.method
-    listed = by_listing(nested(*margins, sizes=(1, 1, 1)))
+    listed = list_semi_adjacency(nested(*margins, sizes=(1, 1, 1)))
     closed = semi_adjacency(nested(*margins, sizes=(1, 1, 1)))
     assert listed is not None
     assert (listed.worst_case, listed.definition) == (closed.worst_case, closed.definition)
@@ -191,7 +193,7 @@ def test_a_nested_feature_is_one_block_at_its_finest_published_depth(
 def test_a_zero_inside_a_published_margin_changes_nothing() -> None:
     counts = np.array([[[5, 2], [0, 0]], [[3, 3], [4, 1]]])
     with_zero = space_of(counts, "AB", "C", zeros=({"A": "0", "B": "1"},))
-    assert not Structure.of(with_zero).zeros_matter
+    assert not Structure.from_dataspace(with_zero).zeros_matter
     assert (
         semi_adjacency(with_zero).worst_case
         == semi_adjacency(space_of(counts, "AB", "C")).worst_case
@@ -232,14 +234,19 @@ def test_graver_bounds_hold_and_are_attained() -> None:
                 for cell in np.argwhere(~possible).tolist()
             )
             space = space_of(table, *margins.split(), zeros=zeros)
-            listed, degree = by_listing(space), graver_degree(Structure.of(space))
+            listed, degree = (
+                list_semi_adjacency(space),
+                graver_degree(Structure.from_dataspace(space)),
+            )
             if listed is not None and degree is not None:
                 assert listed.worst_case <= max(2, 1 + degree)
                 checked += 1
                 attained |= {(shape, margins)} if listed.worst_case == 1 + degree else set()
     assert checked > 150
     assert {((2, 3), "A B"), ((2, 2, 2), "A B")} <= attained
-    assert by_listing(cycle(4)).worst_case <= 1 + graver_degree(Structure.of(cycle(4)))
+    assert list_semi_adjacency(cycle(4)).worst_case <= 1 + graver_degree(
+        Structure.from_dataspace(cycle(4))
+    )
 
 
 # --- closed form = listing, on random margins -----------------------------------------------------
@@ -271,7 +278,7 @@ def test_the_closed_form_equals_the_listing(data: st.DataObject) -> None:
         )
     )
     public = data.draw(small_spaces(margins, shape, most))
-    listed = by_listing(public)
+    listed = list_semi_adjacency(public)
     if listed is not None:
         found = semi_adjacency(public)
         assert found.method != "listing of all tables"
@@ -417,7 +424,7 @@ def test_nested_margins_are_dropped_and_unknown_names_listed() -> None:
 
 def test_a_described_space_has_no_a() -> None:
     with pytest.raises(InputError, match="only described"):
-        semi_adjacency(Dataspace.described("state totals"))
+        semi_adjacency(Dataspace.from_description("state totals"))
 
 
 @pytest.mark.parametrize(
@@ -454,6 +461,8 @@ def test_a_dataspace_does_not_depend_on_the_order_of_its_features() -> None:
     )
     other = Schema((one.features[2], one.features[0], one.features[1]))
     margins = [Margin("x", "y"), Margin("z")]
-    space = Dataspace.of(Table(one, counts), margins)
-    assert space == Dataspace.of(Table(other, counts.transpose(2, 0, 1)), margins[::-1])
-    assert space != Dataspace.of(Table(other, counts[:, ::-1].transpose(2, 0, 1)), margins[::-1])
+    space = Dataspace.from_table(Table(one, counts), margins)
+    assert space == Dataspace.from_table(Table(other, counts.transpose(2, 0, 1)), margins[::-1])
+    assert space != Dataspace.from_table(
+        Table(other, counts[:, ::-1].transpose(2, 0, 1)), margins[::-1]
+    )

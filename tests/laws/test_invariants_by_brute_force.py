@@ -134,7 +134,7 @@ def test_every_dataset_of_every_small_space(
         for data in spaces(shape, margins, n):
             tables = np.stack([(data == cell).sum(axis=1) for cell in range(cells)], axis=1)
             table = Table(schema, tables[0].reshape(shape))
-            public = Dataspace.of(
+            public = Dataspace.from_table(
                 table, [Margin(*(names[axis] for axis in margin)) for margin in margins]
             )
             found = semi_adjacency(public)
@@ -179,7 +179,7 @@ def tabulated(schema: Schema, records: list[tuple[str, ...]]) -> Table:
 
 def check_bounds(public: Dataspace, a: int, norms: tuple[int, int, int]) -> None:
     """The bounds that need no counts hold in every enumerated case."""
-    question = ReleasedTable.of(public, public.schema.grid.full)
+    question = ReleasedTable.from_dataspace(public, public.schema.grid.full)
     margins = [variables(margin.view) for margin in question.visible]
     bound = certified_norms(min(a, public.n), question.structure.varying, margins)
     assert norms[0] <= bound.l1
@@ -219,7 +219,9 @@ def test_the_bound_over_all_totals_holds_for_each_and_is_met_by_some(
     for size in range(1, n + 1):
         for cells in itertools.combinations_with_replacement(range(schema.size), size):
             counts = np.bincount(cells, minlength=schema.size).reshape(shape)
-            worst = max(worst, semi_adjacency(Dataspace.of(Table(schema, counts), published)).bound)
+            worst = max(
+                worst, semi_adjacency(Dataspace.from_table(Table(schema, counts), published)).bound
+            )
     assert worst == bound
 
 
@@ -230,10 +232,11 @@ def test_the_bound_over_all_totals_allows_for_structural_zeros() -> None:
     levels = [str(k) for k in range(4)]
     zeros = [{"A": a, "B": b} for a in levels for b in levels if (int(b) - int(a)) % 4 > 1]
     schema = Schema(
-        [Feature("A", levels), Feature("B", levels)], [StructuralZero.of(zero) for zero in zeros]
+        [Feature("A", levels), Feature("B", levels)],
+        [StructuralZero.from_pattern(zero) for zero in zeros],
     )
     table = Table(schema, np.eye(4, dtype=np.int64))
-    assert semi_adjacency(Dataspace.of(table, [Margin("A"), Margin("B")])).bound == 4
+    assert semi_adjacency(Dataspace.from_table(table, [Margin("A"), Margin("B")])).bound == 4
     # 1 + min(4, 4), by Graver elements
     assert semi_adjacency_bound(schema, [Margin("A"), Margin("B")]).bound == 5
     # inside a margin a zero is an empty cell

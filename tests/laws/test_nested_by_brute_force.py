@@ -14,7 +14,7 @@ import pytest
 from semidp.errors import Refused
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.margins import View, within
+from semidp.promise.schema.margins import View, is_within_view
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, semi_adjacency
@@ -32,14 +32,14 @@ SEX = Feature("sex", "fm")
 def places(*children: int) -> Feature:
     """Parents with these numbers of children."""
     counties = [(f"s{i}", f"c{i}{j}") for i, size in enumerate(children) for j in range(size)]
-    return Feature.nested(["state", "county"], counties)
+    return Feature.from_paths(["state", "county"], counties)
 
 
-TRACTS = Feature.nested(
+TRACTS = Feature.from_paths(
     ["state", "county", "tract"],
     [("s", "c", "t"), ("s", "c", "u"), ("s", "d", "v"), ("r", "e", "w")],
 )
-JOBS = Feature.nested(["field", "job"], [("f", "i"), ("f", "j"), ("g", "k")])
+JOBS = Feature.from_paths(["field", "job"], [("f", "i"), ("f", "j"), ("g", "k")])
 SCHEMAS = {
     "one child each": (Schema([places(1, 1), SEX]), 5),
     "two and one": (Schema([places(2, 1), SEX]), 4),
@@ -59,7 +59,9 @@ def published(schema: Schema) -> Iterator[list[View]]:
     views = list(itertools.product(*(range(depth + 1) for depth in schema.grid.full)))[1:]
     for size in (1, 2, 3):
         for chosen in itertools.combinations(views, size):
-            if not any(within(one, other) for one, other in itertools.permutations(chosen, 2)):
+            if not any(
+                is_within_view(one, other) for one, other in itertools.permutations(chosen, 2)
+            ):
                 yield list(chosen)
 
 
@@ -101,11 +103,11 @@ def spaces(schema: Schema, views: list[View], n: int) -> Iterator[tuple[np.ndarr
 @pytest.mark.parametrize(("name", "views"), CASES, ids=lambda part: str(part).replace(" ", ""))
 def test_a_norms_and_projection_in_every_space(name: str, views: list[View]) -> None:
     schema, largest = SCHEMAS[name]
-    margins = [Margin(*schema.named(view)) for view in views]
+    margins = [Margin(*schema.list_view_names(view)) for view in views]
     dense = {}
     for n in range(1, largest + 1):
         for data, tables in spaces(schema, views, n):
-            public = Dataspace.of(Table(schema, tables[0].reshape(schema.shape)), margins)
+            public = Dataspace.from_table(Table(schema, tables[0].reshape(schema.shape)), margins)
             found = semi_adjacency(public)
             worst, definition = brute_a(data, tables)
             assert found.bound >= worst
@@ -178,9 +180,9 @@ def test_norms_of_a_table_released_at_another_depth(
     schema, n = SCHEMAS[name][0], 2 if name == "two others" else 3
     cells = shown(schema, released)
     for data, tables in spaces(schema, views, n):
-        public = Dataspace.of(
+        public = Dataspace.from_table(
             Table(schema, tables[0].reshape(schema.shape)),
-            [Margin(*schema.named(view)) for view in views],
+            [Margin(*schema.list_view_names(view)) for view in views],
         )
         seen = np.stack(
             [tables[:, cells == level].sum(axis=1) for level in range(cells.max() + 1)], axis=1
@@ -188,7 +190,7 @@ def test_norms_of_a_table_released_at_another_depth(
         for a, norms in enumerate(brute_norms(data, seen, n)):
             if norms[0] == 0:
                 continue
-            space = sensitivity_space(public, Ball(a), schema.named(released))
+            space = sensitivity_space(public, Ball(a), schema.list_view_names(released))
             found = (space.l1, space.l2_squared, space.linf)
             assert (
                 np.array_equal(found, norms) if space.exact else np.all(np.asarray(found) >= norms)

@@ -157,7 +157,7 @@ def test_a_chain_with_empty_margin_cells_needs_no_least_squares() -> None:
     generator = np.random.default_rng(3)
     counts = generator.integers(0, 2, size=(4, 4, 4, 4)) * (generator.random((4, 4, 1, 1)) < 0.6)
     schema = Schema([Feature(name, "wxyz") for name in "ABCD"])
-    public = Dataspace.of(
+    public = Dataspace.from_table(
         Table(schema, counts), [Margin("A", "B"), Margin("B", "C"), Margin("C", "D")]
     )
     space = sensitivity_space(public, Ball(4))
@@ -190,13 +190,15 @@ def test_large_irregular_domains_project_by_iteration(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("margins", [("A", "B"), ("AB", "BC"), ("A", "B", "C"), ()])
 def test_variances_are_those_of_projected_noise(margins: tuple[str, ...]) -> None:
     schema = Schema([Feature(name, "xyz") for name in "ABC"])
-    public = Dataspace.of(
+    public = Dataspace.from_table(
         Table(schema, np.full((3, 3, 3), 40)), [Margin(*names) for names in margins]
     )
     space = sensitivity_space(public, Ball(4))
     unit = np.zeros((3, 3, 3))
     unit[1, 2, 0] = 1
-    assert space.variance_of(unit) == pytest.approx(space.variances()[1, 2, 0])
+    assert space.compute_weighted_variance(unit) == pytest.approx(space.variances()[1, 2, 0])
     assert space.variances().sum() == pytest.approx(space.dimension)
     weights = np.random.default_rng(1).normal(size=(3, 3, 3))
-    assert space.variance_of(weights) == pytest.approx(np.sum(weights * space.project(weights)))
+    assert space.compute_weighted_variance(weights) == pytest.approx(
+        np.sum(weights * space.project(weights))
+    )

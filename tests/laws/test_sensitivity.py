@@ -26,12 +26,12 @@ def schema_of(*shape: int, zeros: tuple = ()) -> Schema:
         Feature("ABCDEFGH"[i], [str(level) for level in range(size)])
         for i, size in enumerate(shape)
     ]
-    return Schema(features, [StructuralZero.of(zero) for zero in zeros])
+    return Schema(features, [StructuralZero.from_pattern(zero) for zero in zeros])
 
 
 def space_of(counts: object, *margins: str, zeros: tuple = ()) -> Dataspace:
     array = np.asarray(counts)
-    return Dataspace.of(
+    return Dataspace.from_table(
         Table(schema_of(*array.shape, zeros=zeros), array), [Margin(*names) for names in margins]
     )
 
@@ -247,7 +247,7 @@ def test_semi_is_never_worse_than_group_and_naive(data: st.DataObject) -> None:
     public = space_of(np.reshape(counts, shape), *margins)
     a = semi_adjacency(public).bound
     space = sensitivity_space(public, Ball(a))
-    sides = space.side_by_side()
+    sides = space.compare_norms()
     semi, group = sides["S_Semi"], sides["S_Group"]
     assert semi.l1 <= group.l1 == a * sides["S_DP"].l1
     assert semi.l2_squared <= group.l2_squared == a * a * sides["S_DP"].l2_squared
@@ -311,7 +311,7 @@ def test_a_large_given_a_has_certified_bounds(a: int) -> None:
     assert (move**2).sum() <= space.l2_squared
 
 
-SOME = Dataspace.described("some datasets")
+SOME = Dataspace.from_description("some datasets")
 
 # --- explicit spaces ------------------------------------------------------------------------------
 
@@ -329,7 +329,9 @@ def test_an_explicit_space_is_rank_deficient_like_the_papers() -> None:
         space.project(np.arange(4).reshape(2, 2)), table.project(np.arange(4).reshape(2, 2))
     )
     assert np.allclose(space.variances(), table.variances())
-    assert space.variance_of(move) == pytest.approx(table.variance_of(move))
+    assert space.compute_weighted_variance(move) == pytest.approx(
+        table.compute_weighted_variance(move)
+    )
     assert [m.tolist() for m in space.moves()] == [move, [[-1, 1], [1, -1]]]
 
 
@@ -408,7 +410,7 @@ def test_errors_name_what_there_is() -> None:
     with pytest.raises(InputError, match="at least one feature"):
         sensitivity_space(public, Ball(3), released=[])
     with pytest.raises(InputError, match="only described"):
-        sensitivity_space(Dataspace.described("state totals"), Ball(2))
+        sensitivity_space(Dataspace.from_description("state totals"), Ball(2))
     with pytest.raises(InputError, match="shape"):
         sensitivity_space(public, Ball(3)).project(np.zeros(3))
 

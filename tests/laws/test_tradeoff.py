@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from semidp.errors import InputError
 from semidp.promise import approximate_group
-from semidp.promise.exact import exact, up
+from semidp.promise.exact import exact, round_up
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, tradeoff_from_json, zcdp
 from semidp.promise.tradeoff.function import Order, Tradeoff
@@ -131,9 +131,11 @@ def test_symmetric_curves_are_their_own_inverse(f: Tradeoff) -> None:
 @settings(deadline=None)
 def test_symmetrisation_is_the_larger_of_f_and_its_inverse(f: PiecewiseLinear) -> None:
     both = f.symmetric()
-    mirror = f._reflected
+    mirror = f._reflection
     for alpha in (Fraction(i, 37) for i in range(38)):
-        assert both.at(alpha) == max(f.at(alpha), mirror.at(alpha))
+        assert both.evaluate_exactly(alpha) == max(
+            f.evaluate_exactly(alpha), mirror.evaluate_exactly(alpha)
+        )
     assert both.is_symmetric
     assert both.symmetric() == both
 
@@ -169,7 +171,7 @@ def test_groups_beat_the_usual_formula(f: Approximate, k: int) -> None:
     assert grouped.delta(total) <= delta
     assert grouped.compare(approximate(total, Fraction(delta))) in (Order.EQUAL, Order.STRONGER)
     if f.delta0 == 0:
-        assert grouped.epsilon(0) == up(total)
+        assert grouped.epsilon(0) == round_up(total)
 
 
 def test_a_pure_pair_has_the_three_lines_of_the_closed_form() -> None:
@@ -200,7 +202,7 @@ def test_epsilon_and_delta_are_inverse(f: Tradeoff, delta: str) -> None:
     if math.isinf(epsilon):
         assert f.delta(10**4) > Fraction(delta)
         return
-    assert f.delta(epsilon) <= up(Fraction(delta))
+    assert f.delta(epsilon) <= round_up(Fraction(delta))
     if epsilon > 1e-6:
         assert f.delta(epsilon * (1 - 1e-6)) > float(Fraction(delta)) * (1 - 1e-4)
 
@@ -209,7 +211,7 @@ def test_epsilon_and_delta_are_inverse(f: Tradeoff, delta: str) -> None:
 @settings(max_examples=60, deadline=None)
 def test_order_axioms(f: Tradeoff, g: Tradeoff, h: Tradeoff) -> None:
     assert f.compare(f) is Order.EQUAL
-    assert f.compare(g) is g.compare(f).reversed()
+    assert f.compare(g) is g.compare(f).reverse()
     strong = (Order.STRONGER, Order.EQUAL)
     if f.compare(g) in strong and g.compare(h) in strong:
         assert f.compare(h) in strong

@@ -207,7 +207,7 @@ def test_pure_parts_keep_their_pure_epsilon_exactly() -> None:
 
 def test_fourier_and_plain_convolution_agree() -> None:
     step = 2.0**-9
-    one = Losses.of(gaussian(1)._deltas, step, 9.0)
+    one = Losses.from_deltas(gaussian(1)._deltas, step, 9.0)
     plain = np.convolve(one.masses, one.masses)
     summed = one.convolve(one)
     offset = summed.lowest - 2 * one.lowest
@@ -220,7 +220,10 @@ def test_fourier_and_plain_convolution_agree() -> None:
 
 
 def test_losses_never_lose_mass() -> None:
-    parts = [Losses.of(laplace(Fraction(1, k))._deltas, 2.0**-10, 1 / k) for k in (1, 2, 3, 4, 5)]
+    parts = [
+        Losses.from_deltas(laplace(Fraction(1, k))._deltas, 2.0**-10, 1 / k)
+        for k in (1, 2, 3, 4, 5)
+    ]
     total = convolve_all(parts)
     assert 1 <= total.masses.sum() + total.infinite < 1 + 1e-9
 

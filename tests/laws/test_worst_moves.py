@@ -28,7 +28,7 @@ def check(counts: np.ndarray, a: int) -> None:
         ]
     )
     space = sensitivity_space(
-        Dataspace.of(Table(schema, counts), [Margin(name) for name in names]), Ball(a)
+        Dataspace.from_table(Table(schema, counts), [Margin(name) for name in names]), Ball(a)
     )
     move = space.worst_move()
     if move is None:
@@ -70,7 +70,9 @@ def test_moves_under_structural_zeros_are_those_of_a_listing() -> None:
             continue
         cells = np.argwhere(~possible).tolist()
         zeros = [
-            StructuralZero.of({"ABC"[axis]: str(level) for axis, level in enumerate(cell)})
+            StructuralZero.from_pattern(
+                {"ABC"[axis]: str(level) for axis, level in enumerate(cell)}
+            )
             for cell in cells
         ]
         features = [
@@ -78,7 +80,7 @@ def test_moves_under_structural_zeros_are_those_of_a_listing() -> None:
             for axis, size in enumerate(shape)
         ]
         names = "AB"[: rng.integers(1, 3)]
-        public = Dataspace.of(
+        public = Dataspace.from_table(
             Table(Schema(features, zeros), table), [Margin(name) for name in names]
         )
         adjacency = Ball(max(semi_adjacency(public).bound, 1))
@@ -103,6 +105,6 @@ def test_both_ways_to_complete_a_move_agree() -> None:
     for vanish in itertools.combinations_with_replacement(range(12), 3):
         ways = (
             {tuple(sorted(way)) for way in found(vanish)}
-            for found in (appearing._shuffled, appearing._searched)
+            for found in (appearing._shuffle_levels, appearing._search_cells)
         )
         assert len({frozenset(way) for way in ways}) == 1

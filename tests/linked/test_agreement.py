@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from semidp.promise.mechanisms.linked_noise import LinkedMechanism
-from semidp.promise.mechanisms.size_agreement import of_views
+from semidp.promise.mechanisms.size_agreement import assemble_tables
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.margins import named
+from semidp.promise.schema.margins import list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.linked_products import linked_space
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.linked import Link, LinkedDataspace, linked_adjacency
 from semidp.promise.tradeoff.budget import Budget
 
-PLACES = Feature.nested(
+PLACES = Feature.from_paths(
     ["state", "county", "tract"],
     [
         ("A", "a", "a1"),
@@ -97,8 +97,8 @@ def linked(name, protect="member", seed=5, least=1, most=4):
     own, exact, exact_units, tables, unit_tables = CASES[name]
     units, members = population(seed, least, most, own)
     public = LinkedDataspace.joining(
-        Dataspace.of(members, [Margin(*names) for names in exact]),
-        Dataspace.of(units, [Margin(*names) for names in exact_units]),
+        Dataspace.from_table(members, [Margin(*names) for names in exact]),
+        Dataspace.from_table(units, [Margin(*names) for names in exact_units]),
         Link(protect, least, most, ("size", "type")),
     )
     space = linked_space(public, linked_adjacency(public, "exchange"), tables, unit_tables)
@@ -112,7 +112,7 @@ def centring(residuals, view):
     """H_d as a matrix."""
     size = math.prod(residuals.shape(view))
     units = np.eye(size).reshape(-1, *residuals.shape(view))
-    return np.stack([residuals.centred(view, unit).ravel() for unit in units], axis=1)
+    return np.stack([residuals.center(view, unit).ravel() for unit in units], axis=1)
 
 
 class Dense:
@@ -124,7 +124,7 @@ class Dense:
         self.mechanism, self.agreement = mechanism, mechanism.agreement
         self.slices, start, blocks = {}, 0, []
         for part in mechanism.parts:
-            for view in part.space.needed:
+            for view in part.space.needed_residuals:
                 centred = centring(part.space.residuals, view)
                 size = len(centred)
                 self.slices[part.space.counted, view] = slice(start, start + size)
@@ -150,7 +150,7 @@ class Dense:
         sizes, mean = self.agreement.sizes, self.agreement.sizes.mean()
         row[self._at("member", equation.members, entry, self.mechanism.members.space.residuals)] = 1
         row[self._at("unit", equation.units, entry, residuals)] = -mean
-        place = named(equation.sizes).index(self.agreement.public.size_axis)
+        place = list_axes(equation.sizes).index(self.agreement.public.size_axis)
         for level, size in enumerate(sizes):
             whole = (*entry[:place], level, *entry[place:])
             row[self._at("unit", equation.sizes, whole, residuals)] = -(size - mean)
@@ -181,8 +181,8 @@ def test_the_correction_is_constrained_least_squares(name):
     members, units = space.split(noisy)
     dense = Dense(mechanism)
     before = dense.vector(
-        {**space.members.known, **space.members.parted(members)},
-        {**space.units.known, **space.units.parted(units)},
+        {**space.members.exact_residuals, **space.members.split_residuals(members)},
+        {**space.units.known, **space.units.split_residuals(units)},
     )
     after = dense.vector(*mechanism.agreement.residuals(members, units))
     expected = before - dense.gain @ (dense.constraint @ before)
@@ -205,7 +205,7 @@ def test_standard_errors_are_those_of_least_squares(name):
         kind = part.space
         for number, view in enumerate(kind.views):
             rows = np.zeros((math.prod(kind.residuals.shape(view)), dense.size))
-            for small in kind.needed:
+            for small in kind.needed_residuals:
                 place = dense.slices[kind.counted, small]
                 if all(depth <= whole for depth, whole in zip(small, view, strict=True)):
                     for entry in range(place.stop - place.start):
@@ -232,14 +232,14 @@ def test_estimates_agree_in_every_place_and_keep_exact_totals(name):
     members, units = mechanism.agreement.residuals(*space.split(noisy))
     assert mechanism.agreement.deepest
     for equation in mechanism.agreement.deepest:
-        persons = space.members.residuals.together(members, equation.members)
-        homes = space.units.residuals.together(units, equation.sizes)
-        place = named(equation.sizes).index(space.dataspace.size_axis)
+        persons = space.members.residuals.sum_residuals(members, equation.members)
+        homes = space.units.residuals.sum_residuals(units, equation.sizes)
+        place = list_axes(equation.sizes).index(space.dataspace.size_axis)
         counted = np.moveaxis(homes, place, -1) @ mechanism.agreement.sizes
         assert np.allclose(persons, counted, atol=1e-7)
     for kind, residuals in ((space.members, members), (space.units, units)):
-        for view, table in zip(kind.views, of_views(residuals, kind), strict=True):
-            for margin in kind.dataspace.published:
+        for view, table in zip(kind.views, assemble_tables(residuals, kind), strict=True):
+            for margin in kind.dataspace.published_totals:
                 shared = tuple(map(min, view, margin.view))
                 if any(shared):
                     summed = kind.schema.grid.sum(table, shared, view)

@@ -264,7 +264,7 @@ def test_noise_for_records_without_links_is_convicted():
     space, _ = linked("tracts")
     right = LinkedMechanism.calibrate(space, Budget.gdp(1))
     forgotten = LinkedMechanism.calibrate(space, Budget.gdp(str(4)))
-    assert float(forgotten.forgotten) > 1
+    assert float(forgotten.naive_cost) > 1
     assert audited(forgotten, right).verdict == "convicted"
 
 

@@ -17,7 +17,7 @@ import semidp as sd
 from semidp.errors import DataError, InputError, Refused
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.plain_reading import digest, document_at
+from semidp.promise.plain_reading import digest, read_document
 from semidp.promise.progress import silent
 from semidp.publish.linked_survey import computed_features, linked_units, with_units
 from semidp.publish.parts import by_partition, runners
@@ -37,7 +37,7 @@ PATHS = [
     ("D", "f", "f1"),
 ]
 FEATURES = (
-    sd.Feature.nested(["state", "county", "tract"], PATHS),
+    sd.Feature.from_paths(["state", "county", "tract"], PATHS),
     sd.Feature("sex", "fm"),
     sd.Feature("age", "xyz"),
 )
@@ -172,7 +172,7 @@ def test_parts_measure_and_publish_what_one_piece_does(name, depth, tmp_path):
     assert made.guarantee == prepared.guarantee
     assert result.mechanism.members.sigma2 == mechanism.members.sigma2
     assert result.mechanism.units.sigma2 == mechanism.units.sigma2
-    measured = mechanism.measured_again(result.noisy, result.private)
+    measured = mechanism.restore_measurement(result.noisy, result.private)
     whole = plan.requests[0].publish(mechanism, measured, prepared.scope, silent)
     compared = 0
     for one, other, first in zip(whole.tables, result.tables, made.tables, strict=True):
@@ -189,7 +189,7 @@ def test_parts_measure_and_publish_what_one_piece_does(name, depth, tmp_path):
     assert compared > 10
     agreeing, places = result.agreeing
     assert agreeing == places > 0
-    assert disagreements(release, document_at(tmp_path / "parts" / "release.json")) == ()
+    assert disagreements(release, read_document(tmp_path / "parts" / "release.json")) == ()
     rows = [part.folder for part in release.partition.parts]
     assert len(rows) == (4 if depth == "state" else 6)
     of_part = release.part("A" if depth == "state" else "a")
@@ -352,7 +352,7 @@ def test_worker_processes_draw_the_same(tmp_path):
 def test_records_that_change_meanwhile_end_the_release(tmp_path, monkeypatch):
     plan, data = case("tracts")
     other = town(seed=2)
-    with by_partition.records_of(plan, other) as changed:
+    with by_partition.open_records(plan, other) as changed:
         monkeypatch.setattr(
             runners,
             "_part_of",
@@ -374,7 +374,7 @@ def test_a_changed_part_is_found(tmp_path):
     cells[head.index("count")] = str(int(cells[head.index("count")]) + 1)
     file.write_text("\n".join([lines[0], ",".join(cells), *lines[2:]]) + "\n")
     with pytest.raises(InputError, match="was changed after the release was written"):
-        disagreements(sd.Release.load(place), document_at(place / "release.json"))
+        disagreements(sd.Release.load(place), read_document(place / "release.json"))
     # with new digests everywhere the counts still do not follow from what was measured
     parts = json.loads((place / "parts.json").read_text())
     parts[0]["files"][file.name] = digest(file)
@@ -382,7 +382,7 @@ def test_a_changed_part_is_found(tmp_path):
     document = json.loads((place / "release.json").read_text())
     document["files"]["parts.json"] = digest(place / "parts.json")
     (place / "release.json").write_text(json.dumps(document))
-    said = disagreements(sd.Release.load(place), document_at(place / "release.json"))
+    said = disagreements(sd.Release.load(place), read_document(place / "release.json"))
     assert any("units-tract-size" in sentence for sentence in said)
 
 
@@ -413,7 +413,7 @@ def test_what_parts_cannot_do_is_refused_before_a_charge(said, tmp_path, monkeyp
 
 
 def test_a_nested_feature_of_members_alone_is_no_partition(tmp_path):
-    jobs = sd.Feature.nested(["branch", "job"], [("p", "p1"), ("p", "p2"), ("q", "q1")])
+    jobs = sd.Feature.from_paths(["branch", "job"], [("p", "p1"), ("p", "p2"), ("q", "q1")])
     data = town()
     data.members["branch"] = ["p"] * len(data.members["sex"])
     data.members["job"] = ["p1"] * len(data.members["sex"])

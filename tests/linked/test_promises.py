@@ -11,9 +11,9 @@ import pytest
 
 from semidp.errors import Refused
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.margins import named
+from semidp.promise.schema.margins import list_axes
 from semidp.promise.sensitivity.linked_costs import MemberCosts, UnitCosts
-from semidp.promise.sensitivity.residuals import Residuals, below
+from semidp.promise.sensitivity.residuals import Residuals, list_coarser_views
 from semidp.promise.spaces.dataspace import Margin
 from tests.linked.worlds import (
     AGE,
@@ -124,7 +124,7 @@ def test_every_member_reaches_every_alternative_and_no_exchange_costs_more(name)
     ):
         costs = kind(public, Residuals(schema.grid), True)
         for view, largest in squares(schema, found).items():
-            own_alone = kind is UnitCosts and not public.derived_axes & {*named(view)}
+            own_alone = kind is UnitCosts and not public.derived_axes & {*list_axes(view)}
             if own_alone:
                 assert largest == 0
                 with pytest.raises(Refused, match="publish them exactly"):
@@ -142,7 +142,7 @@ def test_every_member_reaches_every_alternative_and_no_exchange_costs_more(name)
     assert attained["MemberCosts", True] > 0
 
 
-AGES = Feature.nested(["band", "years"], [("young", "1"), ("young", "2"), ("old", "9")])
+AGES = Feature.from_paths(["band", "years"], [("young", "1"), ("young", "2"), ("old", "9")])
 
 
 def drawn_setting(rng):
@@ -247,11 +247,11 @@ def largest_squares(schema, moves):
     """The largest |H_d M_d m|² of many moves, a row each, for every residual."""
     residuals = Residuals(schema.grid)
     largest = {}
-    for view in below(schema.grid.full):
+    for view in list_coarser_views(schema.grid.full):
         if any(view) and residuals.varies(view):
             cells = np.eye(schema.size).reshape(-1, *schema.shape)
             parts = [
-                residuals.centred(view, residuals.table(cell, schema.grid.full, view)).ravel()
+                residuals.center(view, residuals.table(cell, schema.grid.full, view)).ravel()
                 for cell in cells
             ]
             largest[view] = float(((moves @ np.array(parts)) ** 2).sum(axis=1).max())

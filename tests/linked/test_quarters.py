@@ -18,7 +18,7 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.margins import named
+from semidp.promise.schema.margins import list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.linked_products import linked_space
 from semidp.promise.spaces.adjacency import Exchange
@@ -74,8 +74,8 @@ def linked(name, seed=5, most=4):
         inside[..., 2, :] = 0
     everybody = Table(Schema([*own, KINDS, SEX]), counts + inside)
     public = LinkedDataspace.joining(
-        Dataspace.of(everybody, [Margin(*names) for names in exact]),
-        Dataspace.of(units, [Margin(*names) for names in exact_units]),
+        Dataspace.from_table(everybody, [Margin(*names) for names in exact]),
+        Dataspace.from_table(units, [Margin(*names) for names in exact_units]),
         Link("member", 0, most, ("size", "type"), quarters=Quarters("quarters", ["hall", "ward"])),
     )
     space = linked_space(public, Exchange(public.reach.members), [table], [unit_table])
@@ -91,7 +91,7 @@ class DenseQuarters(Dense):
         public = self.agreement.public
         axis = [feature.name for feature in public.schema.features].index("quarters")
         view = tuple(1 if place == axis else depth for place, depth in enumerate(equation.members))
-        at = named(view).index(axis)
+        at = list_axes(view).index(axis)
         kinds = residuals.shape(view)[at]
         row[self._at("member", equation.members, entry, residuals)] = 1 / kinds
         row[self._at("member", view, (*entry[:at], LIVING, *entry[at:]), residuals)] = 1
@@ -106,8 +106,8 @@ def test_the_correction_is_constrained_least_squares_and_errors_follow(name):
     dense = DenseQuarters(mechanism)
     members, units = space.split(values + mechanism.noise(SeededRandomness(3)))
     before = dense.vector(
-        {**space.members.known, **space.members.parted(members)},
-        {**space.units.known, **space.units.parted(units)},
+        {**space.members.exact_residuals, **space.members.split_residuals(members)},
+        {**space.units.known, **space.units.split_residuals(units)},
     )
     after = dense.vector(*mechanism.agreement.residuals(members, units))
     assert np.abs(dense.constraint @ before).max() > 0.5
@@ -116,7 +116,7 @@ def test_the_correction_is_constrained_least_squares_and_errors_follow(name):
     kind, smaller = space.members, 0
     (view,) = kind.views
     rows = np.zeros((int(np.prod(kind.residuals.shape(view))), dense.size))
-    for small in kind.needed:
+    for small in kind.needed_residuals:
         place = dense.slices["member", small]
         for entry, unit in enumerate(np.eye(place.stop - place.start)):
             spread = kind.residuals.spread(unit.reshape(kind.residuals.shape(small)), small, view)
@@ -147,7 +147,7 @@ def test_whole_numbers_agree_with_the_members_of_counted_units(name, rho):
         assert (how.kind, also.kind) == ("integer", "integer")
         assert min(members.min(), units.min()) >= 0
         (view,), (unit_view,) = space.members.views, space.units.views
-        for margin in space.dataspace.published:
+        for margin in space.dataspace.published_totals:
             shared = tuple(map(min, view, margin.view))
             grid = space.members.schema.grid
             assert np.array_equal(
@@ -159,12 +159,12 @@ def test_whole_numbers_agree_with_the_members_of_counted_units(name, rho):
             for pair in zip(equation.members, space.members.schema.view(["quarters"]), strict=True)
         )
         persons = space.members.schema.grid.sum(members, by_kind, view)
-        at = named(by_kind).index(
+        at = list_axes(by_kind).index(
             [part.name for part in space.members.schema.features].index("quarters")
         )
         living = np.take(persons, LIVING, axis=at)
         homes = space.units.schema.grid.sum(units, equation.sizes, unit_view)
-        place = named(equation.sizes).index(space.dataspace.size_axis)
+        place = list_axes(equation.sizes).index(space.dataspace.size_axis)
         assert np.array_equal(
             living, np.moveaxis(homes, place, -1) @ mechanism.agreement.sizes.astype(int)
         )
@@ -311,7 +311,7 @@ def test_nothing_is_charged_where_quarters_are_refused(tmp_path):
     ledger = Ledger.create(tmp_path / "ledger.json", Budget.zcdp(2))
     with pytest.raises(DataError):
         released(plan_of(), changed(unittype=np.zeros(102, dtype=int)), ledger=ledger)
-    assert not ledger.made
+    assert not ledger.own_charges
 
 
 def test_the_command_takes_quarters(tmp_path, monkeypatch, capsys):

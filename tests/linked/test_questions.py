@@ -50,7 +50,7 @@ def test_errors_of_single_cells_are_those_of_the_tables(name, budget):
     mechanism = LinkedMechanism.calibrate(linked(name)[0], budget)
     compared = 0
     for number, variance in enumerate(variances_of(mechanism)):
-        reached = mechanism.reached([number])
+        reached = mechanism.find_reached_entries([number])
         for cell in np.ndindex(variance.shape):
             unit = np.zeros(variance.shape)
             unit[cell] = 1.0
@@ -81,7 +81,7 @@ def test_covariances_of_both_kinds_are_seen_in_many_draws(name):
     rows = np.stack([mechanism.combination(each) for each in weights])
     draws = 8000
     entries = np.arange(rows.shape[1])
-    noise = mechanism.drawn(entries, draws, SeededRandomness(5))
+    noise = mechanism.draw_entries(entries, draws, SeededRandomness(5))
     # the long way for some draws: the noise added, the tables made to agree, the sums taken
     for one in noise[:5]:
         noisy = mechanism.estimates(values + one)
@@ -126,7 +126,7 @@ def test_intervals_cover_also_where_noise_is_coarse(name, rho):
             unit[cell] = 1.0
             unit_rows.append(mechanism.combination({number: unit.reshape(tables[number].shape)}))
         errors = np.abs(noise @ np.stack(unit_rows).T)
-        half = LinkedIntervals(mechanism).of_table(number, variance).ravel()[chosen]
+        half = LinkedIntervals(mechanism).compute_half_widths(number, variance).ravel()[chosen]
         share = (errors > half + 1e-9).mean(axis=0)
         # 5% of 3,000 draws; 6.6% is four standard errors away
         assert share.max() < 0.066
@@ -167,13 +167,13 @@ def test_hidden_steps_give_the_intervals_of_the_law(monkeypatch):
     mechanism = LinkedMechanism.calibrate(linked("states exact")[0], Budget.zcdp(1))
     intervals = LinkedIntervals(mechanism)
     hidden = [
-        intervals.of_table(number, variance)
+        intervals.compute_half_widths(number, variance)
         for number, variance in enumerate(variances_of(mechanism))
     ]
     monkeypatch.setattr("semidp.promise.mechanisms.linked_intervals._NEAR", 0.0)
     compared = 0
     for close, number in zip(hidden, range(len(hidden)), strict=True):
-        by_law = intervals.of_table(number, variances_of(mechanism)[number])
+        by_law = intervals.compute_half_widths(number, variances_of(mechanism)[number])
         assert np.allclose(close, by_law, rtol=0.02)
         # a small table may have used its law in any case
         compared += 0 if np.array_equal(close, by_law) else by_law.size
@@ -185,12 +185,12 @@ def test_a_wide_tree_has_bounds_instead_of_laws(monkeypatch):
     mechanism = LinkedMechanism.calibrate(space, Budget.zcdp(3))
     variances = variances_of(mechanism)
     by_law = [
-        LinkedIntervals(mechanism).of_table(number, variance)
+        LinkedIntervals(mechanism).compute_half_widths(number, variance)
         for number, variance in enumerate(variances)
     ]
     monkeypatch.setattr("semidp.promise.mechanisms.linked_intervals._MOST_LAWS", 0)
     wider = [
-        LinkedIntervals(mechanism).of_table(number, variance)
+        LinkedIntervals(mechanism).compute_half_widths(number, variance)
         for number, variance in enumerate(variances)
     ]
     for close, wide, variance in zip(by_law, wider, variances, strict=True):

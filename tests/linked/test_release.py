@@ -97,7 +97,7 @@ def test_a_folder_is_read_back_and_everything_in_it_follows(tmp_path):
     document = json.loads((tmp_path / "release" / "release.json").read_text())
     found = recheck(again, document, tmp_path / "release")
     assert found.disagreements == ()
-    assert again.otherwise is not None
+    assert again.other_adjacency_guarantee is not None
     page = (tmp_path / "release" / "report.html").read_text()
     assert page.count("Published counts: units by state by zone by size by type") == 1
     assert "How members and units agree" in page
@@ -151,7 +151,7 @@ def test_a_ledger_is_charged_once_for_both_kinds(tmp_path):
     options = semidp.RunOptions(randomness=SeededRandomness(1), ledger=ledger)
     release = semidp.run(plan, LinkedData(persons, homes), options)
     assert release.ledger is not None
-    assert len(ledger.made) == 1
+    assert len(ledger.own_charges) == 1
     semidp.run(plan, LinkedData(persons, homes), options)
     with pytest.raises(BudgetExceeded, match="budget"):
         semidp.run(plan, LinkedData(persons, homes), options)
@@ -208,7 +208,7 @@ def test_records_that_contradict_the_link_are_refused_in_a_sentence(said, tmp_pa
     words = str(refusal.value)
     assert said in words or "level" in words
     assert "h1" not in words
-    assert not ledger.made
+    assert not ledger.own_charges
 
 
 def test_what_is_not_built_is_refused_in_a_sentence():
@@ -250,16 +250,16 @@ def test_standard_errors_and_intervals_are_true_after_the_agreement():
         (space.units, 1, agreement.unit_variances),
     ):
         view = kind.views[0]
-        exact = kind.residuals.together(truth[0][place], view)
+        exact = kind.residuals.sum_residuals(truth[0][place], view)
         errors = []
         for one in noisy:
             parts = agreement.residuals(*space.split(one.astype(float)))
-            errors.append(kind.residuals.together(parts[place], view) - exact)
+            errors.append(kind.residuals.sum_residuals(parts[place], view) - exact)
         variance = kind.trim(variances(0), view)
         ratio = np.var(errors, axis=0) / variance
         assert abs(float(ratio.mean()) - 1) < 0.05
         assert np.abs(np.mean(errors, axis=0)).max() < 5 * float(np.sqrt(variance.max() / draws))
-        half = kind.trim(LinkedIntervals(mechanism).of_table(place, variances(0)), view)
+        half = kind.trim(LinkedIntervals(mechanism).compute_half_widths(place, variances(0)), view)
         covered = float((np.abs(errors) <= half).mean())
         assert 0.94 < covered < 0.96
         # a twin whose errors are a tenth too small must be caught
@@ -276,7 +276,7 @@ def test_nothing_is_claimed_under_other_totals_or_other_numbers():
     (mechanism,) = release.mechanisms
     with pytest.raises(Refused, match="no other number"):
         mechanism.under(Ball(7))
-    other = release.otherwise
+    other = release.other_adjacency_guarantee
     assert other is not None
     assert float(other.tradeoff.rho) < 1  # one member is exchanged, where any two were protected
 
@@ -318,7 +318,7 @@ def test_members_alone_and_linked_members_are_not_added_up_in_any_order(tmp_path
     # The first says nothing of units, so that what both promise together is not known.
     with pytest.raises(Refused, match="use another ledger"):
         semidp.run(*asked[1], options)
-    assert len(ledger.made) == 1
+    assert len(ledger.own_charges) == 1
 
 
 @pytest.mark.few(2)

@@ -88,7 +88,11 @@ def units_by_size(plan, data):
     tables = []
     residuals = mechanism.agreement.residuals(*mechanism.space.split(values.astype(float)))
     for kind, of_kind in zip(mechanism.space.kinds, residuals, strict=True):
-        tables.append(kind.whole(kind.residuals.together(of_kind, kind.views[0]), kind.views[0]))
+        tables.append(
+            kind.restore_full_table(
+                kind.residuals.sum_residuals(of_kind, kind.views[0]), kind.views[0]
+            )
+        )
     return tables
 
 
@@ -148,7 +152,7 @@ def test_records_that_contradict_the_link_are_found_there(stored, said, tmp_path
     plan = plan_of(tables, exact, derived=derived, least=least, most=9 if least else 6)
     with pytest.raises(DataError, match=said):
         semidp.run(plan, stored(*BAD[said]), semidp.RunOptions(ledger=ledger))
-    assert not ledger.made
+    assert not ledger.own_charges
 
 
 @ARROW

@@ -53,13 +53,13 @@ def test_errors_of_coded_cells_are_those_of_sums_over_sizes(name):
     by_size = published_variances(mechanism, None)
     compared, larger = 0, 0
     for top in range(link.least, link.most + 1):
-        code = TopCode.of(top, link)
-        coded = CodedNoise.of(mechanism, code)
+        code = TopCode.from_link(top, link)
+        coded = CodedNoise.from_mechanism(mechanism, code)
         variances = published_variances(mechanism, code)
         for number, axis in coded_tables(mechanism).items():
             shape = variances[number].shape
             assert shape[axis] == len(code.levels)
-            whole = mechanism.space.units.schema.grid.shape_of(
+            whole = mechanism.space.units.schema.grid.compute_margin_shape(
                 mechanism.space.units.views[number - len(mechanism.space.members.views)]
             )
             for cell in np.ndindex(shape):
@@ -91,16 +91,20 @@ def test_intervals_of_the_last_level_cover(name, way, rho, monkeypatch):
     if way == "tail":
         monkeypatch.setattr(f"{intervals}._MOST_LAWS", 0)
     mechanism = LinkedMechanism.calibrate(space_of(name), Budget.zcdp(rho))
-    code = TopCode.of(3, mechanism.space.dataspace.link)
+    code = TopCode.from_link(3, mechanism.space.dataspace.link)
     draws = 3000
     noise = mechanism.noises(draws, SeededRandomness(7))
-    coded = CodedNoise.of(mechanism, code)
+    coded = CodedNoise.from_mechanism(mechanism, code)
     ((number, axis),) = coded_tables(mechanism).items()
     place = number - len(mechanism.space.members.views)
     stretched = mechanism.agreement.unit_variances(place, code)
-    half = code.kept(LinkedIntervals(mechanism, code).of_table(number, stretched), axis)
+    half = code.take_levels(
+        LinkedIntervals(mechanism, code).compute_half_widths(number, stretched), axis
+    )
     rows, widths, short = [], [], []
-    single = LinkedIntervals(mechanism).of_table(number, mechanism.agreement.unit_variances(place))
+    single = LinkedIntervals(mechanism).compute_half_widths(
+        number, mechanism.agreement.unit_variances(place)
+    )
     for cell in list(np.ndindex(half.shape))[:24]:
         unit = np.zeros(half.shape)
         unit[cell] = 1.0

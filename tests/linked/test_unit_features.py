@@ -60,9 +60,12 @@ def test_an_aggregate_is_counted_as_by_hand():
     (values,), (mechanism,) = ready.values, ready.mechanisms
     units = mechanism.space.units
     _, of_units = mechanism.agreement.residuals(*mechanism.space.split(values.astype(float)))
-    (table,) = [units.whole(units.residuals.together(of_units, view), view) for view in units.views]
+    (table,) = [
+        units.restore_full_table(units.residuals.sum_residuals(of_units, view), view)
+        for view in units.views
+    ]
     assert np.allclose(table, counted_children(persons, homes))
-    assert "children" in ready.scope.dataspace.link.derived
+    assert "children" in ready.scope.dataspace.link.other_derived_axes
     # it costs what a declared type costs: two members move, and four units are composed otherwise
     assert ready.scope.dataspace.reach.derived_units == 4
 
@@ -127,7 +130,7 @@ def test_values_outside_the_levels_are_refused_before_anything_is_charged(tmp_pa
     assert "children" in str(refusal.value)
     # the sentence names the declared levels and no other number
     assert not set("56789") & set(str(refusal.value))
-    assert not ledger.made
+    assert not ledger.own_charges
 
 
 NO_AGGREGATES = {

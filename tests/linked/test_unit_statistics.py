@@ -108,12 +108,14 @@ class Hospital:
         """What is public about everything but the outcome."""
         features = [feature(f"m{axis}", leaves) for axis, leaves in enumerate(self.features)]
         zeros = [
-            StructuralZero.of(dict(zip(self.names, (leaf[-1] for leaf in cell), strict=True)))
+            StructuralZero.from_pattern(
+                dict(zip(self.names, (leaf[-1] for leaf in cell), strict=True))
+            )
             for cell in self.zeros
         ]
         schema = Schema(features, zeros)
         exact = [Margin(*names_of("m", block, self.features)) for block in self.blocks]
-        return Dataspace.of(Table(schema, self.counts(self.stays).sum(axis=-1)), exact)
+        return Dataspace.from_table(Table(schema, self.counts(self.stays).sum(axis=-1)), exact)
 
     @property
     def names(self):
@@ -172,7 +174,7 @@ def check(hospital, relation, seen):
         related = outcome_exchange if relation == "exchange" else outcome_adjacency
         adjacency = related(public, hospital.protection)
         tabled = (
-            Exchange.of(public, hospital.protection)
+            Exchange.from_dataspace(public, hospital.protection)
             if relation == "exchange"
             else Ball(semi_adjacency(public, hospital.protection).bound, hospital.protection)
         )
@@ -205,7 +207,7 @@ def _check_groups(hospital, relation, adjacency, moves, outcome, blocks, seen):
         groups = np.concatenate([hospital.by_block(move, block) for block in blocks])
         added.append(groups @ np.arange(3))
         ranked.append(np.abs(np.cumsum(groups, axis=1)).max(axis=1))
-        halves.append(whole.measured(groups))
+        halves.append(whole.apply_query(groups))
     assert is_within(sums.norms, np.array(added)), hospital
     assert is_within(whole.norms, np.array(halves)), hospital
     ranked = np.array(ranked)
@@ -236,7 +238,7 @@ def _check_tables(hospital, relation, adjacency, seen):
     for view, cost in product.cost.items():
         for move in moves:
             part = product.residuals.table(product.trim(move, full), full, view)
-            square = float((product.residuals.centred(view, part) ** 2).sum())
+            square = float((product.residuals.center(view, part) ** 2).sum())
             assert square <= float(cost) + 1e-9, (hospital, view, square, cost)
         seen["residuals", relation] += 1
 
@@ -246,7 +248,7 @@ def _check_moments(hospital, relation, adjacency, moves, outcome, seen):
     first = hospital.blocks[0]
     names = names_of("m", first, hospital.features)
     try:
-        design = Design.of(hospital.public.schema, names)
+        design = Design.from_schema(hospital.public.schema, names)
         space = moment_space(hospital.public, adjacency, outcome, design)
     except Refused:
         seen["regressions refused", relation] += 1

@@ -137,7 +137,7 @@ def test_promises_compare_by_all_their_numbers(relation):
     for guarantee in (fewer, more):
         adjacency = guarantee.adjacency
         assert Adjacency.from_json(adjacency.to_json()) == adjacency
-        assert str(adjacency.units.own) in str(adjacency)
+        assert str(adjacency.units.own_names) in str(adjacency)
     with pytest.raises(Refused, match="do not compose"):
         fewer.compose(more)
 
@@ -151,7 +151,7 @@ def test_linked_exchanges_do_not_become_any_records():
         )
         with pytest.raises(Refused, match="do not join all datasets"):
             release.guarantee.for_any_records(2)
-        other = release.otherwise
+        other = release.other_adjacency_guarantee
         assert other.adjacency == linked_adjacency(release.scope.dataspace, "ball")
 
 

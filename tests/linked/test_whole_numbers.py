@@ -11,7 +11,7 @@ from semidp.errors import Refused
 from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
-from semidp.promise.schema.margins import named
+from semidp.promise.schema.margins import list_axes
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.fitting.size_fits import balance_members, fit_sizes
 from semidp.publish.results.published_table import FitKind
@@ -71,7 +71,7 @@ def test_whole_numbers_agree_in_every_place(name, rho):
                 assert how.kind == "integer"
                 assert counts.dtype.kind == "i"
                 assert counts.min() >= 0
-                for margin in kind.dataspace.published:
+                for margin in kind.dataspace.published_totals:
                     shared = tuple(map(min, view, margin.view))
                     summed = kind.schema.grid.sum(counts, shared, view)
                     assert np.array_equal(
@@ -81,7 +81,7 @@ def test_whole_numbers_agree_in_every_place(name, rho):
         for equation in mechanism.agreement.equations:
             persons = _rolled(space.members, members, equation.members)
             homes = _rolled(space.units, units, equation.sizes)
-            place = named(equation.sizes).index(space.dataspace.size_axis)
+            place = list_axes(equation.sizes).index(space.dataspace.size_axis)
             sizes = mechanism.agreement.sizes.astype(int)
             assert np.array_equal(persons, np.moveaxis(homes, place, -1) @ sizes)
             agreed += persons.size

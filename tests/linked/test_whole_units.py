@@ -13,7 +13,7 @@ from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.linked_costs import MemberCosts, UnitCosts
-from semidp.promise.sensitivity.residuals import Residuals, below
+from semidp.promise.sensitivity.residuals import Residuals, list_coarser_views
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.linked import Link, LinkedDataspace
 
@@ -71,8 +71,8 @@ class Hospital:
         )
         link = Link("unit", self.least, self.most, ("size", "type"))
         return LinkedDataspace.joining(
-            Dataspace.of(members, [Margin(name) for name in self.exact_stays]),
-            Dataspace.of(units, [Margin(name) for name in self.exact_patients]),
+            Dataspace.from_table(members, [Margin(name) for name in self.exact_stays]),
+            Dataspace.from_table(units, [Margin(name) for name in self.exact_patients]),
             link,
         )
 
@@ -94,9 +94,9 @@ class Hospital:
 def squares(schema, move):
     residuals = Residuals(schema.grid)
     found = {}
-    for view in below(schema.grid.full):
+    for view in list_coarser_views(schema.grid.full):
         if any(view) and residuals.varies(view):
-            part = residuals.centred(view, residuals.table(move, schema.grid.full, view))
+            part = residuals.center(view, residuals.table(move, schema.grid.full, view))
             found[view] = float((part**2).sum())
     return found
 

@@ -15,13 +15,13 @@ import numpy as np
 
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.margins import View, named
+from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.residuals import Residuals, below
+from semidp.promise.sensitivity.residuals import Residuals, list_coarser_views
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.linked import Link, LinkedDataspace, Quarters
 
-PLACES = Feature.nested(["state", "block"], [("A", "a1"), ("A", "a2"), ("B", "b1")])
+PLACES = Feature.from_paths(["state", "block"], [("A", "a1"), ("A", "a2"), ("B", "b1")])
 TENURE = Feature("tenure", ["own", "rent"])
 SEX = Feature("sex", ["f", "m"])
 QUARTERS = Feature("quarters", ["home", "dormitory"])
@@ -88,7 +88,10 @@ class Setting:
         """The published value of a member in a block."""
         chains = self.member_schema.grid.chains
         leaves = self.leaves(member)
-        return tuple(int(chains[axis].above(block[axis])[leaves[axis]]) for axis in named(block))
+        return tuple(
+            int(chains[axis].find_leaf_ancestors(block[axis])[leaves[axis]])
+            for axis in list_axes(block)
+        )
 
     def totals(self, world: Iterable[Member]) -> tuple[tuple[object, ...], ...]:
         """Every exact total of members."""
@@ -137,7 +140,7 @@ class Setting:
         link = Link(protect, self.least, self.most, ("size", "type"), quarters=quarters)
         margins = [Margin(*names) for names in self.exact]
         return LinkedDataspace.joining(
-            Dataspace.of(members, margins), Dataspace.of(units, exact_units), link
+            Dataspace.from_table(members, margins), Dataspace.from_table(units, exact_units), link
         )
 
     # --- what one member can do -------------------------------------------------------------------
@@ -191,8 +194,8 @@ class Setting:
             unit, levels = result[place]
             changed = list(levels)
             placed = False
-            for axis in named(block):
-                nodes = chains[axis].above(block[axis])
+            for axis in list_axes(block):
+                nodes = chains[axis].find_leaf_ancestors(block[axis])
                 differ = nodes[self.leaves(mine)[axis]] != nodes[self.leaves(other)[axis]]
                 if axis < inherited:
                     placed = placed or bool(differ)
@@ -201,7 +204,7 @@ class Setting:
             if placed:
                 short = world[place][0]
                 unit = mine[0]
-                if all(axis < inherited for axis in named(block)):
+                if all(axis < inherited for axis in list_axes(block)):
                     alone = place
             result[place] = (unit, tuple(changed))
         if self.fits(result):
@@ -239,11 +242,11 @@ def squares(schema: Schema, tables: Iterable[tuple[int, ...]]) -> dict[View, flo
     residuals = Residuals(schema.grid)
     best: dict[View, float] = {}
     moves = [np.array(move).reshape(schema.shape) for move in tables]
-    for view in below(schema.grid.full):
+    for view in list_coarser_views(schema.grid.full):
         if not any(view) or not residuals.varies(view):
             continue
         best[view] = 0.0
         for move in moves:
-            part = residuals.centred(view, residuals.table(move, schema.grid.full, view))
+            part = residuals.center(view, residuals.table(move, schema.grid.full, view))
             best[view] = max(best[view], float((part**2).sum()))
     return best

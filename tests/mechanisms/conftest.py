@@ -30,7 +30,7 @@ def a_table(shape: Sequence[int], zeros: Sequence[StructuralZero] = ()) -> Table
 
 def a_setting(table: Table, margins: Sequence[str], a: int, released: str | None = None) -> Setting:
     """Return the space of a table with margins such as "AB" published, and the released table."""
-    dataspace = Dataspace.of(table, [Margin(*names) for names in margins])
+    dataspace = Dataspace.from_table(table, [Margin(*names) for names in margins])
     space = sensitivity_space(dataspace, Ball(a), None if released is None else tuple(released))
     return space, table if released is None else table.margin(released)
 
@@ -63,7 +63,7 @@ SETTINGS: dict[str, Callable[[], Setting]] = {
     "no three-way": lambda: a_setting(a_table((2, 2, 3)), ["AB", "BC", "AC"], 5),
     "part released": lambda: a_setting(a_table((2, 3, 4)), ["A", "B", "C"], 4, released="AB"),
     "impossible cell": lambda: a_setting(
-        a_table((3, 4), [StructuralZero.of({"A": "0", "B": "2"})]), ["A", "B"], 3
+        a_table((3, 4), [StructuralZero.from_pattern({"A": "0", "B": "2"})]), ["A", "B"], 3
     ),
 }
 

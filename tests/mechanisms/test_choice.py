@@ -23,7 +23,13 @@ from semidp.promise.mechanisms.gaussian import (
 )
 from semidp.promise.mechanisms.mechanism import CLAIMS, KINDS
 from semidp.promise.mechanisms.pure import LaplaceMechanism
-from semidp.promise.mechanisms.selection import FOR_RELEASES, NAMES, available, calibrated, choose
+from semidp.promise.mechanisms.selection import (
+    FOR_RELEASES,
+    NAMES,
+    available,
+    calibrate_mechanism,
+    choose,
+)
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Order
@@ -136,7 +142,7 @@ def test_the_choice_reads_public_numbers_only(build_from):
             for space in (one, other)
         ]
         assert described[0] == described[1]
-    for function in (available, choose, calibrated):
+    for function in (available, choose, calibrate_mechanism):
         assert "table" not in inspect.signature(function).parameters
 
 
@@ -176,7 +182,7 @@ def test_coarse_noise_goes_on_the_lattice_where_that_saves_a_twentieth(build):
         losses, names = [], []
         for rho in ("1/2", 1, 2, 4, 8, 16, 40, 100):
             chosen = choose(space, Budget.zcdp(rho))
-            single = calibrated("gaussian", space, Budget.zcdp(rho))
+            single = calibrate_mechanism("gaussian", space, Budget.zcdp(rho))
             assert chosen.expected_l2 <= single.expected_l2
             assert chosen.tradeoff.rho <= Fraction(rho)
             losses.append(chosen.expected_l2)
@@ -189,11 +195,13 @@ def test_coarse_noise_goes_on_the_lattice_where_that_saves_a_twentieth(build):
 
 def test_mechanisms_by_name(build):
     space, _ = build((3, 3), ["A", "B"], a=3)
-    assert isinstance(calibrated("lattice", space, Budget.zcdp(1)), LatticeGaussianMechanism)
+    assert isinstance(
+        calibrate_mechanism("lattice", space, Budget.zcdp(1)), LatticeGaussianMechanism
+    )
     with pytest.raises(InputError, match="no mechanism 'gauss'; there are gaussian, laplace"):
-        calibrated("gauss", space, Budget.gdp(1))
+        calibrate_mechanism("gauss", space, Budget.gdp(1))
     with pytest.raises(Refused, match="use gaussian"):
-        calibrated("laplace", space, Budget.gdp(1))
+        calibrate_mechanism("laplace", space, Budget.gdp(1))
 
 
 def test_ideal_mechanisms_release_whole_numbers(build):

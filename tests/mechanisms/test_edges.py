@@ -14,7 +14,7 @@ from semidp.promise.mechanisms.gaussian import (
 )
 from semidp.promise.mechanisms.mechanism import NoNoise
 from semidp.promise.mechanisms.pure import LaplaceMechanism
-from semidp.promise.mechanisms.selection import FOR_RELEASES, available, calibrated, choose
+from semidp.promise.mechanisms.selection import FOR_RELEASES, available, calibrate_mechanism, choose
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.tradeoff.budget import Budget
@@ -50,7 +50,7 @@ def test_a_table_that_the_totals_fix_needs_no_noise_and_says_so(build_from, budg
     assert measured.private  # a function of the public totals, whatever the seed
     assert np.array_equal(measured.noisy, table.counts)
     assert np.allclose(measured.projected, table.counts)
-    assert isinstance(calibrated("laplace", space, budget), NoNoise)
+    assert isinstance(calibrate_mechanism("laplace", space, budget), NoNoise)
 
 
 @pytest.mark.parametrize("kind", [*FOR_RELEASES, *FOR_STUDIES], ids=lambda kind: kind.name)
@@ -101,7 +101,9 @@ def test_counts_up_to_two_to_the_62_do_not_overflow(build_from, kind):
         table, SeededRandomness(1)
     )
     assert np.abs(measured.noisy - table.counts).max() < 1000
-    assert np.allclose(measured.projected.sum(axis=0), table.counts.sum(axis=0), rtol=1e-9)
+    assert np.allclose(
+        measured.make_projected_draw.sum(axis=0), table.counts.sum(axis=0), rtol=1e-9
+    )
 
 
 def test_queries_and_noise_that_would_overflow_are_refused(build, monkeypatch):

@@ -47,7 +47,8 @@ def flat(shape, margins, a=3):
         ]
     )
     return sensitivity_space(
-        Dataspace.of(Table(schema, np.full(shape, 9)), [Margin(*m) for m in margins]), Ball(a)
+        Dataspace.from_table(Table(schema, np.full(shape, 9)), [Margin(*m) for m in margins]),
+        Ball(a),
     )
 
 
@@ -142,11 +143,11 @@ def test_the_coverages_that_were_found_by_attack(name, a, rho, share) -> None:
 def test_cells_put_together_from_residuals_have_their_level(budget) -> None:
     schema = Schema(
         [
-            Feature.nested(["state", "county"], [("s", "x"), ("s", "y"), ("t", "z")]),
+            Feature.from_paths(["state", "county"], [("s", "x"), ("s", "y"), ("t", "z")]),
             Feature("sex", "fm"),
         ]
     )
-    public = Dataspace.of(Table(schema, np.full(schema.shape, 9)), [Margin("state")])
+    public = Dataspace.from_table(Table(schema, np.full(schema.shape, 9)), [Margin("state")])
     space = product_space(public, Ball(2), [["county", "sex"], ["state", "sex"]])
     mechanism = ResidualMechanism.calibrate(space, budget)
     laws, which = mechanism.samplers
@@ -154,7 +155,7 @@ def test_cells_put_together_from_residuals_have_their_level(budget) -> None:
     for number, view in enumerate(space.views):
         halves = mechanism.table_half_widths(number)
         for cell in range(halves.size):
-            unit = np.zeros(space.schema.grid.shape_of(view))
+            unit = np.zeros(space.schema.grid.compute_margin_shape(view))
             unit.flat[cell] = 1
             weights = space.combination({number: unit})
             terms = [
@@ -196,10 +197,12 @@ def test_the_cells_of_a_part_have_the_intervals_of_the_whole() -> None:
         ("t", "z", "5"),
         ("t", "z", "6"),
     ]
-    schema = Schema([Feature.nested(["state", "county", "tract"], places), Feature("sex", "fm")])
+    schema = Schema(
+        [Feature.from_paths(["state", "county", "tract"], places), Feature("sex", "fm")]
+    )
     counts = np.full(schema.shape, 9)
     counts[1] = 0  # a tract without anybody
-    public = Dataspace.of(Table(schema, counts), [Margin("tract")])
+    public = Dataspace.from_table(Table(schema, counts), [Margin("tract")])
     space = product_space(public, Ball(2), [["tract", "sex"], ["county", "sex"], ["sex"]])
     mechanism = ResidualMechanism.calibrate(space, Budget.zcdp(6))
     checked = 0
@@ -207,9 +210,9 @@ def test_the_cells_of_a_part_have_the_intervals_of_the_whole() -> None:
         ("state", [slice(0, 3), slice(3, 6)]),
         ("county", [slice(0, 2), slice(2, 3), slice(3, 6)]),
     ):
-        cut = Cut.at(schema, depth)
+        cut = Cut.from_name(schema, depth)
         for node, leaves in enumerate(nodes):
-            noise = BranchNoise.of(mechanism, cut, node)
+            noise = BranchNoise.from_mechanism(mechanism, cut, node)
             assert noise is not None
             whole = mechanism.table_half_widths(0)[leaves]
             np.testing.assert_allclose(noise.half_widths(10**6)[0], whole, rtol=1e-9)

@@ -98,7 +98,7 @@ def test_leaving_out_the_acceptance_step_is_caught(fits, shape, monkeypatch) -> 
 @pytest.mark.parametrize("sigma", [Fraction(3, 5), Fraction(1)], ids=str)
 def test_every_order_of_draws_gives_the_same_law(fits, runs, sigma, monkeypatch) -> None:
     monkeypatch.setattr(lattice, "_RUNS", runs)
-    plan = lattice._planned(*lattice._trees.__wrapped__(3, 4, sigma**2), sigma**2)
+    plan = lattice._compute_plan(*lattice._trees.__wrapped__(3, 4, sigma**2), sigma**2)
     tables = lattice._sample(plan, 60_000, SeededRandomness(23))
     assert Enumerated(3, 4, float(sigma)).agrees(fits, tables)
 

@@ -20,7 +20,7 @@ PATHS = [
     ("03", "03a", "03a1"),  # one tract: nothing below it varies
     *(("04", "04a", tract) for tract in ("04a1", "04a2")),
 ]
-PLACES = Feature.nested(["state", "county", "tract"], PATHS)
+PLACES = Feature.from_paths(["state", "county", "tract"], PATHS)
 FEATURES = (PLACES, Feature("sex", "fm"), Feature("age", "ymo"))
 
 
@@ -42,7 +42,7 @@ def run_partitioned(plan: Plan, data: Any, out: Path | str, partition: str, **ho
 
 def unfinished(place: Path) -> Path:
     """Return the folder that an unfinished release at `place` has left."""
-    left = Unfinished.left(place)
+    left = Unfinished.from_notes(place)
     assert left is not None
     return left.folder
 

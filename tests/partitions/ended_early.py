@@ -7,7 +7,7 @@ import pytest
 
 from semidp import Budget, InputError, Ledger, Plan, Release
 from semidp.promise.noise.randomness import SystemRandomness, Words
-from semidp.promise.plain_reading import document_at
+from semidp.promise.plain_reading import read_document
 from semidp.publish.parts import runners
 from semidp.publish.rechecking.release_check import disagreements
 from tests.partitions.conftest import run_partitioned
@@ -91,5 +91,5 @@ def ended_and_resumed(
     run_partitioned(plan, data, place, "state", **resumed)
     assert ledger.account().charges == charges
     assert not before & later
-    assert disagreements(Release.load(place), document_at(place / "release.json")) == ()
+    assert disagreements(Release.load(place), read_document(place / "release.json")) == ()
     return before | later

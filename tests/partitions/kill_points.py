@@ -19,7 +19,7 @@ from typing import Any
 
 from semidp import Budget, Ledger, Plan, Release, TableRequest
 from semidp.promise.files import replace_file
-from semidp.promise.plain_reading import document_at
+from semidp.promise.plain_reading import read_document
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.unfinished import is_unfinished
 from tests.partitions.conftest import FEATURES, records, run_partitioned
@@ -93,7 +93,7 @@ def state(place: Path, thorough: bool = False) -> dict[str, Any]:
     found = Release.load(place)
     assert found.ledger is not None
     assert found.partition is not None
-    said = [*disagreements(found, document_at(place / "release.json"))] if thorough else []
+    said = [*disagreements(found, read_document(place / "release.json"))] if thorough else []
     changed = found.partition.changed()
     return {
         "number": found.ledger["number"],

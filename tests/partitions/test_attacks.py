@@ -17,7 +17,7 @@ from semidp import (
     TableRequest,
     TablesRequest,
 )
-from semidp.promise.plain_reading import document_at
+from semidp.promise.plain_reading import read_document
 from semidp.promise.schema.schema import Schema
 from semidp.publish import unfinished as unfinished_folders
 from semidp.publish.parts import by_partition, runners
@@ -35,7 +35,7 @@ def plan() -> Plan:
 
 
 def sound(place: Path) -> bool:
-    return disagreements(Release.load(place), document_at(place / "release.json")) == ()
+    return disagreements(Release.load(place), read_document(place / "release.json")) == ()
 
 
 @pytest.mark.long
@@ -256,7 +256,7 @@ def test_what_is_not_drawn_is_the_same_for_other_records_with_the_same_totals(
                 run_partitioned(plan(), data, place, "state")
         kept = unfinished(place)
         names = sorted(path.relative_to(kept).as_posix() for path in kept.rglob("*"))
-        left = Unfinished.left(place)
+        left = Unfinished.from_notes(place)
         assert left is not None
         note = left.notes.read_text().replace(left.run_name, "RUN")
         seen = [str(caught.value).replace(str(place), ""), names, note]

@@ -12,7 +12,7 @@ from semidp import Ball, Budget, Dataspace, Feature, Margin, Schema, Table
 from semidp.promise.mechanisms.branch_noise import BranchNoise, mechanism_above
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.margins import named
+from semidp.promise.schema.margins import list_axes
 from semidp.promise.sensitivity.branches import Cut, branch_space
 from semidp.promise.sensitivity.products import product_space
 
@@ -30,7 +30,7 @@ PATHS = [
         for tract in (f"{county}-1", f"{county}-2")
     ),
 ]
-PLACES = Feature.nested(["state", "county", "tract"], PATHS)
+PLACES = Feature.from_paths(["state", "county", "tract"], PATHS)
 SCHEMAS = {
     "first": Schema([PLACES, Feature("sex", "fm"), Feature("age", "yom")]),
     "last": Schema([Feature("age", "yom"), Feature("sex", "fm"), PLACES]),
@@ -67,7 +67,7 @@ def vector_of(parts: dict[int, dict], space, cut: Cut) -> np.ndarray:
         if not cut.reaches(view):
             continue
         shape = space.residuals.shape(view)
-        place = named(view).index(cut.axis)
+        place = list_axes(view).index(cut.axis)
         pieces = []
         kept = space.residuals.grid.chains[cut.axis]
         for node in range(cut.chain(space.schema).size(cut.depth)):
@@ -101,19 +101,19 @@ def test_branches_put_together_are_the_whole_product(law: str, part: int) -> Non
         if depth == "county" and "tract" not in names:
             continue
         table = people(schema, empty)
-        public = Dataspace.of(table, [Margin.of(part) for part in exact])
+        public = Dataspace.from_table(table, [Margin.from_names(part) for part in exact])
         if any(
             len(total.view) - total.view.count(0) > 1 and not total.counts.all()
-            for total in public.published
+            for total in public.published_totals
         ):
             continue  # a joint margin with empty cells is not measured together
         space = product_space(public, Ball(2), tables)
         budget = Budget.zcdp(1) if law == "zcdp" else Budget.gdp(1)
         mechanism = ResidualMechanism.calibrate(space, budget, joint=False)
-        cut, source = Cut.at(schema, depth), SeededRandomness(3)
+        cut, source = Cut.from_name(schema, depth), SeededRandomness(3)
         above = mechanism_above(mechanism, cut)
         upper = above.space.measure(
-            [table.margin(schema.named(view)) for view in above.space.views]
+            [table.margin(schema.list_view_names(view)) for view in above.space.views]
         )
         upper = upper + above.noise_by_residual(source)
         rows = dict(zip(above.space.views, above.space.estimates(upper), strict=True))
@@ -123,19 +123,21 @@ def test_branches_put_together_are_the_whole_product(law: str, part: int) -> Non
         parts: dict[int, dict] = {}
         found: dict[int, list] = {}
         for node in range(cut.chain(schema).size(cut.depth)):
-            noise = BranchNoise.of(mechanism, cut, node)
+            noise = BranchNoise.from_mechanism(mechanism, cut, node)
             if noise is None:
                 assert not cut.row(schema.grid, schema.grid.full, table.counts, node).any()
                 continue
             part = cut.branch(schema, node)
             own = Table(part, cut.row(schema.grid, schema.grid.full, table.counts, node))
-            asked = [own.margin(part.named(view)) for view in noise.space.views]
+            asked = [own.margin(part.list_view_names(view)) for view in noise.space.views]
             parts[node] = noise.measure(asked, source.part(str(node)))
             found[node] = noise.tables(
                 parts[node],
                 [
                     tuple(
-                        cut.row(schema.grid, cut.above(view), known[cut.above(view)], node)
+                        cut.row(
+                            schema.grid, cut.coarsen_view(view), known[cut.coarsen_view(view)], node
+                        )
                         for known in (rows, squares)
                     )
                     for view in noise.space.views
@@ -165,15 +167,15 @@ def test_a_branch_measures_what_the_whole_product_measures_of_its_records() -> N
     """
     schema = SCHEMAS["first"]
     table = people(schema, False)
-    space = product_space(Dataspace.of(table, [Margin("sex")]), Ball(2), [["tract", "sex"]])
+    space = product_space(Dataspace.from_table(table, [Margin("sex")]), Ball(2), [["tract", "sex"]])
     mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=False)
     quiet = ResidualMechanism(
         space, dict.fromkeys(mechanism.sigma2, Fraction(1, 10**6)), Fraction(1), "rounded"
     )
-    cut, whole = Cut.at(schema, "state"), space.measure([table.margin(["tract", "sex"])])
+    cut, whole = Cut.from_name(schema, "state"), space.measure([table.margin(["tract", "sex"])])
     checked = 0
     for node in range(4):
-        noise = BranchNoise.of(quiet, cut, node)
+        noise = BranchNoise.from_mechanism(quiet, cut, node)
         assert noise is not None
         part = cut.branch(schema, node)
         own = Table(part, cut.row(schema.grid, schema.grid.full, table.counts, node)).margin(
@@ -191,6 +193,6 @@ def test_a_cut_has_something_below_it() -> None:
 
     for name in ("tract", "sex", "nowhere"):
         with pytest.raises(InputError, match="no depth of a nested feature"):
-            Cut.at(SCHEMAS["first"], name)
+            Cut.from_name(SCHEMAS["first"], name)
     with pytest.raises(InputError, match="no feature of these tables is nested"):
-        Cut.at(Schema([Feature("sex", "fm")]), "sex")
+        Cut.from_name(Schema([Feature("sex", "fm")]), "sex")

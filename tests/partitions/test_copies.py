@@ -198,7 +198,7 @@ def test_a_copy_of_what_is_complete_publishes_the_same(
 
 
 def test_a_charged_run_is_not_resumed_without_its_ledger(begun: Path, resumed) -> None:
-    left = Unfinished.left(begun)
+    left = Unfinished.from_notes(begun)
     assert left is not None
     before = left.notes.read_bytes()
     with pytest.raises(InputError, match="give that ledger again") as refused:

@@ -9,7 +9,7 @@ import pytest
 from semidp import Budget, Plan, Release, TableRequest
 from semidp.present.report.sentences import summary
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.plain_reading import digest, document_at
+from semidp.promise.plain_reading import digest, read_document
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.statistics.tables.error_words import CellErrors
 from tests.partitions.conftest import FEATURES, plan, records, run_partitioned
@@ -37,18 +37,20 @@ def test_parts_tell_how_wrong_their_cells_are(place: Path) -> None:
     made = Release.load(place)
     (result,) = made.results
     told = result.cell_errors()
-    measured = [CellErrors.of(table) for table in made.tables]  # from every cell of every part
+    measured = [
+        CellErrors.from_table(table) for table in made.tables
+    ]  # from every cell of every part
     assert len(told) == len(measured) == 3
     for errors, cells in zip(told, measured, strict=True):
         for key in ("standard_error", "smallest", "largest"):
             assert errors.errors[key] == pytest.approx(cells.errors[key])
-        assert (errors.dominated, errors.noisy) == (cells.dominated, cells.noisy)
+        assert (errors.is_dominated, errors.noisy) == (cells.dominated, cells.noisy)
         assert errors.cells == cells.cells
-    assert 0 < told[0].dominated < told[0].cells  # the comparison has something to tell apart
+    assert 0 < told[0].is_dominated < told[0].cells  # the comparison has something to tell apart
     assert told[0].noisy < told[0].cells
     assert "noise dominates" in summary(made, "report.html")
     assert "Noise dominates" in "".join(result.cautions())
-    assert result.errors_json()[0]["dominated_share"] == told[0].dominated / told[0].cells
+    assert result.errors_json()[0]["dominated_share"] == told[0].is_dominated / told[0].cells
 
 
 def test_a_part_that_counts_fewer_noisy_cells_is_found_out(place: Path) -> None:
@@ -56,15 +58,15 @@ def test_a_part_that_counts_fewer_noisy_cells_is_found_out(place: Path) -> None:
     part = made.partition.parts[0]
     table = made.part("01")["tract-sex"]
     stated = next(told for told in part.tables if told.name == "tract-sex")
-    assert stated.tells_errors_of(table)
+    assert stated.matches_errors(table)
     for forged in ({"dominated": 0}, {"noisy": 1}, {"smallest_standard_error": 0.1}):
         cells = replace(stated.cells, **forged)
         assert cells != stated.cells
-        assert not replace(stated, cells=cells).tells_errors_of(table)
+        assert not replace(stated, cells=cells).matches_errors(table)
     parts = json.loads((place / "parts.json").read_text())
     parts[0]["tables"][0]["cells"]["dominated"] = 0
     write_parts(place, parts)
-    (said,) = disagreements(Release.load(place), document_at(place / "release.json"))
+    (said,) = disagreements(Release.load(place), read_document(place / "release.json"))
     assert "other errors of tract-sex than it has" in said
 
 
@@ -75,13 +77,13 @@ def test_a_list_without_one_of_its_parts_is_found_out(fit: str, tmp_path: Path) 
     asked = Plan(tables, ["state"], FEATURES[:2])
     folder = tmp_path / "release"
     run_partitioned(asked, records(120), folder, "state", randomness=SeededRandomness(1))
-    document = document_at(folder / "release.json")
+    document = read_document(folder / "release.json")
     assert disagreements(Release.load(folder), document) == ()
     parts = json.loads((folder / "parts.json").read_text())
     count = len(parts)
     assert count > 2
     write_parts(folder, parts[:-1])
-    said = disagreements(Release.load(folder), document_at(folder / "release.json"))
+    said = disagreements(Release.load(folder), read_document(folder / "release.json"))
     assert f"'table' states {count - 1} parts, and there are {count}" in said
 
 
@@ -95,4 +97,4 @@ def test_parts_of_earlier_versions_have_errors_and_no_share(place: Path) -> None
     assert first.share is None
     assert first.line().startswith("standard error")
     assert "dominates" not in first.line()
-    assert last.dominated is not None  # a table above the cut has its cells at hand
+    assert last.is_dominated is not None  # a table above the cut has its cells at hand

@@ -16,7 +16,7 @@ import pytest
 
 from semidp import Budget, BudgetExceeded, InputError, Ledger, Release
 from semidp.cli import run as command
-from semidp.promise.plain_reading import document_at
+from semidp.promise.plain_reading import read_document
 from semidp.publish.parts import by_partition, runners
 from semidp.publish.parts import tasks as part_tasks
 from semidp.publish.rechecking.release_check import disagreements
@@ -107,7 +107,7 @@ def test_a_run_that_is_discarded_while_a_part_is_at_work(
     monkeypatch.setattr(os, name, late)
     with pytest.raises(InputError):
         run_partitioned(plan(), people, place, "state")
-    left = Unfinished.left(place)
+    left = Unfinished.from_notes(place)
     assert left is not None
     assert left.run_name == after["run"]
     assert not list(left.folder.glob("state=*"))
@@ -208,7 +208,7 @@ def test_workers_end_with_their_parent(name: str, people_file: Path, site, tmp_p
     words = ["release", people_file, *WORDS, *more, "--resume"]
     assert command([str(word) for word in words]) == 0
     assert charges(ledger) == 1
-    assert disagreements(Release.load(out), document_at(out / "release.json")) == ()
+    assert disagreements(Release.load(out), read_document(out / "release.json")) == ()
 
 
 def told_of_resuming(said: str) -> None:
@@ -359,7 +359,7 @@ def test_discarding_needs_something_to_discard(begun, tmp_path: Path) -> None:
 
 def test_a_damaged_note_removes_nothing(begun, people, tmp_path: Path) -> None:
     place = begun()
-    left = Unfinished.left(place)
+    left = Unfinished.from_notes(place)
     assert left is not None
     left.notes.write_text("{")
     for resume in (False, True):
@@ -376,11 +376,11 @@ def test_only_one_of_two_runs_begins(tmp_path: Path) -> None:
     one.begin({})
     with pytest.raises(InputError):
         two.begin({})
-    assert one.noted()
-    assert not two.noted()
+    assert one.read_notes()
+    assert not two.read_notes()
     with pytest.raises(InputError):
         two.note(measured=True)
-    assert one.noted() == {"run": one.run_name}
+    assert one.read_notes() == {"run": one.run_name}
 
 
 @pytest.mark.long
@@ -393,9 +393,9 @@ def test_every_task_names_its_run(
         runners, "carry_out", lambda task, source: seen.append(task.run_name) or real(task, source)
     )
     place = begun(2)
-    left = Unfinished.left(place)
+    left = Unfinished.from_notes(place)
     assert left is not None
-    assert left.noted()["run"] == left.run_name
+    assert left.read_notes()["run"] == left.run_name
     run_partitioned(plan(), people, place, "state", resume=True)
     assert len(seen) >= 2
     assert set(seen) == {left.run_name}

@@ -29,7 +29,7 @@ from semidp import (
 from semidp.promise.mechanisms.branch_noise import BranchNoise
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.plain_reading import document_at
+from semidp.promise.plain_reading import read_document
 from semidp.promise.progress import silent
 from semidp.promise.schema.schema import StructuralZero
 from semidp.publish.rechecking.release_check import disagreements
@@ -63,13 +63,13 @@ def random_plan(seed: int) -> Asked:
     paths = [
         (f"s{s}", f"s{s}c{c}") for s in range(g.choice([2, 3])) for c in range(g.choice([1, 2, 3]))
     ]
-    places = Feature.nested(["state", "county"], paths)
+    places = Feature.from_paths(["state", "county"], paths)
     others = [
         Feature(name, [f"{name}{level}" for level in range(g.choice([2, 3]))]) for name in "ab"
     ]
     zeros = []
     if kind == "zeros":
-        zeros = [StructuralZero.of({"a": "a0", "b": "b0"})]
+        zeros = [StructuralZero.from_pattern({"a": "a0", "b": "b0"})]
     exact = g.choice([[], ["state"], ["a"], ["state", "a"], ["county"], [["state", "b"]]])
     budget = Budget.pure(g.choice([1, 2])) if kind == "pure" else Budget.gdp(g.choice([1, 2]))
     full = ["county", "a", "b"]
@@ -123,7 +123,7 @@ def measured_in_parts(release: Release, result: PublishedTables, place: Path) ->
     residuals = result.noise_of_residuals
     measured = {}
     for node, part in enumerate(release.partition.parts):
-        noise = BranchNoise.of(residuals, result.cut, node)
+        noise = BranchNoise.from_mechanism(residuals, result.cut, node)
         if noise is not None:
             files = StoredFiles(place / part.folder, tuple(part.files))
             noisy = files.numbers(measurements_stem(result.request), 1)["noisy"]
@@ -163,11 +163,11 @@ def compare(seed: int, folder: Path) -> Compared | None:
         if not isinstance(result, PublishedTables):
             checked += _same_statistic(release, request, result)
             continue
-        mechanism = result.residuals or result.recalibrated(request, release.scope)
+        mechanism = result.residuals or result.recalibrate(request, release.scope)
         vector = measured_in_parts(release, result, folder)
         started = time.process_time()
         whole = request.publish(
-            mechanism, mechanism.measured_again(vector, False), release.scope, silent
+            mechanism, mechanism.restore_measurement(vector, False), release.scope, silent
         )
         seconds += time.process_time() - started
         for published, one_piece in zip(result.every_table(), whole.tables, strict=True):
@@ -186,13 +186,13 @@ def compare(seed: int, folder: Path) -> Compared | None:
         if isinstance(mechanism, ResidualMechanism):
             assert mechanism.spent <= mechanism.precision
     assert checked
-    assert disagreements(release, document_at(folder / "release.json")) == ()
+    assert disagreements(release, read_document(folder / "release.json")) == ()
     return Compared(asked.kind, *np.sqrt(losses), apart_seconds, seconds, checked)
 
 
 def _same_statistic(release: Release, request: Any, result: Published) -> int:
     """Publish a statistic by group again, in one piece, from its noisy values."""
-    mechanism = result.recalibrated(request, release.scope)
+    mechanism = result.recalibrate(request, release.scope)
     again = request.publish(mechanism, result.measurement(mechanism), release.scope, silent)
     for name, columns in again.files().items():
         for column, numbers in columns.numbers.items():

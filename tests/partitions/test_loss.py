@@ -45,19 +45,21 @@ class Quiet:
         self.variances.clear()
         above, table = mechanism_above(mechanism, cut), Table(schema, full)
         found.append(
-            above.space.measure([table.margin(schema.named(view)) for view in above.space.views])
+            above.space.measure(
+                [table.margin(schema.list_view_names(view)) for view in above.space.views]
+            )
         )
         above.noise_by_residual(source)
         for node in range(cut.chain(schema).size(cut.depth)):
             noise, row = (
-                BranchNoise.of(mechanism, cut, node),
+                BranchNoise.from_mechanism(mechanism, cut, node),
                 cut.row(schema.grid, schema.grid.full, full, node),
             )
             if noise is None:
                 assert not row.any()
                 continue
             own = Table(cut.branch(schema, node), row)
-            asked = [own.margin(own.schema.named(view)) for view in noise.space.views]
+            asked = [own.margin(own.schema.list_view_names(view)) for view in noise.space.views]
             found += [values.ravel() for values in noise.measure(asked, source).values()]
         return np.concatenate(found) / np.sqrt(np.concatenate([np.zeros(0), *self.variances]))
 
@@ -65,7 +67,7 @@ class Quiet:
 def exchanged(full: np.ndarray, public: Dataspace) -> Iterator[bytes]:
     """Yield every table that one exchange makes of a table, by the definition."""
     features = public.schema.features
-    views = [total.view for total in public.published]
+    views = [total.view for total in public.published_totals]
     views = [
         v
         for v in views
@@ -126,7 +128,7 @@ def grown(generator: random.Random, names: list[str]) -> Feature:
             for path in paths
             for child in "ab"[: generator.choice([1, 1, 2])]
         ]
-    return Feature.nested(names, paths, repeat=repeat)
+    return Feature.from_paths(names, paths, repeat=repeat)
 
 
 def structure(seed: int) -> tuple[ResidualMechanism, Cut, list[np.ndarray]] | None:
@@ -161,10 +163,12 @@ def structure(seed: int) -> tuple[ResidualMechanism, Cut, list[np.ndarray]] | No
         }.values()
     )
     try:
-        public = Dataspace.of(
+        public = Dataspace.from_table(
             Table(schema, full), [Margin(*some()) for _ in range(g.choice([0, 1, 1, 2]))]
         )
-        adjacency = Exchange.of(public) if g.random() < 0.5 else Ball(g.choice([1, 2, 3]))
+        adjacency = (
+            Exchange.from_dataspace(public) if g.random() < 0.5 else Ball(g.choice([1, 2, 3]))
+        )
         space = product_space(public, adjacency, asked)
         mechanism = ResidualMechanism.calibrate(
             space, g.choice([Budget.gdp(1), Budget.zcdp("1/2")])
@@ -172,7 +176,7 @@ def structure(seed: int) -> tuple[ResidualMechanism, Cut, list[np.ndarray]] | No
     except SemidpError:
         return None
     every = [table.counts for table in itertools.islice(public.tables(), MOST_TABLES + 1)]
-    return (mechanism, Cut.at(schema, depth), every) if len(every) <= MOST_TABLES else None
+    return (mechanism, Cut.from_name(schema, depth), every) if len(every) <= MOST_TABLES else None
 
 
 def test_no_pair_of_adjacent_tables_costs_more_than_is_claimed(
@@ -208,15 +212,15 @@ def test_noise_for_a_part_alone_would_be_too_little(monkeypatch: pytest.MonkeyPa
     all.
     """
     quiet = Quiet(monkeypatch)
-    places = Feature.nested(
+    places = Feature.from_paths(
         ["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1"), ("b", "b2")]
     )
     counts = np.array([1, 1, 1, 1])
-    public = Dataspace.of(Table(Schema([places]), counts), [Margin("state")])
+    public = Dataspace.from_table(Table(Schema([places]), counts), [Margin("state")])
     cut, one = Cut(0, 1), Ball(2)
     whole = ResidualMechanism.calibrate(product_space(public, one, [["county"]]), Budget.gdp(1))
     part = cut.branch(Schema([places]), 0)
-    alone = Dataspace.of(Table(part, counts[:2]), [])
+    alone = Dataspace.from_table(Table(part, counts[:2]), [])
     small = ResidualMechanism.calibrate(product_space(alone, Ball(1), [["county"]]), Budget.gdp(1))
     (sigma2,) = small.sigma2.values()
     assert all(sigma2 < square for square in whole.sigma2.values())

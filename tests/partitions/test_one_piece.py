@@ -16,9 +16,17 @@ import pytest
 from semidp import Budget, Feature, Plan, Release, SemidpError, Table, TableRequest, TablesRequest
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.plain_reading import document_at
+from semidp.promise.plain_reading import read_document
 from semidp.promise.progress import silent
-from semidp.promise.schema.margins import Chain, Grid, Totals, View, junction_order, meet, within
+from semidp.promise.schema.margins import (
+    Chain,
+    Grid,
+    Totals,
+    View,
+    is_within_view,
+    junction_order,
+    meet,
+)
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.publish.rechecking.release_check import disagreements
@@ -32,16 +40,16 @@ from semidp.publish.statistics.tables.by_parts.separate_fits import (
     fit_at_cut,
     fit_order,
     fit_views,
-    fitted_together,
+    needs_joint_fit,
     shares,
     whole_totals,
 )
 from semidp.publish.statistics.tables.fitting import (
     SettledViews,
     by_size,
+    exact_totals,
     fit_product,
     nearest_whole,
-    totals_of,
 )
 from semidp.publish.survey import survey
 from tests.partitions.conftest import FEATURES, plan, run_partitioned, unfinished
@@ -67,7 +75,7 @@ def random_tree(g: random.Random, names: tuple[str, ...]) -> Feature:
             for path in paths
             for child in range(g.choice([1, 2, 3, 4]))
         ]
-    return Feature.nested(list(names), paths)
+    return Feature.from_paths(list(names), paths)
 
 
 def random_plan(seed: int) -> Asked:
@@ -152,32 +160,32 @@ def compare(asked: Asked, folder: Path) -> Compared | None:
     tables = assembled(release)
     estimates = [tables[view][1] for view in space.views]
     kinds = [FitKind.integer] * len(space.views)
-    whole = fit_product(grid, space.views, totals_of(space), estimates, kinds, silent)
+    whole = fit_product(grid, space.views, exact_totals(space), estimates, kinds, silent)
     in_turn = [space.views[number] for number in by_size(grid, space.views)]
-    circle = any_circle(in_turn, [total.view for total in totals_of(space)])
+    circle = any_circle(in_turn, [total.view for total in exact_totals(space)])
     kinds_of_parts = {
         table.fitted.kind for part in release.partition.parts for table in part.tables
     }
     if not circle:
         assert (
             fit_order(
-                grid, space.views, [total.view for total in totals_of(space)], result.cut
+                grid, space.views, [total.view for total in exact_totals(space)], result.cut
             ).circles
             == ()
         )
         assert kinds_of_parts == {"integer"}
         truth = Table.from_frame(asked.data, schema)
         settled = [Totals(view, counts) for view, (counts, _) in tables.items()]
-        for total in space.dataspace.published:
-            expected = truth.margin(schema.named(total.view)).counts
+        for total in space.dataspace.published_totals:
+            expected = truth.margin(schema.list_view_names(total.view)).counts
             assert np.array_equal(total.counts, expected.reshape(total.counts.shape))
-        for one, other in itertools.combinations([*settled, *space.dataspace.published], 2):
+        for one, other in itertools.combinations([*settled, *space.dataspace.published_totals], 2):
             shared = meet(one.view, other.view)
             assert np.array_equal(one.down(grid, shared).counts, other.down(grid, shared).counts)
     for counts, _ in tables.values():
         assert counts.dtype == np.int64
         assert counts.min() >= 0
-    assert disagreements(release, document_at(folder / "release.json")) == ()
+    assert disagreements(release, read_document(folder / "release.json")) == ()
     return Compared(
         distance([tables[view][0] for view in space.views], estimates),
         distance([counts for counts, _ in whole], estimates),
@@ -196,7 +204,7 @@ def distance(tables: list[np.ndarray], estimates: list[np.ndarray]) -> float:
 def any_circle(in_turn, exact) -> bool:
     settled = SettledViews(*exact)
     for view in in_turn:
-        if junction_order(list(settled.fixed(view))) is None:
+        if junction_order(list(settled.largest_margins(view))) is None:
             return True
         settled.add(view)
     return False
@@ -214,17 +222,19 @@ def assembled(release: Release) -> dict:
         (request,) = release.plan.requests
         for asked, table in zip(request.tables, release.tables, strict=True):
             view = schema.view(asked.features)
-            shape = grid.shape_of(view)
+            shape = grid.compute_margin_shape(view)
             found[view] = (table.counts.reshape(shape), table.estimate.reshape(shape))
         return found
     for view, table in zip(result.above.space.views, result.overview, strict=True):
-        shape = grid.shape_of(view)
+        shape = grid.compute_margin_shape(view)
         found[view] = (table.counts.reshape(shape), table.estimate.reshape(shape))
     parts = [release.part(*part.path) for part in release.partition.parts]
     for asked in result.below:
         view = schema.view(asked.features)
         axis = [place for place, depth in enumerate(view) if depth].index(cut.axis)
-        shapes = [cut.branch(schema, node).grid.shape_of(view) for node in range(len(parts))]
+        shapes = [
+            cut.branch(schema, node).grid.compute_margin_shape(view) for node in range(len(parts))
+        ]
         every = [part[asked.name] for part in parts]
         found[view] = tuple(
             np.concatenate(
@@ -256,9 +266,9 @@ def circles_at_the_cut(below, exact, cut: Cut) -> bool:
     """Whether a part would meet a circle if every table were fitted at the cut before it: what was
     wrong once.
     """
-    settled = SettledViews(*exact, *(cut.above(view) for view in below))
+    settled = SettledViews(*exact, *(cut.coarsen_view(view) for view in below))
     for view in below:
-        if junction_order(list(settled.fixed(view))) is None:
+        if junction_order(list(settled.largest_margins(view))) is None:
             return True
         settled.add(view)
     return False
@@ -300,18 +310,18 @@ def test_parts_meet_no_circle_of_totals_that_one_piece_does_not_have() -> None:
         at_cut, in_turn = SettledViews(*exact, *order.early), SettledViews(*exact, *order.early)
         settled = [*exact, *order.early]
         for table in order.below:
-            for share in shares(table, in_turn.fixed(table), cut):
-                assert junction_order(list(at_cut.fixed(share))) is not None
+            for share in shares(table, in_turn.largest_margins(table), cut):
+                assert junction_order(list(at_cut.largest_margins(share))) is not None
                 at_cut.add(share)
                 settled.append(share)
                 shared += 1
             in_turn.add(table)
         part = SettledViews(*(margin for margin in settled if margin[cut.axis] >= cut.depth))
         for table in order.below:
-            margins = list(part.fixed(table))
+            margins = list(part.largest_margins(table))
             assert junction_order(margins) is not None
             for margin in (*exact, *order.early):
-                assert any(within(meet(margin, table), known) for known in margins)
+                assert any(is_within_view(meet(margin, table), known) for known in margins)
             part.add(table)
             fits += 1
         twins += circles_at_the_cut(order.below, exact, cut)
@@ -335,7 +345,7 @@ def issue_plan(depths=(2, 2, 6), n: int = 20_000) -> Asked:
         for county in range(counties)
         for tract in range(tracts)
     ]
-    places = Feature.nested(list(DEPTHS), paths)
+    places = Feature.from_paths(list(DEPTHS), paths)
     others = [Feature("sex", "fm"), Feature("age", "uvwxyz"), Feature("race", "pqrs")]
     asked = [["tract", "sex", "age", "race"], ["tract", "race"], ["tract", "sex"]]
     product = TablesRequest([TableRequest(table) for table in asked], Budget.gdp(1))
@@ -421,8 +431,8 @@ def test_several_hundred_random_plans_are_fitted_as_in_one_piece(first: int) -> 
         if measurable is None:
             continue
         space, cut = measurable.space, measurable.cut
-        grid, views, exact = space.schema.grid, space.views, totals_of(space)
-        if fitted_together(grid, views, [total.view for total in exact], cut):
+        grid, views, exact = space.schema.grid, space.views, exact_totals(space)
+        if needs_joint_fit(grid, views, [total.view for total in exact], cut):
             together += 1  # by the same function as one piece, whatever the noise is
             continue
         one_by_one += 1
@@ -460,7 +470,7 @@ def measurable_plan(asked: Asked) -> Measurable | None:
         space = request.parts_space(scope)
     except SemidpError:
         return None
-    return Measurable(asked, request, space, Cut.at(space.schema, asked.depth))
+    return Measurable(asked, request, space, Cut.from_name(space.schema, asked.depth))
 
 
 def seeded_estimates(plan: Measurable) -> dict[View, np.ndarray]:
@@ -468,23 +478,25 @@ def seeded_estimates(plan: Measurable) -> dict[View, np.ndarray]:
     space = plan.space
     mechanism = plan.request.parts_calibrate(space)
     truth = Table.from_frame(plan.asked.data, space.schema)
-    values = space.measure([truth.margin(space.schema.named(view)) for view in space.views])
+    values = space.measure(
+        [truth.margin(space.schema.list_view_names(view)) for view in space.views]
+    )
     noisy = values + mechanism.noise_by_residual(SeededRandomness(1))
     estimates = {}
     for view, estimate in zip(space.views, space.estimates(mechanism.publish(noisy)), strict=True):
-        estimates[view] = np.reshape(estimate, space.schema.grid.shape_of(view))
+        estimates[view] = np.reshape(estimate, space.schema.grid.compute_margin_shape(view))
     return estimates
 
 
 def fitted_parts(grid: Grid, views, exact, cut: Cut, estimates) -> dict[View, np.ndarray]:
     """Return the tables fitted part by part, and those at the cut, from estimates alone."""
     at_cut = {
-        cut.above(view): grid.sum(estimate, cut.above(view), view)
+        cut.coarsen_view(view): grid.sum(estimate, cut.coarsen_view(view), view)
         for view, estimate in estimates.items()
     }
     fit = fit_at_cut(grid, views, exact, cut, at_cut, silent)
     below = [view for view in views if cut.reaches(view)]
-    counts = {view: np.zeros(grid.shape_of(view), dtype=np.int64) for view in below}
+    counts = {view: np.zeros(grid.compute_margin_shape(view), dtype=np.int64) for view in below}
     chain = grid.chains[cut.axis]
     for node in range(chain.size(cut.depth)):
         chains = [
@@ -505,7 +517,8 @@ def fitted_parts(grid: Grid, views, exact, cut: Cut, estimates) -> dict[View, np
         for view, (own, _) in zip(below, made, strict=True):
             cut.row(grid, view, counts[view], node)[...] = own
     sums = [
-        Totals(cut.above(view), grid.sum(counts[view], cut.above(view), view)) for view in below
+        Totals(cut.coarsen_view(view), grid.sum(counts[view], cut.coarsen_view(view), view))
+        for view in below
     ]
     early = whole_totals(fit.fits)
     late = fit_views(grid, fit.order.late, [*exact, *sums, *early], at_cut, silent)
@@ -541,7 +554,7 @@ def test_a_release_that_is_resumed_keeps_the_fit_of_all_parts(
         watched.setattr(separate_published.SeparateTables, "fitted_whole", never)
         release = run_partitioned(plan(), people, tmp_path / "release", "state", resume=True)
     assert not (tmp_path / "release" / STATE).exists()
-    assert disagreements(release, document_at(tmp_path / "release" / "release.json")) == ()
+    assert disagreements(release, read_document(tmp_path / "release" / "release.json")) == ()
 
 
 @pytest.mark.long
@@ -552,7 +565,7 @@ def test_parts_that_are_farther_from_their_measurements_than_need_be_are_told(
     together grows.
     """
     release = run_partitioned(plan(), people, tmp_path / "release", "state", form="csv")
-    assert all(TOGETHER in part.fitted("tract-sex").note for part in release.partition.parts[:3])
+    assert all(TOGETHER in part.find_fit("tract-sex").note for part in release.partition.parts[:3])
     moved = 5
 
     def handed(self, *words, **named):
@@ -567,11 +580,11 @@ def test_parts_that_are_farther_from_their_measurements_than_need_be_are_told(
     with pytest.MonkeyPatch.context() as forged:
         forged.setattr(separate_published.SeparateTables, "fitted_whole", handed)
         wrong = run_partitioned(plan(), people, tmp_path / "wrong", "state")
-    said = disagreements(wrong, document_at(tmp_path / "wrong" / "release.json"))
+    said = disagreements(wrong, read_document(tmp_path / "wrong" / "release.json"))
     assert any(
         "'product' states counts of tract-sex at a distance" in sentence for sentence in said
     )
-    assert disagreements(release, document_at(tmp_path / "release" / "release.json")) == ()
+    assert disagreements(release, read_document(tmp_path / "release" / "release.json")) == ()
 
 
 # --- what is said ---------------------------------------------------------------------------------
@@ -633,4 +646,4 @@ def test_a_part_without_whole_numbers_is_named_and_has_the_same_columns(
     assert kinds == {"state-sex": "none", "state-age": "integer", "sex-age": "integer"}
     read = Release.load(tmp_path / "release")
     assert read.scope.warnings == release.scope.warnings
-    assert disagreements(read, document_at(tmp_path / "release" / "release.json")) == ()
+    assert disagreements(read, read_document(tmp_path / "release" / "release.json")) == ()

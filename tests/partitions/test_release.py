@@ -27,7 +27,7 @@ from semidp import (
 )
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.plain_reading import digest, document_at
+from semidp.promise.plain_reading import digest, read_document
 from semidp.promise.schema.schema import Schema
 from semidp.publish.parts import by_partition
 from semidp.publish.rechecking.release_check import disagreements
@@ -73,7 +73,7 @@ def test_every_total_is_exact_and_everything_adds_up(
     for table in found.values():
         assert table.n == truth.n
         for margin in exact:
-            names = [name for name in Margin.of(margin).names if name in table.schema.names]
+            names = [name for name in Margin.from_names(margin).names if name in table.schema.names]
             if names:
                 assert table.margin(names) == truth.margin(names)
                 checked += 1
@@ -83,7 +83,7 @@ def test_every_total_is_exact_and_everything_adds_up(
                 assert table.margin(shared) == other.margin(shared)
                 checked += 1
     assert checked > 8
-    assert disagreements(release, document_at(tmp_path / "release" / "release.json")) == ()
+    assert disagreements(release, read_document(tmp_path / "release" / "release.json")) == ()
 
 
 @pytest.mark.long
@@ -128,7 +128,7 @@ def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> No
         for seed in range(draws):
             randomness = SeededRandomness(seed)
             (request,) = whole_plan.steps
-            result = request.begin(request.drawn(randomness), False)
+            result = request.begin(request.add_noise(randomness), False)
             estimate = []
             for node, counted in enumerate(tables):
                 noise, rows = result.noise_of(node), result.rows(node)
@@ -214,7 +214,7 @@ def test_a_table_with_a_budget_of_its_own(people, tmp_path: Path) -> None:
     assert part["sexes"].counts.dtype.kind == "i"
     assert part["ages"].fitted.kind == "none"
     assert np.allclose(part["ages"].counts, part["ages"].estimate)
-    assert disagreements(release, document_at(tmp_path / "release" / "release.json")) == ()
+    assert disagreements(release, read_document(tmp_path / "release" / "release.json")) == ()
 
 
 @pytest.mark.long
@@ -244,7 +244,7 @@ def test_it_reads_back_the_same_and_a_changed_file_is_refused(
         else:
             with pytest.raises(InputError, match="was changed"):
                 Release.load(place).part("02")
-            said = disagreements(Release.load(place), document_at(place / "release.json"))
+            said = disagreements(Release.load(place), read_document(place / "release.json"))
             assert any("state=02/tract-sex.parquet" in sentence for sentence in said)
         victim.write_bytes(content)
     assert Release.load(place).part("02")
@@ -267,7 +267,7 @@ def test_counts_that_do_not_add_up_are_found(people, tmp_path: Path) -> None:
     document = json.loads((place / "release.json").read_text())
     document["files"]["parts.json"] = digest(place / "parts.json")
     (place / "release.json").write_text(json.dumps(document))
-    said = disagreements(Release.load(place), document_at(place / "release.json"))
+    said = disagreements(Release.load(place), read_document(place / "release.json"))
     assert said == (
         "'product' states counts of county-age that do not add up to those above in state=02",
     )
@@ -382,12 +382,12 @@ def test_other_statistics_are_carried_out_in_one_piece_beside_the_parts(
         (group,) = release.groups
         values = group.to_json()
         assert values["noise"] == whole_piece.groups[0].to_json()["noise"]
-    assert disagreements(read, document_at(place / "release.json")) == ()
+    assert disagreements(read, read_document(place / "release.json")) == ()
 
 
 def test_labels_become_folders_that_every_file_system_has(tmp_path: Path) -> None:
     labels = ["a/b", "c:d=e", "..", "ü %", "x" * 60, ".hidden"]
-    places = Feature.nested(
+    places = Feature.from_paths(
         ["place", "spot"], [(label, f"{label} {spot}") for label in labels for spot in "12"]
     )
     people = {
@@ -410,11 +410,11 @@ def test_labels_become_folders_that_every_file_system_has(tmp_path: Path) -> Non
     )
     assert (
         disagreements(
-            Release.load(tmp_path / "release"), document_at(tmp_path / "release" / "release.json")
+            Release.load(tmp_path / "release"), read_document(tmp_path / "release" / "release.json")
         )
         == ()
     )
-    long = Feature.nested(["place", "spot"], [("x" * 300, "1"), ("x" * 300, "2")])
+    long = Feature.from_paths(["place", "spot"], [("x" * 300, "1"), ("x" * 300, "2")])
     with pytest.raises(InputError, match="folders of their own"):
         run_partitioned(
             Plan([TableRequest(["spot"], Budget.gdp(1))], ["place"], [long]),

@@ -15,7 +15,7 @@ import pytest
 from semidp import Budget, InputError, Ledger, Release
 from semidp.promise.files import replace_file
 from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
-from semidp.promise.plain_reading import document_at
+from semidp.promise.plain_reading import read_document
 from semidp.publish.parts import runners
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.statistics.parts import STATE
@@ -71,7 +71,7 @@ def test_a_release_that_failed_is_resumed_without_drawing_again(
         if path.parts[0].startswith("state="):
             assert (place / path).read_bytes() == content
     assert not kept.exists()
-    assert disagreements(Release.load(place), document_at(place / "release.json")) == ()
+    assert disagreements(Release.load(place), read_document(place / "release.json")) == ()
 
 
 def test_what_was_measured_above_is_read_again(
@@ -139,13 +139,13 @@ def test_two_attempts_at_one_part_publish_the_same_numbers(
         real(work, task, source, attempt)
         if work.noise is None:
             return
-        first = work.stored(task).read_bytes()
+        first = work.measurement_path(task).read_bytes()
         copy = attempt.with_name(attempt.name + "-copy")
         copy.mkdir()
         with monkeypatch.context() as late:
             late.setattr(Path, "exists", lambda path: False)
             real(work, task, source, copy)
-        kept.append(work.stored(task).read_bytes() == first)
+        kept.append(work.measurement_path(task).read_bytes() == first)
 
     monkeypatch.setattr(separate_work.SeparateWork, "measure", measure)
     monkeypatch.setattr(
@@ -286,7 +286,7 @@ def test_kills(who: str, people_file: Path, tmp_path: Path) -> None:
             again = subprocess.run([*words, "--resume"], capture_output=True, text=True)
             assert again.returncode == 0, again.stderr
             resumed += 1
-        assert disagreements(Release.load(out), document_at(out / "release.json")) == ()
+        assert disagreements(Release.load(out), read_document(out / "release.json")) == ()
         assert len(Ledger(ledger).account().charges) == 1
         # Half of a folder that a killed run was removing stays under a dot name for ten minutes, and
         # goes with the next file that is written there.

@@ -29,7 +29,7 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.function import Order
 from semidp.publish.pipeline import RunOptions
-from semidp.publish.statistics.registry import recorded
+from semidp.publish.statistics.registry import mechanism_from_record
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("age", "yo"), Feature("ill", "nj")])
 TABLES = [["sex", "age"], ["age", "ill"]]
@@ -37,7 +37,7 @@ COUNTS = np.array([[[1, 0], [1, 1]], [[1, 1], [0, 1]]])
 
 
 def public(*margins: Margin, counts: np.ndarray = COUNTS) -> Dataspace:
-    return Dataspace.of(Table(SCHEMA, counts), list(margins))
+    return Dataspace.from_table(Table(SCHEMA, counts), list(margins))
 
 
 @pytest.mark.parametrize("budget", [Budget.gdp(1), Budget.zcdp("1/3")], ids=str)
@@ -48,8 +48,8 @@ def test_a_product_is_recomputed_from_what_the_ledger_keeps(tmp_path, budget):
     book = Ledger.create(tmp_path / "book.json", Budget.approximate(50, "1e-6"))
     done = run(plan, people, RunOptions(ledger=book))
     charge = book.account().charges[0]
-    assert charge.fixed is None
-    again = recorded(charge.measured[0], charge.dataspace, charge.adjacency)
+    assert charge.fixed_reason is None
+    again = mechanism_from_record(charge.measured[0], charge.dataspace, charge.adjacency)
     assert isinstance(again, ResidualMechanism)
     assert again.sigma2 == done.results[0].residuals.sigma2
     assert again.tradeoff.compare(charge.tradeoff) in (Order.EQUAL, Order.STRONGER)
@@ -60,7 +60,7 @@ def test_a_product_is_recomputed_from_what_the_ledger_keeps(tmp_path, budget):
     ]
     weaker = {**charge.measured[0], "noise": {**charge.measured[0]["noise"], "residuals": less}}
     assert (
-        recorded(weaker, charge.dataspace, charge.adjacency).precision
+        mechanism_from_record(weaker, charge.dataspace, charge.adjacency).precision
         >= Fraction(19, 10) * again.precision
     )
 
@@ -101,7 +101,7 @@ def test_under_more_exact_statistics_the_charge_is_that_of_the_moves_that_are_le
     record = mechanism.record()
     for margins in ([Margin("sex")], [Margin("sex"), Margin("age")], [Margin("sex", "age")]):
         more = public(*margins, counts=few)
-        again = recorded(record, more, Ball(2))
+        again = mechanism_from_record(record, more, Ball(2))
         worst = max(
             sum(squared(view, move) / float(square) for view, square in mechanism.sigma2.items())
             for move in moves(more, 2)
@@ -115,18 +115,18 @@ def test_what_cannot_be_recomputed_is_refused():
     space = product_space(public(Margin("sex")), Ball(2), TABLES)
     record = ResidualMechanism.calibrate(space, Budget.gdp(1)).record()
     with pytest.raises(Refused, match="published exactly because others"):
-        recorded(record, public(), Ball(2))
+        mechanism_from_record(record, public(), Ball(2))
     nobody = COUNTS.copy()
     nobody[:, :, 1] = 0
     with pytest.raises(Refused, match="other levels"):
-        recorded(record, public(Margin("sex"), Margin("ill"), counts=nobody), Ball(2))
+        mechanism_from_record(record, public(Margin("sex"), Margin("ill"), counts=nobody), Ball(2))
     for damaged in (
         {"law": "residuals"},
         {**record["noise"], "draw": "loud"},
         {**record["noise"], "residuals": [3]},
     ):
         with pytest.raises(InputError, match=r"damaged|discrete or rounded"):
-            recorded({**record, "noise": damaged}, public(Margin("sex")), Ball(2))
+            mechanism_from_record({**record, "noise": damaged}, public(Margin("sex")), Ball(2))
 
 
 @pytest.mark.parametrize("a", [2, 3])
@@ -135,11 +135,13 @@ def test_a_product_is_recomputed_where_others_publish_a_feature_that_it_does_not
     all three.
     """
     few = np.array([[[1, 0], [0, 1]], [[0, 1], [1, 0]]])
-    known = Dataspace.of(Table(Schema(SCHEMA.features[:2]), few.sum(axis=2)), [Margin("sex")])
+    known = Dataspace.from_table(
+        Table(Schema(SCHEMA.features[:2]), few.sum(axis=2)), [Margin("sex")]
+    )
     space = product_space(known, Ball(2), [["sex", "age"], ["age"]])
     mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1))
     union = public(Margin("sex"), Margin("ill"), counts=few)
-    again = recorded(mechanism.record(), union, Ball(a))
+    again = mechanism_from_record(mechanism.record(), union, Ball(a))
     worst = max(
         sum(squared((*view, 0), move) / float(square) for view, square in mechanism.sigma2.items())
         for move in moves(union, a)
@@ -158,8 +160,10 @@ def test_a_record_of_an_earlier_version_is_still_read():
     )
     earlier = {**record, "query": {**record["query"], "levels": hashlib.sha256(bits).hexdigest()}}
     assert earlier["query"]["levels"] != record["query"]["levels"]
-    again = recorded(earlier, public(Margin("sex")), Ball(2))
-    assert again.precision == recorded(record, public(Margin("sex")), Ball(2)).precision
+    again = mechanism_from_record(earlier, public(Margin("sex")), Ball(2))
+    assert (
+        again.precision == mechanism_from_record(record, public(Margin("sex")), Ball(2)).precision
+    )
 
 
 @pytest.mark.long
@@ -181,7 +185,7 @@ def test_one_ledger_holds_a_product_and_a_table_of_other_features(tmp_path):
     )
     charges = book.account().charges
     assert len(charges) == 2
-    assert all(charge.fixed is None for charge in charges)
+    assert all(charge.fixed_reason is None for charge in charges)
 
 
 def test_a_guarantee_elsewhere_is_that_of_the_noise_that_was_drawn(tmp_path):

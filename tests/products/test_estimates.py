@@ -27,12 +27,16 @@ def ragged():
     """
     leaves = [("s", "a"), ("s", "b"), ("s", "c"), ("t", "d"), ("u", "e"), ("u", "g"), ("v", "h")]
     schema = Schema(
-        [Feature.nested(["state", "county"], leaves), Feature("sex", "fm"), Feature("age", "yio")]
+        [
+            Feature.from_paths(["state", "county"], leaves),
+            Feature("sex", "fm"),
+            Feature("age", "yio"),
+        ]
     )
     counts = np.random.default_rng(5).integers(0, 30, size=schema.shape)
     counts[6] = 0  # nobody lives in v, which the exact totals say
     table = Table(schema, counts)
-    public = Dataspace.of(table, [Margin("state"), Margin("sex")])
+    public = Dataspace.from_table(table, [Margin("state"), Margin("sex")])
     wanted = [["state", "sex", "age"], ["county", "sex"], ["county", "age"]]
     return table, product_space(public, Ball(semi_adjacency(public).bound), wanted)
 
@@ -44,7 +48,9 @@ def drawn(request):
     """
     table, space = ragged()
     mechanism = ResidualMechanism.calibrate(space, request.param)
-    truth = space.measure([table.margin(space.schema.named(view)) for view in space.views])
+    truth = space.measure(
+        [table.margin(space.schema.list_view_names(view)) for view in space.views]
+    )
     vectors = mechanism.measure_many(truth, RUNS, SeededRandomness(12))
     estimates = [space.estimates(mechanism.publish(vector)) for vector in vectors]
     return table, mechanism, [np.stack(tables) for tables in zip(*estimates, strict=True)]
@@ -56,7 +62,7 @@ def pooled(mechanism, table, estimates, factor=1.0):
     """
     found = []
     for number, (view, values) in enumerate(zip(mechanism.space.views, estimates, strict=True)):
-        truth = table.margin(mechanism.space.schema.named(view)).counts
+        truth = table.margin(mechanism.space.schema.list_view_names(view)).counts
         variance = mechanism.cell_variances(number) * factor
         there = variance > 1e-9
         bias = (values.mean(axis=0) - truth)[there] / np.sqrt(variance[there] / RUNS)
@@ -119,7 +125,10 @@ def test_a_linear_combination_across_tables_has_the_announced_standard_error(dra
     pulled = mechanism.combination(weights)
     noise = mechanism.noises(10 * RUNS, SeededRandomness(13))
     truth = mechanism.space.measure(
-        [table.margin(mechanism.space.schema.named(view)) for view in mechanism.space.views]
+        [
+            table.margin(mechanism.space.schema.list_view_names(view))
+            for view in mechanism.space.views
+        ]
     )
     whole = [
         mechanism.space.estimates(mechanism.publish(truth + row))
@@ -152,11 +161,13 @@ def test_a_linear_combination_across_tables_has_the_announced_standard_error(dra
 
 def test_measurements_are_whole_and_their_scales_divide_them():
     table, space = ragged()
-    vector = space.measure([table.margin(space.schema.named(view)) for view in space.views])
+    vector = space.measure(
+        [table.margin(space.schema.list_view_names(view)) for view in space.views]
+    )
     assert vector.dtype == np.int64
     for estimate, view in zip(space.estimates(vector), space.views, strict=True):
         np.testing.assert_allclose(
-            estimate, table.margin(space.schema.named(view)).counts, atol=1e-9
+            estimate, table.margin(space.schema.list_view_names(view)).counts, atol=1e-9
         )
 
 
@@ -165,18 +176,18 @@ def test_whole_numbers_that_do_not_fit_are_refused():
         [Feature("x", [str(i) for i in range(1000)]), Feature("y", [str(i) for i in range(1000)])]
     )
     table = Table(schema, np.full(schema.shape, 10**8))
-    space = product_space(Dataspace.of(table, []), Ball(1), [["x", "y"]])
+    space = product_space(Dataspace.from_table(table, []), Ball(1), [["x", "y"]])
     with pytest.raises(Refused, match="62 bits"):
-        space.residuals.scaled((1, 1), table.counts * 10**3)
+        space.residuals.compute_integer_residual((1, 1), table.counts * 10**3)
 
 
 @pytest.mark.parametrize(("margins", "zeros"), [([["sex", "age"]], ()), ([], (("f", "y"),))])
 def test_impossible_cells_are_found_where_a_table_has_them(margins, zeros):
-    declared = [StructuralZero.of({"sex": sex, "age": age}) for sex, age in zeros]
+    declared = [StructuralZero.from_pattern({"sex": sex, "age": age}) for sex, age in zeros]
     schema = Schema([Feature("sex", "fm"), Feature("age", "yo"), Feature("job", "12")], declared)
     counts = np.ones(schema.shape, dtype=np.int64)
     counts[0, 0] = 0
-    public = Dataspace.of(Table(schema, counts), [Margin(*names) for names in margins])
+    public = Dataspace.from_table(Table(schema, counts), [Margin(*names) for names in margins])
     space = product_space(public, Ball(2), [["sex", "job"], ["age", "job"]])
     assert not space.impossible  # neither table has both features
     whole = product_space(public, Ball(2), [["sex", "job"], ["sex", "age", "job"]])

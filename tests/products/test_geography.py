@@ -73,7 +73,7 @@ def test_a_product_like_the_census_agrees_from_the_nation_to_the_tract():
         [TablesRequest([TableRequest(names) for names in tables], Budget.zcdp("1/2"))],
         invariants=["state"],
         features=[
-            Feature.nested(["state", "county", "tract"], places),
+            Feature.from_paths(["state", "county", "tract"], places),
             *(Feature(name, known) for name, known in levels.items()),
         ],
     )

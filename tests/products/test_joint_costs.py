@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from semidp.promise.mechanisms.allocation import allocate, lower_bound, solve
-from semidp.promise.schema.margins import Chain, Grid, maximal, named, within
+from semidp.promise.schema.margins import Chain, Grid, is_within_view, list_axes, maximal
 from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts
 from semidp.promise.sensitivity.joint_costs import PatternMoves, SumOfCosts, precisions
-from semidp.promise.sensitivity.residuals import Residuals, below
+from semidp.promise.sensitivity.residuals import Residuals, list_coarser_views
 
 FLAT = [Chain.flat(2), Chain.flat(3), Chain.flat(4)]
 NESTED = [
@@ -59,9 +59,13 @@ def random_views(generator, grid, margins):
     residuals, views = Residuals(grid), set()
     for _ in range(int(generator.integers(1, 4))):
         table = tuple(int(generator.integers(0, depth + 1)) for depth in grid.full)
-        views |= {view for view in below(table) if any(view) and residuals.varies(view)}
+        views |= {
+            view for view in list_coarser_views(table) if any(view) and residuals.varies(view)
+        }
     return tuple(
-        sorted(view for view in views if not any(within(view, margin) for margin in margins))
+        sorted(
+            view for view in views if not any(is_within_view(view, margin) for margin in margins)
+        )
     )
 
 
@@ -120,7 +124,7 @@ def exchange_moves(grid, margins):
         differ = []
         for margin in margins:
             axes = [
-                axis for axis in named(margin) if node(x, margin, axis) != node(y, margin, axis)
+                axis for axis in list_axes(margin) if node(x, margin, axis) != node(y, margin, axis)
             ]
             if axes:
                 differ.append((margin, axes))
@@ -130,7 +134,7 @@ def exchange_moves(grid, margins):
                 [
                     c
                     for c in cells
-                    if all(node(c, margin, i) == node(y, margin, i) for i in named(margin))
+                    if all(node(c, margin, i) == node(y, margin, i) for i in list_axes(margin))
                 ]
             )
         shared = [*range(len(differ))]
@@ -224,7 +228,7 @@ def ball_case(generator, ratios):
 def exchange_case(generator, ratios):
     grid = random_grid(generator, 12)
     margins = random_margins(generator, grid, disjoint=True)
-    if any(Grid(grid.chains).size_of(margin) < 2 for margin in margins):
+    if any(Grid(grid.chains).count_margin_cells(margin) < 2 for margin in margins):
         return 0
     views = random_views(generator, grid, margins)
     if not views:

@@ -86,7 +86,8 @@ def test_the_noise_of_a_table_does_not_depend_on_features_that_nobody_asked_for(
         )
         mechanism = prepare(plan, data).mechanisms[0]
         cost = {
-            tuple(mechanism.space.schema.named(view)): k for view, k in mechanism.space.cost.items()
+            tuple(mechanism.space.schema.list_view_names(view)): k
+            for view, k in mechanism.space.cost.items()
         }
         squares.append({names: k for names, k in cost.items() if set(names) <= set(few)})
     assert squares[0] == squares[1]

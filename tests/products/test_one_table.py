@@ -24,7 +24,7 @@ SIZES = {"sex": 2, "region": 3, "ill": 2}
 FEATURES = [
     Feature(name, [f"{name[0]}{level}" for level in range(size)]) for name, size in SIZES.items()
 ]
-COUNTY = Feature.nested(
+COUNTY = Feature.from_paths(
     ["state", "county"], [("a", "x"), ("a", "y"), ("b", "z"), ("b", "u"), ("b", "v")]
 )
 
@@ -98,7 +98,7 @@ def test_a_table_measured_on_residuals_is_published_read_back_checked_and_audite
     assert again.to_json() == done.to_json()
     assert disagreements(again, json.loads((tmp_path / "r" / "release.json").read_text())) == ()
     assert claims_of_release(again)[0].faults == ()
-    assert isinstance(again.otherwise.adjacency, Exchange)
+    assert isinstance(again.other_adjacency_guarantee.adjacency, Exchange)
     assert semidp(["show", str(tmp_path / "r")]) == 0
     assert "residuals" in capsys.readouterr().out
     assert (
@@ -121,7 +121,7 @@ def test_what_auto_chose_earlier_is_not_held_against_a_release(tmp_path):
     older = replace(named, plan=evolve(named.plan, requests=WON.requests))
     assert disagreements(older, older.to_json()) == ()
     assert claims_of_release(older)[0].faults == ()
-    assert older.otherwise is not None
+    assert older.other_adjacency_guarantee is not None
 
 
 # --- sums of cells --------------------------------------------------------------------------------
@@ -177,7 +177,9 @@ def test_any_sum_of_cells_has_an_exact_standard_error(case):
     prepared = prepare(asked, data)
     draws = 20_000
     total = np.zeros(draws)
-    for (request, mechanism), values in zip(prepared.calibrated, prepared.values, strict=True):
+    for (request, mechanism), values in zip(
+        prepared.calibrated_requests, prepared.values, strict=True
+    ):
 
         def weighed(noisy, request=request, mechanism=mechanism) -> float:
             projected = mechanism.publish(noisy)

@@ -25,8 +25,8 @@ def built(sizes, margins, exchange=False, order=2, records=6):
         [Feature(f"f{i}", [str(j) for j in range(size)]) for i, size in enumerate(sizes)]
     )
     exact = [Margin(*(f"f{i}" for i in names)) for names in margins]
-    public = Dataspace.of(Table(schema, np.full(sizes, records)), exact)
-    adjacency = Exchange.of(public) if exchange else Ball(semi_adjacency(public).bound)
+    public = Dataspace.from_table(Table(schema, np.full(sizes, records)), exact)
+    adjacency = Exchange.from_dataspace(public) if exchange else Ball(semi_adjacency(public).bound)
     tables = [
         [f"f{i}" for i in chosen] for chosen in itertools.combinations(range(len(sizes)), order)
     ]
@@ -80,7 +80,7 @@ def test_no_gaussian_noise_on_the_cells_goes_below_the_lower_bound(sizes, margin
     assert least is not None
     grid = space.residuals.grid
     moves = ball_moves(
-        grid, [margin.view for margin in space.dataspace.published], space.adjacency.a
+        grid, [margin.view for margin in space.dataspace.published_totals], space.adjacency.a
     )
     vectors = np.linalg.svd(moves.astype(float), full_matrices=False)[2]
     basis = vectors[: np.linalg.matrix_rank(moves)]
@@ -106,15 +106,15 @@ def test_no_gaussian_noise_on_the_cells_goes_below_the_lower_bound(sizes, margin
 def test_no_lower_bound_is_stated_where_its_conditions_do_not_hold():
     rare = built((2, 3), [[0]], records=1)
     counts = np.array([[1, 0, 0], [4, 4, 4]])
-    few = Dataspace.of(Table(rare.schema, counts), [Margin("f0")])
+    few = Dataspace.from_table(Table(rare.schema, counts), [Margin("f0")])
     circle = built((2, 2, 2), [[0, 1], [1, 2], [0, 2]], order=3)
     uneven = Schema(
         [
-            Feature.nested(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c")]),
+            Feature.from_paths(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c")]),
             Feature("sex", "fm"),
         ]
     )
-    nested = Dataspace.of(Table(uneven, np.full((3, 2), 9)), [Margin("state")])
+    nested = Dataspace.from_table(Table(uneven, np.full((3, 2), 9)), [Margin("state")])
     spaces = [
         product_space(few, Ball(2), [["f0", "f1"]]),
         circle,
@@ -124,7 +124,7 @@ def test_no_lower_bound_is_stated_where_its_conditions_do_not_hold():
         mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1))
         assert mechanism.above_least is None
     whole = built((2, 3), [[0]])
-    largest = Workload.of(whole, None, Objective.largest)
+    largest = Workload.from_weights(whole, None, Objective.largest)
     sigma2 = ResidualMechanism.calibrate(whole, Budget.gdp(1)).sigma2
     assert least_total(largest, sigma2) is None
     assert ResidualMechanism.calibrate(whole, Budget.gdp(1)).above_least is not None

@@ -35,7 +35,7 @@ from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.pipeline import RunOptions, calibrate, prepare
 from semidp.publish.rechecking.release_check import disagreements
-from semidp.publish.statistics.tables.request import all_of
+from semidp.publish.statistics.tables.request import list_all_tables
 
 SEXES, AGES, REGIONS = ["f", "m"], ["y", "i", "o"], ["n", "s", "w", "e"]
 
@@ -296,7 +296,7 @@ def test_the_report_shows_the_tables_and_how_they_hang_together():
         "Published counts: sex by age",
     ):
         assert words in page, words
-    circle = TablesRequest(all_of(["sex", "age", "region"]), Budget.gdp(1))
+    circle = TablesRequest(list_all_tables(["sex", "age", "region"]), Budget.gdp(1))
     asked = Plan([circle], invariants=["sex"], features=FEATURES, adjacency="exchange")
     page = html(run(asked, people()))
     assert "hang together in a circle" in page
@@ -395,7 +395,7 @@ def test_the_standard_error_of_every_table_is_known_before_anything_is_drawn(com
         "age-region",
     ]
     asked = Plan(
-        [TablesRequest(all_of(["sex", "age", "region"]), Budget.zcdp(1))],
+        [TablesRequest(list_all_tables(["sex", "age", "region"]), Budget.zcdp(1))],
         invariants=["sex", "region"],
         features=[Feature("age", AGES)],
     )
@@ -476,7 +476,7 @@ def test_exchange_costs_less_and_its_report_says_what_the_ball_gets(command, fil
     ball = run(plan(), people())
     assert isinstance(done.guarantee.adjacency, Exchange)
     assert done["sex-age"].standard_errors.max() < ball["sex-age"].standard_errors.max()
-    implied = done.otherwise
+    implied = done.other_adjacency_guarantee
     assert isinstance(implied.adjacency, Ball)
     space = product_space(
         done.scope.dataspace, implied.adjacency, [["sex", "age"], ["age", "region"]]
@@ -518,7 +518,9 @@ def with_holes():
     """A plan with a structural zero, one with an empty cell of a joint margin, and data for
     each.
     """
-    zeros = plan(Budget.zcdp(1), structural_zeros=[StructuralZero.of({"sex": "f", "age": "y"})])
+    zeros = plan(
+        Budget.zcdp(1), structural_zeros=[StructuralZero.from_pattern({"sex": "f", "age": "y"})]
+    )
     data = people()
     data["sex"] = [
         "m" if age == "y" else sex for sex, age in zip(data["sex"], data["age"], strict=True)

@@ -37,7 +37,7 @@ def people(n: int = 200) -> dict[str, list[str]]:
 def worst(prepared) -> dict[tuple[str, ...], float]:
     """The largest standard error of every table."""
     found = {}
-    for request, mechanism in prepared.calibrated:
+    for request, mechanism in prepared.calibrated_requests:
         tables = getattr(request, "tables", [request])
         for number, table in enumerate(tables):
             together = isinstance(mechanism, ResidualMechanism)
@@ -153,7 +153,7 @@ def test_a_tiny_budget_of_a_product_is_met_closely(file, capsys):
         [TableRequest(["sex", "age"]), TableRequest(["age", "region"])], ["sex"], features=FEATURES
     )
     for mu in ("1", "1e-6", "1e-12"):
-        ((_, mechanism),) = prepare(plan.with_budget(Budget.gdp(mu)), people()).calibrated
+        ((_, mechanism),) = prepare(plan.with_budget(Budget.gdp(mu)), people()).calibrated_requests
         spent = sum(
             mechanism.space.cost[view] / square for view, square in mechanism.sigma2.items()
         )

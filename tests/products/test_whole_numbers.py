@@ -25,17 +25,21 @@ from semidp.promise.spaces.adjacency import Ball, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.fitting.problem import Infeasible
 from semidp.publish.results.published_table import FitKind
-from semidp.publish.statistics.tables.fitting import fit_product, totals_of
+from semidp.publish.statistics.tables.fitting import exact_totals, fit_product
 from tests.products.test_release import FEATURES, people, plan
 
 
 def nested_space():
     leaves = [("s", "a"), ("s", "b"), ("s", "c"), ("t", "d"), ("u", "e"), ("u", "g")]
     schema = Schema(
-        [Feature.nested(["state", "county"], leaves), Feature("sex", "fm"), Feature("age", "yio")]
+        [
+            Feature.from_paths(["state", "county"], leaves),
+            Feature("sex", "fm"),
+            Feature("age", "yio"),
+        ]
     )
     table = Table(schema, np.random.default_rng(1).integers(0, 6, size=schema.shape))
-    public = Dataspace.of(table, [Margin("state"), Margin("sex")])
+    public = Dataspace.from_table(table, [Margin("state"), Margin("sex")])
     wanted = [["state", "sex"], ["county", "sex"], ["state", "sex", "age"]]
     return table, product_space(public, Ball(semi_adjacency(public).bound), wanted)
 
@@ -43,13 +47,15 @@ def nested_space():
 def test_whole_numbers_down_a_geography_agree():
     table, space = nested_space()
     mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1))
-    truth = space.measure([table.margin(space.schema.named(view)) for view in space.views])
+    truth = space.measure(
+        [table.margin(space.schema.list_view_names(view)) for view in space.views]
+    )
     for seed in range(5):
         measured = mechanism.measure(truth, SeededRandomness(seed))
         found = fit_product(
             space.schema.grid,
             space.views,
-            totals_of(space),
+            exact_totals(space),
             space.estimates(measured.projected),
             [FitKind.integer] * 3,
             silent,
@@ -68,11 +74,11 @@ def consistent(space, found) -> None:
     """
     grid = space.schema.grid
     whole = [
-        Totals(view, counts.reshape(grid.shape_of(view)))
+        Totals(view, counts.reshape(grid.compute_margin_shape(view)))
         for view, (counts, _) in zip(space.views, found, strict=True)
         if counts.dtype.kind == "i"
     ]
-    for one, other in itertools.combinations([*whole, *space.dataspace.published], 2):
+    for one, other in itertools.combinations([*whole, *space.dataspace.published_totals], 2):
         shared = meet(one.view, other.view)
         assert (one.down(grid, shared).counts == other.down(grid, shared).counts).all()
     assert {int(total.counts.sum()) for total in whole} == {space.dataspace.n}
@@ -83,12 +89,17 @@ def test_tables_that_no_whole_numbers_agree_with_are_fitted_jointly_and_said():
     """n = 2: AB = BC = diag(1, 1) leave no table ABC with AC antidiagonal, not even in reals."""
     schema = Schema([Feature(name, "01") for name in "abc"])
     table = Table(schema, [[[1, 0], [0, 0]], [[0, 0], [0, 1]]])
-    public = Dataspace.of(table, [])
+    public = Dataspace.from_table(table, [])
     space = product_space(public, Ball(1), [["a", "b"], ["b", "c"], ["a", "c"], ["a", "b", "c"]])
     diagonal, other = np.eye(2), 1 - np.eye(2)
     estimates = [diagonal, diagonal, other, np.full((2, 2, 2), 0.25)]
     found = fit_product(
-        space.schema.grid, space.views, totals_of(space), estimates, [FitKind.integer] * 4, silent
+        space.schema.grid,
+        space.views,
+        exact_totals(space),
+        estimates,
+        [FitKind.integer] * 4,
+        silent,
     )
     assert [counts.dtype.kind for counts, _ in found] == ["i"] * 4
     consistent(space, found)
@@ -97,7 +108,7 @@ def test_tables_that_no_whole_numbers_agree_with_are_fitted_jointly_and_said():
     three = fit_product(
         space.schema.grid,
         space.views,
-        totals_of(space),
+        exact_totals(space),
         estimates,
         [*[FitKind.integer] * 3, FitKind.none],
         silent,
@@ -115,7 +126,11 @@ def test_the_same_down_a_geography():
     """
     leaves = [("s", "a"), ("s", "b")]
     schema = Schema(
-        [Feature.nested(["state", "county"], leaves), Feature("sex", "fm"), Feature("age", "yo")]
+        [
+            Feature.from_paths(["state", "county"], leaves),
+            Feature("sex", "fm"),
+            Feature("age", "yo"),
+        ]
     )
     table = Table(schema, [[[1, 0], [0, 0]], [[0, 0], [0, 1]]])
     wanted = [
@@ -125,14 +140,14 @@ def test_the_same_down_a_geography():
         ["county", "sex", "age"],
     ]
     for margins in ([], [Margin("county")]):
-        public = Dataspace.of(table, margins)
+        public = Dataspace.from_table(table, margins)
         space = product_space(public, Ball(2), wanted)
         diagonal, other = np.eye(2), 1 - np.eye(2)
         estimates = [other.reshape(1, 2, 2), diagonal, diagonal, np.full((2, 2, 2), 0.25)]
         found = fit_product(
             space.schema.grid,
             space.views,
-            totals_of(space),
+            exact_totals(space),
             estimates,
             [FitKind.integer] * 4,
             silent,
@@ -151,13 +166,18 @@ def test_where_no_whole_numbers_are_found_at_all_estimates_are_rounded_and_that_
         raise Infeasible
 
     schema = Schema([Feature(name, "01") for name in "ab"])
-    public = Dataspace.of(Table(schema, [[1, 0], [0, 1]]), [])
+    public = Dataspace.from_table(Table(schema, [[1, 0], [0, 1]]), [])
     space = product_space(public, Ball(1), [["a"], ["a", "b"]])
     estimates = [np.array([1.2, -0.8]), np.full((2, 2), 0.6)]
     monkeypatch.setattr(products, "fit_totals", never)
     monkeypatch.setattr(products, "fit_alike", never)
     found = fit_product(
-        space.schema.grid, space.views, totals_of(space), estimates, [FitKind.integer] * 2, silent
+        space.schema.grid,
+        space.views,
+        exact_totals(space),
+        estimates,
+        [FitKind.integer] * 2,
+        silent,
     )
     assert [counts.tolist() for counts, _ in found] == [[1, 0], [[1, 1], [1, 1]]]
     for counts, fitted in found:
@@ -184,8 +204,8 @@ def test_exact_totals_in_a_circle_leave_whole_numbers_with_as_many_of_them_as_ca
 
     schema = Schema([Feature(name, "01") for name in "abc"])
     table = Table(schema, np.arange(1, 9).reshape(2, 2, 2))
-    public = Dataspace.of(table, [Margin("a", "b"), Margin("b", "c"), Margin("a", "c")])
-    views, totals = [(1, 1, 1)], list(public.published)
+    public = Dataspace.from_table(table, [Margin("a", "b"), Margin("b", "c"), Margin("a", "c")])
+    views, totals = [(1, 1, 1)], list(public.published_totals)
     monkeypatch.setattr(products, "fit_totals", in_vain)
     noisy = table.counts - 4.3
     ((counts, fitted),) = fit_product(
@@ -212,15 +232,20 @@ def test_a_search_that_ends_without_whole_numbers_fits_the_table_first(monkeypat
         return replace(made, counts=None, values=np.asarray(noisy)) if len(totals) == 3 else made
 
     schema = Schema([Feature(name, "01") for name in "abc"])
-    public = Dataspace.of(Table(schema, np.arange(1, 9).reshape(2, 2, 2)), [])
+    public = Dataspace.from_table(Table(schema, np.arange(1, 9).reshape(2, 2, 2)), [])
     space = product_space(public, Ball(1), [["a", "b"], ["b", "c"], ["a", "c"], ["a", "b", "c"]])
     monkeypatch.setattr(products, "fit_totals", too_slow)
     estimates = [
-        np.full(space.schema.grid.shape_of(view), 36.0 / 2 ** sum(view)) - 0.4
+        np.full(space.schema.grid.compute_margin_shape(view), 36.0 / 2 ** sum(view)) - 0.4
         for view in space.views
     ]
     found = fit_product(
-        space.schema.grid, space.views, totals_of(space), estimates, [FitKind.integer] * 4, silent
+        space.schema.grid,
+        space.views,
+        exact_totals(space),
+        estimates,
+        [FitKind.integer] * 4,
+        silent,
     )
     assert [counts.dtype.kind for counts, _ in found] == ["i"] * 4
     consistent(space, found)

@@ -26,7 +26,7 @@ AGE, STATUS = (
     Feature("status", ["single", "married", "widowed"]),
 )
 SEX = Feature("sex", "fm")
-UNMARRIED = StructuralZero.of({"age": "child", "status": ["married", "widowed"]})
+UNMARRIED = StructuralZero.from_pattern({"age": "child", "status": ["married", "widowed"]})
 _MOST_TABLES = 120  # of a dataspace whose pairs are all looked at
 PAIRS = [["age", "status"], ["status", "sex"], ["age", "sex"]]
 
@@ -54,7 +54,9 @@ def random_space(generator, exchange):
     for _ in range(int(generator.integers(1, 3))):
         chosen = sorted(generator.permutation(count)[:2].tolist())
         zeros.append(
-            StructuralZero.of({features[i].name: str(int(generator.integers(2))) for i in chosen})
+            StructuralZero.from_pattern(
+                {features[i].name: str(int(generator.integers(2))) for i in chosen}
+            )
         )
     schema = Schema(features, tuple(zeros) if generator.random() < 0.7 else ())
     if math.prod(schema.shape) > 12 or (schema.possible is not None and not schema.possible.any()):
@@ -66,14 +68,16 @@ def random_space(generator, exchange):
             Margin(*sorted(generator.permutation(names)[: int(generator.integers(1, 3))].tolist()))
         )
     margins = list(dict.fromkeys(margins))
-    public = Dataspace.of(table, margins)
+    public = Dataspace.from_table(table, margins)
     if len(list(itertools.islice(public.tables(), _MOST_TABLES + 1))) > _MOST_TABLES:
         return None
     tables = [list(pair) for pair in itertools.combinations(names, 2)]
     if count == 3 and generator.random() < 0.4:
         tables.append(names)
     try:
-        adjacency = Exchange.of(public) if exchange else Ball(semi_adjacency(public).bound)
+        adjacency = (
+            Exchange.from_dataspace(public) if exchange else Ball(semi_adjacency(public).bound)
+        )
         if adjacency.a > 3:  # patterns of eight records take seconds
             return None
         space = product_space(public, adjacency, tables)
@@ -86,7 +90,12 @@ def random_space(generator, exchange):
 def vectors(space):
     """Every table of D_t with its vector, through the very function that measures data."""
     for table in space.dataspace.tables():
-        yield table, space.measure([table.margin(space.schema.named(view)) for view in space.views])
+        yield (
+            table,
+            space.measure(
+                [table.margin(space.schema.list_view_names(view)) for view in space.views]
+            ),
+        )
 
 
 def ball_pairs(space):
@@ -97,7 +106,7 @@ def ball_pairs(space):
 
 
 def exchange_pairs(space):
-    blocks = Blocks.of(space.dataspace)
+    blocks = Blocks.from_dataspace(space.dataspace)
     known = {table.counts.tobytes(): vector for table, vector in vectors(space)}
     for table in space.dataspace.tables():
         cells = np.argwhere(table.counts)
@@ -169,7 +178,7 @@ def test_no_pair_of_hundreds_of_structures_with_zeros_costs_more_than_the_claim(
 def families(margins, seed=3, records=400):
     schema = Schema([AGE, STATUS, SEX], (UNMARRIED,))
     table = people(records, seed, schema)
-    public = Dataspace.of(table, [Margin(*names) for names in margins])
+    public = Dataspace.from_table(table, [Margin(*names) for names in margins])
     space = product_space(public, Ball(semi_adjacency(public).bound), PAIRS)
     return table, ResidualMechanism.calibrate(space, Budget.gdp(1))
 
@@ -180,7 +189,7 @@ def dense(mechanism):
     """
     space, rows, zero = mechanism.space, [], []
     for number, view in enumerate(space.views):
-        shape = space.schema.grid.shape_of(view)
+        shape = space.schema.grid.compute_margin_shape(view)
         for cell in range(math.prod(shape)):
             unit = np.zeros(math.prod(shape))
             unit[cell] = 1.0
@@ -196,7 +205,7 @@ def test_conditioning_is_constrained_least_squares(margins):
     """
     table, mechanism = families(margins)
     space = mechanism.space
-    exact = [table.margin(space.schema.named(view)) for view in space.views]
+    exact = [table.margin(space.schema.list_view_names(view)) for view in space.views]
     noisy = space.measure(exact) + mechanism.noises(1, SeededRandomness(5))[0]
     weights, zero = dense(mechanism)
     plain = np.concatenate([values.ravel() for values in space.estimates(noisy)])
@@ -229,7 +238,7 @@ def test_conditioning_is_constrained_least_squares(margins):
 def test_estimates_with_zeros_are_unbiased_agree_and_have_their_variance():
     table, mechanism = families([["sex"]])
     space = mechanism.space
-    exact = [table.margin(space.schema.named(view)) for view in space.views]
+    exact = [table.margin(space.schema.list_view_names(view)) for view in space.views]
     vector = space.measure(exact)
     draws = mechanism.noises(400, SeededRandomness(8))
     every = [
@@ -257,7 +266,7 @@ def test_coarse_noise_keeps_its_intervals():
     1e-6.
     """
     schema = Schema([AGE, STATUS], (UNMARRIED,))
-    public = Dataspace.of(people(60, 1, schema), [Margin("age")])
+    public = Dataspace.from_table(people(60, 1, schema), [Margin("age")])
     space = product_space(public, Ball(semi_adjacency(public).bound), [["age", "status"]])
     mechanism = ResidualMechanism.calibrate(space, Budget.gdp(6))
     draws = 4000

@@ -49,7 +49,7 @@ def random_structure(seed: int) -> Structure:
     codes = leaves.astype(np.uint8)
     truth = {tuple(part): _counted(schema, part, codes) for part in [*exact, *tables]}
     margins = {Margin(*part): Table(schema.restrict(part), truth[tuple(part)]) for part in exact}
-    dataspace = Dataspace.known(schema, margins, count)
+    dataspace = Dataspace.from_totals(schema, margins, count)
     targets = []
     for number, part in enumerate(tables):
         counts = truth[tuple(part)]
@@ -64,7 +64,7 @@ def random_structure(seed: int) -> Structure:
 def kept(numbers: PublishedNumbers, codes: np.ndarray) -> bool:
     """Whether records have every exact total to the person, and no impossible combination."""
     grid = numbers.dataspace.schema.grid
-    for total in numbers.dataspace.published:
+    for total in numbers.dataspace.published_totals:
         counts = Layout(grid, [total.view]).counts(codes)
         if not np.array_equal(counts, total.counts.ravel()):
             return False
@@ -101,7 +101,7 @@ def _features(rng: np.random.Generator) -> list[Feature]:
                 for parent in range(2)
                 for child in range(int(rng.integers(1, 4)))
             ]
-            features.append(Feature.nested([f"state{number}", f"county{number}"], paths))
+            features.append(Feature.from_paths([f"state{number}", f"county{number}"], paths))
         else:
             features.append(
                 Feature(f"f{number}", [str(level) for level in range(int(rng.integers(2, 5)))])
@@ -122,7 +122,7 @@ def _zeros(
         for cell in cells:
             if cell not in seen and rng.random() < 0.3:
                 zeros.append(
-                    StructuralZero.of(
+                    StructuralZero.from_pattern(
                         dict(
                             _labels(features[axis], leaf)
                             for axis, leaf in zip((one, other), cell, strict=True)
@@ -154,13 +154,13 @@ def _circle(rng: np.random.Generator, names: list[list[str]]) -> list[list[str]]
 
 def _counted(schema: Schema, part: list[str], codes: np.ndarray) -> np.ndarray:
     view = schema.view(part)
-    return Layout(schema.grid, [view]).counts(codes).reshape(schema.grid.shape_of(view))
+    return Layout(schema.grid, [view]).counts(codes).reshape(schema.grid.compute_margin_shape(view))
 
 
 def _kinds(numbers: PublishedNumbers) -> frozenset[str]:
     kinds = set()
     views: list[View] = numbers.margins
-    exact: list[Totals] = list(numbers.dataspace.published)
+    exact: list[Totals] = list(numbers.dataspace.published_totals)
     if any(sum(depth > 0 for depth in view) > 1 for view in views):
         kinds.add("joint")
     if any(depth > 1 for view in views for depth in view):

@@ -72,7 +72,7 @@ def test_the_check_catches_a_record_that_changed() -> None:
         codes = codes_of(swapped_records(numbers, SeededRandomness(seed), seconds=0.05))
         axis = next(axis for axis, depth in enumerate(numbers.margins[0]) if depth)
         chain = numbers.dataspace.schema.grid.chains[axis]
-        nodes = chain.above(numbers.margins[0][axis])
+        nodes = chain.find_leaf_ancestors(numbers.margins[0][axis])
         other = np.flatnonzero(nodes != nodes[codes[0, axis]])
         if other.size:
             codes[0, axis] = other[0]
@@ -123,7 +123,9 @@ def test_a_value_that_no_record_has_comes_back() -> None:
     to take it.
     """
     schema = Schema([Feature("sex", "fm"), Feature("job", "abc")])
-    dataspace = Dataspace.known(schema, {Margin("sex"): Table(schema.restrict(["sex"]), [30, 30])})
+    dataspace = Dataspace.from_totals(
+        schema, {Margin("sex"): Table(schema.restrict(["sex"]), [30, 30])}
+    )
     table = TargetTable("t", (1, 1), np.array([[10.0, 10.0, 10.0]] * 2), np.ones((2, 3)))
     goal = Goal(schema.grid, (table,))
     moves = record_moves(schema.grid, [(1, 0)], (1, 1))

@@ -12,10 +12,10 @@ from semidp import Budget, Feature, InputError, Plan, Refused, Release, TablesRe
 from semidp.cli import run as command
 from semidp.cli.synthesize import first_interrupt
 from semidp.inference.records import record_assembly
-from semidp.inference.records.record_assembly import PublishedNumbers, records_of
+from semidp.inference.records.record_assembly import PublishedNumbers, synthesize_records
 from semidp.inference.records.record_search import Ending
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.statistics.tables.request import all_of
+from semidp.publish.statistics.tables.request import list_all_tables
 from tests.records.structures import kept
 
 NAMES = ["a", "b", "c"]
@@ -29,7 +29,9 @@ def people() -> dict[str, list[str]]:
 @pytest.fixture(scope="module")
 def release() -> Release:
     features = [Feature(name, "0123") for name in NAMES]
-    plan = Plan([TablesRequest(all_of(NAMES), Budget.gdp(1))], ["a", "b"], features=features)
+    plan = Plan(
+        [TablesRequest(list_all_tables(NAMES), Budget.gdp(1))], ["a", "b"], features=features
+    )
     return run(plan, people(), SeededRandomness(1))
 
 
@@ -40,16 +42,16 @@ def test_whoever_asks_to_stop_gets_what_there_is(release: Release) -> None:
         asked.append(None)
         return len(asked) > 3
 
-    records = records_of(release, SeededRandomness(1), stop=stop)
+    records = synthesize_records(release, SeededRandomness(1), stop=stop)
     assert records.ending is Ending.INTERRUPTED
     assert len(asked) == 4
-    assert kept(PublishedNumbers.of(release), np.stack(records.places, axis=1))
+    assert kept(PublishedNumbers.from_release(release), np.stack(records.places, axis=1))
 
 
 def test_the_time_ends_it(release: Release) -> None:
     records = release.records(SeededRandomness(1), seconds=1e-6)
     assert records.ending is Ending.TIME
-    assert kept(PublishedNumbers.of(release), np.stack(records.places, axis=1))
+    assert kept(PublishedNumbers.from_release(release), np.stack(records.places, axis=1))
     longer = release.records(SeededRandomness(1), seconds=600)
     assert longer.ending is Ending.SETTLED
     assert max(d.rms for d in longer.distances) < 1.2

@@ -23,7 +23,7 @@ def scope(n: int, *exact: str) -> Scope:
         counts = np.full(SCHEMA.restrict([name]).shape, 0)
         counts[0] = n
         values[Margin(name)] = Table(SCHEMA.restrict([name]), counts)
-    return Scope(Dataspace.known(SCHEMA, values, n), None, Ball(2))
+    return Scope(Dataspace.from_totals(SCHEMA, values, n), None, Ball(2))
 
 
 def test_all_pairs_where_records_are_many() -> None:
@@ -34,16 +34,16 @@ def test_all_pairs_where_records_are_many() -> None:
         ("age", "job"),
     }
     assert not proposal.left_out
-    assert not any(table.dominated for table in proposal.tables)
+    assert not any(table.is_dominated for table in proposal.tables)
 
 
 def test_fewer_where_noise_would_dominate() -> None:
     proposal = propose_tables(scope(300), SCHEMA.names, Budget.gdp(1))
     assert ("age", "job") in {table.features for table in proposal.left_out}
-    assert all(table.dominated for table in proposal.left_out)
+    assert all(table.is_dominated for table in proposal.left_out)
     kept = [table for table in proposal.tables if len(table.features) > 1]
     assert kept
-    assert not any(table.dominated for table in kept)
+    assert not any(table.is_dominated for table in kept)
 
 
 def test_a_feature_without_a_pair_keeps_a_table_of_its_own_unless_it_is_exact() -> None:
@@ -59,7 +59,7 @@ def test_a_feature_without_a_pair_keeps_a_table_of_its_own_unless_it_is_exact() 
 def test_pairs_that_exact_totals_give_are_not_asked_for() -> None:
     values = {Margin("sex", "age"): Table(SCHEMA.restrict(["sex", "age"]), np.full((2, 3), 1000))}
     proposal = propose_tables(
-        Scope(Dataspace.known(SCHEMA, values), None, Ball(2)), SCHEMA.names, Budget.gdp(1)
+        Scope(Dataspace.from_totals(SCHEMA, values), None, Ball(2)), SCHEMA.names, Budget.gdp(1)
     )
     assert proposal.exact == (("sex", "age"),)
     assert ("sex", "age") not in {table.features for table in proposal.tables}

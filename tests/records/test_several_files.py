@@ -27,7 +27,7 @@ from semidp import (
 from semidp.cli import run as command
 from semidp.inference.records.drawn_estimates import EstimateDraws
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.statistics.tables.request import all_of
+from semidp.publish.statistics.tables.request import list_all_tables
 
 LEVELS = {"sex": "fm", "age": "yio", "ill": "nj"}
 N = 900
@@ -43,12 +43,12 @@ def people() -> dict[str, list[str]]:
 
 def released(budget: Budget | None = None) -> Release:
     features = [Feature(name, levels) for name, levels in LEVELS.items()]
-    request = TablesRequest(all_of(list(LEVELS)), budget or Budget.gdp("1/2"))
+    request = TablesRequest(list_all_tables(list(LEVELS)), budget or Budget.gdp("1/2"))
     return run(Plan([request], ["sex"], features=features), people(), SeededRandomness(7))
 
 
 def draws_of(done: Release, count: int) -> dict[str, np.ndarray]:
-    law = EstimateDraws.of(done)
+    law = EstimateDraws.from_release(done)
     drawn = [law.draw(SeededRandomness(100 + number)) for number in range(count)]
     return {table.name: np.stack([draw[table.name] for draw in drawn]) for table in done.tables}
 
@@ -80,7 +80,7 @@ def test_draws_have_the_errors_that_the_release_states() -> None:
 
 def test_draws_of_tables_that_share_a_budget_agree() -> None:
     done = released()
-    law = EstimateDraws.of(done)
+    law = EstimateDraws.from_release(done)
     for drawn in (law.draw(SeededRandomness(seed)) for seed in range(5)):
         by_age = drawn["sex-age"].sum(axis=0), drawn["age-ill"].sum(axis=1)
         assert np.allclose(*by_age)

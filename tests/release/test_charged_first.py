@@ -9,7 +9,9 @@ from semidp import Budget, Feature, Ledger, Plan, RunOptions, TableRequest, run
 from semidp.errors import BudgetExceeded
 from semidp.promise.noise.randomness import SeededRandomness
 
-PLACES = Feature.nested(["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1"), ("b", "b2")])
+PLACES = Feature.from_paths(
+    ["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1"), ("b", "b2")]
+)
 PLAN = Plan(
     [TableRequest(["county", "sex"], Budget.gdp(1))],
     invariants=["county"],

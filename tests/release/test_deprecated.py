@@ -11,5 +11,7 @@ def test_prepared_parts_warns_and_is_calibrated() -> None:
     prepared = semidp.prepare(plan, {"sex": [*"ffm"]})
     with pytest.warns(DeprecationWarning, match="calibrated"):
         old = prepared.parts
-    assert [request for request, _ in old] == [request for request, _ in prepared.calibrated]
+    assert [request for request, _ in old] == [
+        request for request, _ in prepared.calibrated_requests
+    ]
     assert len(old) == 1

@@ -112,7 +112,7 @@ def test_a_table_that_the_totals_fix_is_published_exactly_and_that_is_said(
 
 
 IMPOSSIBLE = Feature("age", ["child", "adult"]), Feature("status", ["single", "married"])
-MARRIED_CHILD = StructuralZero.of({"age": "child", "status": "married"})
+MARRIED_CHILD = StructuralZero.from_pattern({"age": "child", "status": "married"})
 
 
 @pytest.mark.parametrize("invariants", [[], ["age"], ["status"], ["age", "status"]])

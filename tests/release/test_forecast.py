@@ -28,14 +28,14 @@ from semidp.publish.pipeline import RunOptions, calibrate
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.answered.request import AnsweredRequest
 from semidp.publish.statistics.distribution.request import DistributionRequest
-from semidp.publish.statistics.outcomes.request import proportion_of
+from semidp.publish.statistics.outcomes.request import binary_outcome
 from semidp.publish.statistics.quantiles.request import QuantileRequest
 from semidp.publish.statistics.regression.request import RegressionRequest
 from semidp.publish.statistics.sums.request import GroupRequest
 from semidp.publish.statistics.tables.forecast import expected_counts
 from semidp.publish.statistics.tables.request import TablesRequest
 
-PLACES = Feature.nested(
+PLACES = Feature.from_paths(
     ("county", "district"), [("a", "1"), ("a", "2"), ("b", "3"), ("b", "4"), ("b", "5")]
 )
 SEX, AGE, REGION = Feature("sex", "fm"), Feature("age", "yom"), Feature("region", "nsw")
@@ -52,11 +52,11 @@ MARGINS = {
 @given(cells=st.lists(st.integers(0, 40), min_size=18, max_size=18).filter(any))
 def test_expected_counts_have_the_published_totals(margins: list[Margin], cells: list[int]) -> None:
     table = Table(Schema([SEX, AGE, REGION]), np.array(cells).reshape(2, 3, 3))
-    space = Dataspace.of(table, margins)
+    space = Dataspace.from_table(table, margins)
     found = expected_counts(space)
     assert found.min() >= 0
     assert found.sum() == pytest.approx(table.n)
-    for total in space.published:
+    for total in space.published_totals:
         # pairs need many sweeps where cells are empty
         slack = 1e-6 if len(margins) < 3 else 0.3 + 1e-2 * table.n
         np.testing.assert_allclose(
@@ -67,25 +67,27 @@ def test_expected_counts_have_the_published_totals(margins: list[Margin], cells:
 def test_they_are_the_product_of_the_margins() -> None:
     table = Table(Schema([SEX, AGE, REGION]), np.arange(18).reshape(2, 3, 3))
     sexes, ages = (table.margin([name]).counts for name in ("sex", "age"))
-    alone = expected_counts(Dataspace.of(table, [Margin("sex"), Margin("age")]))
+    alone = expected_counts(Dataspace.from_table(table, [Margin("sex"), Margin("age")]))
     np.testing.assert_allclose(
         alone, np.multiply.outer(sexes, ages)[:, :, None] / table.n / 3 * np.ones(3)
     )
     left, right, shared = (
         table.margin(names).counts for names in (["sex", "age"], ["age", "region"], ["age"])
     )
-    chained = expected_counts(Dataspace.of(table, [Margin("sex", "age"), Margin("age", "region")]))
+    chained = expected_counts(
+        Dataspace.from_table(table, [Margin("sex", "age"), Margin("age", "region")])
+    )
     np.testing.assert_allclose(chained, left[:, :, None] * right[None] / shared[None, :, None])
 
 
 def test_impossible_cells_are_expected_to_be_empty_and_nodes_share_evenly() -> None:
-    schema = Schema([SEX, AGE], [StructuralZero.of({"sex": "m", "age": "y"})])
+    schema = Schema([SEX, AGE], [StructuralZero.from_pattern({"sex": "m", "age": "y"})])
     table = Table(schema, [[3, 4, 5], [0, 2, 1]])
-    found = expected_counts(Dataspace.of(table, [Margin("sex")]))
+    found = expected_counts(Dataspace.from_table(table, [Margin("sex")]))
     np.testing.assert_allclose(found, [[4, 4, 4], [0, 1.5, 1.5]])
     nested = Table(Schema([PLACES]), [9, 1, 2, 3, 7])
     np.testing.assert_allclose(
-        expected_counts(Dataspace.of(nested, [Margin("county")])), [5, 5, 4, 4, 4]
+        expected_counts(Dataspace.from_table(nested, [Margin("county")])), [5, 5, 4, 4, 4]
     )
 
 
@@ -168,7 +170,9 @@ def test_nothing_that_is_asked_for_is_forgotten() -> None:
     assert rows["regression-score"][0] == rows["regression-score"][1]
     assert "records from the true one" in rows["median-score"][0]
     assert "a whole curve ±" in rows["distribution-score"][0]
-    for (request, mechanism), foreseen in zip(prepared.calibrated, seen.by_request, strict=True):
+    for (request, mechanism), foreseen in zip(
+        prepared.calibrated_requests, seen.by_request, strict=True
+    ):
         said = " ".join(request.noise_lines(mechanism, foreseen))
         assert mechanism.name in said
         assert request.noise_json(mechanism, foreseen)["noise"] == mechanism.to_json()
@@ -207,7 +211,7 @@ BINARY = {**PEOPLE, "ok": [0, 1, 1, 0, 1] * 9}
 @pytest.mark.parametrize("statistic", ["mean", "sum", "proportion"])
 @pytest.mark.parametrize("budget", [Budget.gdp(1), Budget.pure(1)], ids=["gdp", "pure"])
 def test_errors_of_groups_are_foreseen(statistic: str, by: list[list[str]], budget: Budget) -> None:
-    outcome = proportion_of("ok") if statistic == "proportion" else OUTCOME
+    outcome = binary_outcome("ok") if statistic == "proportion" else OUTCOME
     request = GroupRequest(statistic, outcome, by, budget)
     plan = Plan([request], invariants=by, levels_from_data=True)
     (entry,) = forecast(prepare(plan, BINARY)).document["statistics"]
@@ -242,7 +246,7 @@ def test_errors_of_coefficients_are_foreseen(coding: str) -> None:
 
 def test_errors_of_a_logistic_regression_are_foreseen_at_even_odds() -> None:
     even = {"sex": [*"fm"] * 400, "ok": [0, 0, 1, 1] * 200}
-    request = RegressionRequest(proportion_of("ok"), ["sex"], Budget.gdp(4), model="logistic")
+    request = RegressionRequest(binary_outcome("ok"), ["sex"], Budget.gdp(4), model="logistic")
     plan = Plan([request], invariants=["sex"], levels_from_data=True)
     (entry,) = forecast(prepare(plan, even)).document["statistics"]
     seeded = RunOptions(randomness=SeededRandomness(1))
@@ -253,7 +257,7 @@ def test_errors_of_a_logistic_regression_are_foreseen_at_even_odds() -> None:
 
 @pytest.mark.parametrize("statistic", ["mean", "sum", "proportion"])
 def test_errors_of_those_who_answered_are_foreseen(statistic: str) -> None:
-    outcome = proportion_of("ok") if statistic == "proportion" else OUTCOME
+    outcome = binary_outcome("ok") if statistic == "proportion" else OUTCOME
     request = AnsweredRequest(statistic, outcome, [["sex"]], Budget.gdp(4))
     plan = Plan([request], invariants=["sex"], levels_from_data=True).with_values_read()
     # All answer, and all values are at a bound: the error that is foretold is reached.

@@ -34,7 +34,7 @@ from semidp.publish.statistics.distribution.request import DistributionRequest
 from semidp.publish.statistics.outcomes.confidence import Confidence
 from tests.release.forger import Forger
 
-COUNTIES = Feature.nested(
+COUNTIES = Feature.from_paths(
     ["state", "county"], [("A", "a1"), ("A", "a2"), ("A", "a3"), ("B", "b1"), ("B", "b2")]
 )
 FEATURES = [Feature("sex", "fm"), Feature("age", "yio"), COUNTIES]

@@ -22,7 +22,7 @@ from semidp.publish.results.cells import METADATA, Columns, Form
 from semidp.publish.results.columns import Labels
 
 ODD = ("plain", "a,b", 'say "x"', "two\nlines", "", " space ", "=1+1", "ü", "'")
-NESTED = Feature.nested(["state", "county"], [("a", "x, y"), ("a", "y"), ('b"', "z")])
+NESTED = Feature.from_paths(["state", "county"], [("a", "x, y"), ("a", "y"), ('b"', "z")])
 NUMBERS = (0.1, -0.0, 1e16, 1e-5, 123456789.125, -3.0)
 
 

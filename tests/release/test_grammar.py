@@ -86,7 +86,7 @@ def test_an_adjacency_is_described_in_english(kind, a, protection, units):
     said = [getattr(words, name) or "" for name in PROPERTIES]
     number = "1 record" if protection is None else f"1 {protection.record}"
     for exact in (True, False):
-        said += [words.heading(exact), words.together(exact)]
+        said += [words.heading(exact), words.describe_joint_change(exact)]
     said += [words.protected("sex"), *words.why(f"at most {number}")]
     assert [fault for text in said for fault in faults(text)] == []
     assert all(said[:6])
@@ -97,7 +97,7 @@ def test_an_adjacency_is_described_in_english(kind, a, protection, units):
 @pytest.mark.parametrize("exact", ["states", None])
 def test_a_guarantee_is_explained_in_english(relation, a, exact):
     people = semidp.Table(semidp.Schema([semidp.Feature("sex", "fm")]), [3, 4])
-    space = Dataspace.of(people, []) if exact is None else Dataspace.described(exact)
+    space = Dataspace.from_table(people, []) if exact is None else Dataspace.from_description(exact)
     explained = str(Guarantee(space, relation(a), gaussian(1)).explain())
     assert faults(explained) == []
 
@@ -107,7 +107,7 @@ def test_what_is_public_about_linked_records_is_said_in_english(least, most):
     kind = Kind((FLAT,), (FLAT,), (0,), least, most)
     towns = next(iter(fibers(kind, 2, 2).values()))
     public = Published(kind, towns, "ball").public
-    said = [*public.exact_lines(), *public.why_together(), repr(public)]
+    said = [*public.exact_lines(), *public.explain_promise(), repr(public)]
     assert [fault for text in said for fault in faults(text)] == []
     assert len(said) > 4
 
@@ -130,7 +130,7 @@ def test_a_release_of_one_group_is_described_in_english(name, adjacency):
     said = [sentences.counted_text(release.scope), sentences.together_text(release.scope)]
     said += [*sentences.noisy_part(release), *sentences.exact_part(release.scope.dataspace)]
     said += [text for result in release.results for _, text in result.summary_lines()]
-    said += [*sentences.why_together(release.scope), sentences.why_heading(release.scope)]
+    said += [*sentences.explain_joint_moves(release.scope), sentences.why_heading(release.scope)]
     page = re.sub(r"(?s)<(style|script|svg)\b.*?</\1>", " ", release.report_html())
     said.append(re.sub(r"<[^>]+>", " ", page))
     assert [fault for text in said for fault in faults(text)] == []

@@ -17,7 +17,7 @@ from semidp.publish.release import Release
 from semidp.publish.results.grids import faint_cells
 from semidp.publish.results.texts import estimate_text
 from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.tables.error_words import CellErrors, all_together
+from semidp.publish.statistics.tables.error_words import CellErrors, combine_cell_errors
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PEOPLE = {
@@ -56,7 +56,7 @@ def test_the_share_of_cells_is_that_of_the_counts_and_is_warned_of_above_a_quart
         release = released(semidp.table("region", "ill"), mu=mu)
         table = release.tables[0]
         share = float(np.mean(table.counts < table.half_widths - 3e-6))
-        assert CellErrors.of(table).share == share == float(np.mean(faint_cells(table)))
+        assert CellErrors.from_table(table).share == share == float(np.mean(faint_cells(table)))
         warned = cautions(release)
         assert bool(warned) == (share > 0.25)
         checked.add(bool(warned))
@@ -105,7 +105,7 @@ def test_many_tables_are_one_line_and_a_list_of_errors() -> None:
 def test_all_together_is_over_the_cells_with_noise() -> None:
     release = released(semidp.table("sex", "age"), semidp.table("region", "ill"))
     errors = np.concatenate([table.standard_errors.ravel() for table in release.tables])
-    together = all_together([CellErrors.of(table) for table in release.tables])
+    together = combine_cell_errors([CellErrors.from_table(table) for table in release.tables])
     assert together.errors["standard_error"] == pytest.approx(
         np.sqrt((errors[errors > 0] ** 2).mean())
     )

@@ -12,7 +12,7 @@ import pytest
 import semidp
 from semidp.cli import run as command
 from semidp.errors import InputError
-from semidp.present.report.place_sections import place_sections, unmatched
+from semidp.present.report.place_sections import list_unmatched_places, place_sections
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
@@ -75,9 +75,9 @@ def test_arcs_are_joined_to_rings_that_share_a_side() -> None:
 
 def test_labels_find_their_places_by_the_best_property(map_file: Path) -> None:
     places = PlaceMap.read(map_file)
-    assert places.named(PLACES) == ({"north": 0, "south": 1, "east": 2}, ["west"])
-    assert places.named(["1", "2", "3"]) == ({"1": 0, "2": 1, "3": 2}, [])
-    assert PlaceMap.read(map_file, "code").named(PLACES)[0] == {}
+    assert places.match_labels(PLACES) == ({"north": 0, "south": 1, "east": 2}, ["west"])
+    assert places.match_labels(["1", "2", "3"]) == ({"1": 0, "2": 1, "3": 2}, [])
+    assert PlaceMap.read(map_file, "code").match_labels(PLACES)[0] == {}
     assert PlaceMap.from_json(places.to_json()).outlines == places.outlines
 
 
@@ -91,7 +91,7 @@ def test_the_report_has_maps_and_lists_what_the_map_lacks(map_file: Path, tmp_pa
     faint = (table.counts < table.half_widths)[:3, 0]
     assert [hatch == "////" for hatch in hatched] == [*faint.tolist(), False]
     assert faint.any()
-    assert unmatched(release) == ["The map has no outline for west (table)."]
+    assert list_unmatched_places(release) == ["The map has no outline for west (table)."]
     # A notebook draws the same.
     shown = release._repr_html_()
     assert shown.count("<svg") == 1
@@ -106,9 +106,9 @@ def test_the_report_has_maps_and_lists_what_the_map_lacks(map_file: Path, tmp_pa
 
 def test_a_mapping_may_name_the_file_of_a_map(map_file: Path) -> None:
     for name in (map_file, str(map_file)):
-        assert Presentation.of({"places": name}).places == PlaceMap.read(map_file)
+        assert Presentation.from_value({"places": name}).places == PlaceMap.read(map_file)
     with pytest.raises(InputError, match="cannot read the map"):
-        Presentation.of({"places": "nowhere.geojson"})
+        Presentation.from_value({"places": "nowhere.geojson"})
 
 
 def test_places_are_named_where_their_names_have_room() -> None:
@@ -273,7 +273,7 @@ def test_a_map_of_other_places_is_refused_before_anything_is_charged(tmp_path: P
                 out=out,
                 presentation={"places": elsewhere},
             )
-    assert not ledger.made
+    assert not ledger.own_charges
     assert not (tmp_path / "out").exists()
 
 

@@ -26,7 +26,7 @@ from semidp.publish.statistics.sums.request import GroupRequest
 
 TREE = {"AL": {"001": ["a", "b"], "003": ["c"]}, "WA": {"05": ["d", "e", "f"]}, "DC": {"9": ["g"]}}
 PATHS = [(s, c, t) for s, below in TREE.items() for c, tracts in below.items() for t in tracts]
-PLACES = Feature.nested(["state", "county", "tract"], PATHS)
+PLACES = Feature.from_paths(["state", "county", "tract"], PATHS)
 NEST = Nest(("state", "county", "tract"))
 SEX = Feature("sex", "fm")
 
@@ -137,8 +137,8 @@ def test_a_lookup_that_is_refused(tmp_path: Path, content: str, words: str) -> N
 def test_names_that_repeat_are_told_apart_by_their_paths() -> None:
     twins = [("OR", "Washington"), ("UT", "Washington"), ("UT", "Utah")]
     with pytest.raises(SchemaError, match='names = "repeat"'):
-        Feature.nested(["state", "county"], twins)
-    county = Feature.nested(["state", "county"], twins, repeat=True)
+        Feature.from_paths(["state", "county"], twins)
+    county = Feature.from_paths(["state", "county"], twins, repeat=True)
     assert Feature.from_json(county.to_json()) == county
     records = {"state": ["UT", "OR", "UT"], "county": ["Washington", "Washington", "Utah"]}
     assert Table.from_frame(records, Schema([county])).counts.tolist() == [1, 1, 1]
@@ -147,23 +147,24 @@ def test_names_that_repeat_are_told_apart_by_their_paths() -> None:
 
 
 def test_a_missing_value_is_one_child_of_each_parent_and_a_missing_parent_a_path() -> None:
-    county = Feature.nested(["state", "county"], [("a", "x"), ("b", "y")], null_level="?")
+    county = Feature.from_paths(["state", "county"], [("a", "x"), ("b", "y")], null_level="?")
     assert county.paths() == [("a", "x"), ("a", "?"), ("b", "y"), ("b", "?"), ("?", "?")]
     assert Feature.from_json(county.to_json()) == county
-    assert county.at(1) == Feature("state", ["a", "b"], null_level="?")
+    assert county.cut_to_depth(1) == Feature("state", ["a", "b"], null_level="?")
     both = {"state": ["a", "b", None], "county": [None, None, None]}
     assert Table.from_frame(both, Schema([county])).counts.tolist() == [0, 1, 0, 1, 1]
     alone = {"county": ["x", None]}  # nobody knows the parent either
     assert Table.from_frame(alone, Schema([county])).counts.tolist() == [1, 0, 0, 0, 1]
     with pytest.raises(DataError, match="missing values"):
-        Table.from_frame(both, Schema([Feature.nested(["state", "county"], [("a", "x")])]))
+        Table.from_frame(both, Schema([Feature.from_paths(["state", "county"], [("a", "x")])]))
 
 
 def test_the_order_of_leaves_is_part_of_the_digest() -> None:
-    one = Feature.nested(["state", "county"], [("a", "x"), ("b", "y")])
-    other = Feature.nested(["state", "county"], [("b", "y"), ("a", "x")])
+    one = Feature.from_paths(["state", "county"], [("a", "x"), ("b", "y")])
+    other = Feature.from_paths(["state", "county"], [("b", "y"), ("a", "x")])
     spaces = [
-        Dataspace.of(Table(Schema([part]), [1, 2]), [Margin("state")]) for part in (one, other)
+        Dataspace.from_table(Table(Schema([part]), [1, 2]), [Margin("state")])
+        for part in (one, other)
     ]
     assert spaces[0] != spaces[1]
 
@@ -312,7 +313,7 @@ def test_every_published_depth_is_exact_and_children_sum_to_parents(
     }
     assert all(int(row["count"]) >= 0 for row in rows)
     assert sum(int(row["count"]) for row in rows) == len(data["sex"])
-    for margin in map(Margin.of, invariants):
+    for margin in map(Margin.from_names, invariants):
         names = [name for name in (*NEST.names[:depth], "sex") if name in margin.names]
         if not names:
             continue
@@ -333,7 +334,7 @@ def test_nothing_of_the_size_of_parents_times_children_is_ever_made() -> None:
     """
     parents, children = 4_000, 8_000
     paths = [(f"s{i % parents:04d}", f"c{i:04d}") for i in range(children)]
-    county = Feature.nested(["state", "county"], paths)
+    county = Feature.from_paths(["state", "county"], paths)
     where = np.random.default_rng(3).integers(0, children, 20_000)
     data = {
         "state": np.array([paths[i][0] for i in where]),
@@ -382,7 +383,7 @@ def test_the_report_shows_each_parent_with_its_subtotal_and_the_totals_of_its_ta
 
 def test_a_nested_table_too_long_to_fold_shows_its_subtotals() -> None:
     paths = [(f"s{i % 7}", f"c{i}") for i in range(FOLDED_CELLS + 1)]
-    county = Feature.nested(["state", "county"], paths)
+    county = Feature.from_paths(["state", "county"], paths)
     data = {"county": [path[1] for path in paths]}
     release = run(plan_of(["county"], ["county"], features=[county]), data)
     parts = branches(release.tables[0], release.scope.dataspace)

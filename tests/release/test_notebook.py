@@ -220,7 +220,7 @@ def test_a_table_is_data_too() -> None:
         open_source(table, where="sex = 'f'")
     with pytest.raises(semidp.SchemaError, match="there is no column 'people'"):
         open_source(table, count="people")
-    places = semidp.Feature.nested(["county", "district"], [("a", "1"), ("a", "2"), ("b", "3")])
+    places = semidp.Feature.from_paths(["county", "district"], [("a", "1"), ("a", "2"), ("b", "3")])
     nested = semidp.Table(semidp.Schema([places]), [4, 0, 5])
     with open_source(nested) as source:
         assert source.paths(["county", "district"]) == [("a", "1"), ("b", "3")]

@@ -204,7 +204,7 @@ def test_a_ledger_refuses_other_persons_and_charges_without_any(tmp_path):
     member = one.guarantee.adjacency
     guarantee = sd.Guarantee(
         one.guarantee.dataspace,
-        Exchange(member.once, Protection("patient", 5, protect="member")),
+        Exchange(member.records_per_move, Protection("patient", 5, protect="member")),
         one.guarantee.tradeoff,
     )
     ledger = Ledger.create(tmp_path / "m.json", Budget.gdp(20))
@@ -218,7 +218,7 @@ def test_more_records_make_a_release_weaker_by_as_much():
     several = done.under(["ward"], most=10)
     assert several.tradeoff.mu == 2 * done.guarantee.tradeoff.mu
     assert done.under(["ward"]).tradeoff.mu == done.guarantee.tradeoff.mu
-    ball = done.otherwise
+    ball = done.other_adjacency_guarantee
     assert ball.adjacency == Ball(10, Protection("patient", 5))
     assert ball.tradeoff.mu_squared == 2
 
@@ -395,7 +395,7 @@ def test_the_explorer_says_whom_it_protects():
 
     with open_source(STAYS, id="patient", most=5) as source:
         desk = PlanForecasts(("ward", "outcome"), lambda asked: survey(asked, source)[0], plan(5))
-        page = Page(desk).whole(desk.first)
+        page = Page(desk).render_page(desk.first)
     assert "one patient with up to 5 records" in page
     assert f"{N:,} records of 300 patients" in page
 

@@ -46,7 +46,9 @@ def plans(draw: st.DrawFn) -> Plan:
         invariants=[Margin(name) for name in names[1:]],
         features=features,
         structural_zeros=[
-            StructuralZero.of({names[0]: features[0].levels[0], names[1]: [features[1].levels[0]]})
+            StructuralZero.from_pattern(
+                {names[0]: features[0].levels[0], names[1]: [features[1].levels[0]]}
+            )
         ],
         adjacency=draw(st.sampled_from(AdjacencyChoice) | st.integers(1, 9)),
         count=draw(st.none() | NAMES),

@@ -26,7 +26,9 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.rechecking.release_check import recheck
 
 PEOPLE = {"sex": [*"fmmf"] * 10, "region": [*"nsns"] * 10, "county": ["a1", "a2", "b1", "b1"] * 10}
-COUNTIES = Feature.nested(["state", "county"], [("A", "a1"), ("A", "a2"), ("B", "b1"), ("B", "b2")])
+COUNTIES = Feature.from_paths(
+    ["state", "county"], [("A", "a1"), ("A", "a2"), ("B", "b1"), ("B", "b2")]
+)
 
 
 def document_of(folder: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from semidp.publish.statistics.tables.refit import FittedTable, Refit, compare_f
 
 SCHEMA = Schema([Feature("sex", "fm")])
 NOISY = np.array([3.5, 6.5])
-PUBLIC = Dataspace.of(Table(SCHEMA, [6, 4]), [])
+PUBLIC = Dataspace.from_table(Table(SCHEMA, [6, 4]), [])
 
 
 def fit_of(noisy: np.ndarray) -> Refit:

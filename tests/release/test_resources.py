@@ -71,7 +71,7 @@ def test_levels_that_the_data_name_count_once_they_are_read(tmp_path: Path) -> N
 
 
 def test_depths_of_one_feature_are_counted_once() -> None:
-    nested = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+    nested = Feature.from_paths(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
     plan = Plan([TableRequest(["state", "county", "sex"])], features=[nested, Feature("sex", "fm")])
     foreseen = declared_needs(plan)
     assert foreseen is not None
@@ -79,11 +79,11 @@ def test_depths_of_one_feature_are_counted_once() -> None:
 
 
 def test_estimates_grow_with_cells_and_csv_takes_more_disk() -> None:
-    small, large = ResourceEstimate.of([10**6]), ResourceEstimate.of([10**7])
+    small, large = ResourceEstimate.from_sizes([10**6]), ResourceEstimate.from_sizes([10**7])
     assert small.memory < large.memory < 12 * small.memory
     assert small.seconds < large.seconds
-    assert ResourceEstimate.of([10**6], form=Form.csv).disk > 2 * small.disk
-    assert ResourceEstimate.of([10**6, 10**6]).memory > small.memory
+    assert ResourceEstimate.from_sizes([10**6], form=Form.csv).disk > 2 * small.disk
+    assert ResourceEstimate.from_sizes([10**6, 10**6]).memory > small.memory
 
 
 def test_the_estimate_of_the_disk_covers_what_is_written(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_the_estimate_of_the_disk_covers_what_is_written(tmp_path: Path) -> None
     for form in Form:
         release.save(tmp_path / form, form=form)
         written = sum(file.stat().st_size for file in (tmp_path / form).iterdir())
-        assert written < ResourceEstimate.of([40**3], form=form).disk
+        assert written < ResourceEstimate.from_sizes([40**3], form=form).disk
 
 
 def test_a_container_has_its_own_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def everybody(margins: list[Margin]) -> Dataspace:
                 for feature, level in zip((SEX, ILL, REGION), person, strict=True)
             )
         ] += 1
-    return Dataspace.of(Table(Schema([SEX, ILL, REGION]), counts), margins)
+    return Dataspace.from_table(Table(Schema([SEX, ILL, REGION]), counts), margins)
 
 
 def largest_square(space: Dataspace, adjacency: Adjacency, names: list[str]) -> int:
@@ -106,12 +106,12 @@ def test_the_number_is_that_of_the_worst_pair(
     release = released(table, own)
     # the σ² that was drawn with
     square = Fraction(release.mechanisms[0].space.l2_squared) / (2 * RHO)
-    public = everybody([Margin.of(margin) for margin in others])
+    public = everybody([Margin.from_names(margin) for margin in others])
     found = release.under(public, kind)
     truth = largest_square(public, found.adjacency, table)
     assert found.dataspace == public
     assert found.tradeoff.implied_rho() == Fraction(truth) / (2 * square)
-    known = everybody([Margin.of(margin) for margin in own])
+    known = everybody([Margin.from_names(margin) for margin in own])
     # values that nobody gave may be any: never less than for these
     by_name = release.under(others, kind, known)
     rho, at_least = by_name.tradeoff.implied_rho(), found.tradeoff.implied_rho()
@@ -155,13 +155,13 @@ def test_what_everything_fixes_is_published_exactly() -> None:
 def test_the_widest_values_bound_all_others(margins: list[tuple[str, ...]]) -> None:
     schema = Schema([Feature(name, "01") for name in "abc"])
     wanted = [Margin(*names) for names in margins]
-    nothing = Dataspace.known(schema, {}, 3)
+    nothing = Dataspace.from_totals(schema, {}, 3)
     a = min(semi_adjacency_bound(schema, wanted).bound, 3)
     widest = sensitivity_space(widest_space(schema, wanted, nothing, a), Ball(a), ["a", "b"])
     seen = [0, 0, 0]
     for cells in itertools.combinations_with_replacement(range(8), 3):
         counts = np.bincount(cells, minlength=8).reshape(2, 2, 2)
-        space = Dataspace.of(Table(schema, counts), wanted)
+        space = Dataspace.from_table(Table(schema, counts), wanted)
         assert semi_adjacency(space).bound <= a
         try:
             norms = sensitivity_space(space, Ball(a), ["a", "b"]).norms
@@ -180,7 +180,9 @@ def test_the_widest_values_bound_all_others(margins: list[tuple[str, ...]]) -> N
 
 def test_levels_that_nobody_has_stay_empty() -> None:
     schema = Schema([Feature("sex", "fmx"), REGION])
-    known = Dataspace.known(schema, {Margin("sex"): Table(schema.restrict(["sex"]), [4, 0, 0])})
+    known = Dataspace.from_totals(
+        schema, {Margin("sex"): Table(schema.restrict(["sex"]), [4, 0, 0])}
+    )
     wide = widest_space(schema, [Margin("sex"), Margin("region")], known, 3)
     assert [total.counts.tolist() for total in wide.totals] == [[6, 0, 0], [3, 3]]
     joint = widest_space(schema, [Margin("sex", "region")], known, 3)
@@ -210,7 +212,7 @@ def test_sums_by_group() -> None:
     data = {**PEOPLE, "score": [0.1, 0.5, 1.0, 0.0]}
     release = run(Plan([request], invariants=["sex"], features=[SEX]), data)
     assert release.guarantee.adjacency.a == 2
-    known = Dataspace.known(
+    known = Dataspace.from_totals(
         Schema([SEX, REGION]),
         {Margin(f.name): Table(Schema([f]), c) for f, c in ((SEX, [2, 2]), (REGION, [1, 3]))},
     )
@@ -226,14 +228,14 @@ def test_sums_by_group() -> None:
 def test_statistics_about_other_records_are_refused() -> None:
     release = released(["sex", "ill"], ["sex"])
     with pytest.raises(InputError, match="only described"):
-        release.under(Dataspace.described("state totals"))
+        release.under(Dataspace.from_description("state totals"))
     with pytest.raises(InputError, match="feature 'ill'"):
-        release.under(Dataspace.known(Schema([SEX]), {}, 4))
+        release.under(Dataspace.from_totals(Schema([SEX]), {}, 4))
     schema = Schema([SEX, ILL])
     with pytest.raises(DataError, match="another number of records"):
-        release.under(Dataspace.known(schema, {}, 5))
+        release.under(Dataspace.from_totals(schema, {}, 5))
     with pytest.raises(DataError, match="contradict"):
-        release.under(Dataspace.known(schema, {Margin("sex"): Table(Schema([SEX]), [3, 1])}))
+        release.under(Dataspace.from_totals(schema, {Margin("sex"): Table(Schema([SEX]), [3, 1])}))
     with pytest.raises(InputError, match="literal reading"):
         release.under(["sex", "ill"], "definition")
 

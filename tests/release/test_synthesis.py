@@ -29,7 +29,7 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.schema import StructuralZero
 from semidp.publish.results.cells import Columns
 
-COUNTY = Feature.nested(
+COUNTY = Feature.from_paths(
     ["state", "county"], [("a", "x"), ("a", "y"), ("b", "x,1"), ("b", "u"), ("b", "v")]
 )
 FLAT = {"sex": "fm", "age": "yio", "ill": "nj", "work": "pqr"}
@@ -91,7 +91,7 @@ def test_records_have_every_table_and_every_exact_total(case: str, tmp_path: Pat
                 names, counts = published(content)
                 assert counted(tmp_path / "people.csv", names) == counts
     truth = people()
-    for margin in map(Margin.of, invariants):
+    for margin in map(Margin.from_names, invariants):
         assert counted(tmp_path / "people.csv", list(margin.names)) == Counter(
             zip(*(truth[name] for name in margin.names), strict=True)
         )
@@ -134,7 +134,7 @@ def test_tables_in_a_circle_are_approached_and_exact_totals_kept(case: str, tmp_
         == 0
     )
     truth = people()
-    for margin in map(Margin.of, invariants):
+    for margin in map(Margin.from_names, invariants):
         columns = [truth[name] for name in margin.names]
         assert counted(out, list(margin.names)) == Counter(zip(*columns, strict=True))
     about = json.loads((tmp_path / "people.about.json").read_text())
@@ -169,7 +169,7 @@ def test_a_join_never_makes_what_cannot_occur() -> None:
     data = people()
     both = zip(data["sex"], data["work"], strict=True)
     data["work"] = ["q" if sex == "m" and work == "p" else work for sex, work in both]
-    zero = StructuralZero.of({"sex": "m", "work": "p"})
+    zero = StructuralZero.from_pattern({"sex": "m", "work": "p"})
     table = TableRequest(["sex", "work"], Budget.gdp("1/2"))
     done = run(Plan([table], ["sex"], features=FEATURES, structural_zeros=[zero]), data)
     assert ("m", "p") not in Counter(done.records().rows())

@@ -12,7 +12,7 @@ from semidp.errors import AdjacencyUnknown, Refused
 from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
-from semidp.publish.survey import announced, any_totals, survey
+from semidp.publish.survey import any_totals, public_scope, survey
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
 MARGINS = [[], ["sex"], ["region"], ["sex", "region"]]
@@ -33,9 +33,9 @@ def exceeded(margins: list[str], scope: Scope, names: tuple[str, ...]) -> bool:
     """Whether some totals need more noise than a scope without totals says."""
     bound = squares(scope, names)
     for table in every_table(2):
-        space = Dataspace.of(table, [Margin(name) for name in margins])
+        space = Dataspace.from_table(table, [Margin(name) for name in margins])
         ball = Ball(semi_adjacency(space).bound)
-        adjacency = ball if scope.adjacency.protects_groups else Exchange.of(space)
+        adjacency = ball if scope.adjacency.protects_groups else Exchange.from_dataspace(space)
         assert adjacency.a <= scope.adjacency.a or scope.adjacency.a < len(margins) + 1
         if adjacency.a > scope.adjacency.a:
             adjacency = Ball(scope.adjacency.a)
@@ -60,7 +60,7 @@ def test_no_totals_need_more_than_is_said_without_them(
 ) -> None:
     plan = Plan([TableRequest(names)], margins, adjacency=adjacency)
     scope = any_totals(plan, SCHEMA)
-    assert scope.adjacency == Adjacency.named(
+    assert scope.adjacency == Adjacency.from_kind(
         "exchange" if adjacency == "exchange" else "ball", len(margins) + 1
     )
     assert not exceeded(margins, scope, names)
@@ -68,7 +68,7 @@ def test_no_totals_need_more_than_is_said_without_them(
 
 def test_totals_below_a_would_promise_too_much() -> None:
     scope = any_totals(Plan([TableRequest(["sex", "region"])], ["sex"]), SCHEMA)
-    sparse = Dataspace.of(Table(SCHEMA, [[1, 0, 0], [1, 0, 0]]), [Margin("sex")])
+    sparse = Dataspace.from_table(Table(SCHEMA, [[1, 0, 0], [1, 0, 0]]), [Margin("sex")])
     assert exceeded(
         ["sex"], Scope(sparse, scope.semi_adjacency, scope.adjacency), ("sex", "region")
     )
@@ -81,7 +81,7 @@ def test_public_totals_say_what_the_data_say() -> None:
 
     with open_source(people) as source:
         scope = survey(plan, source)[0]
-    assert announced(plan, scope.dataspace) == scope
+    assert public_scope(plan, scope.dataspace) == scope
 
 
 def test_what_cannot_be_known_without_totals() -> None:

@@ -32,14 +32,14 @@ from semidp import (
     sensitivity_space,
 )
 from semidp.present.report.sentences import strength, summary
-from semidp.promise.exact import exact, rounded_up
+from semidp.promise.exact import exact, format_rounded_up
 from semidp.promise.mechanisms.accuracy import cell_errors
 from semidp.promise.mechanisms.selection import available, residual_plan
 from semidp.promise.tradeoff.composition import compose
 from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish import front
-from semidp.publish.results.texts import name_of
+from semidp.publish.results.texts import name_tradeoff
 
 pytestmark = pytest.mark.pictures
 
@@ -55,13 +55,15 @@ CURVES = st.one_of(
 
 @given(st.one_of(NUMBERS, st.floats(min_value=1e-300, max_value=1e300)), st.integers(1, 12))
 def test_rounding_up_goes_up_and_not_far(x: Fraction | float, digits: int) -> None:
-    printed = Fraction(rounded_up(x, digits))
+    printed = Fraction(format_rounded_up(x, digits))
     assert Fraction(x) <= printed <= Fraction(x) * (1 + Fraction(100, 10**digits))
 
 
 @given(CURVES, DELTAS)
 def test_strength_claims_no_more_than_the_curve(curve: Tradeoff, delta: Fraction) -> None:
-    said = " ".join(strength(Guarantee(Dataspace.described("states"), Ball(2), curve), delta))
+    said = " ".join(
+        strength(Guarantee(Dataspace.from_description("states"), Ball(2), curve), delta)
+    )
     (percent,) = re.findall(r"at most (\d+)% of cases", said)
     assert int(percent) / 100 >= 1 - float(curve(0.95)) - 1e-12
     (epsilon, at), *_ = re.findall(r"\(([^,()]+), ([^()]+)\)-DP", said)
@@ -71,7 +73,7 @@ def test_strength_claims_no_more_than_the_curve(curve: Tradeoff, delta: Fraction
 
 @given(CURVES)
 def test_names_claim_no_more_than_the_curve(curve: Tradeoff) -> None:
-    name = name_of(curve)
+    name = name_tradeoff(curve)
     if name is None:
         return
     number = exact(re.findall(r"[\d.e+-]*\d", name)[0])
@@ -105,9 +107,9 @@ def test_the_scale_of_the_noise_is_rounded_one_way() -> None:
 
 def test_the_errors_of_cells_add_up_to_the_expected_distance_whatever_the_mechanism() -> None:
     schema = Schema([Feature("region", "nsw"), Feature("ill", "ny")])
-    public = Dataspace.of(Table(schema, [[30, 20], [10, 40], [50, 60]]), [Margin("region")])
+    public = Dataspace.from_table(Table(schema, [[30, 20], [10, 40], [50, 60]]), [Margin("region")])
     names = set()
-    for adjacency in (Ball(2), Exchange.of(public)):
+    for adjacency in (Ball(2), Exchange.from_dataspace(public)):
         for budget in (Budget.gdp(1), Budget.zcdp("1/2"), Budget.pure(1)):
             space = sensitivity_space(public, adjacency)
             found = available(space, budget)
@@ -144,7 +146,7 @@ def test_every_result_says_what_it_is() -> None:
     plan = Plan(requests, invariants=["sex"], levels_from_data=True)
     release = run(plan, people)
     said, page = summary(release), release.report_html()
-    assert len({result.listed_in for result in release.results}) == len(release.results) == 5
+    assert len({result.list_key for result in release.results}) == len(release.results) == 5
     for result in release.results:
         assert result.title()
         for line in (*result.noisy_lines(), *(text for _, text in result.summary_lines())):
@@ -162,8 +164,8 @@ def test_every_result_says_what_it_is() -> None:
         assert all(f"<h2>{heading}</h2>" in page for heading in headings)
         assert f"<dt>Mechanism of {result.details().what}</dt>" in page
         assert [name for name, _ in result.file_words()] == list(result.files())
-        assert result.named()
-        for name, content in result.named().items():
+        assert result.columns_by_name()
+        for name, content in result.columns_by_name().items():
             assert release[name].to_dict() == content.to_dict()
 
 

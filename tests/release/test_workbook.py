@@ -176,7 +176,7 @@ def test_exact_counts_are_rounded_nowhere(tmp_path: Path) -> None:
 )
 def test_presentations_that_are_none_are_refused(wrong: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
-        Presentation.of(wrong)
+        Presentation.from_value(wrong)
 
 
 def test_a_table_that_a_sheet_does_not_hold_is_refused_before_anything_is_charged(

@@ -73,7 +73,7 @@ def test_subspace_dp_as_printed_allows_publishing_everything() -> None:
     C is meant.
     """
     one_record = semidp.ExplicitSpace(
-        list(np.eye(3)), semidp.Dataspace.described("three bits"), semidp.Ball(1)
+        list(np.eye(3)), semidp.Dataspace.from_description("three bits"), semidp.Ball(1)
     )
     for bits in np.ndindex(2, 2, 2):
         seen = np.array(bits) - one_record.project(np.array(bits))
@@ -87,7 +87,7 @@ def test_the_sum_in_the_k_norm_proposition_is_a_supremum() -> None:
     moves = [move.astype(float) for move in space(2, (3, 3)).moves()]
     ball = semidp.promise.KNormMechanism.calibrate(
         space(2, (3, 3)), semidp.Budget.pure(1)
-    ).placed.ball
+    ).placed_ball.ball
     norms = ball.norm(np.stack(moves))
     assert norms.sum() == pytest.approx(18)
     assert norms.max() == pytest.approx(1)

@@ -80,8 +80,8 @@ def test_more_detail_can_need_more_records() -> None:
     """The paper's remark says that a(t) decreases as more detailed margins are published."""
     pairs = next(example for example in examples.EXAMPLES if example.published == "AB, BC, AC")
     single = examples.Example("", "A, B, C", pairs.counts, "")
-    assert single.found().worst_case == 3
-    assert pairs.found().worst_case == 5
+    assert single.compute_semi_adjacency().worst_case == 3
+    assert pairs.compute_semi_adjacency().worst_case == 5
 
 
 @pytest.mark.long
@@ -230,10 +230,10 @@ def test_blocks_without_housing_leave_two_records(empty_blocks: bool) -> None:
     zeros += [{"state": "B", "block": "B2"}] if empty_blocks else []
     features = Feature("state", tuple(blocks)), Feature("block", names)
     people = Table(
-        Schema(features, tuple(map(StructuralZero.of, zeros))),
+        Schema(features, tuple(map(StructuralZero.from_pattern, zeros))),
         np.array([[2, 1, 0, 0], [0, 0, 2, 0]]),
     )
-    assert semi_adjacency(Dataspace.of(people, [Margin("state")])).worst_case == 2
+    assert semi_adjacency(Dataspace.from_table(people, [Margin("state")])).worst_case == 2
 
 
 @pytest.mark.long

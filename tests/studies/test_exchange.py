@@ -55,10 +55,12 @@ def test_the_factors_are_those_of_a_small_nation() -> None:
     """One record costs 2 in each query; an exchange 4 below the nation, 2 at it and in totals, 0 in
     what is exact.
     """
-    places = Feature.nested(["state", "block"], [("a", "1"), ("a", "2"), ("b", "3"), ("b", "4")])
+    places = Feature.from_paths(
+        ["state", "block"], [("a", "1"), ("a", "2"), ("b", "3"), ("b", "4")]
+    )
     schema = Schema([places, Feature("race", "xyz"), Feature("adult", "yn")])
-    public = Dataspace.of(Table(schema, np.full(schema.shape, 9)), [Margin("state")])
-    adjacency = Exchange.of(public)
+    public = Dataspace.from_table(Table(schema, np.full(schema.shape, 9)), [Margin("state")])
+    adjacency = Exchange.from_dataspace(public)
     squares = {
         names: sensitivity_space(public, adjacency, names).l2_squared
         for names in (

@@ -21,7 +21,7 @@ import pytest
 
 import semidp
 from semidp import Budget, Feature, Plan, Release, Schema, Table, TableRequest
-from semidp.assess import audit_mechanism, claims_of_release, pair_for
+from semidp.assess import audit_mechanism, choose_pair, claims_of_release
 from semidp.cli import run as command
 from semidp.errors import InputError, Refused
 from semidp.present.explore.controls import LADDER, Controls
@@ -35,7 +35,7 @@ from semidp.promise.tradeoff.curves import gaussian
 from semidp.promise.tradeoff.smooth import Gaussian
 from semidp.publish.rechecking.release_check import recheck
 from semidp.publish.statistics import registry
-from semidp.publish.statistics.registry import recorded
+from semidp.publish.statistics.registry import mechanism_from_record
 from tests.toy.level_totals.kind import KIND
 from tests.toy.level_totals.published import LevelTotal
 from tests.toy.level_totals.request import LevelTotalRequest
@@ -99,7 +99,7 @@ def test_the_norms_bound_every_pair_of_datasets(
         counts = np.zeros(schema.shape, dtype=np.int64)
         for record in records:
             counts[record] += 1
-        public = Dataspace.of(Table(schema, counts), [Margin(name) for name in exact])
+        public = Dataspace.from_table(Table(schema, counts), [Margin(name) for name in exact])
         key = b"".join(total.counts.tobytes() for total in public.totals)
         total = sum(size for _, size in records)
         tables.setdefault(key, []).append((Counter(records), total))
@@ -330,7 +330,7 @@ def test_it_has_a_card_in_the_explorer_because_it_declares_a_field() -> None:
     both = Controls.of_form([*chosen, ("table-0", "sex"), ("table-0", "size")], columns).plan(
         start, columns
     )
-    assert {request.budget for request in both.requests} == {Budget.gdp(1).shared(2)}
+    assert {request.budget for request in both.requests} == {Budget.gdp(1).split_evenly(2)}
     assert [card.asking for card in Controls.of_plan(both, columns).cards] == [
         "table",
         "level_total",
@@ -358,12 +358,14 @@ def test_the_ledger_computes_its_charge_anew_under_further_exact_statistics(
 def test_a_record_of_it_is_read_under_another_adjacency(plan: Plan) -> None:
     (mechanism,) = semidp.prepare(plan, PEOPLE).mechanisms
     space = mechanism.space
-    assert recorded(mechanism.record(), space.dataspace, Ball(4)).tradeoff == gaussian(2)
+    assert mechanism_from_record(mechanism.record(), space.dataspace, Ball(4)).tradeoff == gaussian(
+        2
+    )
     damaged = {**mechanism.record(), "query": {"kind": "level total"}}
     with pytest.raises(InputError, match="the record of a query of level total is damaged"):
-        recorded(damaged, space.dataspace, Ball(4))
+        mechanism_from_record(damaged, space.dataspace, Ball(4))
     with pytest.raises(Refused, match="knows no query"):
-        recorded(
+        mechanism_from_record(
             {**mechanism.record(), "query": {"kind": "level totals"}}, space.dataspace, Ball(4)
         )
 
@@ -379,7 +381,7 @@ def test_an_audit_attacks_it_on_the_worst_pair(
 
 def test_an_audit_convicts_it_where_its_noise_is_too_small(folder: Path) -> None:
     (claim,) = claims_of_release(Release.load(folder))
-    pair = pair_for(claim.mechanism)
+    pair = choose_pair(claim.mechanism)
     assert pair.move.tolist() == [4]
     weaker = replace(claim.mechanism, sigma2=claim.mechanism.sigma2 / 2)
     found = audit_mechanism(

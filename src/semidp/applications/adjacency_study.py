@@ -27,11 +27,11 @@ class Example:
     counts: ArrayLike
     paper: str
 
-    def found(self) -> SemiAdjacency:
+    def compute_semi_adjacency(self) -> SemiAdjacency:
         """Return a(t) in both readings.
 
         >>> example = EXAMPLES[0]
-        >>> example.text, example.found().worst_case
+        >>> example.text, example.compute_semi_adjacency().worst_case
         ('three bits, two of them 1', 2)
         """
         shape = np.shape(self.counts)
@@ -40,7 +40,7 @@ class Example:
             features.append(Feature(name, map(str, range(size))))
         table = Table(Schema(features), self.counts)
         margins = [Margin(*names) for names in self.published.split(", ")]
-        return semi_adjacency(Dataspace.of(table, margins))
+        return semi_adjacency(Dataspace.from_table(table, margins))
 
 
 def _bits(*records: str) -> ArrayLike:
@@ -86,14 +86,14 @@ def compute(settings: Settings = PAPER) -> Tidy:
     """
     rows = []
     for example in EXAMPLES:
-        computed = example.found()
+        computed = example.compute_semi_adjacency()
         row: dict[str, Any] = {"example": example.text, "published": example.published}
         row["paper"] = example.paper
         row["worst_case"] = computed.worst_case
         row["definition"] = computed.definition
         row["method"] = computed.method
         rows.append(row)
-    return Tidy.of(rows)
+    return Tidy.from_rows(rows)
 
 
 def plot(table: Tidy) -> Figure:

@@ -105,7 +105,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
         row["epsilon_tight"] = zcdp(rho).epsilon(DELTA)
         row["epsilon_gaussian"] = _gaussian_epsilon(rho)
         observations.append(row | {"adjacency": kind, "condition": condition})
-    return Tidy.of(observations)
+    return Tidy.from_rows(observations)
 
 
 def _gaussian_epsilon(rho: Fraction) -> float:
@@ -189,7 +189,7 @@ def costs(kind: str = "exchange", *, fixed: bool = False) -> Tidy:
         row = {"level": level, "query": query, "announced": rho}
         row |= {"factor": factor, "rho": factor * rho, "reason": reason}
         rows.append(row)
-    return Tidy.of(rows)
+    return Tidy.from_rows(rows)
 
 
 def costs_by_level(kind: str = "exchange", *, fixed: bool = False) -> Tidy:
@@ -213,7 +213,7 @@ def costs_by_level(kind: str = "exchange", *, fixed: bool = False) -> Tidy:
             # All queries of a part share one factor and one reason: the first row has them.
             sums = {"announced": announced, "rho": rho, "query": query}
             rows.append(part[0] | sums)
-    return Tidy.of(rows)
+    return Tidy.from_rows(rows)
 
 
 def _factor(level: str, query: str, kind: str, fixed: bool) -> tuple[int, str]:
@@ -237,7 +237,7 @@ def guarantee(a: int = 2) -> Guarantee:
     Fraction(256, 25)
     """
     # The dataspace is described in words: the records of the Census are not here.
-    states_exact = Dataspace.described(STATE_TOTALS)
+    states_exact = Dataspace.from_description(STATE_TOTALS)
     return Guarantee(states_exact, Ball(a), zcdp(ROUNDED["persons"]).group(a))
 
 
@@ -248,7 +248,7 @@ def exchange_guarantee() -> Guarantee:
     Fraction(128, 25)
     """
     exchange = Adjacency.from_json({"kind": "exchange", "a": 2})
-    states_exact = Dataspace.described(STATE_TOTALS)
+    states_exact = Dataspace.from_description(STATE_TOTALS)
     return Guarantee(states_exact, exchange, zcdp(2 * ROUNDED["persons"]))
 
 

@@ -59,7 +59,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
         order = both[SEMI_FIRST].compare(both[COMPOSITION_FIRST])
         for strategy, curve in both.items():
             # The order is that of semi-DP first; in the row of the other it is reversed.
-            seen = order if strategy == SEMI_FIRST else order.reversed()
+            seen = order if strategy == SEMI_FIRST else order.reverse()
             row = {
                 "family": family,
                 "a": RECORDS_TOGETHER,
@@ -72,7 +72,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
             values = np.asarray(curve(ALPHAS)).tolist()
             for alpha, value in zip(ALPHAS.tolist(), values, strict=True):
                 rows.append(row | _quantity("f(alpha)", alpha, value))
-    return Tidy.of(rows)
+    return Tidy.from_rows(rows)
 
 
 def _quantity(name: str, at: float, value: float) -> dict[str, Any]:

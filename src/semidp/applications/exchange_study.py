@@ -33,7 +33,7 @@ def blocks(q: int, unpublished: bool) -> Dataspace:
     every = [*names, "u"] if unpublished else names
     schema = Schema([Feature(name, "012") for name in every])
     table = Table(schema, np.full(schema.shape, EACH))
-    return Dataspace.of(table, [Margin(name) for name in names])
+    return Dataspace.from_table(table, [Margin(name) for name in names])
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
@@ -50,14 +50,14 @@ def compute(settings: Settings = PAPER) -> Tidy:
         tables = ((beside, None), (beside, ("u",)), (alone, None))
         for name, (public, released) in zip(TITLES, tables, strict=True):
             # q + 1 is the paper's bound on a(t); from q = 3 on equal totals need one record fewer.
-            for adjacency in (Ball(q + 1), Exchange.of(public)):
+            for adjacency in (Ball(q + 1), Exchange.from_dataspace(public)):
                 space = sensitivity_space(public, adjacency, released)
                 kind = str(adjacency.kind)
                 row: dict[str, Any] = {"table": name, "q": q, "adjacency": kind}
                 row |= {"squares": space.l2_squared, "exact": space.exact}
                 row["loss"] = math.sqrt(space.l2_squared * space.dimension)
                 rows.append(row)
-    return Tidy.of(rows)
+    return Tidy.from_rows(rows)
 
 
 def plot(table: Tidy) -> Figure:

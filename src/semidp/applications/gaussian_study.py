@@ -67,7 +67,7 @@ def compute(settings: Settings = PAPER, sizes: range = SIZES) -> Tidy:
                 yield labels, np.linalg.norm(flat, axis=1)
 
     cases = [{"model": model, "k": k, "mu": MU} for model in MODELS for k in sizes]
-    return settings.replicated("Gaussian mechanisms", "mean_l2", cases, run)
+    return settings.run_replicates("Gaussian mechanisms", "mean_l2", cases, run)
 
 
 def mechanisms(table: Table) -> Iterator[tuple[str, str, Mechanism]]:

@@ -59,7 +59,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
             yield {"method": method}, np.sqrt(np.mean(gaps**2, axis=1))
 
     cases = [{"design": design, "mu": mu} for design in DESIGNS for mu in MUS]
-    return settings.replicated("group means", "error", cases, run)
+    return settings.run_replicates("group means", "error", cases, run)
 
 
 def simulated_groups(design: str, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -93,7 +93,7 @@ def estimates(
     budget, totals = Budget.gdp(mu), steps / STEPS
     levels = tuple(map(str, range(len(counts))))
     schema = Schema((Feature("group", levels),))
-    public = Dataspace.of(Table(schema, counts), [Margin("group")])
+    public = Dataspace.from_table(Table(schema, counts), [Margin("group")])
     adjacency = publish.outcome_adjacency(public)
     outcome = Outcome("y", Fraction(0), Fraction(1), STEPS)
     space = publish.sum_space(public, adjacency, outcome, [Margin("group")])

@@ -69,7 +69,7 @@ class Simulated:
         # Fitted to the outcomes on the grid, so that rounding them is nobody's error.
         self.truth = np.linalg.lstsq(self.rows, self.outcomes, rcond=None)[0]
 
-    def measured(
+    def build_mechanism(
         self, mu: Fraction, coding: publish.Coding
     ) -> tuple[Any, publish.Design, NDArray[np.int64]]:
         """Return a mechanism at μ, its design and the values it measures: by the best route, or X'y
@@ -81,8 +81,8 @@ class Simulated:
         schema = Schema(features)
         ones = np.ones(len(self.levels), dtype=np.int64)
         counts = self._by_cell(ones).reshape(schema.shape)
-        public = Dataspace.of(Table(schema, counts), [Margin(*names)])
-        design = publish.Design.of(schema, names, coding=coding)
+        public = Dataspace.from_table(Table(schema, counts), [Margin(*names)])
+        design = publish.Design.from_schema(schema, names, coding=coding)
         adjacency = publish.outcome_adjacency(public)
         outcome = Outcome("y", Fraction(-1), Fraction(1), STEPS)
         about = (public, adjacency, outcome, design)
@@ -117,13 +117,15 @@ def compute(settings: Settings = PAPER) -> Tidy:
         # The baselines see rows divided by this root, so that their coefficients are larger by it.
         scale = math.sqrt(factors + 1)
         budget = Budget.gdp(mu)
-        semi = data.measured(mu, publish.Coding.effects)
-        columns = data.measured(mu, publish.Coding.treatment)
+        semi = data.build_mechanism(mu, publish.Coding.effects)
+        columns = data.build_mechanism(mu, publish.Coding.treatment)
         pair = semi[0].space.adjacency.a
         losses: dict[str, list[float]] = {method: [] for method in METHODS}
         for _ in range(settings.replicates):
-            half = _fitted(*columns, randomness) / 2  # of a treatment, which is two steps of ±1
-            effects = _fitted(*semi, randomness)
+            half = (
+                _fit_coefficients(*columns, randomness) / 2
+            )  # of a treatment, which is two steps of ±1
+            effects = _fit_coefficients(*semi, randomness)
             fits = {"semi": effects * scale, "columns": half * scale}
             # A treatment intercept has all factors low; half of every effect leads to the middle.
             middle = half[0] + half.sum()
@@ -142,10 +144,10 @@ def compute(settings: Settings = PAPER) -> Tidy:
     for factors, records in CASES:
         for mu in MUS:
             cases.append({"factors": factors, "records": records, "mu": mu})
-    return settings.replicated("regressions", "error", cases, run)
+    return settings.run_replicates("regressions", "error", cases, run)
 
 
-def _fitted(
+def _fit_coefficients(
     mechanism: Any,
     design: publish.Design,
     values: NDArray[np.int64],

@@ -25,7 +25,7 @@ from semidp import (
     semi_adjacency,
     sensitivity_space,
 )
-from semidp.applications.study import PAPER, Settings, Tidy, table_of
+from semidp.applications.study import PAPER, Settings, Tidy, build_table
 from semidp.inference import IntervalEstimate, random_tables, simulated_bound
 from semidp.inference.answers import (
     linear_interval,
@@ -33,7 +33,7 @@ from semidp.inference.answers import (
     ratio_interval,
     upper_binomial,
 )
-from semidp.promise import Mechanism, Recursive, SeededRandomness, calibrated
+from semidp.promise import Mechanism, Recursive, SeededRandomness, calibrate_mechanism
 from semidp.publish import Alternative, Strata
 from semidp.publish.plots.style import BLUE, ORANGE, Figure, drawing
 
@@ -103,14 +103,14 @@ class World:
             drawn = self.source.multinomial(records * strata, shares)
             self.counts = drawn.reshape(shape)
             within = ["stratum"] if strata > 1 else []
-            table = table_of(self.counts if within else self.counts[..., 0])
+            table = build_table(self.counts if within else self.counts[..., 0])
             margins = [Margin("row", *within), Margin("column", *within)]
-            public = Dataspace.of(table, margins)
+            public = Dataspace.from_table(table, margins)
             space = sensitivity_space(public, Ball(semi_adjacency(public).bound))
             # Margins that fix the whole table have no noise, and nothing to test.
             if not space.is_zero:
                 break
-        self.mechanism: Mechanism = calibrated(mechanism, space, budget)
+        self.mechanism: Mechanism = calibrate_mechanism(mechanism, space, budget)
         # Projection is linear: one matrix projects many draws at once.
         projected = []
         for unit in np.eye(cells):
@@ -145,7 +145,7 @@ def _sizes(p: Floats, twin: Floats, reference: float = math.inf) -> Shares:
     return shares
 
 
-def _covered(held: Sequence[Any], reference: float = math.inf) -> Shares:
+def _measure_coverage(held: Sequence[Any], reference: float = math.inf) -> Shares:
     """Coverage of the intervals and of the twin's; `held` has one list of flags for each."""
     right, twin = held
     share = 1 / len(right) + 1 / reference
@@ -156,7 +156,7 @@ def _p_values(answers: Sequence[IntervalEstimate]) -> Floats:
     return np.array([answer.p_value for answer in answers], dtype=np.float64)
 
 
-def _ranked(seen: Floats, reference: Floats) -> Floats:
+def _monte_carlo_p_values(seen: Floats, reference: Floats) -> Floats:
     """Monte Carlo p-values of statistics against one set of simulated ones."""
     # Ties count as larger: round-off must not turn one into a smaller p-value.
     just_below = seen * (1 - 1e-9)
@@ -198,8 +198,10 @@ def independence(
 
         with_noise = variance + noise
         seen = statistics(runs, True, with_noise)
-        right = _ranked(seen, statistics(draws, True, with_noise))
-        twin = _ranked(statistics(runs, True, variance), statistics(draws, False, variance))
+        right = _monte_carlo_p_values(seen, statistics(draws, True, with_noise))
+        twin = _monte_carlo_p_values(
+            statistics(runs, True, variance), statistics(draws, False, variance)
+        )
         return _sizes(right, twin, draws)
 
     return run
@@ -243,7 +245,7 @@ def odds_ratio(
         if odds == 1:
             return _sizes(right, twin)
         # An interval holds the odds ratio where its test does not reject.
-        return _covered([right > 1 - LEVEL, twin > 1 - LEVEL])
+        return _measure_coverage([right > 1 - LEVEL, twin > 1 - LEVEL])
 
     return run
 
@@ -260,7 +262,7 @@ def difference(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[...,
         first, second = world.errors(draws)[:, :2].T
         reference = np.abs(first - second)
         twin = np.where(seen > 0, 0.0, 1.0)
-        return _sizes(_ranked(seen, reference), twin, draws)
+        return _sizes(_monte_carlo_p_values(seen, reference), twin, draws)
 
     return run
 
@@ -322,7 +324,7 @@ def rates(
         twin = answers(np.zeros((2, 2)))
         if gap:
             held = [-gap in answer for answer in right]
-            return _covered([held, [-gap in answer for answer in twin]])
+            return _measure_coverage([held, [-gap in answer for answer in twin]])
         return _sizes(_p_values(right), _p_values(twin))
 
     return run
@@ -339,7 +341,7 @@ def one_cell(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., S
         drawn = world.errors(draws)[:, 0]
         truth, most = 100.0, (0.0, 200.0)
 
-        def held(noise_share: float) -> list[bool]:
+        def check_coverage(noise_share: float) -> list[bool]:
             noise = drawn * noise_share
             flags = []
             for error in seen:
@@ -347,7 +349,7 @@ def one_cell(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., S
                 flags.append(truth in interval)
             return flags
 
-        return _covered([held(1.0), held(0.5)], draws)
+        return _measure_coverage([check_coverage(1.0), check_coverage(0.5)], draws)
 
     return run
 
@@ -371,7 +373,7 @@ def all_cells(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., 
         # The twin's bound is that of one cell.
         right = largest <= all_bound * (1 + 1e-9)
         twin = largest <= first_bound * (1 + 1e-9)
-        return _covered([right, twin], draws)
+        return _measure_coverage([right, twin], draws)
 
     return run
 
@@ -392,7 +394,7 @@ def noisy_ratio(
         drawn = world.errors(draws)[:, ends] @ parts
         top, bottom = counts
 
-        def held(noise: Floats) -> list[bool]:
+        def check_coverage(noise: Floats) -> list[bool]:
             draws_of_both = (noise[:, 0], noise[:, 1])
             answers = []
             for error_top, error_bottom in seen:
@@ -401,7 +403,7 @@ def noisy_ratio(
                 answers.append(top / bottom in interval)
             return answers
 
-        return _covered([held(drawn), held(drawn / 2)], draws)
+        return _measure_coverage([check_coverage(drawn), check_coverage(drawn / 2)], draws)
 
     return run
 
@@ -420,14 +422,14 @@ def population_rate(
         sampled = world.source.binomial(sizes[group], rate, runs)
         cases = sampled + world.errors(runs)[:, 0]
 
-        def held(noise: Floats) -> NDArray[np.bool_]:
+        def check_coverage(noise: Floats) -> NDArray[np.bool_]:
             # `inverted_rate` holds a rate where both of its tails are large enough.
             true_cases = cases[:, None] - noise
             above = _mean_tails(true_cases, size, rate)
             below = _mean_tails(size - true_cases, size, 1 - rate)
             return np.minimum(above, below) > (1 - LEVEL) / 2
 
-        return _covered([held(reference), held(np.zeros(1))])
+        return _measure_coverage([check_coverage(reference), check_coverage(np.zeros(1))])
 
     return run
 
@@ -616,7 +618,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
             row |= {"largest": shares.max(), "worst": worst.max()}
             row["twin"] = twins.mean()
             rows.append(row)
-    return Tidy.of(rows)
+    return Tidy.from_rows(rows)
 
 
 def plot(table: Tidy) -> Figure:

@@ -75,7 +75,7 @@ def compute(settings: Settings = PAPER, sizes: range = SIZES) -> Tidy:
         for k in sizes:
             epsilons = EPSILONS if k in PUBLISHED_SIZES else EPSILONS[-1:]
             cases += [{"model": model, "k": k, "epsilon": epsilon} for epsilon in epsilons]
-    return settings.replicated("K-norm mechanisms", "mean_l2", cases, run)
+    return settings.run_replicates("K-norm mechanisms", "mean_l2", cases, run)
 
 
 def noises(table: Table, epsilon: Fraction, source: Generator) -> Iterator[tuple[str, str, Draw]]:
@@ -100,36 +100,36 @@ def noises(table: Table, epsilon: Fraction, source: Generator) -> Iterator[tuple
     three = sensitivity_space(dataspace, Ball(3))
     randomness = SeededRandomness(int(source.integers(2**62)))
 
-    def added(mechanism: Mechanism) -> Draw:
+    def make_draw(mechanism: Mechanism) -> Draw:
         return lambda size: mechanism.noises(size, randomness)
 
-    def projected(mechanism: Mechanism) -> Draw:
+    def make_projected_draw(mechanism: Mechanism) -> Draw:
         def draw(size: int) -> NDArray[Any]:
             noises = mechanism.noises(size, randomness)
             return np.stack([three.project(noise) for noise in noises])
 
         return draw
 
-    ball = KNormMechanism.calibrate(three, budget).placed.ball
+    ball = KNormMechanism.calibrate(three, budget).placed_ball.ball
     l1 = NaiveL1.calibrate(three, budget)
     l2 = NaiveL2.calibrate(three, budget)
     linf = NaiveLinf.calibrate(three, budget)
     yield "knorm", "correct", lambda size: knorm_noise(ball, epsilon, size, source)
-    yield "laplace", "correct", projected(LaplaceMechanism.calibrate(three, budget))
-    yield "l2", "correct", added(L2Mechanism.calibrate(three, budget))
-    yield "naive-l1", "correct", added(l1)
-    yield "naive-l2", "correct", added(l2)
-    yield "naive-linf", "correct", added(linf)
+    yield "laplace", "correct", make_projected_draw(LaplaceMechanism.calibrate(three, budget))
+    yield "l2", "correct", make_draw(L2Mechanism.calibrate(three, budget))
+    yield "naive-l1", "correct", make_draw(l1)
+    yield "naive-l2", "correct", make_draw(l2)
+    yield "naive-linf", "correct", make_draw(linf)
     # The paper's figure has no larger tables.
     if table.schema.shape[0] not in PUBLISHED_SIZES:
         return
     # The paper's list of moves is that of A_2: it lacks the three-cycles of A_3.
     two = sensitivity_space(dataspace, Ball(2))
-    four_cells = KNormMechanism.calibrate(two, budget).placed.ball
+    four_cells = KNormMechanism.calibrate(two, budget).placed_ball.ball
     yield "knorm", "as-published", lambda size: published_noise(four_cells, epsilon, size, source)
     # The published l1 and l2 noise is right; only the radius of l∞ was wrong.
-    yield "naive-l1", "as-published", added(l1)
-    yield "naive-l2", "as-published", added(l2)
+    yield "naive-l1", "as-published", make_draw(l1)
+    yield "naive-l2", "as-published", make_draw(l2)
     yield "naive-linf", "as-published", lambda size: _published_linf(linf, size, source)
 
 

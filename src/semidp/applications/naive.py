@@ -17,9 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp import Budget, InputError, QuerySpace, Tradeoff, approximate, gaussian
 from semidp.promise import ClaimKind, Mechanism, Randomness, generator
-from semidp.promise.exact import down, sqrt_down
+from semidp.promise.exact import round_down, sqrt_down
 from semidp.promise.mechanisms.knorm.norm_ball import NormBall
-from semidp.promise.mechanisms.mechanism import cell_weights, check_request, epsilon_of, root_up
+from semidp.promise.mechanisms.mechanism import (
+    cell_weights,
+    check_request,
+    require_epsilon,
+    root_up,
+)
 
 Floats = NDArray[np.float64]
 
@@ -66,7 +71,7 @@ class NaiveMechanism(Mechanism):
         if budget.rho is not None:
             # The root is rounded down, so that the noise is never too small for rho.
             return cls(space, sqrt_down(2 * budget.rho))
-        return cls(space, epsilon_of(budget) if budget.mu is None else budget.mu)
+        return cls(space, require_epsilon(budget) if budget.mu is None else budget.mu)
 
     @property
     def scale(self) -> float:
@@ -201,7 +206,7 @@ def published_noise(ball: NormBall, epsilon: Fraction, size: int, source: Genera
     """
     points = ball.uniform(size, source)
     # The paper's own algorithm says Gamma(s+1); its figure was drawn with Gamma(s).
-    radii = source.standard_gamma(ball.dimension, size) / down(epsilon)
+    radii = source.standard_gamma(ball.dimension, size) / round_down(epsilon)
     # one radius for each point, whatever the shape of the points
     other_axes = [1] * (points.ndim - 1)
     return points * radii.reshape(-1, *other_axes)

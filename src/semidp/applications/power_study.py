@@ -57,7 +57,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
                     error = float(np.sqrt(power * (1 - power) / runs))
                 row = {"epsilon": epsilon, "n": margins.n, "test": test, "odds_ratio": odds_ratio}
                 rows.append(row | {"power": power, "se": error})
-    return Tidy.of(rows)
+    return Tidy.from_rows(rows)
 
 
 def plot(table: Tidy) -> Figure:

@@ -78,7 +78,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
             mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=joint)
             way = "residuals, by their joint cost" if joint else "residuals, cost by cost"
             add(way, promise, joint, _total(mechanism))
-    return Tidy.of(rows)
+    return Tidy.from_rows(rows)
 
 
 def _total(mechanism: ResidualMechanism) -> float:

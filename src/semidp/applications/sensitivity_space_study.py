@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp import Ball, Budget, TableSpace, sensitivity_space
-from semidp.applications.study import PAPER, Settings, Tidy, both_margins, table_of
+from semidp.applications.study import PAPER, Settings, Tidy, both_margins, build_table
 from semidp.promise import KNormMechanism
 from semidp.publish.plots.style import BLUE, GREY, ORANGE, Figure, drawing
 
@@ -30,7 +30,7 @@ def space(a: int, shape: tuple[int, int] = SHAPE) -> TableSpace:
     >>> [(space(a, (3, 3)).l1, space(a, (3, 3)).l2_squared, space(a, (3, 3)).linf) for a in (2, 3)]
     [(4, 4, 1), (6, 6, 1)]
     """
-    table = table_of(np.full(shape, 3))
+    table = build_table(np.full(shape, 3))
     return sensitivity_space(both_margins(table), Ball(a))
 
 
@@ -47,7 +47,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     listed = {}
     for a in (2, 3):
         listed[a] = {move.tobytes() for move in space(a).moves()}
-    ball = KNormMechanism.calibrate(space(2), Budget.pure(1)).placed.ball
+    ball = KNormMechanism.calibrate(space(2), Budget.pure(1)).placed_ball.ball
     rows = []
     for name in _CELLS:
         move = _move(name)
@@ -66,7 +66,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
         for (row, column), change in np.ndenumerate(move):
             place = {"row": row + 1, "column": column + 1}
             rows.append(labels | place | {"change": int(change)})
-    return Tidy.of(rows)
+    return Tidy.from_rows(rows)
 
 
 def plot(table: Tidy) -> Figure:

@@ -55,13 +55,13 @@ class Settings:
             yield case
         self.progress(what, len(cases), len(cases))
 
-    def replicated(
+    def run_replicates(
         self, what: str, loss: str, cases: Collection[Row], run: Callable[..., Iterable[Losses]]
     ) -> "Tidy":
         """Return the mean loss and its standard error of each case; `run` yields labels and losses.
 
         >>> run = lambda k: [({"way": "ours"}, np.array([1.0, 3.0]))]
-        >>> Settings(replicates=2).replicated("tables", "loss", [{"k": 4}], run).records()
+        >>> Settings(replicates=2).run_replicates("tables", "loss", [{"k": 4}], run).records()
         [{'k': 4, 'way': 'ours', 'loss': 2.0, 'se': 1.0, 'replicates': 2}]
         """
         rows = []
@@ -70,7 +70,7 @@ class Settings:
                 error = float(losses.std(ddof=1) / math.sqrt(losses.size))
                 numbers = {loss: float(losses.mean()), "se": error, "replicates": self.replicates}
                 rows.append({**case, **labels, **numbers})
-        return Tidy.of(rows)
+        return Tidy.from_rows(rows)
 
 
 PAPER = Settings()
@@ -83,7 +83,7 @@ class Tidy:
 
     Examples
     --------
-    >>> table = Tidy.of(
+    >>> table = Tidy.from_rows(
     ...     [
     ...         {"k": 2, "loss": 0.5, "truncated": True},
     ...         {"k": 3, "loss": 1.5, "truncated": False},
@@ -102,7 +102,7 @@ class Tidy:
     rows: tuple[tuple[Any, ...], ...]
 
     @classmethod
-    def of(cls, observations: Iterable[Row]) -> "Tidy":
+    def from_rows(cls, observations: Iterable[Row]) -> "Tidy":
         """Return the table of observations, which all name the same columns."""
         observations = list(observations)
         columns = tuple(observations[0])
@@ -147,11 +147,11 @@ class Tidy:
         return text.getvalue()
 
 
-def table_of(counts: ArrayLike) -> Table:
+def build_table(counts: ArrayLike) -> Table:
     """Return the table with these counts: of rows and columns, and of strata where there is a third
     axis.
 
-    >>> table_of([[1, 2, 3], [4, 5, 6]]).margin(["column"]).counts.tolist()
+    >>> build_table([[1, 2, 3], [4, 5, 6]]).margin(["column"]).counts.tolist()
     [5, 7, 9]
     """
     features = []
@@ -176,7 +176,7 @@ def simulated_table(model: str, k: int, seed: int) -> Table:
     # Each table has a stream of its own: a study of fewer sizes draws the same tables.
     source = np.random.default_rng([seed, MODELS.index(model), k])
     counts = source.multinomial(RECORDS, weights / weights.sum())
-    return table_of(counts.reshape(k, k))
+    return build_table(counts.reshape(k, k))
 
 
 def both_margins(table: Table) -> Dataspace:
@@ -185,7 +185,7 @@ def both_margins(table: Table) -> Dataspace:
     >>> both_margins(simulated_table("I", 2, seed=0)).summary()
     'row, column'
     """
-    return Dataspace.of(table, [Margin("row"), Margin("column")])
+    return Dataspace.from_table(table, [Margin("row"), Margin("column")])
 
 
 def _cell(value: Any) -> Any:

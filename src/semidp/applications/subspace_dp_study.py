@@ -61,7 +61,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
         mu: np.floating[Any] = np.float64(np.inf)
         if agrees:
             mu = np.linalg.norm(other - truth) / scale
-        measured = _measured(truth, other, scale, attacks, source)
+        measured = _simulate_attacks(truth, other, scale, attacks, source)
         row = {"other": " ".join(map(str, bits)), "distance": distance, "agrees": agrees}
         row |= {"claimed_mu": distance * MU, "mu": mu}
         row["claimed_accuracy"] = float(ndtr(distance * MU / 2))
@@ -69,7 +69,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
         row["measured_accuracy"] = measured
         row["se"] = math.sqrt(measured * (1 - measured) / attacks)
         rows.append(row)
-    return Tidy.of(rows)
+    return Tidy.from_rows(rows)
 
 
 def plot(table: Tidy) -> Figure:
@@ -131,7 +131,7 @@ def _away_from_sum(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(vectors - vectors.mean(axis=-1, keepdims=True))
 
 
-def _measured(
+def _simulate_attacks(
     truth: NDArray[np.int64],
     other: NDArray[np.int64],
     scale: float,

@@ -16,7 +16,7 @@ from semidp.applications.study import PAPER, Settings, Tidy
 from semidp.assess import Stratum, StratumLoss, Swap, SwapRule
 from semidp.assess.bridges.distinguishing import gaussian_mu
 from semidp.assess.bridges.swap_laws import CellLaw
-from semidp.assess.bridges.swapping import attacked, listed, one_cell
+from semidp.assess.bridges.swapping import attack_stratum, compute_exact_loss, one_cell
 from semidp.publish.plots.style import CYCLE, GREY, MARKERS, Figure, drawing, plain_numbers
 
 RATES = tuple(Fraction(percent, 100) for percent in (1, 2, 5, 10, 20, 50))
@@ -34,7 +34,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     places, and derangements.
     """
     cases = [(rate, n) for rate in RATES for n in STRATA]
-    return Tidy.of([_row(rate, n) for rate, n in settings.each("strata", cases)])
+    return Tidy.from_rows([_row(rate, n) for rate, n in settings.each("strata", cases)])
 
 
 def _row(rate: Fraction, n: int) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def _row(rate: Fraction, n: int) -> dict[str, Any]:
     deranging = Swap(rate, SwapRule.derange)
     epsilon = None
     if n <= LISTED:
-        epsilon = listed(stratum, deranging).epsilon
+        epsilon = compute_exact_loss(stratum, deranging).epsilon
     is_proved = loss.curve is not None
     row: dict[str, Any] = {"rate": rate, "n": n, "proved": is_proved}
     row["advantage"] = loss.attack
@@ -66,7 +66,7 @@ def _row(rate: Fraction, n: int) -> dict[str, Any]:
 
 
 def _loss(stratum: Stratum, swap: Swap) -> StratumLoss:
-    return one_cell(stratum, swap) if stratum.n <= PROVED else attacked(stratum, swap)
+    return one_cell(stratum, swap) if stratum.n <= PROVED else attack_stratum(stratum, swap)
 
 
 def _errors(stratum: Stratum, swap: Swap) -> tuple[float, float]:
@@ -76,7 +76,7 @@ def _errors(stratum: Stratum, swap: Swap) -> tuple[float, float]:
     slope removes the bias.
     """
     hold, over = stratum.hold[1], stratum.over[1]
-    law = CellLaw.of(stratum.n, hold, over, swap)
+    law = CellLaw.from_totals(stratum.n, hold, over, swap)
     middle = (law.lowest + law.highest) // 2
     mean, error = _moments(law, middle, around=middle)
     # The mean is linear in the true cell, so that two cells give its slope.

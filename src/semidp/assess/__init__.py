@@ -9,11 +9,11 @@ from semidp.assess.audit.attack import (
     Draws,
     affordable_samples,
     audit_mechanism,
-    one_by_one,
+    repeat_draws,
     with_less_noise,
 )
 from semidp.assess.audit.attack_bounds import Bound, Point
-from semidp.assess.audit.attacked_pairs import pair_for, worst_pair
+from semidp.assess.audit.attacked_pairs import choose_pair, worst_pair
 from semidp.assess.audit.claims import Claim, claims_of_plan, claims_of_release
 from semidp.assess.audit.energy import Energy, noise_energy
 from semidp.assess.audit.foreign import audit_function, audit_samples, draws_of_test
@@ -57,13 +57,13 @@ __all__ = [
     "audit_function",
     "audit_mechanism",
     "audit_samples",
+    "choose_pair",
     "claims_of_plan",
     "claims_of_release",
     "draws_of_test",
     "given_pairs",
     "noise_energy",
-    "one_by_one",
-    "pair_for",
+    "repeat_draws",
     "with_less_noise",
     "worst_pair",
 ]

@@ -34,7 +34,7 @@ class CellKeys:
     )
 
     @property
-    def given(self) -> bool:
+    def is_given(self) -> bool:
         """Whether one of the options was given."""
         return self != CellKeys()
 
@@ -71,7 +71,8 @@ def _print(assessment: CellKeyAssessment, path: Path) -> None:
     echo()
     echo("One table without its margins, a person in another cell of it")
     print_rows(
-        [("  advantage of the best attacker", f"at most {_up(assessment.replaced)}")], _WIDTH
+        [("  advantage of the best attacker", f"at most {_up(assessment.replacement_advantage)}")],
+        _WIDTH,
     )
     echo()
     some = "1 cell" if assessment.cells == 1 else f"{assessment.cells} cells"
@@ -104,16 +105,16 @@ def _one_cell(assessment: CellKeyAssessment) -> list[tuple[str, str]]:
         ("  found out, at 5% false alarms", found_out(assessment.curve, 0.05)),
         ("  the number alone settles it", f"with probability {certain:.3f}"),
     ]
-    if assessment.told_apart:
-        lines.append(("  told apart for certain", _pairs(assessment.told_apart)))
+    if assessment.distinguishable_counts:
+        lines.append(("  told apart for certain", _pairs(assessment.distinguishable_counts)))
     return lines
 
 
 def _several_cells(assessment: CellKeyAssessment) -> list[tuple[str, str]]:
     """Lines about several cells: at the count where they reveal most, and for large counts."""
-    count, gained = assessment.repeated
+    count, gained = assessment.worst_repetition
     large = assessment.large
-    for_large = _down(assessment.repeated_at(large))
+    for_large = _down(assessment.repetition_advantage(large))
     return [
         (f"  advantage {_against(count)}", f"at least {_down(gained)}"),
         (f"  {_against(large)}", f"at least {for_large}"),
@@ -131,7 +132,8 @@ def _zeros(assessment: CellKeyAssessment) -> list[str]:
     hidden = assessment.hidden
     sentences = [
         f"An empty cell is always published {name}: anything else proves that somebody is there.",
-        f"One person alone in a cell is seen to be there with probability {assessment.shown:.3f}.",
+        "One person alone in a cell is seen to be there with probability"
+        f" {assessment.detection_probability:.3f}.",
     ]
     if hidden:
         counts = _first([str(count) for count in hidden])
@@ -173,7 +175,7 @@ def _down(number: float) -> str:
 
 
 def _document(assessment: CellKeyAssessment) -> dict[str, Any]:
-    count, gained = assessment.repeated
+    count, gained = assessment.worst_repetition
     worst, large = assessment.worst, assessment.large
     advantages = assessment.advantages
     one_cell = {
@@ -182,7 +184,7 @@ def _document(assessment: CellKeyAssessment) -> dict[str, Any]:
         "certain": assessment.certain(worst),
         "advantage_of_large_counts": advantages[large],
         "tradeoff": assessment.curve.to_json(),
-        "told_apart": assessment.told_apart,
+        "told_apart": assessment.distinguishable_counts,
     }
     # never a guarantee: keys of several tables are sums of one another
     several = {
@@ -193,10 +195,10 @@ def _document(assessment: CellKeyAssessment) -> dict[str, Any]:
     }
     empty = {
         "published_as": assessment.empty_cell,
-        "one_person_is_seen": assessment.shown,
+        "one_person_is_seen": assessment.detection_probability,
         "other_counts_published_so": assessment.hidden,
     }
-    replaced = {"advantage_at_most": assessment.replaced}
+    replaced = {"advantage_at_most": assessment.replacement_advantage}
     return {
         "one_cell": one_cell,
         "one_table_without_margins": replaced,

@@ -60,7 +60,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     privacy.json 1 None None
     """
 
-    def taken() -> tuple[dict[str, tuple[Any, Collection[str]]], list[inspect.Parameter]]:
+    def collect_options() -> tuple[dict[str, tuple[Any, Collection[str]]], list[inspect.Parameter]]:
         """Return the groups with the options that are taken of each, and all options in their
         order.
         """
@@ -71,7 +71,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             group, *chosen = (
                 get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
             )
-            options = _options_of(group)
+            options = _list_options(group)
             if options is None:
                 shown.append(parameter)
                 continue
@@ -82,9 +82,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         return groups, shown
 
     @functools.wraps(function)
-    def called(**given: Any) -> None:
+    def run_command(**given: Any) -> None:
         # Read at the call: a statistic may have been registered since the command was declared.
-        groups, shown = taken()
+        groups, shown = collect_options()
         # A call from Python may leave options out, which Typer would have filled in.
         defaults = {
             each.name: each.default.default for each in shown if hasattr(each.default, "default")
@@ -96,19 +96,19 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         function(**values, **made)
 
     def declare() -> None:
-        called.__signature__ = inspect.Signature(taken()[1])  # type: ignore[attr-defined]
+        run_command.__signature__ = inspect.Signature(collect_options()[1])  # type: ignore[attr-defined]
 
     declare()
-    called.declare = declare  # type: ignore[attr-defined]  # again, where statistics were registered since
-    return called
+    run_command.declare = declare  # type: ignore[attr-defined]  # again, where statistics were registered since
+    return run_command
 
 
-def _options_of(group: Any) -> dict[str, tuple[Any, Any]] | None:
+def _list_options(group: Any) -> dict[str, tuple[Any, Any]] | None:
     """Return the options of a group with their types, by the names of its fields; None for what is
     no group.
     """
-    if isinstance(group, type) and hasattr(group, "declared"):
-        options: dict[str, tuple[Any, Any]] = group.declared()
+    if isinstance(group, type) and hasattr(group, "declare_options"):
+        options: dict[str, tuple[Any, Any]] = group.declare_options()
         return options
     if not has(group):
         return None

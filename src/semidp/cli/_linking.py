@@ -53,13 +53,15 @@ class Linking:
         return any(value not in (None, []) for value in astuple(self)[2:])
 
     @property
-    def given(self) -> bool:
+    def is_given(self) -> bool:
         """Whether units are given."""
         return self.units is not None or self.units_from is not None
 
-    def planned(self, plan: Plan, most: int | None, shares: Sequence[str] | None = None) -> Plan:
+    def apply_to_plan(
+        self, plan: Plan, most: int | None, shares: Sequence[str] | None = None
+    ) -> Plan:
         """Return the plan about linked records; the plan itself where no units are given."""
-        if not self.given:
+        if not self.is_given:
             # Without units these options would do nothing, and the user would not notice.
             if self.says_how:
                 raise InputError(
@@ -89,16 +91,16 @@ class Linking:
         if self.quarters is None:
             return None
         levels = o.assignments("--quarters", [self.quarters], "unittype=1")
-        return {name: o.names_of(text) for name, text in levels.items()}
+        return {name: o.split_names(text) for name, text in levels.items()}
 
-    def beside(self, plan: Plan) -> None:
+    def check_plan(self, plan: Plan) -> None:
         """Refuse units without a plan that has some, and the other way round."""
         if self.says_how:
             raise InputError(
                 "--plan already says how units are linked: beside it, give only --units"
             )
         # Units beside a plan about one kind of record would be left out without a word.
-        if self.given and plan.units is None:
+        if self.is_given and plan.units is None:
             raise InputError("the plan has no [units], so that --units has nothing to be linked by")
 
     def data(
@@ -110,7 +112,7 @@ class Linking:
         if plan.units is None:
             return None
         source = self.units
-        if not self.given:
+        if not self.is_given:
             source = plan.units.source
             if source is None:
                 raise InputError(
@@ -132,6 +134,6 @@ class Linking:
     def paths(self, plan: Plan) -> Sequence[str]:
         """The files of this machine that hold the units."""
         source = self.units
-        if source is None and plan.units is not None and not self.given:
+        if source is None and plan.units is not None and not self.is_given:
             source = plan.units.source
         return [] if source is None else local_paths(source, self.units_from)

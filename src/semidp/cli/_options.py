@@ -25,13 +25,13 @@ from semidp.promise.schema.features import Feature, Nest, bin_edges
 from semidp.promise.schema.schema import Schema, toml_document
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.budgets import divided
-from semidp.publish.plan import Plan, declared
+from semidp.publish.budgets import divide_budget
+from semidp.publish.plan import Plan, read_declarations
 from semidp.publish.sources.opening import Source, open_source
 from semidp.publish.sources.readings import are_dates, date_bins, months
 from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.registry import asked, chosen_fields
+from semidp.publish.statistics.registry import build_requests, chosen_fields
 
 Text = str | None
 Texts = list[str] | None
@@ -112,7 +112,7 @@ class Spending:
     report_delta: Text = REPORT_DELTA
 
     @property
-    def given(self) -> bool:
+    def is_given(self) -> bool:
         """Whether some of a budget was given."""
         return any((self.epsilon, self.rho, self.mu, self.delta))
 
@@ -120,12 +120,14 @@ class Spending:
     def target(self) -> Fraction | None:
         """The delta at which to report, if one was given."""
         # Beside epsilon delta is budget; elsewhere it can only be meant as the target.
-        return target_of(None if self.epsilon else self.delta, self.report_delta)
+        return resolve_report_delta(None if self.epsilon else self.delta, self.report_delta)
 
     def budget(self) -> tuple[Budget, Fraction | None]:
         """Return the budget, and the delta at which to report, if one was given."""
         amounts = {"epsilon": self.epsilon, "rho": self.rho, "mu": self.mu}
-        budget = Budget.stated({**amounts, "delta": None if self.epsilon is None else self.delta})
+        budget = Budget.from_plan_keys(
+            {**amounts, "delta": None if self.epsilon is None else self.delta}
+        )
         if budget is None:
             raise InputError("give the privacy budget: one of --epsilon, --rho and --mu")
         return budget, self.target or budget.delta or None
@@ -160,7 +162,7 @@ class Declaring:
             ("--bins", "bins", self.bins),
         ):
             for name, text in assignments(word, entries).items():
-                several = bin_edges(text) if key == "bins" else expanded(names_of(text))
+                several = bin_edges(text) if key == "bins" else expand_ranges(split_names(text))
                 if key == "bins" and are_dates(several):
                     parts.setdefault(name, {})["levels"], dates[name] = date_bins(name, several)
                     continue
@@ -168,7 +170,7 @@ class Declaring:
         nulls = assignments("--null-level", self.null_level)
         declared = _schema_file(self.schema) if self.schema else Plan()
         features = {feature.name: feature for feature in declared.features}
-        named = (Nest(names_of(text)) for text in self.nest or ())
+        named = (Nest(split_names(text)) for text in self.nest or ())
         open_nests = {nest.name: nest for nest in (*declared.nests, *named)}
         chains: list[Feature | Nest] = [
             *open_nests.values(),
@@ -185,7 +187,7 @@ class Declaring:
             if finest in open_nests:
                 open_nests[finest] = evolve(open_nests[finest], null_level=nulls[name])
             elif finest in owner:
-                features[finest] = Feature.nested(
+                features[finest] = Feature.from_paths(
                     features[finest].names,
                     features[finest].paths(),
                     repeat=True,
@@ -326,15 +328,15 @@ class Asking:
         self._values = values
 
     @classmethod
-    def declared(cls) -> dict[str, tuple[Any, Any]]:
+    def declare_options(cls) -> dict[str, tuple[Any, Any]]:
         """Return the options with their types: those of every field that a statistic declares, and
         --share.
         """
-        options = {name: _option_of(field) for name, field in chosen_fields().items()}
+        options = {name: _build_option(field) for name, field in chosen_fields().items()}
         return {**options, "share": (_SHARE, Texts)}
 
     @property
-    def given(self) -> bool:
+    def is_given(self) -> bool:
         """Whether one of the options was given."""
         return any((self.share, *self._values.values()))
 
@@ -344,12 +346,13 @@ class Asking:
         said = [field for name, field in chosen_fields().items() if self._values.get(name)]
         return bool(self.share) or any(field.divides for field in said)
 
-    def asked(self, plan: Plan) -> Plan:
+    def add_requests(self, plan: Plan) -> Plan:
         """Return a plan with everything that is asked for, without a budget."""
         values = {
-            name: _chosen(field, self._values.get(name)) for name, field in chosen_fields().items()
+            name: _parse_field(field, self._values.get(name))
+            for name, field in chosen_fields().items()
         }
-        return evolve(plan, requests=asked(Chosen(values)))
+        return evolve(plan, requests=build_requests(Chosen(values)))
 
 
 _SHARE = option(
@@ -358,7 +361,7 @@ _SHARE = option(
 )
 
 
-def _option_of(field: Field) -> tuple[Any, Any]:
+def _build_option(field: Field) -> tuple[Any, Any]:
     """Return the option of a field, with its type."""
     if field.shape is Shape.tick:
         return flag(field.option, field.help), bool
@@ -366,25 +369,25 @@ def _option_of(field: Field) -> tuple[Any, Any]:
     return option(field.help, field.metavar, field.option), Text if once else Texts
 
 
-def _chosen(field: Field, given: Any) -> Any:
+def _parse_field(field: Field, given: Any) -> Any:
     """Read what was written after the option of a field."""
     if given is None or field.shape in (Shape.text, Shape.tick):
         return given
     if field.shape is Shape.columns:
         return tuple(given)
     if field.shape is Shape.features:
-        return tuple(names_of(text) for text in (given if field.several else [given]))
+        return tuple(split_names(text) for text in (given if field.several else [given]))
     assigned = assignments(field.option, given, field.example)
     return (
         assigned
         if field.shape is Shape.texts
-        else {name: names_of(text) for name, text in assigned.items()}
+        else {name: split_names(text) for name, text in assigned.items()}
     )
 
 
 def tables_asked(plan: Plan, tables: Sequence[str]) -> Plan:
     """Return a plan that also asks for tables, each by its features."""
-    return Asking(table=list(tables)).asked(plan)
+    return Asking(table=list(tables)).add_requests(plan)
 
 
 _LONGEST_TEXT = 2**26  # characters of a plan or schema
@@ -403,7 +406,7 @@ _SUCH_AS = {
 }
 
 
-def described(declaring: Declaring, opening: Opening, comparing: Comparing) -> Plan:
+def build_base_plan(declaring: Declaring, opening: Opening, comparing: Comparing) -> Plan:
     """Return a plan that asks for nothing yet: what is declared, how records are read, which
     datasets are compared.
     """
@@ -426,7 +429,7 @@ def described(declaring: Declaring, opening: Opening, comparing: Comparing) -> P
     )
 
 
-def plan_of(
+def build_plan(
     base: Plan,
     invariants: Sequence[str],
     *,
@@ -443,13 +446,13 @@ def plan_of(
     plan = evolve(
         base,
         requests=_with_mechanism(base.requests, mechanism),
-        invariants=[Margin(*names_of(text)) for text in invariants],
+        invariants=[Margin(*split_names(text)) for text in invariants],
         report_delta=base.report_delta if report_delta is None else report_delta,
     )
     parts = {
         name: positive(text, "--share") for name, text in assignments("--share", shares).items()
     }
-    return divided(plan, budget, parts, called="--share")
+    return divide_budget(plan, budget, parts, called="--share")
 
 
 def _with_mechanism(requests: Sequence[Request], mechanism: str) -> list[Request]:
@@ -511,19 +514,19 @@ def only_these(context: typer.Context, names: Collection[str]) -> None:
             raise InputError(f"a question to a published release {why}: leave {option} out")
 
 
-def lists_of(option: str, entries: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
+def parse_lists(option: str, entries: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
     """Read what an option lists for each feature or column.
 
-    >>> lists_of("--of", ["sex=f", "region=n,s"])
+    >>> parse_lists("--of", ["sex=f", "region=n,s"])
     {'sex': ('f',), 'region': ('n', 's')}
     """
-    return {name: names_of(text) for name, text in assignments(option, entries).items()}
+    return {name: split_names(text) for name, text in assignments(option, entries).items()}
 
 
-def expanded(levels: Sequence[str]) -> tuple[str, ...]:
+def expand_ranges(levels: Sequence[str]) -> tuple[str, ...]:
     """Return levels with ranges of months, quarters or years written out.
 
-    >>> expanded(["2025-12..2026-02", "later"])
+    >>> expand_ranges(["2025-12..2026-02", "later"])
     ('2025-12', '2026-01', '2026-02', 'later')
     """
     words: list[str] = []
@@ -533,10 +536,10 @@ def expanded(levels: Sequence[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def real_of(text: str, option: str) -> float:
+def parse_real(text: str, option: str) -> float:
     """Read a number of which no exact form is needed.
 
-    >>> real_of("1/4", "--level")
+    >>> parse_real("1/4", "--level")
     0.25
     """
     number = exact(text, option)
@@ -546,10 +549,10 @@ def real_of(text: str, option: str) -> float:
         raise InputError(f"{option} must be a number below 1e308, not {text[:40]!r}") from None
 
 
-def names_of(text: str) -> tuple[str, ...]:
+def split_names(text: str) -> tuple[str, ...]:
     """Split ``a,b`` into names.
 
-    >>> names_of("sex, region")
+    >>> split_names("sex, region")
     ('sex', 'region')
     """
     names = tuple(part.strip() for part in text.split(","))
@@ -558,10 +561,10 @@ def names_of(text: str) -> tuple[str, ...]:
     return names
 
 
-def target_of(alias: str | None, report_delta: str | None) -> Fraction | None:
+def resolve_report_delta(alias: str | None, report_delta: str | None) -> Fraction | None:
     """Return the delta of the report: ``--report-delta``, or the ``--delta`` that stands for it.
 
-    >>> target_of(None, "1e-6")
+    >>> resolve_report_delta(None, "1e-6")
     Fraction(1, 1000000)
     """
     deltas = {exact(text, "--report-delta") for text in (alias, report_delta) if text is not None}
@@ -576,14 +579,14 @@ def target_of(alias: str | None, report_delta: str | None) -> Fraction | None:
     return next(iter(deltas), None)
 
 
-def ledger_of(path: Path | None, quiet: bool) -> Ledger | None:
+def open_ledger(path: Path | None, quiet: bool) -> Ledger | None:
     """Open the ledger that an option names. One that is not there is refused: a slip must not open
     a fresh budget.
     """
     return None if path is None else Ledger(path, waiting=None if quiet else notice)
 
 
-def randomness_of(seed: int | None) -> Randomness:
+def choose_randomness(seed: int | None) -> Randomness:
     """Return the operating system's randomness, or what a seed repeats."""
     return SystemRandomness() if seed is None else SeededRandomness(seed)
 
@@ -592,7 +595,7 @@ def _schema_file(path: Path) -> Plan:
     document = toml_document(read_text(path, "--schema"))
     if set(document) - {"feature", "structural_zero"}:
         Schema.from_json(document)  # which says what a schema may hold
-    features, zeros, nests = declared(document, path.parent)
+    features, zeros, nests = read_declarations(document, path.parent)
     return Plan(features=features, structural_zeros=zeros, nests=nests)
 
 

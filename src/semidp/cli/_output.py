@@ -217,7 +217,7 @@ def complain(sentence: str) -> None:
         echo(f"semidp: {' '.join(sentence.split())}", err=True)
 
 
-asides: list[Callable[[], str | None]] = []
+interrupt_notes: list[Callable[[], str | None]] = []
 """What to say of a command that is interrupted, each from what is on disk at that moment."""
 over = threading.Event()
 """Set once a command has nothing left that an interrupt could stop, or has said that it was
@@ -230,11 +230,11 @@ def interrupted_text() -> str:
     >>> interrupted_text()
     'interrupted; no release was written'
     """
-    said = [aside() for aside in asides] or ["no release was written"]
+    said = [aside() for aside in interrupt_notes] or ["no release was written"]
     return "; ".join(["interrupted", *(sentence for sentence in said if sentence)])
 
 
-def told_of(folder: Path) -> Callable[[], str]:
+def watch_folder(folder: Path) -> Callable[[], str]:
     """Return what says, at any later moment, whether a new folder has taken its place."""
 
     def identity() -> int | None:
@@ -261,31 +261,31 @@ def charge_said(book: Ledger | None) -> Iterator[None]:
     """
     if book is not None:
         book.account()  # a file that holds no ledger is refused before anything is read
-    before = () if book is None else book.made
+    before = () if book is None else book.own_charges
 
-    def charged() -> str | None:
-        return CHARGE_STANDS if book is not None and book.made != before else None
+    def note_charge() -> str | None:
+        return CHARGE_STANDS if book is not None and book.own_charges != before else None
 
     # An interrupt may leave without unwinding, so what it says is prepared beforehand.
-    asides.append(charged)
+    interrupt_notes.append(note_charge)
     try:
         with charge_told(book):
             yield
     except KeyboardInterrupt:
         raise  # what is aside is said with the interrupt
     except SemidpError as error:
-        asides.remove(charged)
-        if charged() is None:
+        interrupt_notes.remove(note_charge)
+        if note_charge() is None:
             raise
         raise InputError(
             f"{error}; {CHARGE_STANDS}", needs=error.needs, names=error.names
         ) from None
     except BaseException:
-        asides.remove(charged)
-        if charged() is not None:
+        interrupt_notes.remove(note_charge)
+        if note_charge() is not None:
             complain(CHARGE_STANDS)
         raise
-    asides.remove(charged)
+    interrupt_notes.remove(note_charge)
 
 
 @contextlib.contextmanager
@@ -350,10 +350,10 @@ HINTS = {
 """What `SemidpError.needs` says, and the options that mend it."""
 
 
-def hinted(error: SemidpError) -> str:
+def append_hint(error: SemidpError) -> str:
     """Return the sentence of an error with the options that mend it.
 
-    >>> hinted(SemidpError("a(t) is not known: give a", needs="adjacency"))
+    >>> append_hint(SemidpError("a(t) is not known: give a", needs="adjacency"))
     'a(t) is not known: give a (--a N)'
     """
     hint = HINTS.get(error.needs)

@@ -71,11 +71,11 @@ class Presenting:
             round_to=self.round_to,
             mark_below=self.mark_below,
             workbook=self.write == EXCEL,
-            places=places_of(self.map, self.map_key),
+            places=read_places(self.map, self.map_key),
         )
 
 
-def places_of(file: Path | None, key: str | None) -> PlaceMap | None:
+def read_places(file: Path | None, key: str | None) -> PlaceMap | None:
     """Return the outlines of places that --map names."""
     if file is None:
         if key is not None:

@@ -39,10 +39,10 @@ from semidp.cli import (
 from semidp.cli._command import refuse_missing_values, refuse_unreadable_words
 from semidp.cli._log import run_log
 from semidp.cli._output import (
-    asides,
+    append_hint,
     complain,
     echo,
-    hinted,
+    interrupt_notes,
     interrupted_text,
     over,
     silence_stdout,
@@ -318,7 +318,7 @@ def run(arguments: list[str]) -> int:
     0
     """
     # One process may run several commands: nothing of the last one is said of this one.
-    asides.clear()
+    interrupt_notes.clear()
     over.clear()
     code = _run(arguments)
     run_log.close(code)
@@ -350,7 +350,7 @@ def _failure(error: Exception | SystemExit) -> int:
     """Say what went wrong in one sentence, and return the exit code for it."""
     # Only messages of our own are printed in full: they quote no data.
     if isinstance(error, SemidpError):
-        return _complain(hinted(error))
+        return _complain(append_hint(error))
     if isinstance(error, typer.TyperException):
         return _complain(usage_sentence(error))
     # the latter is what Typer makes of the former

@@ -32,7 +32,7 @@ def features_named(
     """
     names: dict[str, None] = {}
     for text in tables or invariants:
-        names.update(dict.fromkeys(o.names_of(text)))
+        names.update(dict.fromkeys(o.split_names(text)))
     if not tables:
         names.update(dict.fromkeys(feature.name for feature in declaring.plan().features))
     if len(names) < 2:
@@ -43,7 +43,7 @@ def features_named(
 def pairs_planned(features: Sequence[str], base: Plan, invariants: Sequence[str]) -> Plan:
     """Return a plan that asks for all pairs of features."""
     pairs = [",".join(pair) for pair in itertools.combinations(features, 2)]
-    return o.plan_of(o.tables_asked(base, pairs), invariants)
+    return o.build_plan(o.tables_asked(base, pairs), invariants)
 
 
 def print_proposal(
@@ -55,7 +55,7 @@ def print_proposal(
         raise InputError(
             "a proposal weighs noise against counts: give DATA, or --totals for every exact total"
         )
-    budget = spending.budget()[0] if spending.given else DEFAULT
+    budget = spending.budget()[0] if spending.is_given else DEFAULT
     proposal = propose_tables(scope, features, budget)
     printing.warn(scope.warnings)
     if printing.json:
@@ -74,11 +74,11 @@ def print_proposal(
 def proposal_rows(proposal: TableProposal, records: int, budget: Budget) -> list[tuple[str, str]]:
     """Write a proposal for people."""
     rows = [("records", f"{records:,}, all tables from {budget}")]
-    rows += _listed("ask for", proposal.tables)
-    rows += _listed("leave out", proposal.left_out)
+    rows += _list_tables("ask for", proposal.tables)
+    rows += _list_tables("leave out", proposal.left_out)
     for names in proposal.exact:
         rows.append(("exact", f"{' × '.join(names)}: follows from exact totals"))
-    rows.append(("know", _known(proposal)))
+    rows.append(("know", _describe_pairs(proposal)))
     rows.append(("note", _NOTE))
     options = " ".join(f"--table {','.join(table.features)}" for table in proposal.tables)
     if options:
@@ -86,7 +86,7 @@ def proposal_rows(proposal: TableProposal, records: int, budget: Budget) -> list
     return rows
 
 
-def _listed(title: str, tables: Sequence[ProposedTable]) -> list[tuple[str, str]]:
+def _list_tables(title: str, tables: Sequence[ProposedTable]) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for table in tables[:_SHOWN]:
         sizes = (
@@ -101,7 +101,7 @@ def _listed(title: str, tables: Sequence[ProposedTable]) -> list[tuple[str, str]
     return rows
 
 
-def _known(proposal: TableProposal) -> str:
+def _describe_pairs(proposal: TableProposal) -> str:
     """Say what records would know."""
     pairs = sum(len(table.features) > 1 for table in proposal.tables) + len(proposal.exact)
     unknown = len(proposal.left_out)

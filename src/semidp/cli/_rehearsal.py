@@ -25,12 +25,12 @@ from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.linked_survey import linked_needs
 from semidp.publish.parts.by_partition import PreparedByParts, prepare_parts
-from semidp.publish.pipeline import Prepared, RunOptions, calibrate, prepare, records_of
+from semidp.publish.pipeline import Prepared, RunOptions, calibrate, open_records, prepare
 from semidp.publish.plan import Plan
-from semidp.publish.resources import ResourceEstimate, needs_of, part_needs, size_text
+from semidp.publish.resources import ResourceEstimate, estimate_resources, part_needs, size_text
 from semidp.publish.results.cells import Form
 from semidp.publish.statistics.registry import better, result_readers
-from semidp.publish.survey import announced
+from semidp.publish.survey import public_scope
 
 
 def rehearse(
@@ -40,12 +40,12 @@ def rehearse(
     if partition is None:
         prepared = prepare(plan, source, memory=options.memory)
         if plan.units is None:
-            takes = needs_of(prepared.plan, prepared.scope.dataspace.schema)
+            takes = estimate_resources(prepared.plan, prepared.scope.dataspace.schema)
         else:
             takes = linked_needs(prepared.plan, prepared.scope)
         _print_prepared(plan, prepared, takes, printing)
         return
-    with records_of(plan, source) as records:
+    with open_records(plan, source) as records:
         whole = prepare_parts(plan, records, partition, jobs=options.jobs, memory=options.memory)
     form = options.written_as or Form.parquet
     if plan.units is None:
@@ -84,7 +84,7 @@ def _print_prepared(
                 **(
                     _part_tables(found, takes)
                     if isinstance(found, PreparedByParts)
-                    else _measured(found, takes)
+                    else _build_forecast(found, takes)
                 ),
                 **_beside_one_json(found),
                 **({"choices": list(found.choices)} if found.choices else {}),
@@ -167,10 +167,10 @@ def _errors_beside(found: Prepared | PreparedByParts) -> list[tuple[str, str, st
     """
     alone = evolve(found.plan, most=1)
     # The same totals, so that only the records of a person make the difference.
-    scope = announced(alone, found.scope.dataspace)
+    scope = public_scope(alone, found.scope.dataspace)
     if isinstance(found, PreparedByParts):
         lines = []
-        for request, mechanism in found.calibrated:
+        for request, mechanism in found.calibrated_requests:
             one = request.parts_calibrate(request.parts_space(scope))
             for number, table in enumerate(request.tables):
                 before, after = (
@@ -187,7 +187,9 @@ def _errors_beside(found: Prepared | PreparedByParts) -> list[tuple[str, str, st
 def _uses(prepared: Prepared, seen: Outlook) -> list[tuple[str, str]]:
     """Say what noise each request would have."""
     rows, instead = [], []
-    for (request, mechanism), foreseen in zip(prepared.calibrated, seen.by_request, strict=True):
+    for (request, mechanism), foreseen in zip(
+        prepared.calibrated_requests, seen.by_request, strict=True
+    ):
         rows += [("would use", line) for line in request.noise_lines(mechanism, foreseen)]
         # Whoever reads the dry run can still choose: the price of an exact claim stands beside.
         if mechanism.claim != "exact" and request.budget is not None:
@@ -214,7 +216,7 @@ def _part_tables(whole: PreparedByParts, takes: ResourceEstimate) -> dict[str, A
     """
     tables = []
     lists: dict[str, list[dict[str, Any]]] = {}
-    for request, mechanism in whole.calibrated:
+    for request, mechanism in whole.calibrated_requests:
         for number, table in enumerate(request.tables):
             schema, error = whole.schema.restrict(table.features), mechanism.rms_error(number)
             sizes = {"features": list(schema.names), "cells": schema.size}
@@ -233,7 +235,7 @@ def _part_lines(whole: PreparedByParts) -> list[str]:
     them.
     """
     lines = []
-    for request, mechanism in whole.calibrated:
+    for request, mechanism in whole.calibrated_requests:
         for number, table in enumerate(request.tables):
             schema = whole.schema.restrict(table.features)
             error = (
@@ -257,11 +259,13 @@ def found_budget(asked: Plan, carried_out: Plan) -> list[tuple[str, str]]:
     return [("budget", least)] if errors else []
 
 
-def _measured(prepared: Prepared, takes: ResourceEstimate) -> dict[str, Any]:
+def _build_forecast(prepared: Prepared, takes: ResourceEstimate) -> dict[str, Any]:
     """Return what each request would publish and with what noise, and what it takes."""
     seen = forecast(prepared)
     lists: dict[str, list[dict[str, Any]]] = {name: [] for name in result_readers()}
-    for (request, mechanism), foreseen in zip(prepared.calibrated, seen.by_request, strict=True):
+    for (request, mechanism), foreseen in zip(
+        prepared.calibrated_requests, seen.by_request, strict=True
+    ):
         budget = request.budget and request.budget.numbers()
         entry = {"name": request.name, "budget": budget, **request.noise_json(mechanism, foreseen)}
         if mechanism.claim != "exact" and request.budget is not None:

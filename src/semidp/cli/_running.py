@@ -121,7 +121,7 @@ class Running:
     ) -> RunOptions:
         """Return how the release is carried out; its ledger is opened when the data are."""
         usable = None if self.memory is None else memory_from(self.memory)
-        randomness = o.randomness_of(self.seed)
+        randomness = o.choose_randomness(self.seed)
         options = RunOptions(
             randomness=randomness,
             label=self.label,

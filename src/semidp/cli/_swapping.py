@@ -18,7 +18,7 @@ from semidp.assess.bridges.swapping import StratumLoss, SwapAssessment, assess_s
 from semidp.cli import _options as o
 from semidp.cli._command import option, plain_defaults
 from semidp.cli._output import echo, found_out, grid, kind_and_a, print_json, progress_bar, say
-from semidp.cli._totals import scope_of, totals_of
+from semidp.cli._totals import build_scope, read_totals
 from semidp.errors import InputError, Refused
 from semidp.promise.exact import count_noun, plain
 from semidp.promise.guarantee import Guarantee
@@ -58,7 +58,7 @@ class Swapping:
     )
 
     @property
-    def given(self) -> bool:
+    def is_given(self) -> bool:
         """Whether one of the options was given."""
         return self != Swapping()
 
@@ -76,9 +76,9 @@ class Swapping:
                 "say which values are swapped and which stay with the record: --swap-over A[,B] and"
                 " --hold A[,B]"
             )
-        match = tuple(o.names_of(self.match)) if self.match is not None else ()
-        over = tuple(o.names_of(self.swap_over))
-        hold = tuple(o.names_of(self.hold))
+        match = tuple(o.split_names(self.match)) if self.match is not None else ()
+        over = tuple(o.split_names(self.swap_over))
+        hold = tuple(o.split_names(self.hold))
         names = [*match, *over, *hold]
         for name in names:
             if names.count(name) > 1:
@@ -111,7 +111,7 @@ class Swapping:
         by_swapped = _by_stratum(space, match, over)
         by_held = _by_stratum(space, match, hold)
         with progress_bar(printing.quiet) as progress:
-            assessment = assess_swapping(swap, Stratum.all_of(by_held, by_swapped), progress)
+            assessment = assess_swapping(swap, Stratum.from_totals(by_held, by_swapped), progress)
         _Report(assessment, margins, match, over, confidential=self.data is not None).print(
             printing
         )
@@ -142,13 +142,13 @@ def _space(
             where=opening.where,
             id=opening.identity,
         )
-        return scope_of(plan, data, opening, (), quiet=printing.quiet)[0].dataspace
+        return build_scope(plan, data, opening, (), quiet=printing.quiet)[0].dataspace
     # Files of totals are counted already: these options would change nothing there.
     if opening != o.Opening():
         raise InputError(
             "--count, --from, --where and --id are about records: give them with --data"
         )
-    space = totals_of(totals, declared)
+    space = read_totals(totals, declared)
     for margin in margins:
         for name in margin.names:
             if name not in space.schema.names:
@@ -162,7 +162,7 @@ def _space(
                 " them"
             )
     for margin in space.margins:
-        if margin.within(margins[0]) or margin.within(margins[1]):
+        if margin.is_within(margins[0]) or margin.is_within(margins[1]):
             continue
         # then several strata change together, and no stratum can be looked at alone
         raise Refused(
@@ -204,7 +204,7 @@ class _Report:
             return
         self._opening_lines()
         self._side_by_side(proved)
-        self._published()
+        self._print_published_loss()
         self._closing_lines(proved)
 
     def _guarantee(self) -> Guarantee | None:
@@ -217,7 +217,7 @@ class _Report:
         if self.confidential:
             curve = _coarse(curve)
         exact = "the counts of " + " and ".join(map(str, self.margins))
-        return Guarantee(Dataspace.described(exact), Ball(RECORDS), curve)
+        return Guarantee(Dataspace.from_description(exact), Ball(RECORDS), curve)
 
     @property
     def _advantage(self) -> float:
@@ -257,7 +257,7 @@ class _Report:
         told = f"; {given_away} more are given away by their totals" if given_away else ""
         different = len(strata) + self.assessment.passed_over
         echo(f"strata     {different} of different totals{told}")
-        echo(f"worst      {_described(self.assessment.worst)}")
+        echo(f"worst      {_describe_stratum(self.assessment.worst)}")
 
     def _side_by_side(self, proved: Guarantee | None) -> None:
         from rich.console import Console
@@ -290,7 +290,7 @@ class _Report:
             " drawn towards independence."
         )
 
-    def _published(self) -> None:
+    def _print_published_loss(self) -> None:
         epsilon, exactly = self._epsilons()
         if epsilon is None:
             return
@@ -398,7 +398,7 @@ def _coarse(curve: Tradeoff) -> Tradeoff:
     return from_profile(points)
 
 
-def _described(loss: StratumLoss) -> str:
+def _describe_stratum(loss: StratumLoss) -> str:
     stratum = loss.stratum
     held, swapped = (_listing(totals) for totals in (stratum.hold, stratum.over))
     return (

@@ -20,12 +20,12 @@ from semidp.promise.schema.schema import Schema
 from semidp.promise.scope import Scope
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.plan import Plan
-from semidp.publish.survey import announced, any_totals, survey
+from semidp.publish.survey import any_totals, public_scope, survey
 
 COUNT = "count"
 
 
-def totals_of(paths: Sequence[Path], declared: Plan) -> Dataspace:
+def read_totals(paths: Sequence[Path], declared: Plan) -> Dataspace:
     """Return the dataspace that the files of public totals describe; undeclared levels are those
     that they list.
     """
@@ -48,14 +48,14 @@ def totals_of(paths: Sequence[Path], declared: Plan) -> Dataspace:
         if margin in values:
             raise InputError(f"two files of --totals hold the totals of {margin}: keep one")
         values[margin] = _table(path, schema.restrict(names), names, rows)
-    space = Dataspace.known(schema, values)
+    space = Dataspace.from_totals(schema, values)
     for margin, table in values.items():
         if space.value(margin) != table:  # a margin within another is not kept, but must agree
             raise DataError(f"the published values of {margin} contradict another file of --totals")
     return space
 
 
-def schema_of(space: Dataspace | None, declared: Plan) -> Schema | None:
+def choose_schema(space: Dataspace | None, declared: Plan) -> Schema | None:
     """Return the features of public totals, or else those that are declared with their levels, if
     there are any.
     """
@@ -64,7 +64,7 @@ def schema_of(space: Dataspace | None, declared: Plan) -> Schema | None:
     return Schema(declared.features, declared.structural_zeros) if declared.features else None
 
 
-def scope_of(
+def build_scope(
     plan: Plan, data: str | None, opening: Opening, totals: Sequence[Path], *, quiet: bool
 ) -> tuple[Scope, bool]:
     """Return the scope of a plan, and whether all its totals are known.
@@ -74,11 +74,11 @@ def scope_of(
     if data is not None:
         with opening.source(plan, data) as source:
             return survey(plan, source)[0], True
-    space = totals_of(totals, plan) if totals else None
-    schema = schema_of(space, plan)
+    space = read_totals(totals, plan) if totals else None
+    schema = choose_schema(space, plan)
     if space is not None:
         # What the files publish is exact, too, though no option names it: a(t) must know it.
-        more = [margin for margin in space.margins if not margin.within_any(plan.invariants)]
+        more = [margin for margin in space.margins if not margin.is_within_any(plan.invariants)]
         plan = evolve(plan, invariants=(*plan.invariants, *more))
     for name in plan.names:
         if schema is None or name not in {
@@ -90,7 +90,7 @@ def scope_of(
             )
     assert schema is not None, "a plan names at least one feature"
     if space is not None and all(space.publishes(margin) for margin in plan.invariants):
-        return announced(plan, space.over(plan.names)), True
+        return public_scope(plan, space.restrict_features(plan.names)), True
     return any_totals(plan, schema.restrict(plan.names)), False
 
 
@@ -133,7 +133,7 @@ def _table(
 ) -> Table:
     columns = dict(zip(names, zip(*(levels for levels, _ in rows), strict=True), strict=True))
     try:
-        codes = [feature.located(columns) for feature in schema.features]
+        codes = [feature.locate_leaves(columns) for feature in schema.features]
     except DataError:
         raise DataError(
             f"the totals {path} name a level of {' or '.join(map(repr, names))} that is not"

@@ -13,14 +13,14 @@ _NUMBERS = ("Input should be greater", "Input should be less", "Input should be 
 
 def usage_sentence(error: typer.TyperException) -> str:
     """Return what is wrong with a command line, and where its options are explained."""
-    sentence = _reworded(error).rstrip(".")
+    sentence = _reword_error(error).rstrip(".")
     context = getattr(error, "ctx", None)
     if context is None:
         return sentence
     return f"{sentence}; see '{context.command_path} --help'"
 
 
-def _reworded(error: typer.TyperException) -> str:
+def _reword_error(error: typer.TyperException) -> str:
     sentence = error.format_message() if hasattr(error, "format_message") else str(error)
     parameter = getattr(error, "param", None)
     said = str(getattr(error, "message", ""))

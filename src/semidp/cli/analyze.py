@@ -14,9 +14,9 @@ from semidp.cli import _options as o
 from semidp.cli._command import command, flag
 from semidp.cli._output import kind_and_a, print_json, print_rows
 from semidp.cli._proposal import features_named, pairs_planned, print_proposal
-from semidp.cli._totals import scope_of
+from semidp.cli._totals import build_scope
 from semidp.errors import InputError, Refused
-from semidp.promise.exact import count_noun, plain, rounded_up
+from semidp.promise.exact import count_noun, format_rounded_up, plain
 from semidp.promise.mechanisms.accuracy import cell_errors
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.selection import available, option_name, residual_plan
@@ -58,8 +58,10 @@ def analyze(
     """
     if propose_tables:
         features = features_named(table or (), invariant or (), declaring)
-        plan = pairs_planned(features, o.described(declaring, opening, comparing), invariant or ())
-        scope, counted = scope_of(plan, data, opening, totals or (), quiet=printing.quiet)
+        plan = pairs_planned(
+            features, o.build_base_plan(declaring, opening, comparing), invariant or ()
+        )
+        scope, counted = build_scope(plan, data, opening, totals or (), quiet=printing.quiet)
         print_proposal(scope, counted, features, spending, printing)
         return
     if not table:
@@ -71,13 +73,13 @@ def analyze(
         )
     if data is not None and totals:
         raise InputError("the totals are read from the data: give DATA or --totals, not both")
-    base = o.described(declaring, opening, comparing)
-    plan = o.plan_of(o.tables_asked(base, table), invariant or ())
+    base = o.build_base_plan(declaring, opening, comparing)
+    plan = o.build_plan(o.tables_asked(base, table), invariant or ())
     # Checked before the data are opened: a slip in a name should not cost a long read.
     declaring.check_used(plan)
-    scope, invariants = scope_of(plan, data, opening, totals or (), quiet=printing.quiet)
+    scope, invariants = build_scope(plan, data, opening, totals or (), quiet=printing.quiet)
     budgets, target = REFERENCE, spending.target
-    if spending.given:
+    if spending.is_given:
         budget, target = spending.budget()
         budgets = (budget,)
     document = analysis(scope, plan.tables[0].features, budgets, target, invariants)
@@ -121,8 +123,8 @@ def analysis(
     document["adjacency"] = kind_and_a(scope.adjacency)
     document["sensitivity"] = _sensitivity(space)
     ball = _sensitivity(_ball(space, scope))
-    document["sensitivities"] = {"ball": ball, "exchange": _exchanged(space, known)}
-    document["naive"] = _norms(space.side_by_side()["S_Group"])
+    document["sensitivities"] = {"ball": ball, "exchange": _analyze_exchange(space, known)}
+    document["naive"] = _norms(space.compare_norms()["S_Group"])
     document["published_exactly"] = space.is_zero
     mechanisms: list[dict[str, Any]] = []
     for budget in budgets:
@@ -173,12 +175,12 @@ def _ball(space: TableSpace, scope: Scope) -> TableSpace:
     return sensitivity_space(space.dataspace, Ball(a, scope.protection), space.schema.names)
 
 
-def _exchanged(space: TableSpace, known: bool) -> dict[str, Any] | None:
+def _analyze_exchange(space: TableSpace, known: bool) -> dict[str, Any] | None:
     """What exchanges would need; None where these margins have none, or too few records stand for
     all totals.
     """
     try:
-        exchange = Exchange.of(space.dataspace, space.adjacency.protection)
+        exchange = Exchange.from_dataspace(space.dataspace, space.adjacency.protection)
     except Refused:
         return None
     # That scope has `a` records in a cell: too few where an exchange changes more.
@@ -227,7 +229,7 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     lines.append(
         ("", "how far the table moves then: Δ1 all cells added up, Δ2 as a length, Δ∞ in one cell")
     )
-    lines += _both(document["sensitivities"], any_totals, words)
+    lines += _compare_adjacencies(document["sensitivities"], any_totals, words)
     lines.append(("naive", f"{_norm_text(document['naive'])} (a times one {words.one})"))
     lines += [("noise", _noise_text(mechanism)) for mechanism in document["mechanisms"]]
     lines += [("", text) for text in _NOISE_WORDS]
@@ -252,16 +254,18 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-def _both(spaces: dict[str, Any], any_totals: bool, words: AdjacencyWords) -> list[tuple[str, str]]:
+def _compare_adjacencies(
+    spaces: dict[str, Any], any_totals: bool, words: AdjacencyWords
+) -> list[tuple[str, str]]:
     """Both adjacencies side by side, with the loss of Gaussian noise at mu = 1 under each."""
     ball = spaces["ball"]
     exchange = spaces["exchange"]
     a = ball["a"]
     records = f"any {a} {words.noun}" if a != 1 else "any one record"
-    of_ball = f"{records} at once (ball): {_moved(ball)}"
+    of_ball = f"{records} at once (ball): {_describe_sensitivity(ball)}"
     if exchange is not None:
         of_exchange = (
-            f"{words.who}, others hand over (exchange): {_moved(exchange)}"
+            f"{words.who}, others hand over (exchange): {_describe_sensitivity(exchange)}"
             " (another promise, not a better one)"
         )
     elif any_totals:
@@ -271,7 +275,7 @@ def _both(spaces: dict[str, Any], any_totals: bool, words: AdjacencyWords) -> li
     return [("protects", of_ball), ("protects", of_exchange)]
 
 
-def _moved(space: dict[str, Any]) -> str:
+def _describe_sensitivity(space: dict[str, Any]) -> str:
     """Say how far the pairs of an adjacency move the table, and what noise that takes."""
     return f"Δ2 = {space['l2']:.4g}, the whole table off by {space['loss']:.4g} at mu = 1"
 
@@ -316,6 +320,6 @@ def _noise_text(mechanism: dict[str, Any]) -> str:
     if mechanism["name"] not in name:
         name = f"{name} ({mechanism['name']})"
     if "epsilon" in mechanism:
-        epsilon = rounded_up(mechanism["epsilon"])
+        epsilon = format_rounded_up(mechanism["epsilon"])
         loss += f", epsilon {epsilon} at delta {plain(mechanism['report_delta'])}"
     return f"{mechanism['budget_text']}: {name}, {loss}"

@@ -26,7 +26,7 @@ from semidp.assess.audit.attack import (
     audit_mechanism,
     with_less_noise,
 )
-from semidp.assess.audit.attacked_pairs import pair_for
+from semidp.assess.audit.attacked_pairs import choose_pair
 from semidp.assess.audit.claims import Claim, claims_of_plan, claims_of_release
 from semidp.assess.audit.energy import MOST_DRAWS, Energy, noise_energy
 from semidp.assess.audit.foreign import audit_function, audit_samples, draws_of_test
@@ -58,7 +58,7 @@ from semidp.publish.release import Release
 from semidp.publish.results.columns import read_numbers
 from semidp.publish.statistics.protocol.kinds import Attackable
 from semidp.publish.statistics.registry import printed_result
-from semidp.publish.survey import announced
+from semidp.publish.survey import public_scope
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _CALLS = 20_000
@@ -127,7 +127,7 @@ def audit(
     """
     if out is not None and out.suffix != ".png":
         raise InputError(f"--out names a PNG picture such as audit.png, not {out.name}")
-    randomness = o.randomness_of(seed)
+    randomness = o.choose_randomness(seed)
     with progress_bar(printing.quiet) as progress:
         audited = _foreign(what, outputs or (), pair, stated, samples, randomness, progress)
     if isinstance(audited, Audit):
@@ -144,7 +144,7 @@ def audit(
         audited, data, linking, opening, _Pairs(adjacency, most), quiet=printing.quiet
     )
     claims = subject.claims
-    pairs = [None] * len(claims) if pair is None else subject.given(_datasets(pair))
+    pairs = [None] * len(claims) if pair is None else subject.build_pairs(_datasets(pair))
     pictures = _pictures(claims, out) if out is not None else {}
     _check_vacant(pictures.values(), force)
     with progress_bar(printing.quiet) as progress:
@@ -155,7 +155,7 @@ def audit(
                 _Finding(
                     claim, subject.adjacency or claim.mechanism.space.adjacency, unchanged=True
                 )
-                if pair is not None and own_pair is None and not claim.fixed
+                if pair is not None and own_pair is None and not claim.is_fixed
                 else _examine(
                     claim, own_pair, subject.adjacency, samples, error, randomness, progress
                 )
@@ -171,7 +171,7 @@ def audit(
                 echo()
             print_rows(_rows(finding))
         print_rows(("picture", str(picture)) for picture in pictures.values())
-    _leave(_together(findings))
+    _leave(_combine_verdicts(findings))
 
 
 def _leave(verdict: Verdict) -> None:
@@ -223,7 +223,7 @@ def _foreign(
             "a plan, a release or a test states its own claim: leave --epsilon, --rho and --mu out"
         )
     path = Path(what)
-    result = _printed(path)
+    result = _read_result(path)
     if result is None:
         return path
     if pair is not None:
@@ -265,7 +265,7 @@ def _function(what: str) -> Callable[[Any], Any]:
     if not callable(function):
         raise InputError(f"the module {module!r} has no function {name!r}")
 
-    def called(dataset: Any) -> Any:
+    def call_function(dataset: Any) -> Any:
         try:
             # What the user's function raises may quote its data: only its kind is said.
             return function(dataset)
@@ -274,10 +274,10 @@ def _function(what: str) -> Callable[[Any], Any]:
                 f"{what} failed on a dataset of the pair ({type(error).__name__})"
             ) from None
 
-    return called
+    return call_function
 
 
-def _printed(path: Path) -> Attackable | None:
+def _read_result(path: Path) -> Attackable | None:
     """Return the result that a file holds as a command printed it, or None where it holds something
     else.
     """
@@ -327,7 +327,7 @@ class _Finding:
         return "survives" if self.audit is None else self.audit.verdict
 
 
-def _together(findings: list[_Finding]) -> Verdict:
+def _combine_verdicts(findings: list[_Finding]) -> Verdict:
     """The verdict on all tables: convicted where one is, and surviving where all do."""
     verdicts = {finding.verdict for finding in findings}
     return (
@@ -351,7 +351,7 @@ class _Subject:
     scope: Scope
     adjacency: Adjacency | None
 
-    def given(self, datasets: tuple[Any, Any]) -> list[Pair | None]:
+    def build_pairs(self, datasets: tuple[Any, Any]) -> list[Pair | None]:
         """Return the pair of each claim on two datasets."""
         if self.plan.units is not None:
             raise InputError(
@@ -368,7 +368,7 @@ class _Pairs:
     adjacency: str | None
     most: int | None
 
-    def of(self, subject: Release | Prepared) -> Adjacency | None:
+    def find_adjacency(self, subject: Release | Prepared) -> Adjacency | None:
         """Return the adjacency whose pairs are attacked, where it is another than is claimed."""
         if self.adjacency is None and self.most is None:
             return None
@@ -382,7 +382,7 @@ class _Pairs:
             plan = evolve(plan, adjacency=self.adjacency)
         if self.most is not None:
             plan = evolve(plan, most=self.most, id=plan.id or "person")
-        return announced(plan, subject.scope.dataspace).adjacency
+        return public_scope(plan, subject.scope.dataspace).adjacency
 
 
 def _subject(
@@ -397,12 +397,14 @@ def _subject(
     # A run that was killed while it replaced the folder may have left it under another name.
     recover(what)
     if what.is_dir():
-        if data is not None or opening.from_table is not None or linking.given:
+        if data is not None or opening.from_table is not None or linking.is_given:
             raise InputError(
                 "a release holds its public totals: leave --data, --from and --units out"
             )
         release = Release.load(what)
-        return _Subject(claims_of_release(release), release.plan, release.scope, pairs.of(release))
+        return _Subject(
+            claims_of_release(release), release.plan, release.scope, pairs.find_adjacency(release)
+        )
     if not what.is_file():
         raise InputError(f"{what} is neither a release folder nor a plan file")
     plan = o.read_plan(what, "the plan")
@@ -412,12 +414,14 @@ def _subject(
             "a plan holds no totals: name the data with --data, of which only the public totals are"
             " used"
         )
-    linking.beside(plan)
+    linking.check_plan(plan)
     both = linking.data(plan, data, opening)
     opened = opening.source(plan, data) if both is None else both
     with opened as source:
         prepared = prepare(plan, source)
-        return _Subject(claims_of_plan(prepared), prepared.plan, prepared.scope, pairs.of(prepared))
+        return _Subject(
+            claims_of_plan(prepared), prepared.plan, prepared.scope, pairs.find_adjacency(prepared)
+        )
 
 
 def _examine(
@@ -431,10 +435,10 @@ def _examine(
 ) -> _Finding:
     """Attack and compare the noise, half of the error for each."""
     attacked = pairs or claim.mechanism.space.adjacency
-    if claim.fixed:
+    if claim.is_fixed:
         return _Finding(claim, attacked)
     draws = claim.mechanism.measure_many
-    pair = pair_for(claim.mechanism, pairs) if given is None else given
+    pair = choose_pair(claim.mechanism, pairs) if given is None else given
     count = affordable_samples(draws, pair, randomness) if samples is None else samples
     measured = audit_mechanism(
         draws,
@@ -458,7 +462,7 @@ def _examine(
 
 def _pictures(claims: tuple[Claim, ...], out: Path) -> dict[str, Path]:
     """Return the file for the picture of each table that is attacked."""
-    names = [claim.name for claim in claims if not claim.fixed]
+    names = [claim.name for claim in claims if not claim.is_fixed]
     return {name: out if len(names) == 1 else out.with_stem(f"{out.stem}-{name}") for name in names}
 
 
@@ -497,7 +501,7 @@ def _draw(findings: list[_Finding], pictures: Mapping[str, Path], force: bool) -
 
 def _document(findings: list[_Finding], pictures: list[Path]) -> dict[str, Any]:
     return {
-        "verdict": _together(findings),
+        "verdict": _combine_verdicts(findings),
         "tables": [
             {
                 "name": finding.claim.name,
@@ -506,7 +510,7 @@ def _document(findings: list[_Finding], pictures: list[Path]) -> dict[str, Any]:
                 "mechanism": finding.claim.mechanism.name,
                 "scale": finding.claim.mechanism.scale,
                 "verdict": finding.verdict,
-                "published_exactly": finding.claim.fixed,
+                "published_exactly": finding.claim.is_fixed,
                 "unchanged_by_pair": finding.unchanged,
                 "faults": list(finding.claim.faults),
                 "audit": None if finding.audit is None else finding.audit.to_json(),
@@ -588,7 +592,7 @@ def _bounds(found: Audit) -> list[tuple[str, str]]:
 
 def _verdict(finding: _Finding) -> str:
     measured, energy = finding.audit, finding.energy
-    if measured is not None and measured.convicted:
+    if measured is not None and measured.is_convicted:
         return _sentence(measured)
     if energy is not None and energy.convicts:
         return f"convicted: the noise is smaller than is stated ({energy.direction})"
@@ -603,7 +607,7 @@ def _verdict(finding: _Finding) -> str:
 
 def _sentence(found: Audit, mend: str = "draw more with --samples") -> str:
     """Say what an attack found."""
-    if found.convicted:
+    if found.is_convicted:
         worst = found.worst
         return (
             f"convicted: an attacker ({worst.attack}) with at most {worst.size_high:.4g} false"

@@ -250,7 +250,7 @@ def estimate(
         read_areas(areas) if areas is not None else None,
         [_level_named(word) for word in each or ()],
         _state_totals(totals) if totals is not None else {},
-        o.real_of(level, "--level"),
+        o.parse_real(level, "--level"),
         nation,
     )
     used = task.nation_use()[1]

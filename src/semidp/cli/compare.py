@@ -6,7 +6,7 @@ from typing import Annotated
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import grid, harmless, print_json
-from semidp.cli._totals import scope_of
+from semidp.cli._totals import build_scope
 from semidp.errors import InputError
 from semidp.present.report.outlook import Outlook, comparison, forecast
 from semidp.publish.pipeline import calibrate
@@ -40,10 +40,10 @@ def compare(
     for path in plans:
         plan = o.read_plan(path, "compare")
         # A plan that states its budget keeps it: that is what is compared.
-        if spending.given and not all(request.budget for request in plan.requests):
+        if spending.is_given and not all(request.budget for request in plan.requests):
             plan = plan.with_budget(spending.budget()[0])
         with o.about_file(path):
-            scope, invariants = scope_of(plan, data, opening, totals or (), quiet=printing.quiet)
+            scope, invariants = build_scope(plan, data, opening, totals or (), quiet=printing.quiet)
         printing.warn([f"{path}: {text}" for text in (*scope.warnings, *scope.disclosures)])
         with o.about_file(path):
             seen = forecast(calibrate(plan, scope))

@@ -11,7 +11,7 @@ from attrs import evolve
 from semidp.cli import _options as o
 from semidp.cli._command import command, flag, option
 from semidp.cli._output import charge_said, echo
-from semidp.cli._totals import schema_of, scope_of, totals_of
+from semidp.cli._totals import build_scope, choose_schema, read_totals
 from semidp.errors import InputError
 from semidp.promise.files import check_place
 from semidp.publish.pipeline import RunOptions, run
@@ -51,7 +51,7 @@ def explore(
         raise InputError("the page needs Starlette and uvicorn: install semidp[explore]") from None
     if data is not None and totals:
         raise InputError("the totals are read from the data: give DATA or --totals, not both")
-    first = o.described(declaring, opening, o.Comparing())
+    first = o.build_base_plan(declaring, opening, o.Comparing())
     if plan is not None:
         # Options beside a plan might contradict it, and the page shows only one of the two.
         if first != Plan():
@@ -93,7 +93,7 @@ def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) 
         # The page never replaces anything: a click is too little to lose a release.
         check_place(folder, force=False, ours=release_files, inputs=inputs)
         # A book for each release: what is told of a failure is what this book has charged.
-        book = o.ledger_of(ledger, quiet=True)
+        book = o.open_ledger(ledger, quiet=True)
         with charge_said(book), opening.source(plan, data) as source:
             return run(plan, source, RunOptions(ledger=book, out=folder, inputs=inputs))
 
@@ -101,7 +101,7 @@ def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) 
         columns = source.columns()
     return PlanForecasts(
         columns,
-        lambda plan: scope_of(plan, data, opening, (), quiet=True)[0],
+        lambda plan: build_scope(plan, data, opening, (), quiet=True)[0],
         first,
         source=data,
         carry_out=carry_out,
@@ -111,8 +111,8 @@ def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) 
 def _without_data(first: Plan, totals: Sequence[Path]) -> "PlanForecasts":
     from semidp.present.explore.plan_forecasts import PlanForecasts
 
-    space = totals_of(totals, first) if totals else None
-    schema = schema_of(space, first)
+    space = read_totals(totals, first) if totals else None
+    schema = choose_schema(space, first)
     if schema is None:
         raise InputError(
             "give DATA, or what is public without it: --schema FILE or --levels, and --totals FILE"
@@ -121,5 +121,7 @@ def _without_data(first: Plan, totals: Sequence[Path]) -> "PlanForecasts":
     if space is not None and not first.invariants:
         first = evolve(first, invariants=space.margins)
     return PlanForecasts(
-        schema.names, lambda plan: scope_of(plan, None, o.Opening(), totals, quiet=True)[0], first
+        schema.names,
+        lambda plan: build_scope(plan, None, o.Opening(), totals, quiet=True)[0],
+        first,
     )

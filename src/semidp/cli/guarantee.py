@@ -16,13 +16,13 @@ from semidp.cli._cell_keys import CellKeys
 from semidp.cli._command import argument, command, option, plain_defaults
 from semidp.cli._output import echo, grid, kind_and_a, print_json, print_rows
 from semidp.cli._swapping import Swapping
-from semidp.cli._totals import schema_of, totals_of
+from semidp.cli._totals import choose_schema, read_totals
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.present.report.sentences import strength
 from semidp.promise.accounting.conversions import approximate_group, zcdp_epsilon_paper
 from semidp.promise.accounting.events import dp_sgd, event_from_json, event_tradeoff
 from semidp.promise.documents import from_json
-from semidp.promise.exact import count_noun, exact, plain, rounded_up
+from semidp.promise.exact import count_noun, exact, format_rounded_up, plain
 from semidp.promise.guarantee import Guarantee, read_document
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.adjacency import (
@@ -68,7 +68,7 @@ class Stated:
     )
 
     @property
-    def given(self) -> bool:
+    def is_given(self) -> bool:
         """Whether some number was given that is not only a delta."""
         return bool(self._claims)
 
@@ -110,7 +110,7 @@ class Training:
     )
 
     @property
-    def given(self) -> bool:
+    def is_given(self) -> bool:
         """Whether something was stated."""
         stated = (self.event, self.noise_multiplier, self.sampling, self.steps)
         return any(value is not None for value in stated)
@@ -141,7 +141,9 @@ class Training:
         document = read_document(file, "an event or a privacy function")
         if "privacy_function" in document:
             function = PrivacyFunction.from_json(document)
-            return _Statement(function.at(self.rows), lambda a: function.tradeoff(a, self.rows))
+            return _Statement(
+                function.evaluate(self.rows), lambda a: function.tradeoff(a, self.rows)
+            )
         event = event_from_json(document)
         return _Statement(event_tradeoff(event, 1), lambda a: event_tradeoff(event, a))
 
@@ -197,14 +199,14 @@ def guarantee(
     Swapping (--swap) and cell keys (--ptable) are put on the same ruler: what they guarantee, or,
     where nothing is proved, what an attacker can at least do.
     """
-    if swapping.given or cell_keys.given:
+    if swapping.is_given or cell_keys.is_given:
         stating = (release, also_known, without, report_delta, invariant, analysis, invariant_text)
         beside = stated != Stated() or training != Training() or comparing != o.Comparing()
-        if beside or any(stating) or (swapping.given and cell_keys.given):
+        if beside or any(stating) or (swapping.is_given and cell_keys.is_given):
             raise InputError(
                 "--swap and --ptable are each assessed alone: leave out what another release states"
             )
-        if swapping.given:
+        if swapping.is_given:
             swapping.report(totals or (), declaring.plan(), opening, printing)
         elif totals or declaring != o.Declaring() or opening != o.Opening():
             raise InputError("--ptable needs no totals, features or records: leave them out")
@@ -218,9 +220,14 @@ def guarantee(
             "--count, --from, --where and --id are about records: give --swap RATE and --data with"
             " them"
         )
-    target = o.target_of(None if stated.epsilon else stated.delta, report_delta)
+    target = o.resolve_report_delta(None if stated.epsilon else stated.delta, report_delta)
     if release is not None:
-        if stated.given or training.given or invariant is not None or invariant_text is not None:
+        if (
+            stated.is_given
+            or training.is_given
+            or invariant is not None
+            or invariant_text is not None
+        ):
             raise InputError(
                 "a release states its own guarantee: give --also-known, --without or --adjacency"
                 " with it"
@@ -231,18 +238,18 @@ def guarantee(
         return
     if also_known or without:
         raise InputError("--also-known and --without are about a release: give its folder")
-    if training.given and stated.given:
+    if training.is_given and stated.is_given:
         raise InputError(
             "give one statement: an event, the settings of DP-SGD, or one of --rho, --mu and"
             " --epsilon"
         )
     # An event is accounted anew for `a` records; a stated curve can only be grouped.
-    if training.given:
+    if training.is_given:
         claim = training.statement()
     else:
         curve = stated.curve()
         claim = _Statement(curve, curve.group)
-    margins = [Margin(*o.names_of(text)) for text in invariant or ()]
+    margins = [Margin(*o.split_names(text)) for text in invariant or ()]
     declared = declaring.plan()
     if analysis is None:
         scope = _scope(comparing.reading(), margins, totals or (), declared, protection)
@@ -253,11 +260,15 @@ def guarantee(
                 "--analysis already says what is exact and how many records move together: give it"
                 " alone"
             )
-        scope = _analysed(analysis)
+        scope = _read_analysis(analysis)
     records = scope.adjacency.a
     # For several records a stated delta grows; at the old one no epsilon may be left.
     target = target or _grown(claim.stated, records) or DEFAULT_TARGET
-    space = Dataspace.described(invariant_text) if invariant_text is not None else scope.dataspace
+    space = (
+        Dataspace.from_description(invariant_text)
+        if invariant_text is not None
+        else scope.dataspace
+    )
     real = Guarantee(space, scope.adjacency, claim.under(records))
     as_stated = {
         "tradeoff": claim.stated.to_json(),
@@ -334,16 +345,16 @@ def _scope(
             )
     if not margins and not totals:
         return _without_totals(reading, protection)
-    space = totals_of(totals, declared) if totals else None
+    space = read_totals(totals, declared) if totals else None
     published = space.margins if space is not None else ()
     every = list(dict.fromkeys([*margins, *published]))
-    missing = [margin for margin in margins if not margin.within_any(published)]
-    schema = schema_of(space, declared)
-    described = Dataspace.described("exact totals of " + ", ".join(map(str, every)))
+    missing = [margin for margin in margins if not margin.is_within_any(published)]
+    schema = choose_schema(space, declared)
+    described = Dataspace.from_description("exact totals of " + ", ".join(map(str, every)))
     if reading is AdjacencyChoice.exchange:
         source = "one person and those who hand over published values"
         if space is not None and not missing:
-            exchange = Exchange.of(space, protection)
+            exchange = Exchange.from_dataspace(space, protection)
             about: Datasets = space
         else:
             exchange = exchange_bound(_all_declared(schema, margins), every, protection)
@@ -364,7 +375,7 @@ def _scope(
         if stated_a is None:
             raise
         # The user's number is taken, and the document says that nothing confirms it.
-        unchecked = space or Dataspace.described(", ".join(map(str, margins)))
+        unchecked = space or Dataspace.from_description(", ".join(map(str, margins)))
         return _Together(Ball(stated_a), "given, not checked", unchecked)
     # the release has more to say than its totals, or nothing would be noisy
     least = 1 if protection is None else protection.times
@@ -393,17 +404,17 @@ def _without_totals(reading: AdjacencyChoice | int, protection: Protection | Non
             " --exact A,B with --schema FILE for a bound over all totals"
         )
     if protection is not None:
-        nothing = Dataspace.described("the number of records alone")
+        nothing = Dataspace.from_description("the number of records alone")
         return _Together(Ball(protection.times, protection), "nothing else is exact", nothing)
     if not isinstance(reading, int):
         raise InputError(
             "say how many records move together under the exact totals with --a N, or what is"
             " exact: --totals FILE for each margin, or --exact A,B with --schema FILE"
         )
-    return _Together(Ball(reading), "given", Dataspace.described("totals published exactly"))
+    return _Together(Ball(reading), "given", Dataspace.from_description("totals published exactly"))
 
 
-def _analysed(path: Path) -> _Together:
+def _read_analysis(path: Path) -> _Together:
     """Return how many records move together as ``semidp analyze --format json`` printed it."""
     wrong = InputError(f"{path} is not what `semidp analyze --format json` prints: write it again")
     try:
@@ -423,8 +434,8 @@ def _analysed(path: Path) -> _Together:
         raise wrong
     described = "exact totals of " + ", ".join(exact) if exact else "the number of records"
     least = 1 if whose is None else whose.times
-    adjacency = Adjacency.named(kind, max(a, least), whose)
-    space = Dataspace.described(described)
+    adjacency = Adjacency.from_kind(kind, max(a, least), whose)
+    space = Dataspace.from_description(described)
     return _Together(adjacency, f"the analysis ({method})", space, tuple(warnings))
 
 
@@ -433,7 +444,7 @@ def _exchanges_within(space: Datasets, a: int, protection: Protection | None) ->
     if not isinstance(space, Dataspace):
         return None
     try:
-        exchange = Exchange.of(space, protection)
+        exchange = Exchange.from_dataspace(space, protection)
     except Refused:
         return None
     return exchange if exchange.a <= a else None
@@ -460,7 +471,7 @@ def _grown(stated: Tradeoff, records: int) -> Fraction | None:
         return stated.delta0 if stated.delta0 < 1 else None
     _, delta = approximate_group(stated.epsilon0, stated.delta0, records)
     # Rounded up: below the grown delta there may be no epsilon at all.
-    grown = exact(rounded_up(delta, 3))
+    grown = exact(format_rounded_up(delta, 3))
     return grown if grown < 1 else None
 
 
@@ -548,7 +559,7 @@ def _under_release(
             f"{folder} states a stronger guarantee than its noise gives: semidp show {folder} says"
             " more"
         )
-    exact_totals = _known(release.scope.dataspace, exact.totals, exact.declared)
+    exact_totals = _join_totals(release.scope.dataspace, exact.totals, exact.declared)
     margins = _margins(release.scope.dataspace, exact_totals, also_known, without)
     if opening.identity is not None or opening.called is not None:
         raise InputError("a release says whose its records are: give --most alone")
@@ -613,7 +624,7 @@ def _document(guarantee: Guarantee, delta: Fraction) -> dict[str, Any]:
     }
 
 
-def _known(own: Dataspace, totals: Sequence[Path], declared: Plan) -> Dataspace:
+def _join_totals(own: Dataspace, totals: Sequence[Path], declared: Plan) -> Dataspace:
     """Return all values that are known: those of the release, and those of the files."""
     if declared.structural_zeros:
         raise InputError("structural zeros are those of the release: declare features alone")
@@ -623,11 +634,11 @@ def _known(own: Dataspace, totals: Sequence[Path], declared: Plan) -> Dataspace:
     zeros = own.schema.structural_zeros
     values = dict(zip(own.margins, own.totals, strict=True))
     if not totals:
-        return Dataspace.known(Schema(features, zeros), values, own.n)
-    told = totals_of(totals, Plan(features=features, structural_zeros=zeros))
+        return Dataspace.from_totals(Schema(features, zeros), values, own.n)
+    told = read_totals(totals, Plan(features=features, structural_zeros=zeros))
     new = dict(zip(told.margins, told.totals, strict=True))
     # what both tell must agree, which `Release.under` checks; the finer of the two is kept
-    return Dataspace.known(told.schema, {**values, **new}, told.n)
+    return Dataspace.from_totals(told.schema, {**values, **new}, told.n)
 
 
 def _margins(
@@ -637,12 +648,12 @@ def _margins(
     is left out.
     """
     depths = [depth for feature in known.schema.features for depth in feature.names]
-    for name in [name for text in also_known for name in o.names_of(text)]:
+    for name in [name for text in also_known for name in o.split_names(text)]:
         if name not in depths:
             raise InputError(
                 f"the release has no feature {name!r}: give its --totals FILE, or its --levels"
             )
-    dropped = [Margin(*known.schema.closed(o.names_of(text))) for text in without]
+    dropped = [Margin(*known.schema.complete_names(o.split_names(text))) for text in without]
     for margin in dropped:
         # A margin that was never published cannot be taken back.
         if margin not in own.margins:
@@ -652,7 +663,7 @@ def _margins(
             )
     kept = [margin for margin in own.margins if margin not in dropped]
     told = [margin for margin in known.margins if margin not in own.margins]
-    named = [Margin(*o.names_of(text)) for text in also_known]
+    named = [Margin(*o.split_names(text)) for text in also_known]
     return [*kept, *told, *named]
 
 

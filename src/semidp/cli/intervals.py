@@ -72,7 +72,7 @@ def intervals(
     --areas or --sum: weighted sums of cells by name ("my district is these blocks"), over any
     tables and depths.
     """
-    confidence = o.real_of(level, "--level")
+    confidence = o.parse_real(level, "--level")
     # The posterior is of all cells under one prior: no other question is combined with it.
     if bayes:
         if of or minus or among or areas or sums or sampling or strata or draws is not None:
@@ -87,7 +87,7 @@ def intervals(
             "--strata is for an odds ratio of the population: add --measure odds-ratio --sampling"
         )
     cells = [
-        o.lists_of(option, entries) or None
+        o.parse_lists(option, entries) or None
         for option, entries in (("--of", of), ("--minus", minus), ("--among", among))
     ]
     if cells[0] is None and (cells[1] is not None or cells[2] is not None):
@@ -140,7 +140,7 @@ def intervals(
             cells[0],
             minus=cells[1] or {},
             among=cells[2] or {},
-            strata=o.names_of(strata),
+            strata=o.split_names(strata),
             level=confidence,
             table=table,
             draws=draws,
@@ -188,11 +188,11 @@ def _print_answer(found: IntervalEstimate, measure: RateMeasure) -> None:
     if math.isfinite(standard_error):
         error = f", standard error {rounded_text(standard_error, standard_error)}"
     else:
-        standard_error = _error_of(found.low, found.high)
+        standard_error = _approximate_error(found.low, found.high)
         error = ""
     called = "" if measure is RateMeasure.DIFFERENCE else f"{measure} "
     # What the exact totals cut off is known better than the standard error says.
-    width = _error_of(found.low, found.high)
+    width = _approximate_error(found.low, found.high)
     digits = width if 0 < width < standard_error / 4 else standard_error
     low, end = end_texts({"low": found.low, "high": found.high}, digits)
     # A noisy denominator may be near zero: then no finite end holds at the level.
@@ -200,7 +200,7 @@ def _print_answer(found: IntervalEstimate, measure: RateMeasure) -> None:
     rows = [
         ("estimate", f"{called}{rounded_text(found.value, standard_error)}{error}"),
         ("interval", f"{low} {high}, at level {plain(exact(found.level))}"),
-        ("covers", _covered(found)),
+        ("covers", _describe_coverage(found)),
     ]
     if found.p_value is not None:
         rows.append(("p-value", f"{found.p_value:.4g} (is there a difference?)"))
@@ -236,7 +236,7 @@ def _print_table(found: TableIntervals) -> None:
     _print_cells([*found.schema.names, "estimate", "low", "high"], found.rows)
     echo(
         f"All intervals hold at once, at level {plain(exact(found.level))}; they cover"
-        f" {_covered(found)}."
+        f" {_describe_coverage(found)}."
     )
 
 
@@ -245,7 +245,7 @@ def _print_cells(names: list[str], cells: list[tuple[Any, ...]]) -> None:
     rows = []
     for cell in cells:
         value, low, high = cell[-3:]
-        error = _error_of(low, high)
+        error = _approximate_error(low, high)
         ends = end_texts({"low": low, "high": high}, error)
         rows.append([*cell[:-3], rounded_text(value, error), *ends])
     widths = []
@@ -259,20 +259,20 @@ def _print_cells(names: list[str], cells: list[tuple[Any, ...]]) -> None:
     echo()
 
 
-def _error_of(low: float, high: float) -> float:
+def _approximate_error(low: float, high: float) -> float:
     """About the standard error that an interval of two on either side has.
 
-    >>> _error_of(121.0, 131.0)
+    >>> _approximate_error(121.0, 131.0)
     2.5
     """
     return (high - low) / 4
 
 
-def _covered(found: Any) -> str:
+def _describe_coverage(found: Any) -> str:
     """Say what an interval allows for.
 
     >>> from semidp.inference.answers import sampled_rate
-    >>> _covered(sampled_rate((4.0, 10.0), (1.0, 0.0, 0.0), 0.95))
+    >>> _describe_coverage(sampled_rate((4.0, 10.0), (1.0, 0.0, 0.0), 0.95))
     'noise and sampling, by a normal approximation'
     """
     if getattr(found, "bounded", False):

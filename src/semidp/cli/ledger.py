@@ -12,12 +12,12 @@ from semidp.cli._output import in_place, kind_and_a, print_json, print_rows
 from semidp.cli.release import DISAGREES
 from semidp.errors import InputError
 from semidp.promise.accounting.ledger import Ledger
-from semidp.promise.exact import plain, rounded_up
+from semidp.promise.exact import format_rounded_up, plain
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.plan import Plan
 from semidp.publish.release import Release
-from semidp.publish.results.texts import name_of
+from semidp.publish.results.texts import name_tradeoff
 
 
 @command
@@ -39,11 +39,11 @@ def ledger(
     """
     target = spending.target
     if check or releases:
-        if not (check and releases) or spending.given:
+        if not (check and releases) or spending.is_given:
             raise InputError("compare a ledger with releases: semidp ledger FILE --check RELEASE…")
         _compare(Ledger(file), releases, printing)
         return
-    if spending.given:
+    if spending.is_given:
         budget, target = spending.budget()
         # A ledger opens by its budget alone: it never gets one by being charged.
         book = Ledger.create(file, budget)
@@ -93,14 +93,16 @@ def _document(book: Ledger, target: Fraction | None) -> dict[str, Any]:
         "charges": [
             {
                 **charge.to_json(),
-                "cost": _named(charge.spent, account.budget, target),
-                "as_charged": _named(charge.tradeoff.group(charge.group), account.budget, target),
-                "fixed": charge.fixed,
+                "cost": _name_curve(charge.spent, account.budget, target),
+                "as_charged": _name_curve(
+                    charge.tradeoff.group(charge.group), account.budget, target
+                ),
+                "fixed": charge.fixed_reason,
             }
             for charge in account.charges
         ],
-        "spent": _named(total.tradeoff, account.budget, target) if total else None,
-        "composition_first": _named(other.tradeoff, account.budget, target) if other else None,
+        "spent": _name_curve(total.tradeoff, account.budget, target) if total else None,
+        "composition_first": _name_curve(other.tradeoff, account.budget, target) if other else None,
     }
 
 
@@ -133,16 +135,16 @@ def _compare(book: Ledger, releases: list[Path], printing: o.Printing) -> None:
         raise typer.Exit(DISAGREES)
 
 
-def _named(curve: Tradeoff, budget: Budget, target: Fraction | None = None) -> str:
+def _name_curve(curve: Tradeoff, budget: Budget, target: Fraction | None = None) -> str:
     """Name a curve, or restate it at the target, which is the delta of the budget unless given.
 
     >>> from semidp.promise.tradeoff.curves import approximate
-    >>> _named(approximate(1, "1e-6"), Budget.approximate(2, "1e-6"))
+    >>> _name_curve(approximate(1, "1e-6"), Budget.approximate(2, "1e-6"))
     '(1, 1e-6)-DP'
     """
     delta = target or budget.delta or Plan().report_delta
-    restated = f"({rounded_up(curve.epsilon(delta))}, {plain(delta)})-DP"
-    name = name_of(curve)
+    restated = f"({format_rounded_up(curve.epsilon(delta))}, {plain(delta)})-DP"
+    name = name_tradeoff(curve)
     if name is None:
         return restated
     return name if target is None else f"{name}, which is {restated}"

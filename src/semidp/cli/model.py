@@ -9,7 +9,7 @@ from semidp.inference.models import TableModel, TermTest
 from semidp.inference.models import model as fitted_model
 from semidp.promise.exact import exact, plain
 from semidp.publish.rechecking.release_check import load_consistent
-from semidp.publish.results.texts import aligned, end_texts, rounded_text
+from semidp.publish.results.texts import align_columns, end_texts, rounded_text
 
 
 @command
@@ -33,7 +33,7 @@ def model(
     coefficients are against the first level of each feature. Standard errors and intervals know the
     noise and the sampling.
     """
-    confidence = o.real_of(level, "--level")
+    confidence = o.parse_real(level, "--level")
     answer = fitted_model(
         load_consistent(folder), formula, against=against, level=confidence, table=table
     )
@@ -63,7 +63,7 @@ def _print(answer: TableModel) -> None:
         estimate = (rounded_text(value, error), rounded_text(error, error))
         lower, upper = end_texts({"low": low, "high": high}, error)
         rows.append((name, *estimate, lower, upper, f"{p:.3g}"))
-    for line in aligned(rows):
+    for line in align_columns(rows):
         echo(line)
     echo()
     value_name = "rate" if answer.kind == "logistic" else "count"
@@ -73,7 +73,7 @@ def _print(answer: TableModel) -> None:
         error = (high - low) / 4
         lower, upper = end_texts({"low": low, "high": high}, error)
         fitted.append((", ".join(labels), rounded_text(value, error), lower, upper))
-    for line in aligned(fitted):
+    for line in align_columns(fitted):
         echo(line)
     echo()
     for test in answer.terms:

@@ -15,24 +15,24 @@ from semidp.cli._command import command, flag, option
 from semidp.cli._linking import Linking
 from semidp.cli._output import (
     Format,
-    asides,
     charge_said,
     echo,
     in_place,
+    interrupt_notes,
     naming_options,
     print_json,
     print_rows,
     progress_bar,
-    told_of,
+    watch_folder,
 )
-from semidp.cli._presenting import Presenting, places_of
+from semidp.cli._presenting import Presenting, read_places
 from semidp.cli._rehearsal import found_budget, rehearse
 from semidp.cli._running import Measuring, Running
 from semidp.errors import InputError
-from semidp.present.report.place_sections import unmatched
+from semidp.present.report.place_sections import list_unmatched_places
 from semidp.present.report.sentences import cautions, summary, together_disclosed, weakness
 from semidp.promise.files import check_place, replace_file
-from semidp.promise.plain_reading import document_at
+from semidp.promise.plain_reading import read_document
 from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.pipeline import RunOptions, run
 from semidp.publish.plan import Plan
@@ -73,7 +73,7 @@ def release(
     --force replaces a folder that holds a release (or nothing) and no other file. Once the folder
     is in place the exit code is 0, even if stdout takes no more.
     """
-    plan = _planned(
+    plan = _load_plan(
         invariant or (), asking, spending, measuring, comparing, declaring, opening, linking
     )
     declaring.check_used(plan)
@@ -101,7 +101,7 @@ def release(
             rehearse(plan, source, options, running.partition, printing)
             return
         # Opened after the dry run has left, which charges nothing.
-        book = o.ledger_of(running.ledger, printing.quiet)
+        book = o.open_ledger(running.ledger, printing.quiet)
         options = replace(options, ledger=book, progress=progress)
         done, told = _carried_out(plan, source, options, running.partition, printing)
     # The release exists now: what goes wrong from here on is about printing alone.
@@ -113,7 +113,7 @@ def release(
         _print(done, printing, str(Path(out or "") / REPORT), told)
 
 
-def _planned(
+def _load_plan(
     invariants: Sequence[str],
     asking: o.Asking,
     spending: o.Spending,
@@ -125,22 +125,22 @@ def _planned(
 ) -> Plan:
     """Return the plan of the file that --plan names, or else the one that the options ask for."""
     # With units --most limits the members of a unit, not the records of a person.
-    reading = evolve(opening, most=None) if linking.given else opening
-    described = o.described(declaring, reading, comparing)
+    reading = evolve(opening, most=None) if linking.is_given else opening
+    described = o.build_base_plan(declaring, reading, comparing)
     measuring.check_beside(spending)
     if measuring.plan is None:
-        asked = asking.asked(described).with_values_read()
+        asked = asking.add_requests(described).with_values_read()
         base = with_missing(asked, o.assignments("--missing", measuring.missing))
         # shares of linked tables are those of the two kinds
-        shares = None if linking.given else asking.share
-        plan = _asked(base, invariants, asking, spending, measuring, shares)
-        plan = linking.planned(plan, opening.most, asking.share)
+        shares = None if linking.is_given else asking.share
+        plan = _build_plan(base, invariants, asking, spending, measuring, shares)
+        plan = linking.apply_to_plan(plan, opening.most, asking.share)
     # A plan is published as it stands: options beside it would make it say something else.
     elif any(
         (
             invariants,
             comparing != o.Comparing(),
-            asking.given,
+            asking.is_given,
             described != Plan(),
             measuring.says_how,
         )
@@ -151,11 +151,11 @@ def _planned(
         )
     else:
         plan = _read(measuring.plan, spending, measuring.target_error)
-        linking.beside(plan)
+        linking.check_plan(plan)
     return plan.with_values_read()
 
 
-def _asked(
+def _build_plan(
     base: Plan,
     invariants: Sequence[str],
     asking: o.Asking,
@@ -174,7 +174,7 @@ def _asked(
             " them out"
         )
     budget, target = (None, spending.target) if measuring.target_error else spending.budget()
-    plan = o.plan_of(
+    plan = o.build_plan(
         base,
         invariants,
         budget=budget,
@@ -196,10 +196,10 @@ def _carried_out(
         told.extend(sentences)
 
     out = Path(options.out or "")
-    asides.append(told_of(out))
+    interrupt_notes.append(watch_folder(out))
     with charge_said(options.book), naming_options(options.force):
         if partition is not None:
-            asides.append(lambda: _unfinished_text(out))
+            interrupt_notes.append(lambda: _unfinished_text(out))
         return run(plan, source, replace(options, tell=tell), partition=partition), told
 
 
@@ -234,13 +234,13 @@ def show(
         # First: nothing of a folder that somebody has changed should be read, or printed.
         verify_signature(folder, verify)
     done = Release.load(folder)
-    rechecked = recheck(done, document_at(folder / "release.json"), folder, deep=deep)
+    rechecked = recheck(done, read_document(folder / "release.json"), folder, deep=deep)
     more: dict[str, Any] = {
         "disagreements": list(rechecked.disagreements),
         "taken_on_trust": [trust.to_json() for trust in rechecked.trusted],
         "verified": verify is not None,
     }
-    places = places_of(map, map_key)
+    places = read_places(map, map_key)
     _check_page(folder, page, places)
     if places is not None:
         refuse_map(places, done.plan, done.scope.dataspace)
@@ -362,7 +362,7 @@ def _unfinished_text(out: Path) -> str | None:
 def _read(path: Path, spending: o.Spending, targets: o.Texts) -> Plan:
     """Return the plan of a file, with the budget or the errors that are asked for beside it."""
     plan_read = o.read_plan(path, "--plan")
-    if targets or not spending.given:
+    if targets or not spending.is_given:
         return evolve(
             o.with_targets(plan_read, targets),
             report_delta=spending.target or plan_read.report_delta,
@@ -396,7 +396,7 @@ def _print(
     says how its report is at `where`.
     """
     every = (
-        *unmatched(done),
+        *list_unmatched_places(done),
         *done.scope.warnings,
         *weakness(done.stated),
         *done.scope.disclosures,

@@ -10,7 +10,7 @@ from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, in_place, naming_options, print_json, progress_bar
 from semidp.promise.files import new_folder
-from semidp.promise.plain_reading import document_at
+from semidp.promise.plain_reading import read_document
 from semidp.publish.plots.style import png
 
 MANIFEST = "studies.json"
@@ -78,7 +78,7 @@ def write_study(folder: Path, name: str, module: Study, table: Tidy) -> list[str
 
 def study_files(folder: Path) -> Collection[str]:
     """Return the files that studies have written to a folder, by its manifest."""
-    listed = document_at(folder / MANIFEST).get("files")
+    listed = read_document(folder / MANIFEST).get("files")
     # Only names that a study can have: a manifest must not make --force remove other files.
     possible = {f"{name}.{kind}" for name in STUDIES for kind in ("csv", "png")}
     return (

@@ -77,7 +77,7 @@ def synthesize(
             "a release is read again as it was written: choose an --out outside of its folder"
         )
     if units_out is not None:
-        _linked(folder, (out, units_out), force, files, seed, printing)
+        _write_linked(folder, (out, units_out), force, files, seed, printing)
         return
     with naming_options(force):
         # All places are looked at before the records are sought, which may take minutes.
@@ -91,7 +91,7 @@ def synthesize(
                 about = done.save_records(
                     out,
                     force=force,
-                    randomness=o.randomness_of(seed),
+                    randomness=o.choose_randomness(seed),
                     seconds=seconds,
                     files=files,
                     progress=progress,
@@ -120,7 +120,7 @@ def synthesize(
                     print_rows([("written", written_files(out, files))])
 
 
-def _linked(
+def _write_linked(
     folder: Path,
     paths: tuple[Path, Path],
     force: bool,
@@ -138,7 +138,7 @@ def _linked(
     with naming_options(force):
         done = load_consistent(folder, fits=True)
         printing.warn((*done.scope.warnings, *done.scope.disclosures))
-        both = save_linked_records(done, paths, o.randomness_of(seed), force=force)
+        both = save_linked_records(done, paths, o.choose_randomness(seed), force=force)
     with in_place(f"the files {paths[0]} and {paths[1]}"):
         if printing.silent:
             mark_not_private(done)

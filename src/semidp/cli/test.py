@@ -136,7 +136,7 @@ def odds_ratio(
     """
     if every_pair:
         o.only_these(context, _FOR_PAIRS)
-        _test_pairs(data, fdr, _scores_of(ordered, scores), (plot, page), draws, seed, printing)
+        _test_pairs(data, fdr, _parse_scores(ordered, scores), (plot, page), draws, seed, printing)
         return
     if fdr is not None or plot is not None or page is not None:
         raise InputError("--fdr, --plot and --page are for --every-pair of a release")
@@ -145,7 +145,7 @@ def odds_ratio(
             "name the two features: --rows FEATURE and --columns FEATURE, or --every-pair of a"
             " release"
         )
-    within = o.names_of(strata) if strata else ()
+    within = o.split_names(strata) if strata else ()
     for name in {rows, columns} & {*within} | ({rows} & {columns}):
         raise InputError(
             f"--rows, --columns and --strata name {name!r} twice: name different features"
@@ -154,10 +154,10 @@ def odds_ratio(
     if (Path(data) / "release.json").is_file():
         # Whoever gives a budget here expects something to be spent, and nothing is.
         o.only_these(context, _FOR_RELEASES)
-        confidence = o.real_of(level, "--level")
+        confidence = o.parse_real(level, "--level")
         check_level(confidence, "--level")
         question = _ReleaseTest(
-            rows, columns, within, _scores_of(ordered, scores), pooled, alternative, confidence
+            rows, columns, within, _parse_scores(ordered, scores), pooled, alternative, confidence
         )
         _test_release(data, question, draws, table_name, seed, printing)
         return
@@ -177,18 +177,18 @@ def odds_ratio(
             " whose release.json is not there"
         )
     budget, target = spending.budget()
-    confidence = o.real_of(level, "--level")
+    confidence = o.parse_real(level, "--level")
     # Before the ledger is opened: a wrong level must not be found after the charge.
     check_level(confidence, "--level")
-    book = o.ledger_of(ledger, printing.quiet)
+    book = o.open_ledger(ledger, printing.quiet)
     request = OddsRatioRequest(rows, columns, None, within, alternative, confidence)
-    base = evolve(o.described(declaring, opening, comparing), requests=[request])
-    plan = o.plan_of(base, invariant or (), budget=budget, report_delta=target)
+    base = evolve(o.build_base_plan(declaring, opening, comparing), requests=[request])
+    plan = o.build_plan(base, invariant or (), budget=budget, report_delta=target)
     declaring.check_used(plan)
     with opening.source(plan, data) as source:
         label = f"odds ratio of {rows} and {columns}"
         done = run(
-            plan, source, RunOptions(randomness=o.randomness_of(seed), ledger=book, label=label)
+            plan, source, RunOptions(randomness=o.choose_randomness(seed), ledger=book, label=label)
         )
     scope, result = done.scope, done.results[0].result  # type: ignore[attr-defined]
     interval = result.confidence_interval(confidence)
@@ -207,7 +207,7 @@ def odds_ratio(
                 "report_delta": plan.report_delta,
                 "epsilon": result.guarantee.tradeoff.epsilon(plan.report_delta),
                 "most_powerful": result.most_powerful,
-                "unbiased": result.unbiased,
+                "unbiased": result.is_unbiased,
                 "warnings": [*warnings, *notes],
             }
         )
@@ -230,15 +230,15 @@ class _ReleaseTest:
     level: float
 
 
-def _scores_of(ordered: o.Texts, scores: o.Texts) -> dict[str, tuple[float, ...] | None]:
+def _parse_scores(ordered: o.Texts, scores: o.Texts) -> dict[str, tuple[float, ...] | None]:
     """Read the ordered features and their scores.
 
-    >>> _scores_of(["age"], ["dose=0,1/2,4"])
+    >>> _parse_scores(["age"], ["dose=0,1/2,4"])
     {'age': None, 'dose': (0.0, 0.5, 4.0)}
     """
     features: dict[str, tuple[float, ...] | None] = dict.fromkeys(ordered or ())
-    for name, values in o.lists_of("--scores", scores).items():
-        features[name] = tuple(o.real_of(value, "--scores") for value in values)
+    for name, values in o.parse_lists("--scores", scores).items():
+        features[name] = tuple(o.parse_real(value, "--scores") for value in values)
     return features
 
 
@@ -266,7 +266,7 @@ def _test_release(
     )
     ratio, notes = None, answer.notes
     try:
-        ratio = _ratio_of(release, asked, answer, draws, randomness)
+        ratio = _estimate_odds_ratio(release, asked, answer, draws, randomness)
     except Refused as refusal:
         # The test itself has an answer.
         notes = (*notes, f"The odds ratio has no interval: {refusal}.")
@@ -277,7 +277,7 @@ def _test_release(
         print_json({"release": folder, **answer.to_json(), **interval, "notes": list(notes)})
         return
     within = f" given {', '.join(answer.strata)}" if answer.strata else ""
-    described = _described(answer)
+    described = _describe_statistic(answer)
     print_rows(
         [
             ("question", f"are {answer.rows} and {answer.columns} independent{within}?"),
@@ -294,7 +294,7 @@ def _test_release(
     )
 
 
-def _ratio_of(
+def _estimate_odds_ratio(
     release: Release,
     asked: "_ReleaseTest",
     answer: Independence | Association,
@@ -356,7 +356,7 @@ def _test_pairs(
     printing: o.Printing,
 ) -> None:
     """Test every pair of features of a release; nothing is spent."""
-    rate = o.real_of("0.05" if fdr is None else fdr, "--fdr")
+    rate = o.parse_real("0.05" if fdr is None else fdr, "--fdr")
     plot, page = pictures
     for file in pictures:
         # Before the tests, which take long; a release is read again as it was written.
@@ -410,7 +410,7 @@ def _valid(answer: Independence | Association) -> str:
     return "at most, in finite samples: a bound for all plausible totals"
 
 
-def _described(answer: Independence | Association) -> list[tuple[str, str]]:
+def _describe_statistic(answer: Independence | Association) -> list[tuple[str, str]]:
     """The lines about the statistic: what was chosen and why, its value, its direction."""
     if isinstance(answer, Independence):
         return [

@@ -200,7 +200,7 @@ def ratio_interval(
     """
     (top, bottom), (first, second) = parts, errors
 
-    def kept(ratio: float) -> bool:
+    def accepts_ratio(ratio: float) -> bool:
         return abs(top - ratio * bottom) <= simulated_bound(np.abs(first - ratio * second), level)
 
     if abs(bottom) <= simulated_bound(np.abs(second), level) or bottom <= 0:
@@ -208,7 +208,7 @@ def ratio_interval(
             top / bottom if bottom else math.nan, math.inf, *span, level, Covers.noise, True
         )
     value = top / bottom
-    low, high = (_last(kept, min(max(value, 0.0), 1.0), end) for end in (0.0, 1.0))
+    low, high = (_last(accepts_ratio, min(max(value, 0.0), 1.0), end) for end in (0.0, 1.0))
     return IntervalEstimate(value, error, *cut(low, high, span), level, Covers.noise, True)
 
 

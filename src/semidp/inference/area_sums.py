@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.inference.answers import Covers, IntervalEstimate, linear_interval
 from semidp.inference.independence import simulated_bound
-from semidp.inference.measured import Cells, Measured, measured_table, public_about
-from semidp.inference.several_tables import errors_together, simulated_together
+from semidp.inference.measured import Cells, Measured, measured_table, select_public
+from semidp.inference.several_tables import compute_joint_errors, simulate_joint_errors
 from semidp.promise.exact import check_level
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.spaces.cell_bounds import CellBounds
@@ -234,10 +234,10 @@ def _intervals(
         weights[measured] = np.stack([of_area.get(name, blank) for name in areas])
     values = np.zeros(len(areas))
     for measured, stacked in weights.items():
-        values += measured.of(stacked)
-    errors = errors_together(weights)
+        values += measured.sum_cells(stacked)
+    errors = compute_joint_errors(weights)
     # All areas see the same draws of the noise, which is drawn once.
-    drawn = simulated_together(weights, draws, randomness)
+    drawn = simulate_joint_errors(weights, draws, randomness)
     answers = {}
     for number, name in enumerate(areas):
         value, error = float(values[number]), float(errors[number])
@@ -262,7 +262,8 @@ def _by_table(
     if table is not None:
         rows = [row if row.table is not None else evolve(row, table=table) for row in rows]
     rows = [
-        row if row.table is None else evolve(row, table=_called(release, row.table)) for row in rows
+        row if row.table is None else evolve(row, table=_resolve_table_name(release, row.table))
+        for row in rows
     ]
     free: set[str] = set()
     for row in rows:
@@ -283,7 +284,7 @@ def _by_table(
     return list(chosen.values())
 
 
-def _called(release: "Release", name: str) -> str:
+def _resolve_table_name(release: "Release", name: str) -> str:
     """Name of a table that may also be named by its features, joined by ``-`` in any order."""
     names = [table.name for table in release.tables]
     for table in release.tables:
@@ -319,7 +320,9 @@ def _whole_span(
     measured, cells = counted[0]
     if not np.isin(cells, (0.0, 1.0)).all():
         return None
-    return CellBounds.of(public_about(release, measured), measured.schema.names).span(cells)
+    return CellBounds.from_dataspace(select_public(release, measured), measured.schema.names).span(
+        cells
+    )
 
 
 def _weights(measured: Measured, rows: Sequence[AreaRow]) -> dict[str, Floats]:

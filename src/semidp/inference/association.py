@@ -154,8 +154,8 @@ class ScoreTest:
     def covariances(self, rows: Counts, columns: Counts) -> Floats:
         """``H_k`` of every stratum, of shape (strata, size, size)."""
         n = rows.sum(axis=0)
-        one = _centred(self.row_scores, rows)
-        other = _centred(self.column_scores, columns)
+        one = _compute_scatter(self.row_scores, rows)
+        other = _compute_scatter(self.column_scores, columns)
         # The Kronecker product of the two, stratum by stratum.
         product = np.einsum("kab,kcd->kacbd", one, other)
         flat = product.reshape(len(n), self.size, self.size)
@@ -187,7 +187,7 @@ class ScoreTest:
         return np.einsum("ab,kbc->akc", root, shrunk), degrees
 
 
-def _centred(scores: Floats, totals: Counts) -> Floats:
+def _compute_scatter(scores: Floats, totals: Counts) -> Floats:
     """``U'(diag R - RR'/n)U`` of every stratum, of shape (strata, a, a)."""
     n = np.maximum(totals.sum(axis=0), 1)
     means = np.einsum("ia,ik->ka", scores, totals / n)
@@ -281,7 +281,7 @@ def score_test(
 # --- questions to a release -----------------------------------------------------------------------
 
 
-def association_of(
+def assess_association(
     release: "Release",
     rows: str,
     columns: str,
@@ -365,7 +365,7 @@ def _unsure(
             return _answered_association(
                 asked, scores, pooled, alternative, ending, method, notes, noisy
             )
-    return _bounded(asked, sides, scores, used, pooled, alternative)
+    return _bound_association(asked, sides, scores, used, pooled, alternative)
 
 
 def _tried_independence(
@@ -387,7 +387,7 @@ def _tried_independence(
     )
 
 
-def _bounded(
+def _bound_association(
     asked: CrossedTable,
     sides: tuple[bool, bool],
     scores: Mapping[str, Sequence[float] | None],

@@ -141,14 +141,14 @@ class PooledSum:
 
     def mean(self, log_odds: float) -> float:
         """The mean of S."""
-        means = [margins.law_at(log_odds).mean for margins in self.margins]
+        means = [margins.law_for_log_odds(log_odds).mean for margins in self.margins]
         return float(np.dot(self.weights, means))
 
-    def drawn(self, log_odds: float) -> Floats:
+    def simulate_sums(self, log_odds: float) -> Floats:
         """Simulated sums."""
         total = self.errors.copy()
         for margins, weight, uniform in zip(self.margins, self.weights, self.uniforms, strict=True):
-            law = margins.law_at(log_odds)
+            law = margins.law_for_log_odds(log_odds)
             places = np.searchsorted(np.cumsum(law.pmf), uniform)
             # Rounding may leave the last sum below 1.
             counts = np.minimum(law.first + places, law.last)
@@ -157,7 +157,7 @@ class PooledSum:
 
     def tails(self, seen: Floats, log_odds: float) -> tuple[Floats, Floats]:
         """p-values of an odds ratio against larger ones and against smaller ones."""
-        sums = np.sort(self.drawn(log_odds))
+        sums = np.sort(self.simulate_sums(log_odds))
         near = _TIED * (np.abs(seen) + 1.0)
         draws = len(sums)
         above = draws - np.searchsorted(sums, seen - near, side="left")
@@ -263,7 +263,7 @@ def common_odds_ratio(
             " coefficient, by an approximation"
         )
     if not all(sides):
-        bounded = _bounded(asked, sides[0], level)
+        bounded = _bound_ratio(asked, sides[0], level)
         is_open = bounded.low == 0.0 or math.isinf(bounded.high)
         return _by_model(release, bounded) if is_open else bounded
     source = SystemRandomness() if randomness is None else randomness
@@ -272,10 +272,10 @@ def common_odds_ratio(
         most = max(_FEWEST, _MOST_DRAWN // asked.shape[2])
         draws = min(asked.measured.draws, most)
     check_draws(draws)
-    return _answered(asked, level, draws, source)
+    return _simulate_ratio(asked, level, draws, source)
 
 
-def _answered(
+def _simulate_ratio(
     asked: CrossedTable, level: float, draws: int, randomness: Randomness
 ) -> CommonOddsRatio:
     margins = []
@@ -347,7 +347,7 @@ def _first_levels(asked: CrossedTable) -> tuple[str, str]:
     return first[0], first[1]
 
 
-def _bounded(asked: CrossedTable, rows_exact: bool, level: float) -> CommonOddsRatio:
+def _bound_ratio(asked: CrossedTable, rows_exact: bool, level: float) -> CommonOddsRatio:
     """The interval where one of the two features has noisy totals: nothing is simulated."""
     two_levels = cut_scores(2, None)
     questions = asked_questions(two_levels, two_levels, asked.shape[2], pooled=True)

@@ -112,14 +112,14 @@ def above_all(laws: Sequence[GridLaw]) -> GridLaw:
     return GridLaw(laws[0].step, start + 1, masses / masses.sum())
 
 
-def together(laws: Sequence[GridLaw], weights: Sequence[float]) -> GridLaw:
+def sum_comonotone(laws: Sequence[GridLaw], weights: Sequence[float]) -> GridLaw:
     """The law of a weighted sum whose terms rise and fall together: above that of every other
     dependence.
 
     Quantiles add up (Dhaene and others, 2002). Weights are positive.
 
     >>> coin = GridLaw(1.0, -1, np.array([0.5, 0.0, 0.5]))
-    >>> together([coin, coin], [1.0, 2.0]).masses.tolist()
+    >>> sum_comonotone([coin, coin], [1.0, 2.0]).masses.tolist()
     [0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.5]
     """
     step = laws[0].step
@@ -216,7 +216,7 @@ class NoiseTerms:
     terms: tuple[tuple[CountNoise, float, int], ...]
 
     @classmethod
-    def of(
+    def from_weights(
         cls, laws: Sequence[CountNoise], which: NDArray[np.intp], weights: Floats
     ) -> "NoiseTerms":
         """Collect equal weights of one law; their signs do not matter, since every law here is
@@ -236,7 +236,7 @@ class NoiseTerms:
         """The variance of the sum."""
         return sum(count * weight**2 * law.variance for law, weight, count in self.terms)
 
-    def within(self, miss: float) -> float:
+    def bound_size(self, miss: float) -> float:
         """A number that the sum exceeds in size with probability at most `miss`: Chernoff's bound
         at some rates.
         """
@@ -260,7 +260,7 @@ class NoiseTerms:
         return product
 
 
-def step_for(variance: float) -> float:
+def choose_step(variance: float) -> float:
     """The step of a grid for a sum of about this variance."""
     # A sum that cannot vary still needs a step.
     return 2 * _REACH * math.sqrt(max(variance, 1e-12)) / _POINTS
@@ -283,7 +283,7 @@ class SumLaw:
     masses: Floats = field(repr=False)
 
     @classmethod
-    def of(cls, laws: Iterable[GridLaw], noise: NoiseTerms, step: float) -> "SumLaw":
+    def from_terms(cls, laws: Iterable[GridLaw], noise: NoiseTerms, step: float) -> "SumLaw":
         """Add independent numbers and noise.
 
         Normal noise of a few steps is added, and the grid spreads what lies between its points:
@@ -311,17 +311,22 @@ class SumLaw:
         """The variance of the sum."""
         return float(self.masses @ self.points**2)
 
-    def beyond(self, bound: float) -> float:
+    def bound_upper_tail(self, bound: float) -> float:
         """A bound of ``P(X >= s)`` for every X below this law W in the convex order.
 
         The line through (a, 0) and (s, 1) lies above the step at s, and its positive part is
         convex: ``P(X >= s) <= E (W - a)_+ / (s - a)`` for every a < s. The least of these counts:
         the mean of the largest W, a share p of them, is s (Shaked and Shanthikumar, 2007).
 
-        >>> law = SumLaw.of(
-        ...     [hypergeometric(40, 20, 20, 1.0, step_for(3.0))], NoiseTerms(()), step_for(3.0)
+        >>> law = SumLaw.from_terms(
+        ...     [hypergeometric(40, 20, 20, 1.0, choose_step(3.0))],
+        ...     NoiseTerms(()),
+        ...     choose_step(3.0),
         ... )
-        >>> law.beyond(0.0), 0.00018 < law.beyond(6.0) < 0.0002  # P(X >= 6) is 0.00018
+        >>> (
+        ...     law.bound_upper_tail(0.0),
+        ...     0.00018 < law.bound_upper_tail(6.0) < 0.0002,
+        ... )  # P(X >= 6) is 0.00018
         (1.0, True)
         """
         # One step less makes up for rounding.
@@ -332,9 +337,9 @@ class SumLaw:
         least = float((self._excess[:usable] / distances[:usable]).min())
         return min(1.0, least + _NUMERICAL)
 
-    def below(self, bound: float) -> float:
+    def bound_lower_tail(self, bound: float) -> float:
         """A bound of ``P(X <= s)``, in the same way."""
-        return self._mirrored.beyond(-bound)
+        return self._mirror_law.bound_upper_tail(-bound)
 
     @cached_property
     def _excess(self) -> Floats:
@@ -343,7 +348,7 @@ class SumLaw:
         return np.asarray(self.step * np.cumsum(above[::-1])[::-1])
 
     @cached_property
-    def _mirrored(self) -> "SumLaw":
+    def _mirror_law(self) -> "SumLaw":
         # The middle of an even number of points is mirrored onto itself: the first point has no
         # partner.
         masses = np.concatenate([[0.0], self.masses[:0:-1]])

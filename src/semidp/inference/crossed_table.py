@@ -20,7 +20,7 @@ from semidp.inference.measured import (
     clustering,
     level_codes,
     measured_table,
-    public_about,
+    select_public,
 )
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.spaces.dataspace import Dataspace, Margin
@@ -78,7 +78,7 @@ class CrossedTable:
         flat = np.bincount(self.codes, weights=counts, minlength=math.prod(self.shape))
         return np.asarray(flat.reshape(self.shape), dtype=np.float64)
 
-    def pulled(self, weights: Floats) -> Floats:
+    def pull_weights(self, weights: Floats) -> Floats:
         """Weights on the cells of the published table, from weights on the cells of `shape`.
 
         The first axis counts the weighted sums.
@@ -94,11 +94,11 @@ class CrossedTable:
 
     def noise_variances(self, weights: Floats) -> Floats:
         """Variances of the noise of weighted sums of the cells of `shape`."""
-        return self.measured.errors(self.pulled(weights)) ** 2
+        return self.measured.errors(self.pull_weights(weights)) ** 2
 
     def noise_law(self, weights: Floats) -> Callable[[int, Randomness], Floats]:
         """How the noise of weighted sums of the cells of `shape` is drawn, one row a draw."""
-        return self.measured.law(self.pulled(weights))
+        return self.measured.law(self.pull_weights(weights))
 
 
 def crossed_table(
@@ -118,7 +118,7 @@ def crossed_table(
     simpler = " + ".join(" * ".join((side, *strata)) for side in (rows, columns))
     instead = f"semidp model RELEASE '~ {terms}' --against '~ {simpler}'"
     refuse_dependent(clustering(release, measured), instead)
-    public = public_about(release, measured)
+    public = select_public(release, measured)
     if len({measured.schema.axis(name) for name in names}) < len(names):
         raise InputError("rows, columns and strata must be different features, each named once")
     exact = {side: public.publishes(Margin(side, *strata)) for side in (rows, columns)}

@@ -22,13 +22,13 @@ from semidp.inference.parallel_moves import (
     ParallelMoves,
     Places,
     Siblings,
+    count_rounds,
     drawn_lines,
-    followed,
     level_offsets,
-    rounds_of,
+    sample_steps,
     window_length,
 )
-from semidp.promise.schema.margins import Chain, View, minimal, named, within
+from semidp.promise.schema.margins import Chain, View, is_within_view, list_axes, minimal
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -69,7 +69,7 @@ def open_differences(depths: View, margins: Sequence[View]) -> list[View]:
     every = itertools.product(*(range(depth + 1) for depth in depths))
     unseen = []
     for view in every:
-        if any(view) and not any(within(view, margin) for margin in margins):
+        if any(view) and not any(is_within_view(view, margin) for margin in margins):
             unseen.append(view)
     return minimal(unseen)
 
@@ -99,7 +99,7 @@ class EntryLikelihood:
         return np.ascontiguousarray(self.matrix.T)
 
     @cached_property
-    def listed(self) -> Floats:
+    def log_laws(self) -> Floats:
         """Logarithms of the laws, (laws, sizes): further out they fall on like a straight line.
 
         That far out is less than exp(-16) of the law, and chains only pass there on their way.
@@ -127,7 +127,7 @@ class EntryLikelihood:
     @cached_property
     def slopes(self) -> Floats:
         """How much each law falls with every number beyond the list."""
-        return np.asarray(self.listed[:, -1] - self.listed[:, -2])
+        return np.asarray(self.log_laws[:, -1] - self.log_laws[:, -2])
 
     @cached_property
     def cell_by_cell(self) -> bool:
@@ -137,7 +137,7 @@ class EntryLikelihood:
         return bool(((self.matrix != 0).sum(axis=1) <= 1).all())
 
     @cached_property
-    def numbers_of(self) -> tuple[Places, Counts]:
+    def cell_numbers(self) -> tuple[Places, Counts]:
         """For each cell the numbers that have a weight on it, and their weights, (cells, most
         numbers of a cell).
 
@@ -152,7 +152,7 @@ class EntryLikelihood:
         """What the noise was if these were the tables, one row a table."""
         return np.asarray(self.noisy - tables @ self.columns)
 
-    def of(self, errors: Counts) -> Floats:
+    def evaluate(self, errors: Counts) -> Floats:
         """Log-likelihoods of such noise, up to a constant."""
         return np.asarray(self.logs(errors, np.arange(len(self.noisy))).sum(axis=-1))
 
@@ -160,7 +160,7 @@ class EntryLikelihood:
         """Log-likelihoods of counts in cells, each by itself, up to a constant; see
         `cell_by_cell`.
         """
-        numbers, weights = self.numbers_of
+        numbers, weights = self.cell_numbers
         numbers, weights = numbers[cells], weights[cells]
         errors = self.noisy[numbers] - weights * counts[..., None]
         return np.asarray((self.logs(errors, numbers) * (weights != 0)).sum(axis=-1))
@@ -168,9 +168,9 @@ class EntryLikelihood:
     def logs(self, errors: Counts, numbers: Places) -> Floats:
         """Log-likelihoods of the noise of some of the measured numbers, each by itself."""
         law = self.which[numbers]
-        last = self.listed.shape[1] - 1
+        last = self.log_laws.shape[1] - 1
         sizes = np.abs(errors)
-        near = self.listed[law, np.minimum(sizes, last)]
+        near = self.log_laws[law, np.minimum(sizes, last)]
         beyond = np.maximum(sizes - last, 0)
         return np.asarray(near + self.slopes[law] * beyond)
 
@@ -225,7 +225,7 @@ class LatticeChains:
         return tuple(chain.leaves for chain in self.chains)
 
     @property
-    def fixed(self) -> bool:
+    def is_fixed(self) -> bool:
         """Whether only one table has the totals."""
         return not self.moves
 
@@ -240,8 +240,8 @@ class LatticeChains:
         above.
         """
         compared = []
-        for axis in named(view):
-            family = self.chains[axis].above(view[axis] - 1)
+        for axis in list_axes(view):
+            family = self.chains[axis].find_leaf_ancestors(view[axis] - 1)
             compared.append(Siblings(level_offsets(self.shape, [axis]), np.asarray(family)))
         others = [axis for axis in range(len(self.shape)) if not view[axis]]
         return ParallelMoves(tuple(compared), level_offsets(self.shape, others))
@@ -272,8 +272,8 @@ class LatticeChains:
         state = self._start(tables, flat)
         count, cells = tables.shape
         at_once = self.likelihood.cell_by_cell or flat
-        rounds = rounds_of(self.moves, steps) if at_once else steps
-        law = self._listed(tables, flat)
+        rounds = count_rounds(self.moves, steps) if at_once else steps
+        law = self._list_cells(tables, flat)
         kept = np.zeros((keep, count, cells), dtype=np.int64)
         held = np.zeros(count, dtype=np.int64)
         every = max(1, rounds // keep) if keep else 0
@@ -298,7 +298,7 @@ class LatticeChains:
 
     def _start(self, tables: Counts, flat: bool) -> "_ChainState":
         errors = self.likelihood.errors(tables)
-        logs = np.zeros(len(tables)) if flat else self.likelihood.of(errors)
+        logs = np.zeros(len(tables)) if flat else self.likelihood.evaluate(errors)
         every_cell = np.broadcast_to(np.arange(tables.shape[1]), tables.shape)
         excess = self._excess(tables, every_cell).sum(axis=1)
         return _ChainState(tables.copy(), errors, logs, excess)
@@ -322,13 +322,13 @@ class LatticeChains:
         before = before.reshape(cells.shape)
         far = np.full(len(cells), _ANYWHERE)
         gain = law.gain(cells, before, signs)
-        amounts = followed(gain, (-far, far), self.reach, source)
+        amounts = sample_steps(gain, (-far, far), self.reach, source)
         after = before + amounts[:, None] * signs
         paid = self._excess(after, cells) - self._excess(before, cells)
         state.excess = state.excess + paid.reshape(count, -1).sum(axis=1)
         np.put_along_axis(state.tables, places.reshape(count, -1), after.reshape(count, -1), axis=1)
 
-    def _listed(self, tables: Counts, flat: bool) -> ListedCells:
+    def _list_cells(self, tables: Counts, flat: bool) -> ListedCells:
         """What counts are worth where cells were measured one by one: likelihood and price."""
 
         def law(counts: Counts, cells: Counts) -> Floats:
@@ -354,14 +354,14 @@ class LatticeChains:
             return np.asarray(self._excess(after, cells[lines]).sum(axis=-1) - held[lines])
 
         def likelihoods(amounts: Counts, lines: Places) -> Floats:
-            return self.likelihood.of(state.errors[lines] - amounts[..., None] * along[lines])
+            return self.likelihood.evaluate(state.errors[lines] - amounts[..., None] * along[lines])
 
         def gain(amounts: Counts, lines: Places) -> Floats:
             more = likelihoods(amounts, lines) - state.logs[lines]
             return more - self.price * paid(amounts, lines)
 
         far = np.full(count, _ANYWHERE)
-        amounts = followed(gain, (-far, far), self.reach, source)
+        amounts = sample_steps(gain, (-far, far), self.reach, source)
         every = np.arange(count)
         state.excess = state.excess + paid(amounts, every)
         state.logs = likelihoods(amounts, every)

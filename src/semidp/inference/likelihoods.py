@@ -28,7 +28,7 @@ from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
 from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.distributions import DiscreteGaussian, joined_laws
-from semidp.promise.schema.margins import View, named
+from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.cell_bounds import CellBounds
 from semidp.promise.spaces.dataspace import Dataspace, Margin
@@ -74,7 +74,7 @@ class SummedNoise:
         return self.count * self.law.variance
 
     @cached_property
-    def _listed(self) -> Floats:
+    def _probabilities(self) -> Floats:
         """Probabilities of 0, 1, 2 …, by convolution; 0 where they are too small to be exact."""
         reach = math.ceil(_FAR * math.sqrt(self.variance)) + 20
         sizes = np.arange(reach)
@@ -82,7 +82,7 @@ class SummedNoise:
         one = np.concatenate([half[:0:-1], half])
         total = np.ones(1)
         for _ in range(self.count):
-            longer = _convolved(total, one)
+            longer = _convolve(total, one)
             # Further out than that nothing is asked for: the middle is kept.
             excess = max(0, (len(longer) - len(one)) // 2)
             total = longer[excess : len(longer) - excess]
@@ -91,11 +91,11 @@ class SummedNoise:
     def pmf(self, sizes: NDArray[Any]) -> Floats:
         """Probabilities of some whole numbers; 0 beyond twelve standard deviations."""
         places = np.abs(np.asarray(sizes, dtype=np.int64))
-        last = len(self._listed) - 1
-        return np.where(places <= last, self._listed[np.minimum(places, last)], 0.0)
+        last = len(self._probabilities) - 1
+        return np.where(places <= last, self._probabilities[np.minimum(places, last)], 0.0)
 
 
-def _convolved(one: Floats, other: Floats) -> Floats:
+def _convolve(one: Floats, other: Floats) -> Floats:
     """The law of a sum: directly, with all digits, or for long lists by Fourier transform."""
     if min(len(one), len(other)) <= _DIRECT:
         return np.convolve(one, other)
@@ -130,7 +130,7 @@ class NoisyCounts:
     def concerns(self, table: Schema, public: Dataspace) -> bool:
         """Whether it says more of a table than the exact totals do."""
         if isinstance(self.mechanism, ResidualMechanism):
-            return any(self._views_in(table))
+            return any(self._measured_views(table))
         names = shared_names(self.schema, table)
         return bool(names) and not public.publishes(Margin(*names))
 
@@ -165,9 +165,9 @@ class NoisyCounts:
         if isinstance(mechanism, RoundedGaussianMechanism):
             scale = math.sqrt(float(mechanism.sigma2))
             if scale > _LISTED:
-                return lambda counts, cells: _rounded(np.abs(noisy[cells] - counts), scale)
+                return lambda counts, cells: _log_rounded_pmf(np.abs(noisy[cells] - counts), scale)
             sizes = np.arange(math.ceil(_FAR * scale) + 20)
-            listed = _rounded(sizes, scale)
+            listed = _log_rounded_pmf(sizes, scale)
             return lambda counts, cells: _looked_up(listed, np.abs(noisy[cells] - counts))
         if isinstance(mechanism, (DiscreteGaussianMechanism, LatticeGaussianMechanism)):
             rate = 1 / (2 * float(mechanism.sigma2))
@@ -209,7 +209,7 @@ class NoisyCounts:
         laws = [law if count == 1 else SummedNoise(law, count) for count in counts.tolist()]
         return EntryLikelihood(inside.astype(np.int64), noisy[used], tuple(laws), which)
 
-    def _views_in(self, table: Schema) -> list[View]:
+    def _measured_views(self, table: Schema) -> list[View]:
         """Measured residuals that are functions of a table."""
         assert isinstance(self.mechanism, ResidualMechanism)
         names = {*table.names}
@@ -221,7 +221,7 @@ class NoisyCounts:
         space = mechanism.space
         laws, which = mechanism.samplers
         rows, places = [], []
-        for view in self._views_in(table):
+        for view in self._measured_views(table):
             codes, _ = level_codes(table, _deepest(self.schema, view))
             rows.append(_residual_matrix(mechanism, view)[:, codes])
             part = space.parts[view]
@@ -234,30 +234,30 @@ class NoisyCounts:
 def _residual_matrix(mechanism: ResidualMechanism, view: View) -> Counts:
     """The map from the flat table at a view to its measured residual."""
     space = mechanism.space
-    shape = space.schema.grid.shape_of(view)
+    shape = space.schema.grid.compute_margin_shape(view)
     columns = []
     for cell in range(math.prod(shape)):
         unit = np.zeros(math.prod(shape), dtype=np.int64)
         unit[cell] = 1
         # Levels that hold nobody were no part of what was measured.
         cut = space.trim(unit.reshape(shape), view).astype(np.int64)
-        residual = space.residuals.scaled(view, cut)
+        residual = space.residuals.compute_integer_residual(view, cut)
         columns.append(residual.ravel())
     return np.stack(columns, axis=1)
 
 
 def _deepest(schema: Schema, view: View) -> list[str]:
     """Name of each feature of a view, at the depth that the view gives it."""
-    return [schema.features[axis].names[view[axis] - 1] for axis in named(view)]
+    return [schema.features[axis].names[view[axis] - 1] for axis in list_axes(view)]
 
 
 def shared_names(one: Schema, other: Schema) -> list[str]:
     """Features that two tables have in common, each by its deepest common name.
 
     >>> from semidp.promise.schema.features import Feature
-    >>> county = Feature.nested(("state", "county"), [("a", "x"), ("a", "y"), ("b", "z")])
+    >>> county = Feature.from_paths(("state", "county"), [("a", "x"), ("a", "y"), ("b", "z")])
     >>> sex = Feature("sex", "fm")
-    >>> shared_names(Schema([county, sex]), Schema([sex, county.at(1)]))
+    >>> shared_names(Schema([county, sex]), Schema([sex, county.cut_to_depth(1)]))
     ['sex', 'state']
     """
     names = []
@@ -283,7 +283,7 @@ def _looked_up(listed: Floats, sizes: Counts) -> Floats:
     return np.asarray(listed[np.minimum(sizes, last)] + slope * beyond)
 
 
-def _rounded(size: Counts, scale: float) -> Floats:
+def _log_rounded_pmf(size: Counts, scale: float) -> Floats:
     """``log(Φ((k + 1/2)/σ) - Φ((k - 1/2)/σ))`` for k >= 0, without cancellation in the tail."""
     near = scipy.special.log_ndtr(-(size - 0.5) / scale)
     far = scipy.special.log_ndtr(-(size + 0.5) / scale)
@@ -314,13 +314,13 @@ def noisy_counts(release: "Release") -> list[NoisyCounts]:
 
 def possible_cells(public: Dataspace, schema: Schema) -> Flags:
     """Cells of a table that may hold records beside the exact totals and structural zeros, flat."""
-    possible = CellBounds.of(public, schema.names).upper.ravel() > 0
+    possible = CellBounds.from_dataspace(public, schema.names).upper.ravel() > 0
     if schema.possible is not None:
         possible &= schema.possible.ravel()
     return np.asarray(possible)
 
 
-def together(parts: Iterable[EntryLikelihood]) -> EntryLikelihood:
+def join_likelihoods(parts: Iterable[EntryLikelihood]) -> EntryLikelihood:
     """The product of likelihoods of independent measurements."""
     every = list(parts)
     matrix = np.concatenate([one.matrix for one in every])

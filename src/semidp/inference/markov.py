@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from semidp.errors import Refused
 from semidp.inference.answers import cell_rows
 from semidp.inference.lattice_chains import EntryLikelihood, LatticeChains, open_differences
-from semidp.inference.likelihoods import noisy_counts, possible_cells, together, unlike
+from semidp.inference.likelihoods import join_likelihoods, noisy_counts, possible_cells, unlike
 from semidp.inference.measured import fitted_counts, measured_table
 from semidp.inference.parallel_moves import (
     CellLaw,
@@ -29,15 +29,15 @@ from semidp.inference.parallel_moves import (
     ParallelMoves,
     Places,
     Siblings,
+    count_rounds,
     drawn_lines,
-    followed,
     level_offsets,
-    rounds_of,
+    sample_steps,
 )
 from semidp.promise.exact import check_level
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import Randomness, SystemRandomness, generator
-from semidp.promise.schema.margins import View, maximal, meet, named, trimmed_view
+from semidp.promise.schema.margins import View, list_axes, maximal, meet, trimmed_view
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
 from semidp.publish.results.published_table import PublishedTable
@@ -154,7 +154,7 @@ class Chains:
     sums: tuple[EntryLikelihood, ...] = field(default=(), repr=False)
 
     @property
-    def fixed(self) -> bool:
+    def is_fixed(self) -> bool:
         """Whether only one table has the totals."""
         return not self.moves
 
@@ -197,7 +197,7 @@ class Chains:
         """
         current = tables.copy()
         sums = [] if flat else [_FollowedSums(law, current) for law in self.sums]
-        rounds = steps if sums else rounds_of(self.moves, steps)
+        rounds = steps if sums else count_rounds(self.moves, steps)
         every = max(1, rounds // keep) if keep else rounds + 1
         kept = []
         law = ListedCells(
@@ -233,14 +233,14 @@ class Chains:
         # So many records can leave the cells that lose some, one way and the other.
         room = (-before[:, signs > 0].min(axis=1), before[:, signs < 0].min(axis=1))
         gains = [law.gain(cells, before, signs), *(each.gain(cells, signs) for each in sums)]
-        amounts = followed(_added(gains), room, self.reach, source)
+        amounts = sample_steps(_sum_gains(gains), room, self.reach, source)
         for each in sums:
             each.move(amounts)
         after = before + amounts[:, None] * signs
         np.put_along_axis(current, places.reshape(chains, -1), after.reshape(chains, -1), axis=1)
 
 
-def _added(gains: list[Gain]) -> Gain:
+def _sum_gains(gains: list[Gain]) -> Gain:
     """What independent measurements gain together."""
     if len(gains) == 1:
         return gains[0]
@@ -322,7 +322,7 @@ class Mixing:
     steps: int
 
     @property
-    def mixed(self) -> bool:
+    def is_mixed(self) -> bool:
         """Whether answers may be given."""
         return self.reduction <= _LARGEST_R and self.size >= _LEAST_SIZE
 
@@ -331,10 +331,10 @@ def mixing(draws: NDArray[Any], steps: int) -> Mixing:
     """Compare the halves of chains; `draws` has shape (times, chains, cells).
 
     >>> source = np.random.default_rng(1)
-    >>> mixing(source.normal(size=(200, 64, 3)), 200).mixed
+    >>> mixing(source.normal(size=(200, 64, 3)), 200).is_mixed
     True
     >>> apart = source.normal(size=(200, 64, 3)) + np.arange(64)[:, None]
-    >>> mixing(apart, 200).mixed
+    >>> mixing(apart, 200).is_mixed
     False
     """
     half = len(draws) // 2
@@ -450,10 +450,10 @@ def posterior(
         raise Refused("posteriors of linked members and units are not built: use intervals")
     published = _asked_table(release, table)
     start = fitted_counts(release, published.name)
-    chains, noise, notes = chains_of(release, published)
+    chains, noise, notes = build_chains(release, published)
     source = generator(SystemRandomness() if randomness is None else randomness)
-    draws, state = sampled(chains, start.ravel(), source, steps)
-    if not state.mixed:
+    draws, state = run_chains(chains, start.ravel(), source, steps)
+    if not state.is_mixed:
         raise Refused(
             f"the chains do not agree after {state.steps:,} steps (R = {state.reduction:.3f},"
             f" {state.size:.0f} effective draws): no posterior is given; ask for more steps, or for"
@@ -512,7 +512,7 @@ def _asked_table(release: "Release", name: str | None) -> PublishedTable:
     raise AssertionError("a measured table is published")
 
 
-def chains_of(
+def build_chains(
     release: "Release", published: PublishedTable
 ) -> "tuple[Chains | LatticeChains, str, tuple[str, ...]]":
     """Chains that reach every table with the exact totals, the name of the noise, and what a reader
@@ -545,8 +545,8 @@ def chains_of(
     flat = all(len(feature.names) == 1 for feature in schema.features)
     in_cells = not any(isinstance(reading.mechanism, ResidualMechanism) for reading in used)
     plain = flat and schema.possible is None and in_cells
-    if plain and _decomposable([frozenset(named(margin)) for margin in margins]):
-        axes = [list(named(margin)) for margin in margins]
+    if plain and _decomposable([frozenset(list_axes(margin)) for margin in margins]):
+        axes = [list(list_axes(margin)) for margin in margins]
         dimensions = len(schema.shape)
         moves = tuple(swaps(dimensions, axes))
         # Cells that were measured one by one, and sums of cells.
@@ -565,7 +565,7 @@ def chains_of(
     grid = schema.grid
     depths = tuple(chain.depth for chain in grid.chains)
     possible = possible_cells(public, schema)
-    likelihood = together(reading.entries(schema) for reading in used)
+    likelihood = join_likelihoods(reading.entries(schema) for reading in used)
     differences = tuple(open_differences(depths, margins))
     notes.append(_AT_A_PRICE)
     return LatticeChains(grid.chains, differences, possible, likelihood, reach), noise, tuple(notes)
@@ -588,11 +588,11 @@ def table_margins(public: Dataspace, schema: Schema) -> list[View]:
     contain.
     """
     view = public.schema.view(schema.names)
-    shared = [meet(total.view, view) for total in public.published]
+    shared = [meet(total.view, view) for total in public.published_totals]
     return maximal(trimmed_view(each, view) for each in shared)
 
 
-def sampled(
+def run_chains(
     chains: "Chains | LatticeChains",
     start: Counts,
     source: np.random.Generator,
@@ -602,7 +602,7 @@ def sampled(
     they agree.
     """
     cells = math.prod(chains.shape)
-    if chains.fixed:
+    if chains.is_fixed:
         return np.broadcast_to(start, (2, _CHAINS, cells)).copy(), Mixing(1.0, math.inf, 0)
     tables = np.broadcast_to(start, (_CHAINS, cells)).copy()
     # One half starts at the fit, the other where a walk without a likelihood has led.
@@ -622,7 +622,7 @@ def sampled(
         if kept is not None:
             draws = kept
             state = mixing(draws, done)
-        if state.mixed:
+        if state.is_mixed:
             break
         length *= 2
     return draws, state

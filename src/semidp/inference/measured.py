@@ -98,7 +98,7 @@ class Measured(ABC):
         """How many tables are simulated by default."""
         return _FEWER if self.estimate.size > _MANY_CELLS else DRAWS
 
-    def of(self, weights: Floats) -> Floats:
+    def sum_cells(self, weights: Floats) -> Floats:
         """Return weighted sums of the estimate; the first axis of the weights counts them."""
         return np.asarray(weights.reshape(len(weights), -1) @ self.estimate.ravel())
 
@@ -114,7 +114,7 @@ class Measured(ABC):
     def law(self, weights: Floats) -> Callable[[int, Randomness], Floats]:
         """Return how the errors of weighted sums are drawn."""
 
-    def simulated(
+    def simulate_errors(
         self, weights: Floats, draws: int | None, randomness: Randomness | None
     ) -> Floats:
         """Return draws of the errors of weighted sums, one row a draw."""
@@ -178,7 +178,8 @@ class MeasuredTable(Measured):
     def draws(self) -> int:
         """How many tables are simulated by default."""
         slow = (
-            isinstance(self.mechanism, KNormMechanism) and self.mechanism.placed.ball.dimension > 3
+            isinstance(self.mechanism, KNormMechanism)
+            and self.mechanism.placed_ball.ball.dimension > 3
         )
         return _FEWER if slow else super().draws
 
@@ -194,7 +195,7 @@ class MeasuredTable(Measured):
         """Covariances of the noise of weighted sums: ``(Var(a + b) - Var(a - b)) / 4``."""
         size = len(weights)
         if isinstance(self.mechanism, SharedNoise):
-            reached, pulled = self._pulled(self.mechanism, weights)
+            reached, pulled = self._pull_weights(self.mechanism, weights)
             return np.asarray((pulled * self.mechanism.entry_variances[reached]) @ pulled.T)
         matrix = np.diag(self.errors(weights) ** 2)
         if not isinstance(self.mechanism, NoNoise):
@@ -210,12 +211,14 @@ class MeasuredTable(Measured):
                 matrix[one, other] = matrix[other, one] = (more - less) / 4
         return matrix
 
-    def _pulled(self, mechanism: SharedNoise, weights: Floats) -> tuple[NDArray[np.intp], Floats]:
+    def _pull_weights(
+        self, mechanism: SharedNoise, weights: Floats
+    ) -> tuple[NDArray[np.intp], Floats]:
         """The entries of the noise that sums of this table can see, and their weights on them, a
         row a sum.
         """
         # other tables of the same noise may have many more entries
-        reached = mechanism.reached([self.number])
+        reached = mechanism.find_reached_entries([self.number])
         rows = [mechanism.combination({self.number: each})[reached] for each in weights]
         return reached, np.stack(rows)
 
@@ -225,11 +228,11 @@ class MeasuredTable(Measured):
         if isinstance(mechanism, NoNoise):
             return lambda count, randomness: np.zeros((count, len(weights)))
         if isinstance(mechanism, SharedNoise):
-            reached, pulled = self._pulled(mechanism, weights)
+            reached, pulled = self._pull_weights(mechanism, weights)
             seen = np.abs(pulled).max(axis=0) > 1e-15
             used = reached[seen]
             return lambda count, randomness: (
-                mechanism.drawn(used, count, randomness) @ pulled[:, seen].T
+                mechanism.draw_entries(used, count, randomness) @ pulled[:, seen].T
             )
         pulled = np.stack([mechanism.space.project(each).ravel() for each in weights])
         zeros = np.zeros(mechanism.space.shape, dtype=np.int64)
@@ -272,7 +275,7 @@ class CombinedMeasured(Measured):
         influences = self.combination.influences({self.view: weights})
         if not influences:
             return lambda count, randomness: np.zeros((count, len(weights)))
-        return lambda count, randomness: self.combination.drawn(influences, count, randomness)
+        return lambda count, randomness: self.combination.draw_errors(influences, count, randomness)
 
 
 def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp], tuple[int, ...]]:
@@ -347,7 +350,7 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
         return MeasuredTable(
             part.name, part.schema, part.estimate, noise, number, result.noisy, counted=part.counted
         )
-    mechanism = result.recalibrated(request, release.scope)
+    mechanism = result.recalibrate(request, release.scope)
     if not math.isclose(mechanism.scale, result.noise.scale, rel_tol=1e-6):
         raise Refused(
             f"the noise of {result.name!r} is not what this version would draw from its plan: use"
@@ -384,9 +387,9 @@ def combined_table(
     return CombinedMeasured(*said, combination=combination)
 
 
-def public_about(release: "Release", measured: Measured) -> Dataspace:
+def select_public(release: "Release", measured: Measured) -> Dataspace:
     """Public facts about the records that a table counts, in the levels of the table."""
-    return release.scope.dataspace.about(measured.counted).coded_as(measured.schema)
+    return release.scope.dataspace.for_kind(measured.counted).coded_as(measured.schema)
 
 
 def clustering(release: "Release", measured: Measured) -> Protection | None:
@@ -439,7 +442,7 @@ def fitted_counts(release: "Release", name: str) -> NDArray[np.int64]:
 # --- intervals ------------------------------------------------------------------------------------
 
 
-def interval_of(
+def estimate_interval(
     release: "Release",
     of: Cells,
     minus: Cells | None,
@@ -460,8 +463,8 @@ def interval_of(
         )
     names = {name for cells in (of, minus, among) if cells is not None for name in cells}
     measured = measured_table(release, names, table)
-    public = public_about(release, measured)
-    bounds = CellBounds.of(public, measured.schema.names)
+    public = select_public(release, measured)
+    bounds = CellBounds.from_dataspace(public, measured.schema.names)
     cluster = cluster_size(release, measured) if sampling else 1
     question = TableQuestion(
         measured, public.n or 0, bounds, level, sampling, draws, randomness, measure, cluster
@@ -511,7 +514,7 @@ class TableQuestion:
     def _noisy_rates(self, parts: list[tuple[Floats, Floats]]) -> NoisyRates:
         """The counts of two groups, with the covariance of their noise."""
         weights = np.stack([*parts[0], *parts[1]])
-        sums = self.measured.of(weights)
+        sums = self.measured.sum_cells(weights)
         covariance = self.measured.covariance(weights)
         return NoisyRates(sums[::2], sums[1::2], covariance, self.cluster)
 
@@ -524,7 +527,7 @@ class TableQuestion:
         usable = bool((rates.records > 0).all())
         if fixed and usable and self.measure is RateMeasure.RISK_RATIO:
             lines = first / rates.records[0], second / rates.records[1]
-            drawn = self._simulated(*lines)
+            drawn = self._simulate_errors(*lines)
             values = rates.cases / rates.records
             value = float(rates.estimate(self.measure))
             error = (
@@ -544,15 +547,19 @@ class TableQuestion:
         one, two = (sharper._rate(top, bottom) for top, bottom in parts)
         return from_two_rates(one, two, self.measure, self.level)
 
-    def _simulated(self, *weights: Floats) -> list[Floats]:
-        return list(self.measured.simulated(np.stack(weights), self.draws, self.randomness).T)
+    def _simulate_errors(self, *weights: Floats) -> list[Floats]:
+        return list(self.measured.simulate_errors(np.stack(weights), self.draws, self.randomness).T)
 
     def _error(self, weights: Floats) -> float:
         return float(self.measured.errors(weights[None])[0])
 
     def _count(self, chosen: Floats) -> IntervalEstimate:
-        n, value, error = self.n, float(self.measured.of(chosen[None])[0]), self._error(chosen)
-        drawn = self._simulated(chosen)[0]
+        n, value, error = (
+            self.n,
+            float(self.measured.sum_cells(chosen[None])[0]),
+            self._error(chosen),
+        )
+        drawn = self._simulate_errors(chosen)[0]
         if not self.sampling:
             return linear_interval(value, error, drawn, self.bounds.span(chosen), self.level)
         noise, errors = (error**2, 0.0, 0.0), (drawn, np.zeros(len(drawn)))
@@ -561,13 +568,13 @@ class TableQuestion:
 
     def _difference(self, one: Floats, other: Floats) -> IntervalEstimate:
         n, weights = self.n, one - other
-        value, total = self.measured.of(np.stack([weights, weights**2])).tolist()
+        value, total = self.measured.sum_cells(np.stack([weights, weights**2])).tolist()
         error = self._error(weights)
         if not self.sampling:
             return linear_interval(
                 value,
                 error,
-                self._simulated(weights)[0],
+                self._simulate_errors(weights)[0],
                 self._difference_span(weights),
                 self.level,
                 difference=True,
@@ -576,7 +583,7 @@ class TableQuestion:
             return normal_interval(0.0, 0.0, 0.0, (0.0, 0.0), self.level, Covers.both)
         # Cells on both sides cancel, so that the two counts have no record in common.
         sides = [np.maximum(weights, 0.0), np.maximum(-weights, 0.0)]
-        counts = self.measured.of(np.stack(sides)).tolist()
+        counts = self.measured.sum_cells(np.stack(sides)).tolist()
         noises = [self._error(side) ** 2 for side in sides]
         shares = [min(max(count / n, 0.0), 1.0) for count in counts]
         spread = self.cluster * max(total, 0.0)
@@ -596,19 +603,19 @@ class TableQuestion:
         )
 
     def _rate(self, top: Floats, bottom: Floats) -> IntervalEstimate:
-        cases, records = self.measured.of(np.stack([top, bottom])).tolist()
+        cases, records = self.measured.sum_cells(np.stack([top, bottom])).tolist()
         v1, v12, v2 = self._noise_of_rate(top, bottom)
         if self.sampling:
-            first, second = self._simulated(top, bottom)
+            first, second = self._simulate_errors(top, bottom)
             noise = (v1, v12, v2)
             return inverted_rate((cases, records), noise, (first, second), self.level, self.cluster)
         if v2 == 0 and records > 0:
-            drawn, span = self._simulated(top)[0] / records, self._rate_span(top, bottom)
+            drawn, span = self._simulate_errors(top)[0] / records, self._rate_span(top, bottom)
             value, error = cases / records, math.sqrt(v1) / records
             return linear_interval(value, error, drawn, span, self.level, among=round(records))
         rate = cases / records if records else math.nan
         error = self._error(top - rate * bottom) / abs(records) if records else math.inf
-        first, second = self._simulated(top, bottom)
+        first, second = self._simulate_errors(top, bottom)
         return ratio_interval(
             (cases, records), (first, second), error, self.level, self._rate_span(top, bottom)
         )
@@ -651,7 +658,7 @@ class TableQuestion:
         span = (low - most, high - less)
         if any(self._error(bottom) for _, bottom in parts):
             return normal_interval(value, noise, noise, span, self.level, covers)
-        drawn = self._simulated(weights)[0]
+        drawn = self._simulate_errors(weights)[0]
         every = math.lcm(*(round(records) for _, records in sums))
         return linear_interval(value, noise, drawn, span, self.level, difference=True, among=every)
 
@@ -704,7 +711,7 @@ class TableQuestion:
 
     def _sums(self, part: tuple[Floats, Floats]) -> tuple[float, float]:
         """The noisy counts of the cases and of the records of a rate."""
-        cases, records = self.measured.of(np.stack(part)).tolist()
+        cases, records = self.measured.sum_cells(np.stack(part)).tolist()
         return cases, records
 
     def _line(self, part: tuple[Floats, Floats]) -> Floats:
@@ -726,18 +733,18 @@ class TableQuestion:
         standard errors are added. Where one holds the other, see `_inner_and_rest`.
         """
         if not (groups[0] * groups[1]).any():
-            return self.cluster * _variance(sums), self.cluster * _variance(sums, _pooled(sums))
+            return self.cluster * _variance(sums), self.cluster * _variance(sums, _pool_rates(sums))
         if bool((groups[0] == groups[1]).all()):  # the same records
             return 0.0, 0.0
         roots = [math.sqrt(_variance([part])) for part in sums]
-        equal = [math.sqrt(_variance([part], _pooled(sums))) for part in sums]
+        equal = [math.sqrt(_variance([part], _pool_rates(sums))) for part in sums]
         return self.cluster * sum(roots) ** 2, self.cluster * sum(equal) ** 2
 
 
 def _odds_ratio(cases: float, total: float, records: Floats) -> float:
     """The odds ratio of two groups of these sizes where `cases` of `total` are in the first."""
     one, other = cases / records[0], (total - cases) / records[1]
-    value = float(RateMeasure.ODDS_RATIO.of(one, other))
+    value = float(RateMeasure.ODDS_RATIO.compare(one, other))
     return math.inf if math.isnan(value) else value
 
 
@@ -747,7 +754,7 @@ def _times(n: float, share: IntervalEstimate) -> IntervalEstimate:
     return replace(share, value=n * share.value, standard_error=error, low=low, high=high)
 
 
-def _pooled(sums: Sequence[tuple[float, float]]) -> float:
+def _pool_rates(sums: Sequence[tuple[float, float]]) -> float:
     """Return the rate of several groups together, from 0 to 1."""
     return min(max(sum(cases for cases, _ in sums) / sum(records for _, records in sums), 0.0), 1.0)
 
@@ -762,7 +769,7 @@ def _variance(sums: Sequence[tuple[float, float]], rate: float | None = None) ->
     return sum(each * (1 - each) / records for each, (_, records) in zip(rates, sums, strict=True))
 
 
-def intervals_of(
+def estimate_intervals(
     release: "Release",
     table: str | None,
     level: float,
@@ -773,7 +780,7 @@ def intervals_of(
     """Return intervals for all cells of a table that hold at once; see `Release.intervals`."""
     check_level(level, "the confidence level")
     measured = measured_table(release, (), table)
-    public = public_about(release, measured)
+    public = select_public(release, measured)
     shape, n = measured.schema.shape, float(public.n or 0)
     if measured.estimate.size > _MANY_CELLS:
         raise Refused(
@@ -783,8 +790,8 @@ def intervals_of(
     estimate = measured.estimate.ravel()
     # For the population, noise may miss with half of what is allowed, and sampling with the rest.
     of_noise = (1 + level) / 2 if sampling else level
-    half = half_widths_together(measured, of_noise, draws, randomness)
-    bounds = CellBounds.of(public, measured.schema.names)
+    half = simulate_half_widths(measured, of_noise, draws, randomness)
+    bounds = CellBounds.from_dataspace(public, measured.schema.names)
     spans = zip(bounds.lower.ravel().tolist(), bounds.upper.ravel().tolist(), strict=True)
     cells = zip((estimate - half).tolist(), (estimate + half).tolist(), spans, strict=True)
     low, high = np.array([whole_interval(*cell) for cell in cells]).T
@@ -808,7 +815,7 @@ def intervals_of(
     )
 
 
-def half_widths_together(
+def simulate_half_widths(
     measured: Measured, level: float, draws: int | None, randomness: Randomness | None
 ) -> Floats:
     """Return for each cell how far it is off at most: all at once with probability `level`, by
@@ -819,7 +826,7 @@ def half_widths_together(
     """
     weights = np.eye(measured.estimate.size).reshape(-1, *measured.schema.shape)
     errors = measured.errors(weights)
-    drawn = np.abs(measured.simulated(weights, draws, randomness))
+    drawn = np.abs(measured.simulate_errors(weights, draws, randomness))
     noisy = errors > 1e-9 * max(float(errors.max(initial=0.0)), 1e-300)
     if not noisy.any():
         return np.zeros(errors.shape)

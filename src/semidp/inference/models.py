@@ -23,7 +23,7 @@ from semidp.inference.measured import (
     clustering,
     level_codes,
     measured_table,
-    public_about,
+    select_public,
 )
 from semidp.promise.exact import check_level
 from semidp.promise.spaces.cell_bounds import CellBounds
@@ -77,7 +77,7 @@ class Formula:
         left, right = (part.strip() for part in text.split("~"))
         terms: dict[tuple[str, ...], None] = {}
         for part in right.split("+"):
-            for term in _expanded(part.strip(), text):
+            for term in _expand_terms(part.strip(), text):
                 same = next((other for other in terms if {*other} == {*term}), term)
                 terms[same] = None
         response = left or None
@@ -99,7 +99,7 @@ class Formula:
         return f"{self.response} ~ {right}" if self.response else f"~ {right}"
 
 
-def _expanded(part: str, text: str) -> list[tuple[str, ...]]:
+def _expand_terms(part: str, text: str) -> list[tuple[str, ...]]:
     """The terms of ``a*b`` or ``a:b``; none for ``1``."""
     if part == "1":
         return []
@@ -122,7 +122,7 @@ def _expanded(part: str, text: str) -> list[tuple[str, ...]]:
 class DesignMatrix:
     """Columns of a model for every combination of levels, against the first level of each feature.
 
-    >>> design = DesignMatrix.of(Formula.parse("y ~ a"), {"a": ["l", "m", "h"]})
+    >>> design = DesignMatrix.from_formula(Formula.parse("y ~ a"), {"a": ["l", "m", "h"]})
     >>> design.names, design.matrix.tolist()
     (('intercept', 'a[m]', 'a[h]'), [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
     """
@@ -135,7 +135,7 @@ class DesignMatrix:
         """Keep some rows, and of the columns those that are no sum of earlier ones there: the
         coefficient of a level without records is in no row.
 
-        >>> design = DesignMatrix.of(Formula.parse("y ~ a"), {"a": ["l", "m", "h"]})
+        >>> design = DesignMatrix.from_formula(Formula.parse("y ~ a"), {"a": ["l", "m", "h"]})
         >>> design.restrict(np.array([True, False, True])).names
         ('intercept', 'a[h]')
         """
@@ -156,7 +156,7 @@ class DesignMatrix:
         return DesignMatrix(names, matrix[:, kept], terms)
 
     @classmethod
-    def of(cls, formula: Formula, levels: dict[str, list[str]]) -> "DesignMatrix":
+    def from_formula(cls, formula: Formula, levels: dict[str, list[str]]) -> "DesignMatrix":
         """Build the matrix; its rows are the combinations of the levels of the formula's features,
         in their order.
         """
@@ -439,10 +439,10 @@ def model(
             f"the response of a logistic model has two levels, and {asked.response} has another"
             " number"
         )
-    inhabited = _inhabited(release, measured, asked)
+    inhabited = _find_inhabited(release, measured, asked)
     if not inhabited.any():
         raise Refused("the exact totals leave no records for this model: ask for other features")
-    whole = DesignMatrix.of(asked, levels)
+    whole = DesignMatrix.from_formula(asked, levels)
     design = whole.restrict(inhabited)
     persons = clustering(release, measured)
     cluster = 1 if persons is None else persons.most
@@ -475,18 +475,18 @@ def model(
         _term_tests(asked, design, result),
         _goodness(design, result),
         comparison,
-        _fitted(asked, levels, inhabited, design, result, level, kind),
+        _list_fitted(asked, levels, inhabited, design, result, level, kind),
         _notes(persons, int((~inhabited).sum()), {*whole.names} - {*design.names}),
     )
 
 
-def _inhabited(release: "Release", measured: Measured, asked: Formula) -> NDArray[np.bool_]:
+def _find_inhabited(release: "Release", measured: Measured, asked: Formula) -> NDArray[np.bool_]:
     """Which combinations of the features on the right the exact totals leave room for records in.
 
     A group without records says nothing about a rate. In a log-linear model an empty cell does say
     something, unless a whole level is empty.
     """
-    public = public_about(release, measured)
+    public = select_public(release, measured)
     features = asked.features
     if asked.response:
         return _room(public, features)
@@ -500,7 +500,7 @@ def _room(public: Dataspace, names: Sequence[str]) -> NDArray[np.bool_]:
     schema = public.schema.restrict(names)
     codes, sizes = level_codes(schema, names)
     most = np.zeros(math.prod(sizes))
-    np.add.at(most, codes, CellBounds.of(public, schema.names).upper.ravel())
+    np.add.at(most, codes, CellBounds.from_dataspace(public, schema.names).upper.ravel())
     return most > 0
 
 
@@ -537,7 +537,7 @@ def _cells(measured: Measured, names: Sequence[str]) -> tuple[Floats, Floats]:
         )
     weights = (codes == np.arange(cells)[:, None]).astype(np.float64)
     weights = weights.reshape(cells, *measured.schema.shape)
-    return measured.of(weights), measured.covariance(weights)
+    return measured.sum_cells(weights), measured.covariance(weights)
 
 
 def _logistic(design: DesignMatrix, counts: Floats, noise: Floats, cluster: int) -> QuasiFit:
@@ -600,7 +600,7 @@ def _against(larger: Formula, smaller: Formula, design: DesignMatrix, result: Qu
     return _wald(str(smaller), columns, result)
 
 
-def _fitted(
+def _list_fitted(
     formula: Formula,
     levels: dict[str, list[str]],
     inhabited: NDArray[np.bool_],

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.inference.convex_bounds import GridLaw, NoiseTerms, SumLaw, above_all, step_for
+from semidp.inference.convex_bounds import GridLaw, NoiseTerms, SumLaw, above_all, choose_step
 from semidp.inference.unknown_totals import MISS, ScoreQuestion, UnknownTotals
 from semidp.promise.exact import bisection
 from semidp.publish.statistics.odds_ratio.hypergeometric import IntegerLaw, TwoByTwo
@@ -82,7 +82,7 @@ class BoundedStratum:
         """The law of the cases in the group for every plausible total."""
         every = []
         for total in range(self.low, self.high + 1):
-            law = TwoByTwo(self.group, total, self.n).law_at(log_odds)
+            law = TwoByTwo(self.group, total, self.n).law_for_log_odds(log_odds)
             every.append((total, law))
         return every
 
@@ -90,7 +90,7 @@ class BoundedStratum:
         """The mean of the cases, less those that independence has: times the scale."""
         return self.scale * (law.mean - self.group * total / self.n)
 
-    def above(self, laws: list[tuple[int, IntegerLaw]], centre: float, step: float) -> GridLaw:
+    def bound_laws(self, laws: list[tuple[int, IntegerLaw]], centre: float, step: float) -> GridLaw:
         """A law above those of all totals: no increasing convex function has a larger mean under
         one of these.
         """
@@ -115,11 +115,11 @@ def bounding_law(
     for stratum, every in laws.items():
         means[stratum] = max(stratum.mean(law, total) for total, law in every)
         spreads[stratum] = stratum.scale**2 * max(law.variance for _, law in every)
-    step = step_for(noise.variance + sum(spreads[stratum] for stratum in strata))
+    step = choose_step(noise.variance + sum(spreads[stratum] for stratum in strata))
     bounds = {
-        stratum: stratum.above(every, means[stratum], step) for stratum, every in laws.items()
+        stratum: stratum.bound_laws(every, means[stratum], step) for stratum, every in laws.items()
     }
-    law = SumLaw.of([bounds[stratum] for stratum in strata], noise, step)
+    law = SumLaw.from_terms([bounds[stratum] for stratum in strata], noise, step)
     return law, sum(means[stratum] for stratum in strata)
 
 
@@ -159,7 +159,7 @@ class NoisyOdds:
     @cached_property
     def noise(self) -> NoiseTerms:
         """The noise of S."""
-        return self.totals.noise_of(self.weights)
+        return self.totals.collect_noise(self.weights)
 
     @cached_property
     def upper(self) -> tuple[BoundedStratum, ...]:
@@ -189,16 +189,16 @@ class NoisyOdds:
         """Bounds of the probabilities of a sum at least as large and at most as large, for all
         plausible totals.
         """
-        return self._above(log_odds), self._below(log_odds)
+        return self._bound_upper_tail(log_odds), self._bound_lower_tail(log_odds)
 
-    def _above(self, log_odds: float) -> float:
+    def _bound_upper_tail(self, log_odds: float) -> float:
         law, mean = bounding_law(self.upper, self.noise, log_odds)
-        return law.beyond(self.statistic - mean)
+        return law.bound_upper_tail(self.statistic - mean)
 
-    def _below(self, log_odds: float) -> float:
+    def _bound_lower_tail(self, log_odds: float) -> float:
         # For the other group the odds ratio is turned over.
         law, mean = bounding_law(self.lower, self.noise, -log_odds)
-        return law.beyond(-self.statistic - mean)
+        return law.bound_upper_tail(-self.statistic - mean)
 
     def interval(self, level: float) -> tuple[float, float]:
         """The odds ratios that neither tail rejects; ends are rounded outward.
@@ -215,10 +215,10 @@ class NoisyOdds:
         self.check_work()
 
         def not_too_small(log_odds: float) -> bool:
-            return self._above(log_odds) > least
+            return self._bound_upper_tail(log_odds) > least
 
         def not_too_large(log_odds: float) -> bool:
-            return self._below(log_odds) > least
+            return self._bound_lower_tail(log_odds) > least
 
         # The bounds are 1 at the estimate, where the published sum is the mean of plausible totals.
         start = min(max(self.log_estimate, -_FARTHEST), _FARTHEST)
@@ -253,7 +253,7 @@ class NoisyOdds:
         def reaches(log_odds: float) -> bool:
             mean = 0.0
             for stratum, total in middles:
-                law = TwoByTwo(stratum.group, total, stratum.n).law_at(log_odds)
+                law = TwoByTwo(stratum.group, total, stratum.n).law_for_log_odds(log_odds)
                 mean += stratum.mean(law, total)
             return mean >= self.statistic
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from semidp.inference.crossed_table import CrossedTable
 from semidp.inference.independence import check_draws, random_tables, simulated_bound
-from semidp.inference.measured import public_about
+from semidp.inference.measured import select_public
 from semidp.inference.unknown_totals import MISS
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.spaces.cell_bounds import CellBounds, whole_interval
@@ -66,7 +66,7 @@ class TotalsTest:
         mean = np.outer(rows, columns) / n
         spread = mean * np.outer(n - rows, n - columns) / (n * max(n - 1, 1))
         variance = spread + self.noise + 1e-12
-        off = (levelled(tables, rows, columns) - mean) ** 2 / variance
+        off = (remove_excess(tables, rows, columns) - mean) ** 2 / variance
         return np.asarray(off.sum(axis=(1, 2)))
 
     def p_value(self, table: Floats, rows: Counts, columns: Counts) -> float:
@@ -104,7 +104,7 @@ class ScoredTotalsTest(TotalsTest):
         table.
         """
         n = float(rows.sum())
-        off = levelled(tables, rows, columns) - np.outer(rows, columns) / n
+        off = remove_excess(tables, rows, columns) - np.outer(rows, columns) / n
         totals = np.einsum("qi,nij,qj->nq", self.row_scores, off, self.column_scores)
         one = _variances(self.row_scores, rows)
         other = _variances(self.column_scores, columns)
@@ -121,7 +121,7 @@ class ScoredTotalsTest(TotalsTest):
         return np.asarray(np.abs(sums).max(axis=1))
 
 
-def levelled(tables: Floats, rows: Counts, columns: Counts) -> Floats:
+def remove_excess(tables: Floats, rows: Counts, columns: Counts) -> Floats:
     """Tables without what their own totals have too much: it is taken out in proportion."""
     n = float(rows.sum())
     by_column = tables.sum(axis=1, keepdims=True) - columns
@@ -244,10 +244,10 @@ def _plausible(
         published = asked.column_totals if side else asked.row_totals
         return [published[:, 0]]
     name = asked.columns if side else asked.rows
-    public = public_about(release, asked.measured)
+    public = select_public(release, asked.measured)
     n = int(public.n or 0)
     sums = asked.estimate.sum(axis=(1 - side, 2))
-    bounds = CellBounds.of(public, (name,))
+    bounds = CellBounds.from_dataspace(public, (name,))
     # Both sides may be noisy: each side misses half as often; the last level is what the others
     # leave.
     miss = MISS / (2 * (len(sums) - 1))
@@ -279,6 +279,6 @@ def _nearest(sums: Floats, n: int) -> Counts:
 
 def exact_sides(release: "Release", asked: CrossedTable) -> tuple[bool, bool]:
     """Whether the totals of rows and of columns are exact, within strata."""
-    public = public_about(release, asked.measured)
+    public = select_public(release, asked.measured)
     rows, columns = (Margin(side, *asked.strata) for side in (asked.rows, asked.columns))
     return public.publishes(rows), public.publishes(columns)

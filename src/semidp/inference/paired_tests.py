@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.inference.association import Association, Scores, association_of
+from semidp.inference.association import Association, Scores, assess_association
 from semidp.inference.independence import Independence
 from semidp.inference.measured import table_features
 from semidp.promise.exact import check_level
@@ -168,11 +168,11 @@ def adjusted_p_values(p_values: Sequence[float]) -> Floats:
     return adjusted
 
 
-def draws_for(pairs: int, fdr: float) -> int:
+def choose_draws(pairs: int, fdr: float) -> int:
     """Number of tables to simulate. A single discovery among `pairs` pairs is then possible, with
     room to spare.
 
-    >>> draws_for(6, 0.05), draws_for(200, 0.05)
+    >>> choose_draws(6, 0.05), choose_draws(200, 0.05)
     (9999, 94049)
     """
     harmonic = sum(1 / number for number in range(1, pairs + 1))
@@ -219,14 +219,14 @@ def every_pair(
     unknown = set(scores) - {name for pair in pairs for name in pair}
     if unknown:
         raise InputError(f"no pair of published features has {', '.join(sorted(unknown))}")
-    count = draws_for(len(pairs), fdr) if draws is None else draws
+    count = choose_draws(len(pairs), fdr) if draws is None else draws
     tests: list[Independence | Association] = []
     untested = []
     for one, other in pairs:
         # Scores of other features mean nothing to this pair.
         chosen = {name: scores[name] for name in (one, other) if name in scores}
         try:
-            test = association_of(
+            test = assess_association(
                 release, one, other, ordered=chosen, draws=count, randomness=randomness
             )
         except Refused as refusal:

@@ -156,11 +156,11 @@ def drawn_lines(
             yield next(drawn[number]), kinds[number].signs
 
 
-def rounds_of(kinds: Sequence[ParallelMoves], steps: int) -> int:
+def count_rounds(kinds: Sequence[ParallelMoves], steps: int) -> int:
     """In how many rounds so many lines are followed, all lines of a random kind in each.
 
     >>> pair = Siblings(np.array([0, 4]), np.zeros(2, dtype=np.intp))
-    >>> rounds_of([ParallelMoves((pair,), np.arange(4))], 100)  # four lines a round
+    >>> count_rounds([ParallelMoves((pair,), np.arange(4))], 100)  # four lines a round
     25
     """
     return math.ceil(steps * len(kinds) / sum(moves.count for moves in kinds))
@@ -222,7 +222,7 @@ class ListedCells:
         """
         worth = self._worth
         if worth is None or before.min() < self._span[0] or before.max() > self._span[1]:
-            return self._computed(cells, before, signs)
+            return self._build_gain(cells, before, signs)
         # Cells of a line come first: numpy adds fastest over a first axis.
         starts = (cells * self._width + (before - self._first)).T
         present = worth[starts].sum(axis=0)
@@ -234,7 +234,7 @@ class ListedCells:
 
         return gain
 
-    def _computed(self, cells: Places, before: Counts, signs: Counts) -> Gain:
+    def _build_gain(self, cells: Places, before: Counts, signs: Counts) -> Gain:
         present = self._law(before, cells).sum(axis=-1)
 
         def gain(amounts: Counts, lines: Places) -> Floats:
@@ -244,7 +244,7 @@ class ListedCells:
         return gain
 
 
-def followed(
+def sample_steps(
     gain: Gain, room: tuple[Counts, Counts], reach: float, source: np.random.Generator
 ) -> Counts:
     """How far each line is followed, by slice sampling on whole numbers (Neal, 2003).
@@ -272,7 +272,7 @@ def followed(
     >>> source, place = np.random.default_rng(1), np.zeros(4000, dtype=np.int64)
     >>> for _ in range(20):
     ...     room = (-place, 9 - place)  # from 0 to 9, each half as likely as the one before
-    ...     place += followed(lambda k, lines: -k * np.log(2), room, 3.0, source)
+    ...     place += sample_steps(lambda k, lines: -k * np.log(2), room, 3.0, source)
     >>> round(float((place == 0).mean()), 1), int(place.max())
     (0.5, 9)
     """

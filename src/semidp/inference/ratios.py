@@ -48,10 +48,10 @@ class RateMeasure(StrEnum):
         """The value for equal rates."""
         return 0.0 if self is RateMeasure.DIFFERENCE else 1.0
 
-    def of(self, one: Any, other: Any) -> Any:
+    def compare(self, one: Any, other: Any) -> Any:
         """The value for two rates.
 
-        >>> float(RateMeasure.ODDS_RATIO.of(0.5, 0.2))
+        >>> float(RateMeasure.ODDS_RATIO.compare(0.5, 0.2))
         4.0
         """
         if self is RateMeasure.DIFFERENCE:
@@ -124,11 +124,11 @@ class NoisyRates:
         shape = np.broadcast_shapes(self.cases.shape[:-1], np.shape(value))
         low, high = (np.broadcast_to(end, shape).copy() for end in (low, high))
 
-        def below(second: Floats) -> NDArray[np.bool_]:
+        def is_below(second: Floats) -> NDArray[np.bool_]:
             # The sign of the quasi-score says on which side of the second rate the estimate lies.
             return self._parts(measure, value, second)[1] > 0
 
-        low, high = bisections(below, low, high, _STEPS)
+        low, high = bisections(is_below, low, high, _STEPS)
         return self._parts(measure, value, (low + high) / 2)[0]
 
     def _parts(self, measure: RateMeasure, value: Floats, second: Floats) -> tuple[Floats, Floats]:
@@ -169,12 +169,12 @@ class NoisyRates:
     def estimate(self, measure: RateMeasure) -> Floats:
         """The value of the noisy rates; infinite or not a number where they have none."""
         rates = self.cases / self.records
-        return np.asarray(measure.of(rates[..., 0], rates[..., 1]))
+        return np.asarray(measure.compare(rates[..., 0], rates[..., 1]))
 
     def inside(self, measure: RateMeasure) -> Floats:
         """A value that no level rejects: that of the rates within 0 and 1."""
         rates = np.clip(self.cases / self.records, 1e-6, 1 - 1e-6)
-        return np.asarray(measure.of(rates[..., 0], rates[..., 1]))
+        return np.asarray(measure.compare(rates[..., 0], rates[..., 1]))
 
     def interval(self, measure: RateMeasure, level: float) -> tuple[float, float]:
         """The values whose score is within the quantile of χ², from the lowest to the largest; of a
@@ -183,14 +183,14 @@ class NoisyRates:
         bound = float(scipy.special.ndtri((1 + level) / 2)) ** 2
         centre = float(_to_unit(measure, self.inside(measure)))
 
-        def kept(places: Floats) -> Any:
+        def accepts_places(places: Floats) -> Any:
             return self.score(measure, _from_unit(measure, places)) <= bound
 
         # Where noise is larger than counts, values far from the estimate may be kept again.
         grid = np.append(np.linspace(1e-9, 1 - 1e-9, _GRID), centre)
-        places = grid[np.append(np.asarray(kept(grid[:-1])), True)]
-        low = _last_kept(kept, float(places.min()), 0.0, 64)
-        high = _last_kept(kept, float(places.max()), 1.0, 64)
+        places = grid[np.append(np.asarray(accepts_places(grid[:-1])), True)]
+        low = _last_kept(accepts_places, float(places.min()), 0.0, 64)
+        high = _last_kept(accepts_places, float(places.max()), 1.0, 64)
         return float(_from_unit(measure, low)), float(_from_unit(measure, high))
 
     def p_value(self, measure: RateMeasure) -> Floats:
@@ -204,7 +204,7 @@ class NoisyRates:
         one, other = rates.tolist()
         gradient = np.array([1.0, -1.0])
         if measure is not RateMeasure.DIFFERENCE:
-            value = float(measure.of(one, other))
+            value = float(measure.compare(one, other))
             steps = (
                 [one, -other]
                 if measure is RateMeasure.RISK_RATIO
@@ -295,17 +295,17 @@ def fixed_risk_ratio(
             return abs(bottom) <= simulated_bound(np.abs(second), level)
         return abs(top - ratio * bottom) <= simulated_bound(np.abs(first - ratio * second), level)
 
-    def kept(places: Floats) -> Any:
+    def accepts_places(places: Floats) -> Any:
         ratios = _from_unit(RateMeasure.RISK_RATIO, places)
         return np.array([kept_one(float(ratio)) for ratio in ratios])
 
     # The search starts at a ratio that is kept: with much noise both rates may be negative.
     if kept_one(math.inf):
-        low, high = 0.0 if kept_one(0.0) else _last_kept(kept, 1.0 - 1e-9, 0.0, 4), 1.0
+        low, high = 0.0 if kept_one(0.0) else _last_kept(accepts_places, 1.0 - 1e-9, 0.0, 4), 1.0
     else:
         start = top / bottom if bottom and top / bottom > 0 else 0.0
         centre = float(_to_unit(RateMeasure.RISK_RATIO, start))
-        low, high = (_last_kept(kept, centre, end, 4) for end in (0.0, 1.0))
+        low, high = (_last_kept(accepts_places, centre, end, 4) for end in (0.0, 1.0))
     least, most = (float(_from_unit(RateMeasure.RISK_RATIO, end)) for end in (low, high))
     value = top / bottom if bottom else math.nan
     larger = int(np.count_nonzero(np.abs(first - second) >= abs(top - bottom) * (1 - 1e-12)))
@@ -327,9 +327,9 @@ def from_two_rates(
     >>> round(answer.low, 4), round(answer.high, 4)
     (1.3333, 3.0)
     """
-    value = float(measure.of(one.value, other.value))
-    low = float(measure.of(one.low, other.high))
-    high = float(measure.of(one.high, other.low))
+    value = float(measure.compare(one.value, other.value))
+    low = float(measure.compare(one.low, other.high))
+    high = float(measure.compare(one.high, other.low))
     # 0/0 says nothing about a ratio.
     low, high = (0.0 if math.isnan(low) else low), (math.inf if math.isnan(high) else high)
     return IntervalEstimate(

@@ -17,7 +17,7 @@ TableWeights = Mapping[Measured, Floats]
 """For each table weights of several sums, (sums, *cells)."""
 
 
-def errors_together(weights: TableWeights) -> Floats:
+def compute_joint_errors(weights: TableWeights) -> Floats:
     """Standard errors of weighted sums over several tables, from the noise alone."""
     squares = np.zeros(len(next(iter(weights.values()))))
     for group in _with_common_noise(weights):
@@ -25,7 +25,7 @@ def errors_together(weights: TableWeights) -> Floats:
     return np.asarray(np.sqrt(squares))
 
 
-def simulated_together(
+def simulate_joint_errors(
     weights: TableWeights, draws: int | None, randomness: Randomness | None
 ) -> Floats:
     """Draws of the errors of weighted sums over several tables, one row a draw."""
@@ -33,7 +33,7 @@ def simulated_together(
     count = min(measured.draws for measured in weights) if draws is None else draws
     total = np.zeros((count, len(next(iter(weights.values())))))
     for group in _with_common_noise(weights):
-        total += _drawn(group, count, source)
+        total += _draw_errors(group, count, source)
     return total
 
 
@@ -66,15 +66,17 @@ def _errors(group: dict[Measured, Floats]) -> Floats:
     return np.array(errors)
 
 
-def _drawn(group: dict[Measured, Floats], count: int, source: Randomness) -> Floats:
+def _draw_errors(group: dict[Measured, Floats], count: int, source: Randomness) -> Floats:
     first = next(iter(group))
     if len(group) == 1:
-        return first.simulated(group[first], count, source)
+        return first.simulate_errors(group[first], count, source)
     widest = max(measured.estimate.size for measured in group)
     parts = blocks(count, max(widest, len(group[first])))
     if isinstance(first, CombinedMeasured):
         influences = first.combination.influences(_by_view(group))
-        return np.concatenate([first.combination.drawn(influences, part, source) for part in parts])
+        return np.concatenate(
+            [first.combination.draw_errors(influences, part, source) for part in parts]
+        )
     assert isinstance(first, MeasuredTable)
     mechanism = first.mechanism
     assert isinstance(mechanism, SharedNoise)
@@ -86,7 +88,7 @@ def _drawn(group: dict[Measured, Floats], count: int, source: Randomness) -> Flo
     # Only residuals that some sum sees are drawn.
     used = np.flatnonzero(np.abs(matrix).max(axis=0) > 1e-15)
     return np.concatenate(
-        [mechanism.drawn(used, part, source) @ matrix[:, used].T for part in parts]
+        [mechanism.draw_entries(used, part, source) @ matrix[:, used].T for part in parts]
     )
 
 

@@ -20,9 +20,9 @@ from semidp.inference.convex_bounds import (
     NoiseTerms,
     SumLaw,
     above_totals,
+    choose_step,
     hypergeometric_variance,
-    step_for,
-    together,
+    sum_comonotone,
 )
 from semidp.inference.crossed_table import CrossedTable
 from semidp.inference.measured import MeasuredTable
@@ -61,7 +61,7 @@ class ScoreQuestion:
 class ScoreCuts:
     """Scores as a sum of steps: ``score = least + Σ height · [level in the upper part]``.
 
-    >>> cuts = ScoreCuts.of(np.array([1.0, 4.0, 2.0]))
+    >>> cuts = ScoreCuts.from_scores(np.array([1.0, 4.0, 2.0]))
     >>> cuts.heights, cuts.uppers
     ((1.0, 2.0), ((False, True, True), (False, True, False)))
     """
@@ -70,7 +70,7 @@ class ScoreCuts:
     uppers: tuple[tuple[bool, ...], ...]
 
     @classmethod
-    def of(cls, scores: Floats) -> "ScoreCuts":
+    def from_scores(cls, scores: Floats) -> "ScoreCuts":
         """Cut scores between each two neighbours."""
         values = np.unique(scores)
         uppers = tuple(tuple((scores >= value).tolist()) for value in values[1:])
@@ -127,7 +127,7 @@ class UnknownTotals:
 
     estimate: Floats = field(repr=False)
     sizes: Counts = field(repr=False)
-    noise_of: Callable[[Floats], NoiseTerms] = field(repr=False)
+    collect_noise: Callable[[Floats], NoiseTerms] = field(repr=False)
     questions: tuple[ScoreQuestion, ...] = field(repr=False)
 
     @cached_property
@@ -137,14 +137,14 @@ class UnknownTotals:
         """
         cuts: dict[tuple[tuple[bool, ...], int], None] = {}
         for question in self.questions:
-            for upper in ScoreCuts.of(question.noisy).uppers:
+            for upper in ScoreCuts.from_scores(question.noisy).uppers:
                 cuts |= {(upper, stratum): None for stratum in question.strata}
         plausible = {}
         for upper, stratum in cuts:
             weights = np.zeros(self.estimate.shape)
             weights[:, list(upper), stratum] = 1.0
             centre = float((weights * self.estimate).sum())
-            half = self.noise_of(weights).within(MISS / len(cuts))
+            half = self.collect_noise(weights).bound_size(MISS / len(cuts))
             n = int(self.sizes[:, stratum].sum())
             # An interval beyond all totals has missed: which ones are tried then does not matter.
             low = min(max(math.ceil(centre - half - 1e-6), 0), n)
@@ -158,13 +158,13 @@ class UnknownTotals:
         law = self.law(question, weights)
         statistic = float((weights * self.estimate).sum())
         z = statistic / math.sqrt(law.variance)
-        return BoundedTest(z, law.beyond(statistic), law.below(statistic))
+        return BoundedTest(z, law.bound_upper_tail(statistic), law.bound_lower_tail(statistic))
 
     def law(self, question: ScoreQuestion, weights: Floats) -> SumLaw:
         """A law above that of the weighted sum with its noise, in the convex order, for all
         plausible totals.
         """
-        noise = self.noise_of(weights)
+        noise = self.collect_noise(weights)
         scales = {stratum: self._scale(weights, question, stratum) for stratum in question.strata}
         varied = [stratum for stratum in question.strata if scales[stratum] > 0]
         if not varied:
@@ -172,9 +172,9 @@ class UnknownTotals:
         spread = sum(
             self._largest_spread(question, stratum, scales[stratum]) ** 2 for stratum in varied
         )
-        step = step_for(spread + noise.variance)
+        step = choose_step(spread + noise.variance)
         laws = [self._law(question, stratum, scales[stratum], step) for stratum in varied]
-        return SumLaw.of(laws, noise, step)
+        return SumLaw.from_terms(laws, noise, step)
 
     def p_value(self, alternative: Alternative) -> tuple[float, list[BoundedTest]]:
         """The least p-value times the number of questions, plus the chance that a total was missed;
@@ -186,8 +186,8 @@ class UnknownTotals:
             raise Refused(_NOTHING)
         work = 0
         for question in questions:
-            cuts = len(ScoreCuts.of(question.exact).heights)
-            for upper in ScoreCuts.of(question.noisy).uppers:
+            cuts = len(ScoreCuts.from_scores(question.exact).heights)
+            for upper in ScoreCuts.from_scores(question.noisy).uppers:
                 for stratum in question.strata:
                     low, high = self.ranges[upper, stratum]
                     work += cuts * min(high - low + 1, 130)
@@ -220,7 +220,7 @@ class UnknownTotals:
             if variance > 0:
                 share = 1.0
                 if len(question.strata) > 1:
-                    share = variance / (variance + self.noise_of(part).variance)
+                    share = variance / (variance + self.collect_noise(part).variance)
                 weights += share * part
         return weights
 
@@ -240,7 +240,7 @@ class UnknownTotals:
     ) -> list[tuple[float, int, tuple[int, int]]]:
         """Height, exact size and plausible totals of every pair of cuts."""
         parts = []
-        exact, noisy = ScoreCuts.of(question.exact), ScoreCuts.of(question.noisy)
+        exact, noisy = ScoreCuts.from_scores(question.exact), ScoreCuts.from_scores(question.noisy)
         for height, upper in zip(exact.heights, exact.uppers, strict=True):
             size = int(self.sizes[list(upper), stratum].sum())
             for rise, levels in zip(noisy.heights, noisy.uppers, strict=True):
@@ -264,7 +264,7 @@ class UnknownTotals:
         for height, size, (low, high) in self._parts(question, stratum):
             laws.append(above_totals(n, size, low, high, step))
             heights.append(scale * height)
-        return together(laws, heights)
+        return sum_comonotone(laws, heights)
 
 
 def noise_terms(asked: CrossedTable, weights: Floats) -> NoiseTerms:
@@ -272,7 +272,7 @@ def noise_terms(asked: CrossedTable, weights: Floats) -> NoiseTerms:
     independent numbers.
     """
     measured = asked.measured
-    pulled = asked.pulled(weights[None])[0]
+    pulled = asked.pull_weights(weights[None])[0]
     if isinstance(measured, MeasuredTable):
         mechanism = measured.mechanism
         if isinstance(mechanism, NoNoise):
@@ -280,10 +280,12 @@ def noise_terms(asked: CrossedTable, weights: Floats) -> NoiseTerms:
         if isinstance(mechanism, SharedNoise):
             laws, which = mechanism.entry_laws
             entries = mechanism.combination({measured.number: pulled})
-            return NoiseTerms.of(laws, which.ravel(), entries.ravel())
+            return NoiseTerms.from_weights(laws, which.ravel(), entries.ravel())
         if isinstance(mechanism, CellByCell):
             cells = mechanism.space.project(pulled).ravel()
-            return NoiseTerms.of([mechanism.sampler], np.zeros(len(cells), dtype=np.intp), cells)
+            return NoiseTerms.from_weights(
+                [mechanism.sampler], np.zeros(len(cells), dtype=np.intp), cells
+            )
     raise Refused(
         "with noisy totals of many levels or strata the noise must be drawn number by number"
         f" (Gaussian or Laplace noise in cells, or a product), not {measured.noise_name} noise:"
@@ -300,10 +302,10 @@ def unknown_totals(
     else:
         estimate, sizes = asked.estimate.swapaxes(0, 1), asked.column_totals
 
-    def noise_of(weights: Floats) -> NoiseTerms:
+    def collect_noise(weights: Floats) -> NoiseTerms:
         return noise_terms(asked, weights if rows_exact else weights.swapaxes(0, 1))
 
-    return UnknownTotals(estimate, sizes, noise_of, questions)
+    return UnknownTotals(estimate, sizes, collect_noise, questions)
 
 
 def cut_scores(levels: int, scores: Sequence[float] | None) -> list[Floats]:

@@ -49,7 +49,7 @@ def sum_rows(text: str) -> list[AreaRow]:
 def _terms(written: str) -> Iterator[tuple[float, str]]:
     """Signs and terms of a sum; signs in double quotes belong to a level."""
     sign, start = 1.0, 0
-    for match in _SIGN.finditer(_masked(written)):
+    for match in _SIGN.finditer(_mask_quotes(written)):
         # A sign at the very beginning has no term before it.
         if match.start() or written[:1] not in ("+", "-"):
             yield sign, written[start : match.start()].strip()
@@ -81,25 +81,25 @@ def _number(written: str, text: str) -> float:
 
 def _cells(written: str, text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Features and their levels."""
-    for part in _apart(written, " & "):
+    for part in _split_unquoted(written, " & "):
         feature, equals, levels = part.partition("=")
         listed = []
-        for level in _apart(levels, ","):
+        for level in _split_unquoted(levels, ","):
             listed.append(level.strip().strip('"'))
         if not equals or not feature.strip() or not all(listed):
             raise InputError(f"{part.strip()!r} in the sum {text!r} names no cells: {_FORM}")
         yield feature.strip(), tuple(listed)
 
 
-def _apart(written: str, separator: str) -> Iterator[str]:
+def _split_unquoted(written: str, separator: str) -> Iterator[str]:
     """Parts between separators that are not in double quotes."""
     start = 0
-    for match in re.finditer(re.escape(separator), _masked(written)):
+    for match in re.finditer(re.escape(separator), _mask_quotes(written)):
         yield written[start : match.start()]
         start = match.end()
     yield written[start:]
 
 
-def _masked(written: str) -> str:
+def _mask_quotes(written: str) -> str:
     """The text with everything in double quotes made plain, at the same places."""
     return _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), written)

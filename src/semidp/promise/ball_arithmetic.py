@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
-from semidp.promise.exact import bisection, down, up
+from semidp.promise.exact import bisection, round_down, round_up
 
 RealBall = Any
 """A `flint.arb`; python-flint has no type information."""
@@ -89,10 +89,10 @@ def sharp(compute: Callable[[], RealBall]) -> RealBall:
         bits *= 2
 
 
-def above(x: RealBall) -> float:
+def round_ball_up(x: RealBall) -> float:
     """Return a float that is at least the number in the ball `x`: its upper end, rounded up.
 
-    >>> above(ball(Fraction(1, 3))) > 1 / 3
+    >>> round_ball_up(ball(Fraction(1, 3))) > 1 / 3
     True
     """
 
@@ -101,16 +101,16 @@ def above(x: RealBall) -> float:
     with precision(64):
         end = x.upper()
     if end <= 0:
-        return 0.0 - below(-x)
+        return 0.0 - round_ball_down(-x)
     if end < _SMALLEST:
         return _SMALLEST
-    return math.inf if end > 1e308 else up(_fraction(end))
+    return math.inf if end > 1e308 else round_up(_fraction(end))
 
 
-def below(x: RealBall) -> float:
+def round_ball_down(x: RealBall) -> float:
     """Return a float that is at most the number in the ball `x`: its lower end, rounded down.
 
-    >>> below(ball(Fraction(1, 3))) < 1 / 3
+    >>> round_ball_down(ball(Fraction(1, 3))) < 1 / 3
     True
     """
 
@@ -119,10 +119,10 @@ def below(x: RealBall) -> float:
     with precision(64):
         end = x.lower()
     if end < 0:
-        return 0.0 - above(-x)
+        return 0.0 - round_ball_up(-x)
     if end < _SMALLEST:
         return 0.0
-    return 1e308 if end > 1e308 else down(_fraction(end))
+    return 1e308 if end > 1e308 else round_down(_fraction(end))
 
 
 def least(holds: Callable[[float], bool]) -> float:

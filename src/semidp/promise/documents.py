@@ -31,10 +31,10 @@ def from_json(content: bytes | str) -> Any:
     try:
         value = json.loads(
             content,
-            object_pairs_hook=_once,
+            object_pairs_hook=_refuse_duplicate_keys,
             parse_constant=_no_number,
             parse_float=_finite,
-            parse_int=_bounded,
+            parse_int=_parse_finite_int,
         )
         if _SURROGATE.search(content if isinstance(content, str) else content.decode()):
             json.dumps(value, ensure_ascii=False).encode()
@@ -45,7 +45,7 @@ def from_json(content: bytes | str) -> Any:
     return value
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) < len(pairs):
         raise ValueError("a key stands twice")
@@ -63,7 +63,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def _bounded(text: str) -> int:
+def _parse_finite_int(text: str) -> int:
     _finite(text)
     return int(text)
 

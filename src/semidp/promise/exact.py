@@ -100,20 +100,20 @@ def nonnegative(value: Number, name: str) -> Fraction:
     return number
 
 
-def up(x: Fraction) -> float:
+def round_up(x: Fraction) -> float:
     """Return the smallest float that is at least `x`.
 
-    >>> up(Fraction(1, 3)) >= Fraction(1, 3) > down(Fraction(1, 3))
+    >>> round_up(Fraction(1, 3)) >= Fraction(1, 3) > round_down(Fraction(1, 3))
     True
     """
     nearest = _nearest(x)
     return nearest if nearest >= x else math.nextafter(nearest, math.inf)
 
 
-def down(x: Fraction) -> float:
+def round_down(x: Fraction) -> float:
     """Return the largest float that is at most `x`.
 
-    >>> down(Fraction(1, 2))
+    >>> round_down(Fraction(1, 2))
     0.5
     """
     nearest = _nearest(x)
@@ -195,7 +195,7 @@ def bisections(
     (array([1.375, 1.625]), array([1.5 , 1.75]))
     """
     for _ in range(halvings):
-        low, high = _narrowed(below, low, (low + high) / 2, high)
+        low, high = _halve_intervals(below, low, (low + high) / 2, high)
     return low, high
 
 
@@ -213,11 +213,11 @@ def whole_bisections(
     (array([ 2, 44]), array([ 3, 45]))
     """
     while (high - low > 1).any():
-        low, high = _narrowed(below, low, (low + high) // 2, high)
+        low, high = _halve_intervals(below, low, (low + high) // 2, high)
     return low, high
 
 
-def _narrowed(
+def _halve_intervals(
     below: Callable[[Ends], NDArray[np.bool_]], low: Ends, middle: Ends, high: Ends
 ) -> tuple[Ends, Ends]:
     """Return the halves of intervals that hold their thresholds."""
@@ -240,7 +240,7 @@ def number(x: Fraction) -> int | float:
         return x.numerator
     nearest = _nearest(x)
     prints_as_it_is = math.isfinite(nearest) and Fraction(repr(nearest)) == x
-    return nearest if prints_as_it_is else up(x)
+    return nearest if prints_as_it_is else round_up(x)
 
 
 def plain(x: Fraction) -> str:
@@ -264,15 +264,15 @@ def plain(x: Fraction) -> str:
     return f"{x.numerator}/{x.denominator}"
 
 
-def rounded_up(x: Fraction | float, digits: int = 6) -> str:
+def format_rounded_up(x: Fraction | float, digits: int = 6) -> str:
     """Write a number above zero with `digits` significant digits, rounded up: what a claim may
     print.
 
     >>> (
-    ...     rounded_up(Fraction(1, 3)),
-    ...     rounded_up(6.1739321),
-    ...     rounded_up(0.99999949),
-    ...     rounded_up(math.inf),
+    ...     format_rounded_up(Fraction(1, 3)),
+    ...     format_rounded_up(6.1739321),
+    ...     format_rounded_up(0.99999949),
+    ...     format_rounded_up(math.inf),
     ... )
     ('0.333334', '6.17394', '1', 'inf')
     """
@@ -302,7 +302,7 @@ def text(value: Any, what: str) -> str:
     semidp.errors.InputError: the name must be text, not 3
     """
     if not isinstance(value, str) or not value:
-        raise InputError(f"{what} must be text, not {shown(value)}")
+        raise InputError(f"{what} must be text, not {format_value(value)}")
     return str(value)
 
 
@@ -324,7 +324,7 @@ def flag(value: Any, what: str) -> bool:
     semidp.errors.InputError: levels_from_data must be true or false, not 'no'
     """
     if not isinstance(value, bool):
-        raise InputError(f"{what} must be true or false, not {shown(value)}")
+        raise InputError(f"{what} must be true or false, not {format_value(value)}")
     return value
 
 
@@ -335,25 +335,27 @@ def texts(value: Any, what: str) -> tuple[str, ...]:
     ('sex', 'region')
     """
     if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
-        raise InputError(f'{what} are a list such as ["sex", "region"], not {shown(value)}')
+        raise InputError(f'{what} are a list such as ["sex", "region"], not {format_value(value)}')
     return tuple(text(item, f"each of {what}") for item in value)
 
 
 def only_keys(value: Any, known: Iterable[str], what: str) -> None:
     """Refuse keys that nobody reads: a misspelt one would otherwise be ignored in silence."""
     if not isinstance(value, Mapping):
-        raise InputError(f"{what} has keys and values, not {shown(value)}")
+        raise InputError(f"{what} has keys and values, not {format_value(value)}")
     unknown = sorted({str(key) for key in value} - set(known))
     if unknown:
         meant = did_you_mean(unknown[0], known)
         keys = ", ".join(sorted(known))
-        raise InputError(f"{what} has no key {shown(unknown[0])}{meant}: its keys are {keys}")
+        raise InputError(
+            f"{what} has no key {format_value(unknown[0])}{meant}: its keys are {keys}"
+        )
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Return a value as it was written, cut where it is long.
 
-    >>> shown("a" * 100)
+    >>> format_value("a" * 100)
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…"
     """
     written = repr(value)

@@ -66,7 +66,7 @@ def replace_file(
     path = Path(path)
     whole = content.encode() if isinstance(content, str) else content
     parts = [whole] if isinstance(whole, bytes) else whole
-    with plain_errors(path), claimed(path, timeout=-1):
+    with plain_errors(path), claim_destination(path, timeout=-1):
         _sweep(path)
         scrap = scrap_beside(path)
         try:
@@ -119,13 +119,13 @@ def new_folder(
             sync_files(scrap)
             # Asked again: others may have put files there while the new ones were written.
             check()
-            put_in_place(scrap, path, force, old_of(scrap))
+            put_in_place(scrap, path, force, old_path(scrap))
         except KeyboardInterrupt:
             if scrap.exists():
                 raise  # else the folder is in place already, and nothing is left to interrupt
         finally:
             # else nothing is at `path`, and this one is still to be recovered
-            if not old_of(scrap).exists():
+            if not old_path(scrap).exists():
                 shutil.rmtree(scrap, ignore_errors=True)
 
 
@@ -134,16 +134,16 @@ def unfinished_folders(path: Path) -> list[Path]:
     noted theirs.
     """
     pattern = re.compile(re.escape(f"{unfinished_stem(path)}-") + "[0-9a-f]{16}")
-    named = [entry for entry in entries_of(path.parent) if pattern.fullmatch(entry.name)]
+    named = [entry for entry in list_entries(path.parent) if pattern.fullmatch(entry.name)]
     return [entry for entry in named if entry.is_dir() and not entry.is_symlink()]
 
 
-def notes_of(path: Path) -> Path:
+def notes_path(path: Path) -> Path:
     return path.with_name(f"{unfinished_stem(path)}.json")
 
 
 def unfinished_stem(path: Path) -> str:
-    return f".semidp-{tag_of(path)}.{UNFINISHED}"
+    return f".semidp-{scrap_tag(path)}.{UNFINISHED}"
 
 
 @contextlib.contextmanager
@@ -151,7 +151,7 @@ def held_place(path: Path, check: Callable[[], None]) -> Iterator[None]:
     """Hold the place of a folder to write, swept and checked."""
     with plain_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with claimed(path, timeout=PATIENCE):
+        with claim_destination(path, timeout=PATIENCE):
             _sweep(path)
             check()
             yield
@@ -202,9 +202,9 @@ def check_place(
     if "\x00" in str(path):
         raise Occupied("the name of the new folder holds a character that no file name has")
     with plain_errors(path):
-        if needed := _held(path, inputs):
+        if needed := _first_inside(path, inputs):
             raise Occupied(f"{path} holds {needed}, which this run needs")
-        if _held(path, [Path.cwd()]):
+        if _first_inside(path, [Path.cwd()]):
             raise Occupied(f"{path} is the current folder or holds it")
         if path.is_symlink():
             raise Occupied(
@@ -218,7 +218,7 @@ def check_place(
         entries = sorted(path.iterdir())
         foreign = [entry.name for entry in entries if not _is_known(entry, entry.name, our_folder)]
         if foreign:
-            raise Occupied(f"{path} holds {_listed(foreign)}, which would be lost")
+            raise Occupied(f"{path} holds {_abbreviate_names(foreign)}, which would be lost")
         if entries and not force:
             raise Occupied(f"{path} already exists", replaceable=True)
 
@@ -241,12 +241,12 @@ def recover(path: str | Path) -> None:
     path = Path(path)
     if os.path.lexists(path) or not any(_scraps(path, _OLD)):
         return
-    with contextlib.suppress(InputError, OSError), claimed(path, timeout=PATIENCE):
+    with contextlib.suppress(InputError, OSError), claim_destination(path, timeout=PATIENCE):
         _recover(path)
 
 
 @contextlib.contextmanager
-def locked(file: Path, timeout: float = -1, guarded: Path | None = None) -> Iterator[None]:
+def hold_lock(file: Path, timeout: float = -1, guarded: Path | None = None) -> Iterator[None]:
     """Hold the lock file `file`, and leave it in place. Wait at most `timeout` seconds, or for ever
     if negative.
 
@@ -255,8 +255,8 @@ def locked(file: Path, timeout: float = -1, guarded: Path | None = None) -> Iter
     else holds it for too long.
 
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, locked(Path(folder) / "lock"):
-    ...     with locked(Path(folder) / "lock", timeout=0):
+    >>> with tempfile.TemporaryDirectory() as folder, hold_lock(Path(folder) / "lock"):
+    ...     with hold_lock(Path(folder) / "lock", timeout=0):
     ...         pass
     Traceback (most recent call last):
     TimeoutError: another process holds the lock
@@ -311,17 +311,17 @@ def plain_errors(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def claimed(path: Path, timeout: float) -> Iterator[None]:
+def claim_destination(path: Path, timeout: float) -> Iterator[None]:
     """Hold the lock for a destination. Its file goes with the last holder, so that no folder fills
     with locks.
 
     A waiting process may be left with the lock of a file that is gone. Two then write at once, each
     under a name of its own, and the moves into place still decide.
     """
-    file = path.with_name(f".semidp-{tag_of(path)}.lock")
+    file = path.with_name(f".semidp-{scrap_tag(path)}.lock")
     with contextlib.ExitStack() as held:
         try:
-            held.enter_context(locked(file, timeout, path))
+            held.enter_context(hold_lock(file, timeout, path))
         except TimeoutError:
             raise Occupied(f"another run is writing {path}") from None
         try:
@@ -382,19 +382,19 @@ def _recover(path: Path) -> None:
         return
     # A run that was killed after the second rename leaves its old folder too, and nothing new: that
     # one was replaced long ago. So a run with both folders comes first, and the newest of several.
-    old = max(olds, key=lambda scrap: (_new_of(scrap) is not None, _written_at(scrap)))
-    os.rename(_new_of(old) or old, path)
+    old = max(olds, key=lambda scrap: (_replacement_folder(scrap) is not None, _write_time(scrap)))
+    os.rename(_replacement_folder(old) or old, path)
     discard_scrap(old)
 
 
-def _new_of(old: Path) -> Path | None:
+def _replacement_folder(old: Path) -> Path | None:
     """The whole folder that was to replace `old`, if the run was killed before it did."""
     new = old.with_name(old.name.removesuffix(_OLD))
     # version 0.2 gave an unfinished folder that name
     return new if new.is_dir() and not new.name.endswith(UNFINISHED) else None
 
 
-def _written_at(folder: Path) -> int:
+def _write_time(folder: Path) -> int:
     """When files were last put into a folder; a rename does not change it."""
     return folder.lstat().st_mtime_ns
 
@@ -407,18 +407,18 @@ def _sweep(path: Path) -> None:
     """
     names = {
         match["name"]
-        for entry in entries_of(path.parent)
+        for entry in list_entries(path.parent)
         if (match := _SCRAP.fullmatch(entry.name))
     }
     for name in sorted(names):
         destination = path.with_name(name)
         # Somebody else's scraps: who can neither lock nor remove them leaves them.
         with contextlib.suppress(InputError, OSError):
-            if name == tag_of(path):
+            if name == scrap_tag(path):
                 _clean(path)
             elif not name.startswith(_HASHED):  # whose destination only a run for it knows
                 # which also removes a lock that a killed run has left
-                with claimed(destination, timeout=0):
+                with claim_destination(destination, timeout=0):
                     _clean(destination)
 
 
@@ -426,8 +426,8 @@ def _clean(path: Path) -> None:
     """Recover or remove what runs for `path` have left; its lock is held."""
     _recover(path)
     # of a run that is over, or was discarded
-    if os.path.lexists(notes_of(path)) and not unfinished_folders(path):
-        notes_of(path).unlink()
+    if os.path.lexists(notes_path(path)) and not unfinished_folders(path):
+        notes_path(path).unlink()
     for scrap in _scraps(path):
         if _is_settled(scrap):
             discard_scrap(scrap)
@@ -463,11 +463,11 @@ def _scraps(path: Path, suffix: str = "") -> Iterator[Path]:
     """
     old = f"(?:[0-9a-f]{{8}}|{UNFINISHED}){re.escape(_OLD)}"
     kind = old if suffix == _OLD else f"(?:[0-9a-f]{{8}}|{old})"
-    pattern = re.compile(re.escape(f".semidp-{tag_of(path)}.") + kind)
-    return (entry for entry in entries_of(path.parent) if pattern.fullmatch(entry.name))
+    pattern = re.compile(re.escape(f".semidp-{scrap_tag(path)}.") + kind)
+    return (entry for entry in list_entries(path.parent) if pattern.fullmatch(entry.name))
 
 
-def entries_of(folder: Path) -> list[Path]:
+def list_entries(folder: Path) -> list[Path]:
     try:
         return sorted(folder.iterdir())
     except OSError:
@@ -475,14 +475,14 @@ def entries_of(folder: Path) -> list[Path]:
 
 
 def scrap_beside(path: Path) -> Path:
-    return path.with_name(f".semidp-{tag_of(path)}.{secrets.token_hex(4)}")
+    return path.with_name(f".semidp-{scrap_tag(path)}.{secrets.token_hex(4)}")
 
 
-def old_of(scrap: Path) -> Path:
+def old_path(scrap: Path) -> Path:
     return scrap.with_name(scrap.name + _OLD)
 
 
-def tag_of(path: Path) -> str:
+def scrap_tag(path: Path) -> str:
     """Return what scraps for a destination are called after: its name, or a hash where that would
     get too long.
     """
@@ -491,7 +491,7 @@ def tag_of(path: Path) -> str:
     return _HASHED + hashlib.sha256(os.fsencode(path.name)).hexdigest()
 
 
-def _held(folder: Path, items: Iterable[str | Path]) -> str | Path | None:
+def _first_inside(folder: Path, items: Iterable[str | Path]) -> str | Path | None:
     """Return the first of `items` that is `folder` or lies in it, by its name or through links."""
 
     @functools.cache
@@ -532,7 +532,7 @@ def _is_known(entry: Path, name: str, known: Collection[str]) -> bool:
     return name in known and is_plain_file(entry)
 
 
-def _listed(names: list[str]) -> str:
+def _abbreviate_names(names: list[str]) -> str:
     first = names[0] if names[0].isprintable() else ascii(names[0])
     return first if len(names) == 1 else f"{first} and {len(names) - 1} more"
 

@@ -17,7 +17,7 @@ from typing import Any
 from semidp.errors import InputError, Refused
 from semidp.promise.documents import from_json
 from semidp.promise.files import replace_file
-from semidp.promise.notebook import facts, shortened_text
+from semidp.promise.notebook import facts, shorten_text
 from semidp.promise.plain_reading import read_plain
 from semidp.promise.spaces.adjacency import Adjacency, Ball
 from semidp.promise.spaces.dataspace import RECORD, Datasets, Dataspace
@@ -88,7 +88,10 @@ class Guarantee:
     >>> from semidp.promise.spaces.dataspace import Margin
     >>> from semidp.promise.tradeoff.curves import gaussian
     >>> table = Table(Schema([Feature("sex", "fm")]), [3, 4])
-    >>> everything, fixed = Dataspace.of(table, []), Dataspace.of(table, [Margin("sex")])
+    >>> everything, fixed = (
+    ...     Dataspace.from_table(table, []),
+    ...     Dataspace.from_table(table, [Margin("sex")]),
+    ... )
     >>> group = Guarantee(everything, Ball(2), gaussian(2))
     >>> semi = Guarantee(fixed, Ball(2), gaussian(2))
     >>> semi < group, group <= semi
@@ -100,7 +103,7 @@ class Guarantee:
     tradeoff: Tradeoff
 
     def __repr__(self) -> str:
-        exact, curve = self.dataspace.summary(), shortened_text(self.tradeoff)
+        exact, curve = self.dataspace.summary(), shorten_text(self.tradeoff)
         return f"Guarantee({exact}; {self.adjacency}; {curve})"
 
     def _repr_html_(self) -> str:
@@ -142,8 +145,8 @@ class Guarantee:
 
         >>> from semidp.promise.tradeoff.curves import zcdp
         >>> states, counties = (
-        ...     Dataspace.described("state totals"),
-        ...     Dataspace.described("county totals"),
+        ...     Dataspace.from_description("state totals"),
+        ...     Dataspace.from_description("county totals"),
         ... )
         >>> Guarantee(states, Ball(2), zcdp(1)).compare(Guarantee(counties, Ball(2), zcdp(1)))
         <Order.NOT_COMPARABLE: 'not comparable'>
@@ -161,7 +164,7 @@ class Guarantee:
         (Cho and Awan, 3.6).
 
         >>> from semidp.promise.tradeoff.curves import gaussian
-        >>> part = Guarantee(Dataspace.described("state totals"), Ball(2), gaussian("3/5"))
+        >>> part = Guarantee(Dataspace.from_description("state totals"), Ball(2), gaussian("3/5"))
         >>> part.compose(Guarantee(part.dataspace, part.adjacency, gaussian("4/5"))).tradeoff.mu
         Fraction(1, 1)
         """
@@ -190,8 +193,10 @@ class Guarantee:
         >>> from semidp.promise.spaces.dataspace import Margin
         >>> from semidp.promise.tradeoff.curves import zcdp
         >>> table = Table(Schema([Feature("state", "ab")]), [3, 4])
-        >>> announced = Guarantee(Dataspace.of(table, []), Ball(1), zcdp("2.56"))
-        >>> announced.with_invariant(Dataspace.of(table, [Margin("state")]), Ball(2)).tradeoff
+        >>> announced = Guarantee(Dataspace.from_table(table, []), Ball(1), zcdp("2.56"))
+        >>> announced.with_invariant(
+        ...     Dataspace.from_table(table, [Margin("state")]), Ball(2)
+        ... ).tradeoff
         ZCDP(rho=Fraction(256, 25))
         """
         is_known = isinstance(self.dataspace, Dataspace)
@@ -219,7 +224,9 @@ class Guarantee:
 
         >>> from semidp.promise.spaces.adjacency import Exchange
         >>> from semidp.promise.tradeoff.curves import gaussian
-        >>> exchange = Guarantee(Dataspace.described("state totals"), Exchange(2), gaussian(1))
+        >>> exchange = Guarantee(
+        ...     Dataspace.from_description("state totals"), Exchange(2), gaussian(1)
+        ... )
         >>> any_records = exchange.for_any_records(3)
         >>> any_records.adjacency, any_records.tradeoff.mu
         (Ball(a=3), Fraction(3, 1))
@@ -243,13 +250,21 @@ class Guarantee:
         """Return an explanation: what is protected, from whom, how strongly, and what is not.
 
         >>> from semidp.promise.tradeoff.curves import gaussian
-        >>> print(Guarantee(Dataspace.described("state totals"), Ball(2), gaussian(1)).explain())
+        >>> print(
+        ...     Guarantee(
+        ...         Dataspace.from_description("state totals"), Ball(2), gaussian(1)
+        ...     ).explain()
+        ... )
         What is protected: ...at most 2 records...
         """
         attacker = "From whom: anyone who sees the release, with any computing power."
         strength = attacker_sentence(self.tradeoff, self.adjacency.protection)
         return Explanation(
-            self._protected(), attacker, strength, self._unprotected(), self._side_information()
+            self._describe_protection(),
+            attacker,
+            strength,
+            self._describe_unprotected(),
+            self._side_information(),
         )
 
     @property
@@ -260,7 +275,7 @@ class Guarantee:
         alone = isinstance(self.dataspace, Dataspace) and self.dataspace.kinds == (RECORD,)
         return alone and not self.dataspace.margins
 
-    def _protected(self) -> str:
+    def _describe_protection(self) -> str:
         a = self.adjacency.a
         if a == 0:
             return (
@@ -278,9 +293,9 @@ class Guarantee:
                 f"What is protected: {who}. Replacing {'it' if a == 1 else 'them'} hardly changes"
                 " what is published."
             )
-        return self.adjacency.words.protected(self.dataspace.summary())
+        return self.adjacency.words.describe_protection(self.dataspace.summary())
 
-    def _unprotected(self) -> str:
+    def _describe_unprotected(self) -> str:
         facts = (
             "What a release says about many people, it also says about each of them, whether or not"
             " they took part."
@@ -331,7 +346,9 @@ class Guarantee:
         """Read what `to_json` wrote.
 
         >>> from semidp.promise.tradeoff.curves import zcdp
-        >>> guarantee = Guarantee(Dataspace.described("state totals"), Ball(2), zcdp("10.24"))
+        >>> guarantee = Guarantee(
+        ...     Dataspace.from_description("state totals"), Ball(2), zcdp("10.24")
+        ... )
         >>> Guarantee.from_json(guarantee.to_json()) == guarantee
         True
         """
@@ -363,7 +380,7 @@ def space_document(dataspace: Datasets, path: Path) -> dict[str, Any]:
     """Return a dataspace for a JSON file at `path`: itself where small, else a reference to a file
     beside it.
 
-    >>> space_document(Dataspace.described("state totals"), Path("guarantee.json"))
+    >>> space_document(Dataspace.from_description("state totals"), Path("guarantee.json"))
     {'description': 'state totals'}
     """
     document = dataspace.to_json()

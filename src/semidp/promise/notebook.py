@@ -51,10 +51,10 @@ def _row(cells: Sequence[Any]) -> str:
     return f"<tr>{''.join(written)}</tr>"
 
 
-def shortened(items: Sequence[Any]) -> str:
+def shorten_items(items: Sequence[Any]) -> str:
     """Write a tuple as Python does, or its first six items and how many there are.
 
-    >>> shortened("ab"), shortened("abcdefgh")
+    >>> shorten_items("ab"), shorten_items("abcdefgh")
     ("('a', 'b')", "('a', 'b', 'c', 'd', 'e', 'f', … 8 in all)")
     """
     if len(items) <= _MOST_ITEMS:
@@ -63,10 +63,10 @@ def shortened(items: Sequence[Any]) -> str:
     return f"({first}, … {len(items):,} in all)"
 
 
-def shortened_text(value: Any) -> str:
+def shorten_text(value: Any) -> str:
     """Return the text of a value, cut to 90 characters.
 
-    >>> len(shortened_text("x" * 90)), shortened_text("x" * 100)[-3:]
+    >>> len(shorten_text("x" * 90)), shorten_text("x" * 100)[-3:]
     (90, 'xx…')
     """
     text = str(value)

@@ -77,10 +77,10 @@ def digest(path: Path, within: Path | None = None, most: int = 64 * LARGEST) -> 
     return hashed.hexdigest()
 
 
-def document_at(path: Path) -> Mapping[str, Any]:
+def read_document(path: Path) -> Mapping[str, Any]:
     """Return the JSON object that a file holds, and nothing where there is no such file.
 
-    >>> document_at(Path("nowhere.json"))
+    >>> read_document(Path("nowhere.json"))
     {}
     """
     try:

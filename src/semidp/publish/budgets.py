@@ -33,11 +33,11 @@ def exact_margins(plan: Plan) -> tuple[Margin, ...]:
     """
     margins = list(plan.invariants)
     needed = dict.fromkeys(margin for request in plan.requests for margin in request.exact_margins)
-    margins += [margin for margin in needed if not margin.within_any(plan.invariants)]
+    margins += [margin for margin in needed if not margin.is_within_any(plan.invariants)]
     return tuple(margins)
 
 
-def divided(
+def divide_budget(
     plan: Plan,
     budget: Budget | None,
     shares: Mapping[str, Fraction] | None = None,
@@ -65,7 +65,7 @@ def divided(
     --------
     >>> import semidp
     >>> mean = semidp.GroupRequest("mean", semidp.Outcome("score", 0, 1, 10), [["school"]])
-    >>> plan = divided(Plan([semidp.TableRequest(["school"]), mean]), Budget.zcdp(1))
+    >>> plan = divide_budget(Plan([semidp.TableRequest(["school"]), mean]), Budget.zcdp(1))
     >>> from semidp.promise.exact import plain
     >>> [plain(request.budget.rho) for request in plan.requests], plan.invariants
     (['0.5', '0.5'], (Margin('school'),))
@@ -94,7 +94,7 @@ def divided(
     return evolve(plan, requests=requests)
 
 
-def with_targets_met(plan: Plan, scope: Scope, by_parts: bool = False) -> Plan:
+def solve_target_errors(plan: Plan, scope: Scope, by_parts: bool = False) -> Plan:
     """Return a plan whose tables without a budget share one μ: the least that meets their target
     errors.
 
@@ -150,7 +150,7 @@ def with_targets_met(plan: Plan, scope: Scope, by_parts: bool = False) -> Plan:
     return closed.with_budget(Budget.gdp(_least(excess)))
 
 
-def one_by_one(plan: Plan, scope: Scope) -> tuple[Plan, Scope]:
+def calibrate_separately(plan: Plan, scope: Scope) -> tuple[Plan, Scope]:
     """Return a plan whose tables can be measured: those that no proof covers together are measured
     apart, and said to.
 
@@ -164,7 +164,7 @@ def one_by_one(plan: Plan, scope: Scope) -> tuple[Plan, Scope]:
             if len(request.tables) > 1:  # a table alone is measured in any case
                 request.space(scope)
         except NotTogether as reason:
-            requests += request.apart()
+            requests += request.as_separate_requests()
             warnings.append(
                 "The tables were measured one by one, each with an even part of the budget,"
                 f" because {str(reason).partition(':')[0]}; they agree on exact totals only, and"

@@ -11,7 +11,7 @@ from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.publish.plan import Plan
 from semidp.publish.statistics.protocol.kinds import OtherAnswer
-from semidp.publish.statistics.protocol.request_defaults import budget_of
+from semidp.publish.statistics.protocol.request_defaults import require_budget
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.registry import alternatives
 
@@ -48,17 +48,17 @@ def best_answered(
     requests: list[Request] = []
     reasons: list[str] = []
     for request in plan.requests:
-        if request.answered_by == request.key:
+        if request.answering_kind == request.key:
             requests.append(request)
             continue
         # Kinds are compared at the same budget: a request without one is refused.
-        budget_of(request)
+        require_budget(request)
         mechanism = request.calibrate(space(request, scope))
         answer = request
         for alternative in alternatives(request, mechanism):
-            if request.answered_by == AUTO:
+            if request.answering_kind == AUTO:
                 reasons.append(f"{request.name}: {alternative.reason}")
-            if _taken(request, alternative):
+            if _prefers_alternative(request, alternative):
                 answer = alternative.request
                 break
         requests.append(answer)
@@ -67,8 +67,8 @@ def best_answered(
     return evolve(plan, requests=requests), tuple(reasons)
 
 
-def _taken(request: Request, alternative: OtherAnswer) -> bool:
+def _prefers_alternative(request: Request, alternative: OtherAnswer) -> bool:
     """Whether another kind answers a request: it was named, or it is better and that decides."""
-    if request.answered_by == AUTO:
+    if request.answering_kind == AUTO:
         return alternative.better
-    return alternative.request.key == request.answered_by
+    return alternative.request.key == request.answering_kind

@@ -24,11 +24,11 @@ from semidp.promise.schema.features import Feature, Nest
 from semidp.promise.schema.schema import Schema, toml_document
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.budgets import divided
+from semidp.publish.budgets import divide_budget
 from semidp.publish.linked_survey import computed_features, linked_units, with_units
 from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.pipeline import RunOptions, run
-from semidp.publish.plan import AdjacencyChoice, Plan, declared
+from semidp.publish.plan import AdjacencyChoice, Plan, read_declarations
 from semidp.publish.presentation import AS_USUAL, Presentation
 from semidp.publish.release import Release
 from semidp.publish.sources.contract import Outcome
@@ -37,14 +37,14 @@ from semidp.publish.sources.readings import are_dates, date_bins
 from semidp.publish.statistics.distribution.distribution_estimates import QUANTILES
 from semidp.publish.statistics.distribution.request import DistributionRequest
 from semidp.publish.statistics.outcomes.confidence import LEVEL, Confidence
-from semidp.publish.statistics.outcomes.request import Statistic, proportion_of
+from semidp.publish.statistics.outcomes.request import Statistic, binary_outcome
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.quantiles.request import QuantileRequest
 from semidp.publish.statistics.regression.designs import Coding
 from semidp.publish.statistics.regression.request import Model, RegressionRequest
 from semidp.publish.statistics.sums.request import GroupRequest
 from semidp.publish.statistics.tables.request import TableRequest
-from semidp.publish.survey import announced
+from semidp.publish.survey import public_scope
 
 Names = str | tuple[str, ...] | Margin
 """One margin: a feature, or several that are published jointly."""
@@ -106,8 +106,8 @@ def mean(
     >>> mean("income", by="region", bounds=(0, 200_000)).name
     'mean-income'
     """
-    outcome = GroupRequest.bounded(column, bounds, steps, step)
-    return _grouped(Statistic.mean, outcome, by, confidence)
+    outcome = GroupRequest.declare_outcome(column, bounds, steps, step)
+    return _build_group_request(Statistic.mean, outcome, by, confidence)
 
 
 def total(
@@ -124,8 +124,8 @@ def total(
     >>> total("income", by=["region", ("region", "sex")], bounds=(0, 200_000)).by
     (Margin('region'), Margin('region', 'sex'))
     """
-    outcome = GroupRequest.bounded(column, bounds, steps, step)
-    return _grouped(Statistic.sum, outcome, by, confidence)
+    outcome = GroupRequest.declare_outcome(column, bounds, steps, step)
+    return _build_group_request(Statistic.sum, outcome, by, confidence)
 
 
 def proportion(
@@ -137,7 +137,7 @@ def proportion(
     >>> proportion("cured", by="ward").name
     'proportion-cured'
     """
-    return _grouped(Statistic.proportion, proportion_of(column), by, confidence)
+    return _build_group_request(Statistic.proportion, binary_outcome(column), by, confidence)
 
 
 def median(
@@ -190,7 +190,7 @@ def quantile(
     >>> quantile("income", 0.1, 0.9, by="region", bounds=(0, 200_000)).name
     'quantiles-income'
     """
-    outcome = QuantileRequest.bounded(column, bounds, steps, step)
+    outcome = QuantileRequest.declare_outcome(column, bounds, steps, step)
     margins = _margins(by)
     return QuantileRequest(
         outcome, margins, probabilities, level=level, sampling=sampling, mechanism=mechanism
@@ -218,7 +218,7 @@ def distribution(
     >>> distribution("income", by="region", bounds=(0, 200_000), lines=[20_000]).files
     ('distribution-income.csv', 'distribution-income-quantiles.csv')
     """
-    outcome = DistributionRequest.bounded(column, bounds, steps, step)
+    outcome = DistributionRequest.declare_outcome(column, bounds, steps, step)
     return DistributionRequest(outcome, _margins(by), quantiles, lines, level=level)
 
 
@@ -240,8 +240,8 @@ def regression(
     ('arm', 'sex')
     """
     return RegressionRequest(
-        RegressionRequest.bounded(column, bounds, steps, step),
-        Margin.of(on).names,
+        RegressionRequest.declare_outcome(column, bounds, steps, step),
+        Margin.from_names(on).names,
         interactions=[list(names) for names in interactions],
         coding=coding,
         confidence=confidence or Confidence(),
@@ -262,8 +262,8 @@ def logistic(
     'logistic'
     """
     return RegressionRequest(
-        proportion_of(column),
-        Margin.of(on).names,
+        binary_outcome(column),
+        Margin.from_names(on).names,
         model=Model.logistic,
         interactions=[list(names) for names in interactions],
         coding=coding,
@@ -271,7 +271,7 @@ def logistic(
     )
 
 
-def _grouped(
+def _build_group_request(
     statistic: Statistic,
     outcome: Outcome,
     by: Names | Sequence[Names],
@@ -423,7 +423,7 @@ def release(
     >>> done["sex-region"].counts.sum(axis=1).tolist(), done.guarantee.adjacency.a
     ([2, 2], 2)
     """
-    described = _described(schema, levels, bins, null_levels, nest)
+    described = _build_base_plan(schema, levels, bins, null_levels, nest)
     plan = evolve(
         described,
         requests=requests,
@@ -439,13 +439,13 @@ def release(
         read_as={**dict(described.read_as), **(read_as or {})},
         report_delta=described.report_delta if report_delta is None else report_delta,
     )
-    budget = Budget.stated({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
+    budget = Budget.from_plan_keys({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
     parts = {name: positive(share, "a share") for name, share in (shares or {}).items()}
     plan = plan.with_values_read()
     if missing or plan.read_as:
         plan = with_missing(plan, missing or {})
     # Linked tables share one budget, which `with_units` divides between members and units.
-    plan = divided(plan, budget, parts if units is None else {})
+    plan = divide_budget(plan, budget, parts if units is None else {})
     options = RunOptions(
         ledger=ledger,
         randomness=randomness,
@@ -505,27 +505,27 @@ def what_holds(
     >>> found.adjacency.a, found.tradeoff.mu
     (3, Fraction(3, 1))
     """
-    budget = Budget.stated({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
+    budget = Budget.from_plan_keys({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
     if budget is None:
         raise InputError(
             "say what the release states for one record: epsilon (with delta), rho or mu"
         )
-    dataspace = _published(exact)
+    dataspace = _build_dataspace(exact)
     identity = None if most is None else id
     plan = Plan(invariants=dataspace.margins, adjacency=adjacency, id=identity, most=most)
-    scope = announced(plan, dataspace)
+    scope = public_scope(plan, dataspace)
     records = max(scope.adjacency.a, 1)
     return Guarantee(dataspace, scope.adjacency, budget.tradeoff().group(records))
 
 
-def _published(totals: Mapping[Names, Mapping[Any, int]]) -> Dataspace:
+def _build_dataspace(totals: Mapping[Names, Mapping[Any, int]]) -> Dataspace:
     """Return the dataspace of exact totals that are written as dictionaries."""
     if not totals:
         raise InputError("name at least one exact total, such as exact={'sex': {'f': 3, 'm': 2}}")
     levels: dict[str, dict[str, None]] = {}
     cells: dict[Margin, dict[tuple[str, ...], int]] = {}
     for names, counts in totals.items():
-        margin = Margin.of(names)
+        margin = Margin.from_names(names)
         cells[margin] = {}
         for key, count in counts.items():
             path = tuple(map(str, key)) if isinstance(key, tuple) else (str(key),)
@@ -538,13 +538,13 @@ def _published(totals: Mapping[Names, Mapping[Any, int]]) -> Dataspace:
                 levels.setdefault(name, {})[level] = None
     schema = Schema([Feature(name, list(of_feature)) for name, of_feature in levels.items()])
     tables = {
-        margin: _counted(schema.restrict(margin.names), margin, counts)
+        margin: _build_table(schema.restrict(margin.names), margin, counts)
         for margin, counts in cells.items()
     }
-    return Dataspace.known(schema, tables)
+    return Dataspace.from_totals(schema, tables)
 
 
-def _counted(schema: Schema, margin: Margin, counts: Mapping[tuple[str, ...], int]) -> Table:
+def _build_table(schema: Schema, margin: Margin, counts: Mapping[tuple[str, ...], int]) -> Table:
     """Return the table of one margin, whose levels may come in another order than the schema's
     features.
     """
@@ -566,11 +566,11 @@ def _margins(value: Names | Sequence[Names]) -> tuple[Margin, ...]:
     ((Margin('sex'), Margin('region', 'age')), (Margin('region', 'age'),))
     """
     if isinstance(value, list):
-        return tuple(Margin.of(names) for names in value)
-    return (Margin.of(value),) if value else ()  # type: ignore[arg-type]
+        return tuple(Margin.from_names(names) for names in value)
+    return (Margin.from_names(value),) if value else ()  # type: ignore[arg-type]
 
 
-def _described(
+def _build_base_plan(
     schema: Schema | Path | str | None,
     levels: Mapping[str, Sequence[str]] | None,
     bins: Mapping[str, Sequence[Any]] | None,
@@ -583,7 +583,7 @@ def _described(
         plan = Plan(features=schema.features, structural_zeros=schema.structural_zeros)
     elif schema is not None:
         path = Path(schema)
-        features, zeros, open_nests = declared(
+        features, zeros, open_nests = read_declarations(
             toml_document(path.read_text(encoding="utf-8")), path.parent
         )
         plan = Plan(features=features, structural_zeros=zeros, nests=open_nests)

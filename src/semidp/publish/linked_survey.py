@@ -18,7 +18,7 @@ from semidp.promise.schema.features import SIZE, Feature
 from semidp.promise.schema.schema import Schema
 from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.branches import Cut
-from semidp.promise.spaces.dataspace import Dataspace, Margin, normalised
+from semidp.promise.spaces.dataspace import Dataspace, Margin, normalize_margins
 from semidp.promise.spaces.linked import LinkedDataspace, Quarters
 from semidp.publish.plan import LinkedUnits, Plan, UnitFeature
 from semidp.publish.resources import ResourceEstimate
@@ -36,7 +36,7 @@ from semidp.publish.sources.readings import declared_kinds
 from semidp.publish.statistics.tables.linked_published import COMMAND_PREFIX
 from semidp.publish.statistics.tables.linked_request import LinkedTablesRequest
 from semidp.publish.statistics.tables.request import TableRequest
-from semidp.publish.survey import announced, schema_of
+from semidp.publish.survey import public_scope, read_schema
 
 MEMBER_SHARE, UNIT_SHARE = "tables", f"{COMMAND_PREFIX}tables"
 """What tables of members and of units are called where a budget is divided."""
@@ -211,7 +211,7 @@ def linked_records(plan: Plan, units: LinkedUnits, data: Any) -> LinkedSource:
         chain = depths.get(name, (name,))
         columns |= dict.fromkeys(chain[: chain.index(name) + 1])
     link = units.bounds
-    _ = _linked(plan).coding(link)
+    _ = _get_linked_request(plan).coding(link)
     computed = {part.name: part.aggregate for part in units.features}
     quarters = None
     if link.quarters is not None:
@@ -240,7 +240,7 @@ def linked_survey(
         The bytes that may be used.
     """
     link = linked.bounds
-    request = _linked(plan)
+    request = _get_linked_request(plan)
     of_members, of_units = _names_of_members(plan), _names_of_units(plan, linked)
     declared = (*plan.features, *(part.feature for part in linked.features))
     for name in of_members:
@@ -280,15 +280,17 @@ def linked_survey(
         link,
     )
     disclosures = tuple(dict.fromkeys((*told, *disclosed)))
-    return replace(announced(plan, public), disclosures=disclosures), readers
+    return replace(public_scope(plan, public), disclosures=disclosures), readers
 
 
 def stated_totals_differ(plan: Plan, public: Dataspace) -> bool:
     """Whether a release states other exact totals, of either kind, than its plan publishes."""
     if plan.units is None or not isinstance(public, LinkedDataspace):
         return True
-    members = normalised(public.schema, plan.invariants) != public.margins
-    return members or normalised(public.units.schema, plan.units.exact) != public.units.margins
+    members = normalize_margins(public.schema, plan.invariants) != public.margins
+    return (
+        members or normalize_margins(public.units.schema, plan.units.exact) != public.units.margins
+    )
 
 
 def _check_quarters(plan: Plan, units: LinkedUnits, quarters: Quarters) -> None:
@@ -304,7 +306,7 @@ def _check_quarters(plan: Plan, units: LinkedUnits, quarters: Quarters) -> None:
             quarters.home(feature.levels)
 
 
-def _linked(plan: Plan) -> LinkedTablesRequest:
+def _get_linked_request(plan: Plan) -> LinkedTablesRequest:
     (request,) = plan.requests
     assert isinstance(request, LinkedTablesRequest)
     return request
@@ -312,13 +314,13 @@ def _linked(plan: Plan) -> LinkedTablesRequest:
 
 def _names_of_members(plan: Plan) -> dict[str, None]:
     """The features of tables and of exact totals of members."""
-    tables = [table.features for table in _linked(plan).members]
+    tables = [table.features for table in _get_linked_request(plan).members]
     return _names((*tables, *(margin.names for margin in plan.invariants)))
 
 
 def _names_of_units(plan: Plan, units: LinkedUnits) -> dict[str, None]:
     """The features of tables and of exact totals of units."""
-    tables = [table.features for table in _linked(plan).units]
+    tables = [table.features for table in _get_linked_request(plan).units]
     return _names((*tables, *(margin.names for margin in units.exact)))
 
 
@@ -366,16 +368,16 @@ def _features(
         in_use = [name for name in margin.names if name in names]
         kept.append(Margin(*in_use))
     part = Plan([table], kept, declared, levels_from_data=plan.levels_from_data, nests=plan.nests)
-    schema, disclosures = schema_of(part, source)
+    schema, disclosures = read_schema(part, source)
     return list(schema.features), disclosures
 
 
 def _exact(schema: Schema, reader: Reader, margins: Sequence[Margin]) -> Dataspace:
     """What is public about one kind."""
-    kept = normalised(schema, margins)
+    kept = normalize_margins(schema, margins)
     totals = dict(zip(kept, reader.tables(margin.names for margin in kept), strict=True))
     n = None if kept else reader.table(schema.names[:1]).n
-    return Dataspace.known(schema, totals, n)
+    return Dataspace.from_totals(schema, totals, n)
 
 
 def linked_needs(
@@ -388,7 +390,7 @@ def linked_needs(
     """
     public = scope.dataspace
     assert isinstance(public, LinkedDataspace)
-    request = _linked(plan)
+    request = _get_linked_request(plan)
     sizes, in_part = [], 0
     for dataspace, tables in (
         (public.members, request.members),
@@ -397,8 +399,8 @@ def linked_needs(
         schema = dataspace.schema
         sizes += [schema.restrict(table.features).size for table in tables]
         if partition is not None:
-            in_part += _largest_part(schema, Cut.at(schema, partition), tables)
-    whole = ResourceEstimate.of(sizes, form=form)
+            in_part += _largest_part(schema, Cut.from_name(schema, partition), tables)
+    whole = ResourceEstimate.from_sizes(sizes, form=form)
     return whole if partition is None else replace(whole, largest=in_part)
 
 
@@ -410,7 +412,7 @@ def _largest_part(schema: Schema, cut: Cut, tables: Sequence[TableRequest]) -> i
         view = schema.view(table.features)
         if cut.reaches(view):
             deepest = view[cut.axis]
-            other_cells = schema.grid.size_of(view) // chain.size(deepest)
+            other_cells = schema.grid.count_margin_cells(view) // chain.size(deepest)
             parts += chain.children(cut.depth, deepest) * other_cells
     return int(parts.max())
 
@@ -421,4 +423,4 @@ def _refuse_memory(
     """Refuse tables that do not fit in memory before anything is counted."""
     sizes = [members.restrict(table.features).size for table in request.members]
     sizes += [units.restrict(table.features).size for table in request.units]
-    ResourceEstimate.of(sizes, joint=max(members.size, units.size)).refuse_memory(memory)
+    ResourceEstimate.from_sizes(sizes, joint=max(members.size, units.size)).refuse_memory(memory)

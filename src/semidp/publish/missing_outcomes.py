@@ -67,7 +67,7 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
     used = set()
     for request in plan.requests:
         column = request.private_columns[0] if request.private_columns else ""
-        source = _source_of(column, readings)
+        source = _find_source_column(column, readings)
         choice = choices.get(source)
         used.add(source)
         if choice is None or choice == "refuse":
@@ -96,7 +96,7 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
     return changed.with_values_read()
 
 
-def _source_of(column: str, readings: Mapping[str, str]) -> str:
+def _find_source_column(column: str, readings: Mapping[str, str]) -> str:
     """Return the column of the data behind an outcome: the proportion of ok=Y is about ok."""
     is_level = readings.get(column) == EQUAL or "=" in column
     return column.partition("=")[0] if is_level else column

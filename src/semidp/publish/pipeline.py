@@ -32,7 +32,7 @@ from semidp.promise.progress import Progress, silent
 from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.publish.budgets import one_by_one, with_targets_met
+from semidp.publish.budgets import calibrate_separately, solve_target_errors
 from semidp.publish.choices import best_answered
 from semidp.publish.linked_survey import linked_records, linked_survey
 from semidp.publish.plan import Plan
@@ -42,12 +42,12 @@ from semidp.publish.release_files import release_files
 from semidp.publish.resources import refuse_files, refuse_map, refuse_sheets
 from semidp.publish.results.cells import Form, form_named
 from semidp.publish.results.workbooks import check_installed
-from semidp.publish.side_information import announced, other_guarantee
+from semidp.publish.side_information import naive_tradeoff, other_guarantee
 from semidp.publish.sources.opening import Source, open_source
 from semidp.publish.statistics.parts import Partition
-from semidp.publish.statistics.protocol.request_defaults import budget_of
+from semidp.publish.statistics.protocol.request_defaults import require_budget
 from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.protocol.results import Published, advertised
+from semidp.publish.statistics.protocol.results import Published, naive_record_tradeoff
 from semidp.publish.survey import lookalikes, survey
 
 CHARGE_STANDS = "the ledger was charged all the same"
@@ -141,11 +141,11 @@ class RunOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.ledger, (Ledger, Path, str, type(None))):
             raise InputError(f"a ledger is a Ledger or the path of one, not {self.ledger!r}")
-        if self.presented.workbook:
+        if self.resolved_presentation.workbook:
             check_installed()
 
     @classmethod
-    def of(cls, value: "RunOptions | Randomness | None") -> "RunOptions":
+    def from_value(cls, value: "RunOptions | Randomness | None") -> "RunOptions":
         """Return options; where only a source of random words is given, all others are as usual."""
         if isinstance(value, RunOptions):
             return value
@@ -167,10 +167,10 @@ class RunOptions:
         return Ledger(self.ledger) if isinstance(self.ledger, (Path, str)) else self.ledger
 
     @property
-    def presented(self) -> Presentation:
+    def resolved_presentation(self) -> Presentation:
         """How the release is presented."""
         chosen = self.presentation
-        return chosen if isinstance(chosen, Presentation) else Presentation.of(chosen)
+        return chosen if isinstance(chosen, Presentation) else Presentation.from_value(chosen)
 
     @property
     def written_as(self) -> Form | None:
@@ -221,7 +221,7 @@ class Prepared:
     choices: tuple[str, ...] = ()
 
     @property
-    def calibrated(self) -> tuple[tuple[Request, Mechanism], ...]:
+    def calibrated_requests(self) -> tuple[tuple[Request, Mechanism], ...]:
         """Each request with its mechanism."""
         return tuple(zip(self.plan.requests, self.mechanisms, strict=True))
 
@@ -229,25 +229,25 @@ class Prepared:
     def parts(self) -> tuple[tuple[Request, Mechanism], ...]:
         """What `calibrated` was called in 0.2; it goes with 0.4."""
         warnings.warn("Prepared.parts is called calibrated", DeprecationWarning, stacklevel=2)
-        return self.calibrated
+        return self.calibrated_requests
 
     @property
-    def otherwise(self) -> Guarantee | None:
+    def other_adjacency_guarantee(self) -> Guarantee | None:
         """What the same noise guarantees under the other adjacency; None where that is not
         known.
         """
         return other_guarantee(self.mechanisms, self.scope, bool(self.plan.outcomes))
 
     @property
-    def announced(self) -> Tradeoff | None:
+    def naive_tradeoff(self) -> Tradeoff | None:
         """What the noise would be said to give for one record if the exact totals were
         forgotten.
         """
-        return announced(self.scope.dataspace, map(advertised, self.mechanisms))
+        return naive_tradeoff(self.scope.dataspace, map(naive_record_tradeoff, self.mechanisms))
 
 
 @contextlib.contextmanager
-def records_of(plan: Plan, data: Any) -> Iterator[Any]:
+def open_records(plan: Plan, data: Any) -> Iterator[Any]:
     """Yield the records of a plan: a source that is already open, or one that is opened here and
     closed at the end.
     """
@@ -297,7 +297,7 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
     (3, [2.0])
     """
     plan = plan.with_values_read()
-    with records_of(plan, data) as source:
+    with open_records(plan, data) as source:
         _check(plan)
         reader: Any
         if plan.units is None:
@@ -306,11 +306,11 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
             scope, reader = linked_survey(plan, plan.units, source, memory)
         # Budgets and noise follow from public values alone: confidential values are asked for after
         # both are settled, so that they decide neither.
-        plan, scope = one_by_one(with_targets_met(plan, scope), scope)
+        plan, scope = calibrate_separately(solve_target_errors(plan, scope), scope)
         prepared = calibrate(plan, scope)
         values = tuple(
             request.read(reader, scope, mechanism.space)
-            for request, mechanism in prepared.calibrated
+            for request, mechanism in prepared.calibrated_requests
         )
     # Refused here, while nothing is charged: noise needs room above the values.
     for request, numbers in zip(prepared.plan.requests, values, strict=True):
@@ -339,11 +339,11 @@ def calibrate(
     """
     _check(plan)
     choices: tuple[str, ...] = ()
-    if any(request.answered_by != request.key for request in plan.requests):
+    if any(request.answering_kind != request.key for request in plan.requests):
         plan, choices = best_answered(plan, scope, space)
     mechanisms = []
     for request in plan.requests:
-        budget = budget_of(request)
+        budget = require_budget(request)
         mechanism = request.calibrate(space(request, scope))
         if plan.claim is not None:
             mechanism = with_exact_claim(mechanism, budget, request.mechanism)
@@ -403,7 +403,9 @@ def run(
     ...     "county": ["a1", "a2", "b1", "b1"] * 9,
     ...     "sex": [*"fmfm"] * 9,
     ... }
-    >>> places = semidp.Feature.nested(["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1")])
+    >>> places = semidp.Feature.from_paths(
+    ...     ["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1")]
+    ... )
     >>> request = semidp.TableRequest(["county", "sex"], semidp.Budget.gdp(1))
     >>> plan = Plan([request], ["county"], features=[semidp.Feature("sex", "fm"), places])
     >>> with tempfile.TemporaryDirectory() as root:
@@ -414,7 +416,7 @@ def run(
     ...     )
     (['state=a', 'state=b'], array([9, 9]))
     """
-    how = RunOptions.of(options)
+    how = RunOptions.from_value(options)
     plan = plan.with_values_read()
     if partition is not None:
         # Imported when used: the parts are prepared and charged by the functions of this page.
@@ -446,28 +448,30 @@ def _in_one_piece(
     prepared = prepare(plan, data, memory=options.memory)
     if folder is not None:
         refuse_files(prepared.plan, prepared.scope.dataspace.schema, folder, form)
-    if options.presented.workbook:
+    if options.resolved_presentation.workbook:
         refuse_sheets(prepared.plan, prepared.scope.dataspace)
-    if options.presented.places is not None:
-        refuse_map(options.presented.places, prepared.plan, prepared.scope.dataspace)
+    if options.resolved_presentation.places is not None:
+        refuse_map(options.resolved_presentation.places, prepared.plan, prepared.scope.dataspace)
     options.tell(lookalikes(prepared.scope.dataspace.schema))
     session = None if ledger is None else Session()
     with charge_told(ledger):
         # A fit may fail after the noise is drawn: whatever fails from here on says that the charge
         # stands.
-        entry, measurements = measured(prepared, options, ledger, session)
+        entry, measurements = measure_prepared(prepared, options, ledger, session)
         results = []
         for (request, mechanism), measurement in zip(
-            prepared.calibrated, measurements, strict=True
+            prepared.calibrated_requests, measurements, strict=True
         ):
             results.append(request.publish(mechanism, measurement, prepared.scope, progress))
-        release = put_together(prepared, results, entry, form, presentation=options.presented)
+        release = build_release(
+            prepared, results, entry, form, presentation=options.resolved_presentation
+        )
         if ledger is not None and session is not None:
             ledger.finish(session, release.measured_digest)
     return release
 
 
-def measured(
+def measure_prepared(
     prepared: Prepared, options: RunOptions, ledger: Ledger | None, session: Session | None = None
 ) -> tuple[Mapping[str, Any] | None, list[Measurement]]:
     """Charge what is prepared, then draw all noise; return the ledger's entry and what was
@@ -477,15 +481,17 @@ def measured(
     with charge_told(ledger):
         # Charged before the first random number: a run that dies in between has spent its share,
         # which is the safe side.
-        entry = charged(prepared, ledger, options.label, session)
+        entry = charge_ledger(prepared, ledger, options.label, session)
         measurements = []
-        for (request, mechanism), values in zip(prepared.calibrated, prepared.values, strict=True):
+        for (request, mechanism), values in zip(
+            prepared.calibrated_requests, prepared.values, strict=True
+        ):
             progress(f"measuring {request.name}", 0, None)
             measurements.append(mechanism.reporting(progress).measure(values, randomness))
     return entry, measurements
 
 
-def charged(
+def charge_ledger(
     prepared: Prepared,
     ledger: Ledger | None,
     label: str | None = None,
@@ -507,14 +513,14 @@ def charge_told(ledger: Ledger | None) -> Iterator[None]:
     """Say with whatever goes wrong in the block that the ledger was charged, where the block has
     charged it.
     """
-    before = () if ledger is None else ledger.made
+    before = () if ledger is None else ledger.own_charges
     try:
         yield
     except BaseException as error:
         # An interrupt after the charge must say so, too. Blocks of this kind lie in each other, and
         # the note is added once.
         told = CHARGE_STANDS in getattr(error, "__notes__", ())
-        if ledger is not None and ledger.made != before and not told:
+        if ledger is not None and ledger.own_charges != before and not told:
             error.add_note(CHARGE_STANDS)
         raise
 
@@ -529,11 +535,11 @@ def measure(plan: Plan, data: Any, options: RunOptions) -> list[tuple[Mechanism,
         plan = evolve(plan, count=data.count, where=data.where, id=data.id, most=data.most)
     prepared = prepare(plan, data)
     # No folder is written here; the ledger is still charged before any noise is drawn.
-    _, measurements = measured(prepared, options, options.book)
+    _, measurements = measure_prepared(prepared, options, options.book)
     return list(zip(prepared.mechanisms, measurements, strict=True))
 
 
-def put_together(
+def build_release(
     prepared: Prepared,
     results: Iterable[Published],
     entry: Mapping[str, Any] | None,
@@ -588,14 +594,14 @@ def versions() -> dict[str, str]:
     """
     packages = {"semidp": __version__}
     for name in _DEPENDENCIES:
-        installed = _installed(name)
+        installed = _package_version(name)
         if installed is not None:
             packages[name] = installed
     return packages
 
 
 @cache
-def _installed(name: str) -> str | None:
+def _package_version(name: str) -> str | None:
     """Version of an installed package, read once: parsing its metadata takes milliseconds."""
     try:
         return version(name)

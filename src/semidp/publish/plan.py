@@ -23,8 +23,8 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.spaces.linked import Link, Quarters, members_text
 from semidp.promise.spaces.protection import MOST_RECORDS, Protect, Protection
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.sources.readings import EQUAL, KINDS, both_readings, readings_of
-from semidp.publish.statistics.protocol.request_defaults import entries_of
+from semidp.publish.sources.readings import EQUAL, KINDS, both_readings, check_readings
+from semidp.publish.statistics.protocol.request_defaults import read_entries
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.requests import Request
@@ -89,7 +89,7 @@ def margins_from(value: "Iterable[Margin | str | Iterable[str]]") -> tuple[Margi
     """
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InputError(f'invariants are a list of margins, such as ["{value}"], not {value!r}')
-    return tuple(Margin.of(margin) for margin in value)
+    return tuple(Margin.from_names(margin) for margin in value)
 
 
 def _features(value: Iterable[Feature]) -> tuple[Feature, ...]:
@@ -121,9 +121,9 @@ def _requests(value: "Iterable[Request | TableRequest]") -> "tuple[Request, ...]
     # One request alone has no place among others: the kinds of statistics are not looked up for it.
     if len(asked) < 2 and all(hasattr(item, "as_request") for item in asked):
         return tuple(item.as_request() for item in asked)
-    from semidp.publish.statistics.registry import gathered
+    from semidp.publish.statistics.registry import group_requests
 
-    return gathered(asked)
+    return group_requests(asked)
 
 
 def _count(value: str | None) -> str | None:
@@ -149,7 +149,7 @@ def _most(value: Any) -> int | None:
     return value
 
 
-def _called(value: Any) -> str | None:
+def _check_records_name(value: Any) -> str | None:
     return None if value is None else text(value, "what records are called")
 
 
@@ -170,7 +170,7 @@ def _protect(value: Any) -> Protect:
     return Protect(value)
 
 
-def _derived(value: Iterable[str]) -> tuple[str, ...]:
+def _check_derived(value: Iterable[str]) -> tuple[str, ...]:
     return texts(value, "the derived columns of units")
 
 
@@ -276,7 +276,7 @@ class LinkedUnits:
     protect: Protect = field(converter=_protect)
     most: int
     least: int = 1
-    derived: tuple[str, ...] = field(default=(), converter=_derived)
+    derived: tuple[str, ...] = field(default=(), converter=_check_derived)
     exact: tuple[Margin, ...] = field(default=(), converter=margins_from)
     features: tuple[UnitFeature, ...] = field(default=(), converter=_unit_features)
     quarters: Quarters | None = field(default=None, converter=_quarters)
@@ -294,10 +294,10 @@ class LinkedUnits:
         return Link(self.protect, self.least, self.most, derived, self.link, self.quarters)
 
     @property
-    def described(self) -> list[tuple[str, str]]:
+    def description_rows(self) -> list[tuple[str, str]]:
         """How units are linked, in a few words: for a notebook.
 
-        >>> LinkedUnits("household", "member", 8, exact=["zone"]).described
+        >>> LinkedUnits("household", "member", 8, exact=["zone"]).description_rows
         [('units', 'linked by household, 1 to 8 members each; one member is protected'), ('exact
         units', 'zone')]
         """
@@ -364,7 +364,7 @@ def _margin_entries(document: Mapping[str, Any], key: str) -> list[Any]:
     """Return the margins that a document lists at a key; a name alone is a margin of one
     feature.
     """
-    entries = entries_of(document, key)
+    entries = read_entries(document, key)
     return [[names] if isinstance(names, str) else names for names in entries]
 
 
@@ -388,7 +388,7 @@ def _read_as(value: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[tupl
             f'how columns are read is a mapping such as {{"admitted": "month"}}, not {value!r}'
         )
     columns = value if isinstance(value, Mapping) else tuple(value)
-    return readings_of(columns) if columns else ()
+    return check_readings(columns) if columns else ()
 
 
 @frozen(slots=False, repr=False)
@@ -458,7 +458,7 @@ class Plan:
     nests: tuple[Nest, ...] = field(default=(), converter=_nests)
     claim: str | None = field(default=None, converter=_claim)
     most: int | None = field(default=None, converter=_most)
-    records: str | None = field(default=None, converter=_called)
+    records: str | None = field(default=None, converter=_check_records_name)
     units: LinkedUnits | None = field(default=None, converter=_units)
     read_as: tuple[tuple[str, str], ...] = field(default=(), converter=_read_as)
 
@@ -559,7 +559,7 @@ class Plan:
         exact = ", ".join(map(str, self.invariants)) or "only the number of records"
         rows = [("exact", exact)]
         if self.units is not None:
-            rows += self.units.described
+            rows += self.units.description_rows
         for request in self.requests:
             features = " × ".join(request.features)
             rows.append((request.name, f"{features}: {request.budget}"))
@@ -604,7 +604,7 @@ class Plan:
         """What everything may spend together, budgets simply added; None where they are of
         different kinds.
         """
-        return Budget.together([request.budget for request in self.requests])
+        return Budget.sum_budgets([request.budget for request in self.requests])
 
     def with_budget(self, budget: Budget) -> "Plan":
         """Return the plan with this budget for every request that has none of its own; tables share
@@ -670,8 +670,8 @@ class Plan:
         alone |= {"levels_from_data", "report_delta", "claim"}
         lists = {"invariants", "feature", "structural_zero", "unit_feature"}
         only_keys(value, {*alone, *lists, "units", *plan_keys()}, "a plan")
-        features, zeros, nests = declared(value, folder)
-        computed = [UnitFeature.from_json(entry) for entry in entries_of(value, "unit_feature")]
+        features, zeros, nests = read_declarations(value, folder)
+        computed = [UnitFeature.from_json(entry) for entry in read_entries(value, "unit_feature")]
         if computed and "units" not in value:
             raise InputError("a unit_feature is computed from the members of a unit: give [units]")
         requests = requests_from(value)
@@ -712,18 +712,18 @@ def _levels_text(part: Feature | Nest) -> str:
     return f"{count_noun(len(part.levels), 'level')}: {first_levels}{and_more}"
 
 
-def declared(
+def read_declarations(
     value: Mapping[str, Any], folder: Path | None = None
 ) -> tuple[tuple[Feature, ...], tuple[StructuralZero, ...], tuple[Nest, ...]]:
     """Return what a plan or a schema file declares: features, structural zeros, and nests without
     levels.
 
-    >>> declared({"feature": [{"name": "county", "nest": ["state", "county"]}]})
+    >>> read_declarations({"feature": [{"name": "county", "nest": ["state", "county"]}]})
     ((), (), (Nest(names=('state', 'county'), repeat=False, null_level=None),))
     """
     nest_entries: list[Any] = []
     features: list[Any] = []
-    for entry in entries_of(value, "feature"):
+    for entry in read_entries(value, "feature"):
         is_nested = isinstance(entry, Mapping) and "nest" in entry
         # a tree or a lookup file declares the levels of a nest: only others are read from the data
         has_levels = is_nested and ("tree" in entry or "lookup" in entry)

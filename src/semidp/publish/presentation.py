@@ -95,7 +95,7 @@ class Presentation:
         """
         if self.round_to is None or published.exact:
             return published.count
-        return f"{rounded(_number(published.count), self.round_to):,}"
+        return f"{round_to_base(_number(published.count), self.round_to):,}"
 
     def is_marked(self, text: str) -> bool:
         """Whether a published count is marked as small."""
@@ -131,11 +131,11 @@ class Presentation:
         return {key: value for key, value in values.items() if value}
 
     @classmethod
-    def of(cls, value: "Presentation | Mapping[str, Any]") -> "Presentation":
+    def from_value(cls, value: "Presentation | Mapping[str, Any]") -> "Presentation":
         """Return a presentation; a mapping holds what is not as usual, by the names of the
         parameters.
 
-        >>> Presentation.of({"title": "Health", "notes": ["Provisional."]}).notes
+        >>> Presentation.from_value({"title": "Health", "notes": ["Provisional."]}).notes
         ('Provisional.',)
         """
         if isinstance(value, Presentation):
@@ -161,7 +161,7 @@ class Presentation:
         """Read what `to_json` returned; the outlines of a map are in a file of their own."""
         stored = {key: value for key, value in entry.items() if key not in ("map", "map_key")}
         try:
-            return cls.of({**stored, "places": places})
+            return cls.from_value({**stored, "places": places})
         except InputError as error:
             raise ValueError(str(error)) from None
 
@@ -170,10 +170,10 @@ AS_USUAL = Presentation()
 """Nothing said beside the numbers, and all of them shown as they are."""
 
 
-def rounded(number: float, base: int) -> int:
+def round_to_base(number: float, base: int) -> int:
     """Round a number to the nearest multiple of a base, halves up.
 
-    >>> [rounded(number, 5) for number in (0, 2, 2.5, 7, 8)]
+    >>> [round_to_base(number, 5) for number in (0, 2, 2.5, 7, 8)]
     [0, 0, 5, 5, 10]
     """
     return int((number + base / 2) // base) * base

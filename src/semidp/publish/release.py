@@ -24,9 +24,9 @@ from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.plan import AdjacencyChoice, margins_from
 from semidp.publish.side_information import (
-    announced,
-    check_about,
+    check_same_records,
     guarantee_under,
+    naive_tradeoff,
     other_guarantee,
 )
 
@@ -92,7 +92,7 @@ class Release(ReleaseFiles):
                 )
             arrays[name] = weight
         if self.combination is not None:
-            return self.combination.sum_of(arrays)
+            return self.combination.sum_cells(arrays)
         value, variance = 0.0, 0.0
         for result in self.results:
             names = [table.name for table in result.every_table()]
@@ -152,9 +152,9 @@ class Release(ReleaseFiles):
         >>> semidp.run(plan, people).test("sex", "vote").p_value
         0.0001
         """
-        from semidp.inference.association import association_of
+        from semidp.inference.association import assess_association
 
-        return association_of(
+        return assess_association(
             self,
             rows,
             columns,
@@ -215,9 +215,9 @@ class Release(ReleaseFiles):
         >>> rate.exact, str(rate.covers), 0.7 < rate.low <= rate.high <= 1
         (True, 'noise', True)
         """
-        from semidp.inference.measured import interval_of
+        from semidp.inference.measured import estimate_interval
 
-        return interval_of(
+        return estimate_interval(
             self, of, minus, among, level, sampling, table, draws, randomness, measure
         )
 
@@ -241,9 +241,9 @@ class Release(ReleaseFiles):
         >>> found.rows[0][:2], found.level
         (('f', 'n'), 0.95)
         """
-        from semidp.inference.measured import intervals_of
+        from semidp.inference.measured import estimate_intervals
 
-        return intervals_of(self, table, level, sampling, draws, randomness)
+        return estimate_intervals(self, table, level, sampling, draws, randomness)
 
     def records(
         self,
@@ -281,9 +281,9 @@ class Release(ReleaseFiles):
         >>> [distance.name for distance in records.distances], records.to_dict()["sex"].count("f")
         (['sex-vote', 'vote-old', 'sex-old'], 40)
         """
-        from semidp.inference.records.record_assembly import records_of
+        from semidp.inference.records.record_assembly import synthesize_records
 
-        return records_of(
+        return synthesize_records(
             self, SystemRandomness() if randomness is None else randomness, seconds, progress
         )
 
@@ -402,7 +402,9 @@ class Release(ReleaseFiles):
             margins, known = invariants.margins, invariants
         else:
             margins = margins_from(invariants)
-        about = check_about(self.scope.dataspace if known is None else known, self.scope.dataspace)
+        about = check_same_records(
+            self.scope.dataspace if known is None else known, self.scope.dataspace
+        )
         if adjacency is None:
             adjacency = (
                 AdjacencyChoice.worst_case
@@ -417,7 +419,7 @@ class Release(ReleaseFiles):
         )
 
     @property
-    def otherwise(self) -> Guarantee | None:
+    def other_adjacency_guarantee(self) -> Guarantee | None:
         """What the same noise guarantees under the other adjacency; None where that is not known.
 
         >>> import semidp
@@ -431,7 +433,7 @@ class Release(ReleaseFiles):
         ...     features=[semidp.Feature("ill", ["n", "y"])],
         ... )
         >>> release = semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
-        >>> other = release.otherwise
+        >>> other = release.other_adjacency_guarantee
         >>> # Δ2² = 8 for any two records, and 4 for exchanges
         >>> (other.adjacency, other.tradeoff.mu_squared)
         (Ball(a=2), Fraction(2, 1))
@@ -444,11 +446,11 @@ class Release(ReleaseFiles):
         return other_guarantee(mechanisms, self.scope, bool(self.plan.outcomes))
 
     @property
-    def announced(self) -> Tradeoff | None:
+    def naive_tradeoff(self) -> Tradeoff | None:
         """What the noise would be said to give for one record if the exact totals were
         forgotten.
         """
-        return announced(self.scope.dataspace, (result.advertised for result in self.results))
+        return naive_tradeoff(self.scope.dataspace, (result.advertised for result in self.results))
 
     def also_known(self, most: int = _ALSO_KNOWN) -> tuple[dict[str, Guarantee], int]:
         """Return what the noise guarantees if an attacker also knew the counts of a feature, and

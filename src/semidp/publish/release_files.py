@@ -18,7 +18,7 @@ from semidp.promise.exact import number
 from semidp.promise.files import new_folder, recover
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.notebook import facts
-from semidp.promise.plain_reading import digest, document_at, read_plain
+from semidp.promise.plain_reading import digest, read_document, read_plain
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.features import read_stored
 from semidp.promise.scope import Scope
@@ -46,7 +46,7 @@ from semidp.publish.statistics.registry import (
     result_keys,
     result_readers,
 )
-from semidp.publish.survey import semi_of
+from semidp.publish.survey import find_semi_adjacency
 from semidp.publish.unfinished import discard_unfinished
 
 SCHEMA_VERSION = 1
@@ -231,7 +231,7 @@ class ReleaseFiles(ReleaseValue):
         """Read a release that `save` wrote; refuse one whose files were changed since."""
         folder = Path(folder)
         recover(folder)
-        document, files = _unchanged(folder)
+        document, files = _read_unchanged(folder)
         sources = cls._sources(document, folder)
         try:
             for key, file in _DOCUMENTS.items():
@@ -305,7 +305,7 @@ class ReleaseFiles(ReleaseValue):
         for result, request in zip(self.results, self.plan.requests, strict=True):
             entry = result.to_json()
             entry["budget"] = request.budget and request.budget.numbers()
-            lists[result.listed_in].append(entry)
+            lists[result.list_key].append(entry)
         always = always_listed()
         return {key: entries for key, entries in lists.items() if entries or key in always}
 
@@ -367,7 +367,7 @@ class ReleaseFiles(ReleaseValue):
         )
 
 
-def _unchanged(folder: Path) -> tuple[dict[str, Any], StoredFiles]:
+def _read_unchanged(folder: Path) -> tuple[dict[str, Any], StoredFiles]:
     """Read release.json of a folder; refuse files that were changed after it was written."""
     try:
         document = from_json(read_plain(folder / "release.json", folder))
@@ -397,7 +397,7 @@ def _scope(
     """Read what is public of a release."""
     try:
         # Computed from the exact totals, whatever the document states for a(t).
-        semi = semi_of(dataspace, plan)
+        semi = find_semi_adjacency(dataspace, plan)
     except AdjacencyUnknown:
         semi = None
     persons = document.get("persons")
@@ -514,7 +514,7 @@ def release_files(folder: Path) -> Collection[str]:
     >>> release_files(Path("nowhere"))
     ()
     """
-    document = document_at(folder / "release.json")
+    document = read_document(folder / "release.json")
     # What is returned here may be replaced by force, so that a release.json of somebody else's must
     # not pass for ours.
     listed = document.get("files")

@@ -20,7 +20,7 @@ from semidp.errors import InputError, Refused, did_you_mean
 from semidp.promise.exact import texts
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.notebook import shortened_text
+from semidp.promise.notebook import shorten_text
 from semidp.promise.scope import Scope
 from semidp.publish.combined.combined_tables import CombinedTables
 from semidp.publish.combined.several_releases import SeveralReleases
@@ -98,7 +98,7 @@ class ReleaseValue:
         return whole.hexdigest()
 
     @property
-    def combined(self) -> CombinedTables | None:
+    def combined_tables(self) -> CombinedTables | None:
         """The tables of a combination of releases, or None."""
         return next((result for result in self.results if isinstance(result, CombinedTables)), None)
 
@@ -121,17 +121,17 @@ class ReleaseValue:
         ``units:zone-size``.
         """
         for result in self.results:
-            table = result.named().get(called)
+            table = result.columns_by_name().get(called)
             if isinstance(table, PublishedTable):
                 return table.name
         return called
 
-    def placed(self, folder: Path) -> Self:
+    def with_folder(self, folder: Path) -> Self:
         """Return the release when it stands in a folder, where those of its parts are."""
         if self.partition is None:
             return self
-        partition = self.partition.at(folder)
-        results = tuple(result.placed(partition) for result in self.results)
+        partition = self.partition.as_stored(folder)
+        results = tuple(result.with_partition(partition) for result in self.results)
         return replace(self, results=results, partition=partition)
 
     def part(self, *path: str) -> dict[str, PublishedTable]:
@@ -187,39 +187,39 @@ class ReleaseValue:
                 f" several: ask the releases themselves, in its folder {SOURCES}"
             )
 
-    def _listed(self, key: str) -> tuple[Any, ...]:
+    def _select_results(self, key: str) -> tuple[Any, ...]:
         """Results in the list `key` of release.json."""
-        return tuple(result for result in self.results if result.listed_in == key)
+        return tuple(result for result in self.results if result.list_key == key)
 
     @property
     def groups(self) -> "tuple[PublishedGroups, ...]":
         """The published statistics by group."""
-        return self._listed("groups")
+        return self._select_results("groups")
 
     @property
     def answers(self) -> "tuple[PublishedAnswers, ...]":
         """The published statistics of those who answered, where who did is private."""
-        return self._listed("answers")
+        return self._select_results("answers")
 
     @property
     def regressions(self) -> "tuple[PublishedRegression, ...]":
         """The published regressions."""
-        return self._listed("regressions")
+        return self._select_results("regressions")
 
     @property
     def quantiles(self) -> "tuple[PublishedQuantiles, ...]":
         """The published quantiles by group."""
-        return self._listed("quantiles")
+        return self._select_results("quantiles")
 
     @property
     def distributions(self) -> "tuple[PublishedDistribution, ...]":
         """The published distributions by group."""
-        return self._listed("distributions")
+        return self._select_results("distributions")
 
     @property
     def odds_ratios(self) -> "tuple[PublishedOddsRatio, ...]":
         """The published tests of odds ratios."""
-        return self._listed("odds_ratios")
+        return self._select_results("odds_ratios")
 
     def table(self, name: str | Iterable[str]) -> PublishedColumns:
         """Return what is published under a name, with `to_pandas`, `to_polars` and `to_arrow`.
@@ -241,7 +241,7 @@ class ReleaseValue:
         by_name: dict[str, PublishedColumns] = {}
         for result in self.results:
             by_features |= result.by_features()
-            by_name |= result.named()
+            by_name |= result.columns_by_name()
         if not isinstance(name, str):
             asked = texts(name, "the features of a table")
             same = [features for features in by_features if {*features} == {*asked}]
@@ -250,7 +250,7 @@ class ReleaseValue:
         named = {"-".join(features): table for features, table in by_features.items()} | by_name
         if name not in named:
             for features, table in by_features.items():
-                if _spelled(name, features):
+                if _is_joined_name(name, features):
                     return table
             meant = did_you_mean(name, named)
             raise InputError(
@@ -270,7 +270,7 @@ class ReleaseValue:
         self.refuse_combined("mechanisms")
         mechanisms = []
         for request, result in zip(self.plan.requests, self.results, strict=True):
-            mechanism = result.drawn_by(result.recalibrated(request, self.scope))
+            mechanism = result.sampling_mechanism(result.recalibrate(request, self.scope))
             if mechanism is None:
                 raise Refused(
                     f"{result.name!r} states less noise than its budget needs: check the release"
@@ -291,14 +291,17 @@ class ReleaseValue:
         marked = "" if self.private else ", not private"
         if self.stated is None:
             return f"Release({what}; exact: {exact}; no guarantee is stated{marked})"
-        curve = shortened_text(self.guarantee.tradeoff)
+        curve = shorten_text(self.guarantee.tradeoff)
         return f"Release({what}; exact: {exact}; {curve} for {self.guarantee.adjacency}{marked})"
 
 
-def _spelled(name: str, features: tuple[str, ...]) -> bool:
+def _is_joined_name(name: str, features: tuple[str, ...]) -> bool:
     """Whether a name is that of features joined by ``-`` in any order.
 
-    >>> _spelled("age-sex", ("sex", "age")), _spelled("age-sex", ("sex", "age", "ward"))
+    >>> (
+    ...     _is_joined_name("age-sex", ("sex", "age")),
+    ...     _is_joined_name("age-sex", ("sex", "age", "ward")),
+    ... )
     (True, False)
     """
     if len(features) < 2:
@@ -306,6 +309,6 @@ def _spelled(name: str, features: tuple[str, ...]) -> bool:
     # The name of a feature may hold a dash itself, so that splitting at dashes would not do.
     for position, feature in enumerate(features):
         others = (*features[:position], *features[position + 1 :])
-        if name.startswith(f"{feature}-") and _spelled(name[len(feature) + 1 :], others):
+        if name.startswith(f"{feature}-") and _is_joined_name(name[len(feature) + 1 :], others):
             return True
     return False

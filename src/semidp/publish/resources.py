@@ -21,7 +21,7 @@ from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.plan import Plan
-from semidp.publish.results.cells import TABLE_NUMBERS, Form, form_of
+from semidp.publish.results.cells import TABLE_NUMBERS, Form, choose_form
 from semidp.publish.results.place_maps import PlaceMap
 from semidp.publish.results.workbooks import refuse_rows
 
@@ -59,7 +59,10 @@ class ResourceEstimate:
 
     Examples
     --------
-    >>> size_text(ResourceEstimate.of([10**8]).memory), ResourceEstimate.of([2, 6]).seconds
+    >>> (
+    ...     size_text(ResourceEstimate.from_sizes([10**8]).memory),
+    ...     ResourceEstimate.from_sizes([2, 6]).seconds,
+    ... )
     ('10 GB', 2.000012)
     """
 
@@ -71,7 +74,7 @@ class ResourceEstimate:
     form: Form | None = None
 
     @classmethod
-    def of(
+    def from_sizes(
         cls, sizes: Iterable[int], joint: int = 0, form: Form | None = None
     ) -> "ResourceEstimate":
         """Return what tables with `sizes` cells take, and the joint table that they are summed
@@ -86,7 +89,7 @@ class ResourceEstimate:
     @property
     def disk(self) -> int:
         """The bytes of its files, the report among them."""
-        tables = sum(size * DISK_BYTES[self.form or form_of((), size)] for size in self.sizes)
+        tables = sum(size * DISK_BYTES[self.form or choose_form((), size)] for size in self.sizes)
         return tables + BASE_DISK
 
     def to_json(self) -> dict[str, Any]:
@@ -101,7 +104,7 @@ class ResourceEstimate:
     def refuse_memory(self, limit: int | None = None) -> None:
         """Refuse what does not fit in memory: the limit given, or that of the machine or container.
 
-        >>> ResourceEstimate.of([10**8]).refuse_memory(4 * 10**9)
+        >>> ResourceEstimate.from_sizes([10**8]).refuse_memory(4 * 10**9)
         Traceback (most recent call last):
         semidp.errors.InputError: the release needs about 10 GB of memory for 100,000,000 cells, and
         4.0 GB may be ...
@@ -139,15 +142,15 @@ def declared_needs(plan: Plan, form: Form | None = None) -> ResourceEstimate | N
     parts = [schema.restrict(table.features) for table in declared]
     for part in parts:
         refuse_cells(part.shape)
-    return ResourceEstimate.of((part.size for part in parts), form=form)
+    return ResourceEstimate.from_sizes((part.size for part in parts), form=form)
 
 
-def needs_of(
+def estimate_resources(
     plan: Plan, schema: Schema, form: Form | None = None, joint: bool = False
 ) -> ResourceEstimate:
     """Return what a plan takes once the levels are known."""
     sizes = [schema.restrict(table.features).size for table in plan.tables]
-    return ResourceEstimate.of(sizes, schema.size if joint else 0, form)
+    return ResourceEstimate.from_sizes(sizes, schema.size if joint else 0, form)
 
 
 def part_needs(
@@ -157,13 +160,13 @@ def part_needs(
     disk for all parts.
 
     >>> from semidp.promise.schema.features import Feature
-    >>> places = Feature.nested(
+    >>> places = Feature.from_paths(
     ...     ["state", "county"], [(str(n // 1000), str(n)) for n in range(10_000)]
     ... )
     >>> schema = Schema([places, Feature("age", [str(n) for n in range(1000)])])
     >>> from semidp import TableRequest
     >>> plan = Plan([TableRequest(["county", "age"])])
-    >>> part_needs(plan, schema, Cut(0, 1)).largest, needs_of(plan, schema).largest
+    >>> part_needs(plan, schema, Cut(0, 1)).largest, estimate_resources(plan, schema).largest
     (1000000, 10000000)
     """
     chain = cut.chain(schema)
@@ -171,14 +174,14 @@ def part_needs(
     above = 0
     for table in plan.tables:
         view = schema.view(table.features)
-        above += schema.grid.size_of(cut.above(view))
+        above += schema.grid.count_margin_cells(cut.coarsen_view(view))
         if cut.reaches(view):
-            other_cells = schema.grid.size_of(view) // chain.size(view[cut.axis])
+            other_cells = schema.grid.count_margin_cells(view) // chain.size(view[cut.axis])
             sizes = chain.children(cut.depth, view[cut.axis]) * other_cells
             refuse_cells([int(sizes.max())])
             parts += sizes
     refuse_cells([above])
-    whole = ResourceEstimate.of(
+    whole = ResourceEstimate.from_sizes(
         (schema.restrict(table.features).size for table in plan.tables), form=form
     )
     largest, jobs = int(parts.max()), min(jobs, len(parts))
@@ -212,7 +215,7 @@ def refuse_files(
     """
     for table in plan.tables:
         part = schema.restrict(table.features)
-        form_of((*part.names, *TABLE_NUMBERS), part.size, form)
+        choose_form((*part.names, *TABLE_NUMBERS), part.size, form)
     stems = (name.removesuffix(".csv") for request in plan.requests for name in request.files)
     ending, mend = ("", ", or its features") if overview else (".csv", "")
     for stem in dict.fromkeys((*overview, *stems)):
@@ -227,7 +230,7 @@ def refuse_files(
                 f"no file can be called {stem + ending!r} in that folder: name the table"
                 f" otherwise{mend}"
             ) from None
-    needs_of(plan, schema, form).refuse_disk(folder)
+    estimate_resources(plan, schema, form).refuse_disk(folder)
 
 
 def refuse_sheets(plan: Plan, dataspace: Dataspace) -> None:
@@ -235,7 +238,7 @@ def refuse_sheets(plan: Plan, dataspace: Dataspace) -> None:
     charged.
     """
     for request in plan.requests:
-        schema = dataspace.about(request.counted).schema
+        schema = dataspace.for_kind(request.counted).schema
         for table in request.tables:
             refuse_rows(table.name, schema.restrict(table.features).size)
     for total in dataspace.totals:
@@ -247,7 +250,7 @@ def refuse_map(places: PlaceMap, plan: Plan, dataspace: Dataspace) -> None:
     another property, was meant.
     """
     for request in plan.requests:
-        schema = dataspace.about(request.counted).schema
+        schema = dataspace.for_kind(request.counted).schema
         for feature in schema.features:
             # A nested feature may be drawn at any of its depths.
             for labels in zip(*feature.paths(), strict=True):

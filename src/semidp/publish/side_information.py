@@ -23,7 +23,7 @@ from semidp.promise.spaces.adjacency import (
     semi_adjacency,
     semi_adjacency_bound,
 )
-from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin, normalised
+from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin, normalize_margins
 from semidp.promise.spaces.linked import LinkedDataspace, linked_adjacency
 from semidp.promise.spaces.outcome_adjacency import outcome_adjacency
 from semidp.promise.spaces.protection import Protection
@@ -31,8 +31,8 @@ from semidp.promise.spaces.widest_spaces import widest_space
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 from semidp.publish.plan import AdjacencyChoice, adjacency_from
-from semidp.publish.statistics.registry import recorded
-from semidp.publish.survey import exchange_of
+from semidp.publish.statistics.registry import mechanism_from_record
+from semidp.publish.survey import build_exchange
 
 # guarantees whose numbers differ by less, relatively, are called as strong: they are printed alike
 _SAME = 1e-4
@@ -80,7 +80,7 @@ def other_guarantee(
             kind = scope.adjacency.by_kind(ball=AdjacencyKind.exchange, exchange=AdjacencyKind.ball)
             other: Adjacency = linked_adjacency(scope.dataspace, kind)
         elif scope.adjacency.protects_groups:
-            other = exchange_of(scope.dataspace, outcomes, scope.protection)
+            other = build_exchange(scope.dataspace, outcomes, scope.protection)
         elif scope.semi_adjacency is not None:
             other = Ball(scope.semi_adjacency.bound, scope.protection)
         else:
@@ -90,7 +90,7 @@ def other_guarantee(
         return None
 
 
-def announced(dataspace: Dataspace, advertised: Iterable[Tradeoff | None]) -> Tradeoff | None:
+def naive_tradeoff(dataspace: Dataspace, advertised: Iterable[Tradeoff | None]) -> Tradeoff | None:
     """Return what all noise together would be said to give for one record, where that is known and
     differs.
     """
@@ -119,10 +119,10 @@ def _exact_pairs(
     Norms are computed from the first dataspace; the claim's is the same where all values are known.
     """
     schema, n = known.schema, known.n
-    kept = normalised(schema, margins)
+    kept = normalize_margins(schema, margins)
     unknown = [str(margin) for margin in kept if not known.publishes(margin)]
     if not unknown or not n:
-        space = Dataspace.known(
+        space = Dataspace.from_totals(
             schema, {margin: known.value(margin) for margin in kept if not unknown}, n
         )
         return space, _adjacency(space, reading, outcomes, protection), space
@@ -142,7 +142,11 @@ def _exact_pairs(
     together = max(times * (len(kept) + 1), reading.a if isinstance(reading, Adjacency) else 0)
     space = widest_space(schema, kept, known, together)
     about = f"{', '.join(map(str, kept))} ({' and '.join(unknown)} with any values)"
-    return space, _adjacency(space, reading, outcomes, protection), Dataspace.described(about)
+    return (
+        space,
+        _adjacency(space, reading, outcomes, protection),
+        Dataspace.from_description(about),
+    )
 
 
 def _guarantee(mechanism: Mechanism, dataspace: Dataspace, adjacency: Adjacency) -> Guarantee:
@@ -152,14 +156,14 @@ def _guarantee(mechanism: Mechanism, dataspace: Dataspace, adjacency: Adjacency)
         return mechanism.under(adjacency)
     if adjacency.a == 0:
         return Guarantee(dataspace, adjacency, Gaussian(Fraction(0)))
-    more = all(margin.within_any(dataspace.margins) for margin in released_space.margins)
+    more = all(margin.is_within_any(dataspace.margins) for margin in released_space.margins)
     if isinstance(mechanism, (LatticeGaussianMechanism, L2Mechanism)) and not more:
         raise Refused(
             f"{mechanism.name} noise leaves the exact totals of the release as they are, and says"
             " nothing without them: name all that the release publishes"
         )
     try:
-        return recorded(mechanism.record(), dataspace, adjacency).guarantee
+        return mechanism_from_record(mechanism.record(), dataspace, adjacency).guarantee
     except Refused:
         same_pairs = ours.protects_groups and adjacency.protects_groups
         fewer = same_pairs and adjacency.a <= ours.a
@@ -178,7 +182,7 @@ def _adjacency(
     if isinstance(reading, Adjacency):
         return reading
     if reading is AdjacencyChoice.exchange:
-        return exchange_of(dataspace, outcomes, protection)
+        return build_exchange(dataspace, outcomes, protection)
     if reading is AdjacencyChoice.worst_case:
         if outcomes:
             return outcome_adjacency(dataspace, protection)
@@ -193,7 +197,7 @@ def _adjacency(
     return Ball(max(literal, 1) if outcomes else literal)
 
 
-def check_about(known: Datasets, own: Dataspace) -> Dataspace:
+def check_same_records(known: Datasets, own: Dataspace) -> Dataspace:
     """Return exact statistics; refuse those that are not about the records of the release."""
     if not isinstance(known, Dataspace):
         raise InputError(

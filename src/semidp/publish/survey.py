@@ -26,15 +26,15 @@ from semidp.promise.spaces.adjacency import (
     semi_adjacency,
     semi_adjacency_bound,
 )
-from semidp.promise.spaces.dataspace import Dataspace, normalised
+from semidp.promise.spaces.dataspace import Dataspace, normalize_margins
 from semidp.promise.spaces.linked import LinkedDataspace, linked_adjacency, linked_semi_adjacency
 from semidp.promise.spaces.outcome_adjacency import outcome_adjacency, outcome_exchange
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.spaces.widest_spaces import even_space
 from semidp.publish.plan import AdjacencyChoice, Plan
-from semidp.publish.resources import needs_of, part_needs
+from semidp.publish.resources import estimate_resources, part_needs
 from semidp.publish.sources.opening import KEEPS_NOTHING, Source
-from semidp.publish.sources.reader import Reader, at_hand
+from semidp.publish.sources.reader import Reader, cut_to_available
 from semidp.publish.sources.readings import answered_column
 
 _TOTALS = {
@@ -64,7 +64,7 @@ def survey(
     What does not fit in memory is refused before anything is counted: whole tables, or so many
     parts at a time.
     """
-    schema, disclosures = schema_of(plan, source)
+    schema, disclosures = read_schema(plan, source)
     # By parts no table is held whole: `part_needs` refuses a part that is too large.
     tables = () if partition else tuple(table.features for table in plan.tables)
     for names in (*tables, *(margin.names for margin in plan.invariants)):
@@ -72,9 +72,9 @@ def survey(
             refuse_cells(schema.restrict(names).shape)
     reader = Reader(schema, source, plan.features)
     if partition is None:
-        needs_of(plan, schema, joint=reader.joint).refuse_memory(memory)
+        estimate_resources(plan, schema, joint=reader.joint).refuse_memory(memory)
     else:
-        part_needs(plan, schema, Cut.at(schema, partition), jobs).refuse_memory(memory)
+        part_needs(plan, schema, Cut.from_name(schema, partition), jobs).refuse_memory(memory)
     # one query reads all at once; several must be about the same records
     several_queries = plan.id is not None or plan.outcomes or not reader.joint
     if several_queries:
@@ -83,19 +83,19 @@ def survey(
         held = dict.fromkeys((*reader.columns, *other_columns))
         source.hold(tuple(held))
     _check_outcome_levels(plan, schema, source)
-    margins = normalised(schema, plan.invariants)
+    margins = normalize_margins(schema, plan.invariants)
     # Every exact margin adds up to n, so that n is counted by itself only where there is none.
     n = reader.table(schema.names[:1]).n if not margins else None
     tables_of_margins = reader.tables(margin.names for margin in margins)
     totals = dict(zip(margins, tables_of_margins, strict=True))
-    dataspace = Dataspace.known(schema, totals, n)
+    dataspace = Dataspace.from_totals(schema, totals, n)
     if dataspace.n == 0 and source.where is not None and not source.allow_empty:
         raise DataError(KEEPS_NOTHING)
-    scope = announced(plan, dataspace)
+    scope = public_scope(plan, dataspace)
     return replace(scope, disclosures=disclosures, persons=source.persons), reader
 
 
-def announced(plan: Plan, dataspace: Dataspace) -> Scope:
+def public_scope(plan: Plan, dataspace: Dataspace) -> Scope:
     """Return the scope of a plan from published totals alone: no data are needed."""
     said = (*formulas(dataspace.schema), *lookalikes(dataspace.schema))
     if isinstance(dataspace, LinkedDataspace):
@@ -107,16 +107,16 @@ def announced(plan: Plan, dataspace: Dataspace) -> Scope:
         semi = linked_semi_adjacency(dataspace)
         return Scope(dataspace, semi, pairs, (), tuple(said_of_both))
     if plan.adjacency is AdjacencyChoice.exchange:
-        exchange = exchange_of(dataspace, bool(plan.outcomes), plan.protection)
-        return Scope(dataspace, semi_of(dataspace, plan), exchange, (), said)
+        exchange = build_exchange(dataspace, bool(plan.outcomes), plan.protection)
+        return Scope(dataspace, find_semi_adjacency(dataspace, plan), exchange, (), said)
     stated_a = plan.adjacency if isinstance(plan.adjacency, int) else None
     try:
-        semi = semi_of(dataspace, plan)
+        semi = find_semi_adjacency(dataspace, plan)
     except AdjacencyUnknown:
         if stated_a is None:
             raise
         stated_ball = Ball(stated_a, plan.protection)
-        return Scope(dataspace, None, stated_ball, (), (_unchecked(stated_a), *said))
+        return Scope(dataspace, None, stated_ball, (), (_warn_unchecked(stated_a), *said))
     a = stated_a if stated_a is not None else semi.bound
     warnings = []
     if plan.adjacency is AdjacencyChoice.definition and semi.definition is not None:
@@ -137,7 +137,7 @@ def announced(plan: Plan, dataspace: Dataspace) -> Scope:
     return Scope(dataspace, semi, ball, (), (*warnings, *said))
 
 
-def _unchecked(a: int) -> str:
+def _warn_unchecked(a: int) -> str:
     return (
         f"The adjacency a = {a} was given and could not be checked against a(t) for these"
         f" invariants; a person who could be confused with others only by moving more than {a}"
@@ -170,7 +170,7 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
     except AdjacencyUnknown:
         if stated_a is None:
             raise
-        semi, warnings = None, (_unchecked(stated_a),)
+        semi, warnings = None, (_warn_unchecked(stated_a),)
     a = stated_a if stated_a is not None else semi.bound if semi is not None else 1
     if semi is not None and a < semi.bound:
         warnings = (
@@ -183,12 +183,12 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
     space = even_space(schema, plan.invariants, a)
     adjacency: Adjacency = Ball(a, plan.protection)
     if plan.adjacency is AdjacencyChoice.exchange:
-        adjacency = exchange_of(space, bool(plan.outcomes), plan.protection)
+        adjacency = build_exchange(space, bool(plan.outcomes), plan.protection)
     said = (*warnings, *formulas(schema), *lookalikes(schema))
     return Scope(space, semi, adjacency, (), said)
 
 
-def exchange_of(
+def build_exchange(
     dataspace: Dataspace, outcomes: bool, protection: Protection | None = None
 ) -> Adjacency:
     """Return the exchanges of records that may carry an unpublished outcome."""
@@ -196,10 +196,10 @@ def exchange_of(
         return linked_adjacency(dataspace, AdjacencyKind.exchange)
     if outcomes:
         return outcome_exchange(dataspace, protection)
-    return Exchange.of(dataspace, protection)
+    return Exchange.from_dataspace(dataspace, protection)
 
 
-def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
+def find_semi_adjacency(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
     """Return a(t) of the records that a plan is about: at least 1 where they carry an unpublished
     outcome.
     """
@@ -212,7 +212,7 @@ def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
     return SemiAdjacency(alone, alone, alone, "the exact totals fix all but the outcome")
 
 
-def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
+def read_schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
     """Return the schema of every feature in use, and what reading levels from the data discloses.
 
     Nested features reach down to the finest depth in use. Their levels, and where those lie, are
@@ -235,7 +235,7 @@ def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
         owner = owners.get(feature_name)
         depths = (feature_name,) if owner is None else owner.names
         if isinstance(owner, Feature):
-            at_hand(owner, depths[position], source_columns)
+            cut_to_available(owner, depths[position], source_columns)
             continue
         for column in depths[: position + 1]:
             if column not in source_columns:
@@ -257,7 +257,7 @@ def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
     for feature_name, position in finest.items():
         owner = owners.get(feature_name)
         if isinstance(owner, Feature):
-            features.append(owner.at(position + 1))
+            features.append(owner.cut_to_depth(position + 1))
         elif owner is None:
             features.append(Feature(feature_name, source.levels(feature_name)))
         elif position == 0:
@@ -305,7 +305,7 @@ def _above_outcomes(feature: Feature, owners: Mapping[str, Feature | Nest], plan
             and name in outcomes
             and answered_column(name) not in readings
         ):
-            below = owner.at(depth)
+            below = owner.cut_to_depth(depth)
         feature = feature.above_outcome(name, below)
     return feature
 
@@ -318,7 +318,7 @@ def _check_outcome_levels(plan: Plan, schema: Schema, source: Source) -> None:
     for feature in plan.features:
         for depth, name in enumerate(feature.names, start=1):
             if name in known:
-                source.counts(Schema([feature.at(depth)]))
+                source.counts(Schema([feature.cut_to_depth(depth)]))
 
 
 def formulas(schema: Schema) -> tuple[str, ...]:
@@ -407,7 +407,7 @@ def _alike(levels: Sequence[str]) -> list[tuple[str, str]]:
     """Return pairs of levels that a reader would take for the same, the first two of each group."""
     groups: dict[object, list[str]] = {}
     for level in levels:
-        groups.setdefault(_seen(level), []).append(level)
+        groups.setdefault(_normalize_level(level), []).append(level)
     pairs = []
     for group in groups.values():
         if len(group) > 1:
@@ -416,7 +416,7 @@ def _alike(levels: Sequence[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _seen(level: str) -> object:
+def _normalize_level(level: str) -> object:
     """Return what a reader sees of a level: a number, or its words without capitals and spare
     spaces.
     """

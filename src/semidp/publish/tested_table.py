@@ -17,9 +17,9 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.protection import refuse_dependent
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.publish.pipeline import Prepared, RunOptions, measured
+from semidp.publish.pipeline import Prepared, RunOptions, measure_prepared
 from semidp.publish.plan import Plan
-from semidp.publish.statistics.odds_ratio.cell import ordered, refuse_untestable
+from semidp.publish.statistics.odds_ratio.cell import refuse_untestable, transpose_counts
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult, canonical_mechanism
 from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
@@ -80,7 +80,7 @@ def odds_ratio_test(
     rows, columns = _two_features(table, strata)
     if dataspace is None:
         margins = [Margin(rows, *strata), Margin(columns, *strata)]
-        dataspace = Dataspace.of(table, margins)
+        dataspace = Dataspace.from_table(table, margins)
     _check_values(table, dataspace, (rows, columns), strata)
     refuse_untestable(table.schema, dataspace, rows, columns)
     if adjacency is not None:
@@ -98,8 +98,8 @@ def odds_ratio_test(
     )
     label = f"odds ratio of {rows} and {columns}"
     options = RunOptions(randomness=randomness, ledger=ledger, label=label)
-    _, (measurement,) = measured(prepared, options, ledger)
-    return OddsRatioResult.measured(mechanism, measurement, request.alternative)
+    _, (measurement,) = measure_prepared(prepared, options, ledger)
+    return OddsRatioResult.from_measurement(mechanism, measurement, request.alternative)
 
 
 def _two_features(table: Table, strata: tuple[str, ...]) -> tuple[str, str]:
@@ -127,7 +127,7 @@ def _check_values(
     # The test conditions on the published margins, so its p-value would be wrong for other totals.
     for name in features:
         names = (name, *strata)
-        published = ordered(dataspace.value(Margin(*names)), names)
-        counted = ordered(table.margin(names), names)
+        published = transpose_counts(dataspace.value(Margin(*names)), names)
+        counted = transpose_counts(table.margin(names), names)
         if not np.array_equal(published, counted):
             raise DataError(f"the published values of {name} are not those of the table")

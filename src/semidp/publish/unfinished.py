@@ -20,12 +20,12 @@ from semidp.promise.files import (
     PATIENCE,
     UNFINISHED,
     check_place,
-    claimed,
+    claim_destination,
     discard_scrap,
     held_place,
     move_file,
-    notes_of,
-    old_of,
+    notes_path,
+    old_path,
     plain_errors,
     put_in_place,
     scrap_beside,
@@ -34,7 +34,7 @@ from semidp.promise.files import (
     unfinished_folders,
     unfinished_stem,
 )
-from semidp.promise.plain_reading import document_at
+from semidp.promise.plain_reading import read_document
 
 _RUN = "run"  # the key of a note under which the run is named that it is about
 
@@ -66,12 +66,12 @@ class Unfinished:
         return cls(path.with_name(f"{unfinished_stem(path)}-{run_name}"), run_name)
 
     @classmethod
-    def left(cls, path: Path) -> "Unfinished | None":
+    def from_notes(cls, path: Path) -> "Unfinished | None":
         """Return what a run for `path` has left to go on with; None where its folder is in place
         already.
         """
-        notes, folders = notes_of(path), unfinished_folders(path)
-        run_name = document_at(notes).get(_RUN)
+        notes, folders = notes_path(path), unfinished_folders(path)
+        run_name = read_document(notes).get(_RUN)
         if not isinstance(run_name, str):
             if folders and os.path.lexists(notes):  # it is never half written
                 raise InputError(
@@ -87,11 +87,11 @@ class Unfinished:
         """The file beside the folder that holds the note."""
         return self.folder.with_name(f"{self.folder.name.removesuffix(f'-{self.run_name}')}.json")
 
-    def noted(self) -> Mapping[str, Any]:
+    def read_notes(self) -> Mapping[str, Any]:
         """Return what is noted of this run: nothing where the note is about another one, or
         gone.
         """
-        document = document_at(self.notes)
+        document = read_document(self.notes)
         return document if document.get(_RUN) == self.run_name else {}
 
     @property
@@ -101,14 +101,14 @@ class Unfinished:
         """
         return (
             os.path.lexists(self.notes)
-            and document_at(self.notes).get(_RUN, self.run_name) == self.run_name
+            and read_document(self.notes).get(_RUN, self.run_name) == self.run_name
         )
 
     def check(self) -> None:
         """Refuse to go on in a folder whose run was discarded or is over, also on another
         machine.
         """
-        if not self.noted():
+        if not self.read_notes():
             raise InputError(
                 "the run that this part belongs to was discarded or is over: nothing of it is"
                 " stored"
@@ -118,13 +118,13 @@ class Unfinished:
         """Note that there is something to go on with from now on; refuse where another run has just
         done so.
         """
-        with self._written({**facts, _RUN: self.run_name}) as scrap:
+        with self._write_scrap({**facts, _RUN: self.run_name}) as scrap:
             move_file(scrap, self.notes)
 
     def note(self, **facts: Any) -> None:
         """Add facts to the note, which is whole at any time."""
         self.check()
-        with self._written({**self.noted(), **facts, _RUN: self.run_name}) as scrap:
+        with self._write_scrap({**self.read_notes(), **facts, _RUN: self.run_name}) as scrap:
             os.replace(scrap, self.notes)
 
     def forget(self) -> None:
@@ -132,7 +132,7 @@ class Unfinished:
         self.notes.unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def _written(self, document: Mapping[str, Any]) -> Iterator[Path]:
+    def _write_scrap(self, document: Mapping[str, Any]) -> Iterator[Path]:
         stem = self.notes.name.removesuffix(f".{UNFINISHED}.json")
         scrap = self.notes.with_name(f"{stem}.{secrets.token_hex(4)}")
         try:
@@ -192,7 +192,7 @@ def lasting_folder(
     check = functools.partial(check_place, path, force=force, ours=ours, inputs=list(inputs))
     check()
     with _to_be_finished(path), held_place(path, check):
-        left = Unfinished.left(path)
+        left = Unfinished.from_notes(path)
         if left is not None and not resume:
             raise InputError(
                 f"an earlier run has left {path} unfinished: finish it, or discard what it has left"
@@ -211,7 +211,7 @@ def lasting_folder(
             # The old folder gets a name that no other run has used. Were a run killed between the
             # renames, the old folder would be put back, and this one would still be there to go on
             # with.
-            put_in_place(left.folder, path, force, old_of(scrap_beside(path)))
+            put_in_place(left.folder, path, force, old_path(scrap_beside(path)))
         except KeyboardInterrupt:
             if left.folder.exists():
                 raise  # else the folder is in place already, and nothing is left to interrupt
@@ -226,7 +226,7 @@ def lasting_folder(
 def is_unfinished(path: str | Path) -> bool:
     """Whether a run has left something for `path` that can be gone on with or discarded."""
     path = Path(path)
-    return os.path.lexists(notes_of(path)) and bool(unfinished_folders(path))
+    return os.path.lexists(notes_path(path)) and bool(unfinished_folders(path))
 
 
 def discard_unfinished(path: str | Path) -> Mapping[str, Any]:
@@ -240,8 +240,8 @@ def discard_unfinished(path: str | Path) -> Mapping[str, Any]:
     path = Path(path)
     if not is_unfinished(path):
         raise InputError(f"there is no unfinished {path} to discard")
-    with plain_errors(path), claimed(path, timeout=PATIENCE):
-        noted = document_at(notes_of(path))
+    with plain_errors(path), claim_destination(path, timeout=PATIENCE):
+        noted = read_document(notes_path(path))
         _remove_unfinished(path)
     return noted
 
@@ -252,7 +252,7 @@ def _remove_unfinished(path: Path) -> None:
         aside = scrap_beside(path)  # under that name nobody goes on with half of it
         os.rename(folder, aside)
         discard_scrap(aside)
-    notes_of(path).unlink(missing_ok=True)
+    notes_path(path).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

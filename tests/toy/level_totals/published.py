@@ -11,7 +11,7 @@ import numpy as np
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.scope import Scope
 from semidp.publish.results.cells import Columns, Form, StoredFiles
-from semidp.publish.statistics.protocol.results import Published, measured_by, read_back
+from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
 
 if TYPE_CHECKING:
     from tests.toy.level_totals.request import LevelTotalRequest
@@ -71,5 +71,5 @@ def published_total(
         total=float(measured.projected[0]),
         standard_error=float(mechanism.standard_errors()[0]),
         noisy=measured.noisy,
-        **measured_by(request.name, mechanism, measured.private),
+        **mechanism_fields(request.name, mechanism, measured.private),
     )

@@ -71,7 +71,7 @@ class LevelTotalSpace(QuerySpace):
     def project(self, values: ArrayLike) -> Floats:
         """Return the number as it is, or nothing of it where it is fixed."""
         free = 0.0 if self.is_zero else 1.0
-        return self.checked(values).astype(np.float64) * free
+        return self.check_shape(values).astype(np.float64) * free
 
     def fixed_part(self) -> Floats:
         """Return the total where the exact counts fix it."""

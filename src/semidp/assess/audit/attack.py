@@ -25,7 +25,7 @@ from semidp.assess.audit.attack_bounds import (
     best_bound,
     worst_point,
 )
-from semidp.assess.audit.digits import digit_scores, printed
+from semidp.assess.audit.digits import digit_scores, select_outputs
 from semidp.assess.audit.scores import (
     GRID,
     Batch,
@@ -85,12 +85,12 @@ class Draws(Protocol):
         """Return `count` outputs for `values`, along a new first axis."""
 
 
-def one_by_one(mechanism: Callable[[NDArray[np.int64], Randomness], Outputs]) -> Draws:
+def repeat_draws(mechanism: Callable[[NDArray[np.int64], Randomness], Outputs]) -> Draws:
     """Turn a mechanism with one output at a time into one with many. It is slow, but works for any
     mechanism.
 
     >>> from semidp.promise.noise.randomness import SeededRandomness
-    >>> draws = one_by_one(lambda values, randomness: values + 1)
+    >>> draws = repeat_draws(lambda values, randomness: values + 1)
     >>> draws(np.array([3, 4]), 2, SeededRandomness(1)).tolist()
     [[4, 5], [4, 5]]
     """
@@ -134,7 +134,7 @@ class Audit:
     >>> audit = audit_mechanism(
     ...     mechanism.measure_many, pair, claim, samples=2000, randomness=SeededRandomness(7)
     ... )
-    >>> audit.convicted, audit.bound.unit
+    >>> audit.is_convicted, audit.bound.unit
     (False, 'mu')
     """
 
@@ -153,7 +153,7 @@ class Audit:
         return less_noise(self.pair)
 
     @property
-    def convicted(self) -> bool:
+    def is_convicted(self) -> bool:
         """Whether some attack succeeds more often than the claim allows."""
         return any(point.convicts for point in self.points)
 
@@ -162,7 +162,7 @@ class Audit:
         """Whether the claim survives an audit that had the power to convict. That does not prove
         the claim.
         """
-        if self.convicted:
+        if self.is_convicted:
             return "convicted"
         return "survives" if self.power >= ENOUGH_POWER else "inconclusive"
 
@@ -321,7 +321,7 @@ def audit_mechanism(
     points = []
     for event, event_hits, share in zip(events, hits, shares, strict=True):
         name = event.score.name
-        points.append(Point.counted(name, event_hits, counting, share, trial.claim))
+        points.append(Point.from_hits(name, event_hits, counting, share, trial.claim))
     power = trial.chance(weaker_hits, counting)
     return Audit(claim, pair, tuple(points), samples, error, power)
 
@@ -378,7 +378,7 @@ def affordable_samples(
     taught = [lesson.features for lesson in lessons(pair)]
     functions: list[_OfBatch] = [*_plain(pair), *taught]
     few = mechanism(pair.inputs[0], _PILOT[0], randomness)
-    pilot = printed(Batch(pair, few))
+    pilot = select_outputs(Batch(pair, few))
     functions += digit_scores(pilot, pilot)
     rate = 0.0
     for count in _PILOT:
@@ -462,7 +462,7 @@ class _Trial:
                 self.done += size
                 self.progress("attacking the mechanism", self.done, self.total)
 
-    def evaluated(self, functions: Sequence[Sequence[_OfBatch]], count: int) -> list[list[_Tables]]:
+    def evaluate(self, functions: Sequence[Sequence[_OfBatch]], count: int) -> list[list[_Tables]]:
         """Values of functions for the first and for the second table.
 
         The first list of functions reads outputs as drawn, the second reads outputs with less
@@ -486,7 +486,7 @@ class _Trial:
     def sorted_scores(self, scores: Sequence[Sequence[Score]], count: int) -> list[list[_Tables]]:
         """Scores of either table, in increasing order."""
         in_order: list[list[_Tables]] = []
-        for tables in self.evaluated(scores, count):
+        for tables in self.evaluate(scores, count):
             ordered = []
             for first, second in tables:
                 ordered.append((np.sort(first), np.sort(second)))
@@ -498,12 +498,12 @@ class _Trial:
         noise.
         """
         taught = lessons(self.pair)
-        features: list[_OfBatch] = [*(lesson.features for lesson in taught), printed]
+        features: list[_OfBatch] = [*(lesson.features for lesson in taught), select_outputs]
         scores: list[tuple[Score, ...]] = []
-        for *rows, digits in self.evaluated([features, features], count):
+        for *rows, digits in self.evaluate([features, features], count):
             learned = []
             for lesson, (first, second) in zip(taught, rows, strict=True):
-                learned.append(lesson.learned(first, second))
+                learned.append(lesson.fit_score(first, second))
             by_digits = digit_scores(*digits)
             scores.append((*_plain(self.pair), *learned, *by_digits))
         return scores

@@ -13,7 +13,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
-from semidp.promise.exact import down, up
+from semidp.promise.exact import round_down, round_up
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import Approximate
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
@@ -90,14 +90,14 @@ class Point:
     allowed: float
 
     @classmethod
-    def counted(
+    def from_hits(
         cls, attack: str, hits: tuple[int, int], trials: int, error: float, claim: Tradeoff
     ) -> "Point":
         """Return the point for the hits under the null and under the alternative, half of the error
         for each.
 
         >>> from semidp.promise.tradeoff.curves import gaussian
-        >>> Point.counted("projection", (30, 900), 1000, 1e-3, gaussian(1)).convicts
+        >>> Point.from_hits("projection", (30, 900), 1000, 1e-3, gaussian(1)).convicts
         True
         """
         false_alarms, detections = hits
@@ -193,14 +193,14 @@ def best_bound(claim: Tradeoff, points: tuple[Point, ...]) -> Bound:
     if not points:
         raise InputError("a bound needs at least one point")
     if isinstance(claim, Gaussian):
-        return Bound("mu", max(point.mu for point in points), up(claim.mu))
+        return Bound("mu", max(point.mu for point in points), round_up(claim.mu))
     if isinstance(claim, ZCDP):
-        return Bound("rho", max(point.rho for point in points), up(claim.rho))
+        return Bound("rho", max(point.rho for point in points), round_up(claim.rho))
     if isinstance(claim, Approximate) and claim.size == 1:
-        delta = down(claim.delta0)
+        delta = round_down(claim.delta0)
         unit = f"epsilon at delta {delta:g}" if delta else "epsilon"
         measured = max(point.epsilon(delta) for point in points)
-        return Bound(unit, measured, up(claim.epsilon0))
+        return Bound(unit, measured, round_up(claim.epsilon0))
     best = worst_point(points)
     return Bound(f"power at size {best.size_high:.4g}", best.power_low, best.allowed)
 

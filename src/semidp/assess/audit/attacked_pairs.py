@@ -23,7 +23,7 @@ def worst_pair(space: QuerySpace) -> Pair:
     return space.worst_pair()
 
 
-def pair_for(mechanism: Mechanism, adjacency: Adjacency | None = None) -> Pair:
+def choose_pair(mechanism: Mechanism, adjacency: Adjacency | None = None) -> Pair:
     """Return the pair that an audit of a mechanism compares; for a product the move that costs most
     of its noise.
 
@@ -33,7 +33,7 @@ def pair_for(mechanism: Mechanism, adjacency: Adjacency | None = None) -> Pair:
     >>> from semidp.promise.mechanisms.selection import choose
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> from semidp.promise.tradeoff.budget import Budget
-    >>> pair_for(choose(two_way()[0], Budget.gdp(1))).records
+    >>> choose_pair(choose(two_way()[0], Budget.gdp(1))).records
     2
     """
     space = mechanism.space

@@ -43,7 +43,7 @@ class Claim:
     faults: tuple[str, ...] = ()
 
     @property
-    def fixed(self) -> bool:
+    def is_fixed(self) -> bool:
         """Whether the published totals fix the table, so that there is nothing to attack."""
         return self.mechanism.space.is_zero
 
@@ -51,7 +51,7 @@ class Claim:
 def claims_of_plan(prepared: Prepared) -> tuple[Claim, ...]:
     """Return the claims of a prepared plan, one for each request."""
     claims = []
-    for request, mechanism in prepared.calibrated:
+    for request, mechanism in prepared.calibrated_requests:
         claims.append(Claim(request.name, request.features, mechanism, mechanism.tradeoff))
     return tuple(claims)
 
@@ -64,11 +64,11 @@ def claims_of_release(release: Release) -> tuple[Claim, ...]:
     claims = []
     for request, result in zip(release.plan.requests, release.results, strict=True):
         recorded = result.guarantee.tradeoff
-        mechanism = _again(request, result, release)
+        mechanism = _rebuild_mechanism(request, result, release)
         faults = [*result.faults(mechanism)]
         if recorded.compare(mechanism.tradeoff) not in (Order.EQUAL, Order.WEAKER):
             faults.append("it claims more privacy for this table than its plan gives")
-        drawn = result.drawn_by(mechanism) or mechanism
+        drawn = result.sampling_mechanism(mechanism) or mechanism
         claim = Claim(request.name, request.features, drawn, recorded, tuple(faults))
         claims.append(claim)
     guarantees = [result.guarantee for result in release.results]
@@ -80,13 +80,13 @@ def claims_of_release(release: Release) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
-def _again(request: Request, result: Published, release: Release) -> Mechanism:
+def _rebuild_mechanism(request: Request, result: Published, release: Release) -> Mechanism:
     """Mechanism of the plan. Where the plan leaves the choice, it is the one that was chosen, if
     that is allowed.
     """
     if request.mechanism == AUTO:
         try:
-            return result.recalibrated(request, release.scope)
+            return result.recalibrate(request, release.scope)
         except SemidpError:
             pass  # another than the budget allows, which is a fault
     return request.calibrate(request.space(release.scope))

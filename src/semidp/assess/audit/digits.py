@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.assess.audit.scores import Batch, Floats, Score, looked_at
+from semidp.assess.audit.scores import Batch, Floats, Score, select_cells
 
 GRIDS = (1.0, 0.5, 0.25, 0.1, 0.05, 0.01, 0.005, 0.001, 1e-4, 1e-5, 2.0**-4, 2.0**-8)
 """Real outputs are divided by each of these, and by the least distance of two of them, and
@@ -42,10 +42,10 @@ class _Frequencies:
     losses: tuple[Floats, ...]
 
     @classmethod
-    def of(cls, first: Rows, second: Rows) -> "_Frequencies":
+    def from_rows(cls, first: Rows, second: Rows) -> "_Frequencies":
         """Count keys under the first and the second table; one more of each keeps ratios finite.
 
-        >>> frequencies = _Frequencies.of(np.array([[1, 1, 1, 2]]), np.array([[2, 2, 2, 3]]))
+        >>> frequencies = _Frequencies.from_rows(np.array([[1, 1, 1, 2]]), np.array([[2, 2, 2, 3]]))
         >>> frequencies.keys[0].tolist(), frequencies.losses[0].round(2).tolist()
         ([1, 2], [-1.39, 0.69])
         """
@@ -86,7 +86,7 @@ def digit_scores(first: Rows, second: Rows) -> tuple[Score, ...]:
     """
     if not first.shape[0]:
         return ()
-    scores = [_learned("values that occur", _same, first, second)]
+    scores = [_learn_score("values that occur", _same, first, second)]
     if first.dtype.kind == "f":
         grids = [(f"remainders modulo {grid:g}", grid) for grid in GRIDS]
         for name, grid in _grids(first, second):
@@ -96,20 +96,20 @@ def digit_scores(first: Rows, second: Rows) -> tuple[Score, ...]:
             kinds.append((f"binary digits, byte {place + 1} from the last", _byte(place)))
         kinds.append(("the lowest binary digit", lowest_digits))
         kinds.append(("the lowest binary digit and the size", _digits_and_sizes(first, second)))
-        scores += [_learned(name, keys, first, second, _HANDICAP) for name, keys in kinds]
+        scores += [_learn_score(name, keys, first, second, _HANDICAP) for name, keys in kinds]
     return tuple(scores)
 
 
-def _learned(name: str, keys: _Keys, first: Rows, second: Rows, handicap: float = 0.0) -> Score:
-    frequencies = _Frequencies.of(keys(first), keys(second))
-    return Score(name, lambda batch: frequencies.score(keys(printed(batch))), handicap)
+def _learn_score(name: str, keys: _Keys, first: Rows, second: Rows, handicap: float = 0.0) -> Score:
+    frequencies = _Frequencies.from_rows(keys(first), keys(second))
+    return Score(name, lambda batch: frequencies.score(keys(select_outputs(batch))), handicap)
 
 
-def printed(batch: Batch) -> Rows:
+def select_outputs(batch: Batch) -> Rows:
     """Return the outputs in the cells that are looked at, as they were given."""
-    outputs = batch.given
+    outputs = batch.raw_outputs
     by_cell = outputs.reshape(-1, outputs.shape[-1])
-    return by_cell[looked_at(batch.pair)]
+    return by_cell[select_cells(batch.pair)]
 
 
 def _same(rows: Rows) -> Rows:

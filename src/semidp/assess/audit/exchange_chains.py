@@ -18,7 +18,9 @@ Record = tuple[Any, ...]
 """A leaf of every feature, then the values of the outcomes."""
 
 
-def joined(blocks: Blocks, before: Counter[Record], after: Counter[Record], exchanges: int) -> bool:
+def is_reachable(
+    blocks: Blocks, before: Counter[Record], after: Counter[Record], exchanges: int
+) -> bool:
     """Whether at most `exchanges` exchanges turn one multiset of records into the other.
 
     One exchange is decided by its definition. Of several, those on the way are sought among
@@ -66,10 +68,10 @@ class _ExchangeSearch:
         """The datasets one exchange away, the nearest first."""
         gone, new = current - self.after, self.after - current
         # most of all somebody who left a place goes to one that was taken
-        yield from self._sorted(current, product(gone, new), list(gone))
-        yield from self._sorted(current, product(current, self.after), list(current))
+        yield from self._rank_exchanges(current, product(gone, new), list(gone))
+        yield from self._rank_exchanges(current, product(current, self.after), list(current))
 
-    def _sorted(
+    def _rank_exchanges(
         self, current: Counter[Record], people: Any, carriers: list[Record]
     ) -> list[Counter[Record]]:
         reached: dict[frozenset[tuple[Record, int]], Counter[Record]] = {}
@@ -77,18 +79,18 @@ class _ExchangeSearch:
             if len(reached) > _MOST_STEPS:
                 break
             if x != y:
-                for dataset in _exchanged(self.blocks, current, x, y, carriers):
+                for dataset in _list_exchanges(self.blocks, current, x, y, carriers):
                     reached[frozenset(dataset.items())] = dataset
         return sorted(reached.values(), key=lambda each: sum((each - self.after).values()))
 
 
-def _exchanged(
+def _list_exchanges(
     blocks: Blocks, current: Counter[Record], x: Record, y: Record, carriers: list[Record]
 ) -> Iterator[Counter[Record]]:
     """Every dataset in which one person goes from x to y, with carriers among some records."""
     start = Counter(current)
     start[x] -= 1
-    changed = _changed(blocks, x, y)
+    changed = _find_changed_blocks(blocks, x, y)
     axes = len(blocks.structure.schema.features)
     for servers, count in servings(len(changed)):
         chosen = [server for server in servers if server is not None]
@@ -122,13 +124,13 @@ def _carried_on(
             continue
         fewer = Counter(bystanders)
         fewer[record] -= 1
-        moved = _moved(record, x, served[0])
+        moved = _move_carrier(record, x, served[0])
         for records in _carried_on(blocks, served[1:], +fewer, x, axes, carriers):
             records[moved] += 1
             yield records
 
 
-def _moved(record: Record, x: Record, served: list[Any]) -> Record:
+def _move_carrier(record: Record, x: Record, served: list[Any]) -> Record:
     """A carrier once it has taken the leaves of x."""
     moved = list(record)
     for _, _, changed in served:
@@ -137,7 +139,7 @@ def _moved(record: Record, x: Record, served: list[Any]) -> Record:
     return tuple(moved)
 
 
-def _changed(blocks: Blocks, x: Record, y: Record) -> list[Any]:
+def _find_changed_blocks(blocks: Blocks, x: Record, y: Record) -> list[Any]:
     """The blocks whose published value differs: the view, what y has there, and which features."""
     axes = len(blocks.structure.schema.features)
     differ = []
@@ -167,15 +169,15 @@ def _arises(blocks: Blocks, before: Counter[Record], after: Counter[Record]) -> 
     change = Counter(after)
     change.subtract(before)
     movers = product(gone, new)
-    if any(_carried(blocks, before, x, y, change) for x, y in movers):
+    if any(_can_explain_change(blocks, before, x, y, change) for x, y in movers):
         return True
     if len(before) * len(after) > _MOST_PEOPLE:
         return False
     movers = product(before, after)
-    return any(_carried(blocks, before, x, y, change) for x, y in movers)
+    return any(_can_explain_change(blocks, before, x, y, change) for x, y in movers)
 
 
-def _carried(
+def _can_explain_change(
     blocks: Blocks, before: Counter[Record], x: Record, y: Record, change: Counter[Record]
 ) -> bool:
     """Whether carriers make up the change when one person goes from x to y."""
@@ -184,7 +186,7 @@ def _carried(
     unexplained[y] -= 1
     # The published totals that the person changes: each needs one carrier, and a carrier may serve
     # several.
-    differ = _changed(blocks, x, y)
+    differ = _find_changed_blocks(blocks, x, y)
     axes = len(blocks.structure.schema.features)
     # A carrier leaves one place and takes another, so it accounts for two entries of the change.
     if _size(unexplained) > 2 * len(differ):
@@ -198,12 +200,12 @@ def _carried(
         served: list[list[Any]] = [[] for _ in range(carriers)]
         for part, server in zip(differ, chosen, strict=True):
             served[server].append(part)
-        if _served(blocks, served, bystanders, x, unexplained, axes):
+        if _can_match_carriers(blocks, served, bystanders, x, unexplained, axes):
             return True
     return False
 
 
-def _served(
+def _can_match_carriers(
     blocks: Blocks,
     served: list[list[Any]],
     bystanders: Counter[Record],
@@ -227,13 +229,13 @@ def _served(
         leaf = record[:axes]
         if any(blocks.nodes(leaf, view) != target for view, target, _ in served[0]):
             continue
-        moved = _moved(record, x, served[0])
+        moved = _move_carrier(record, x, served[0])
         remaining = Counter(unexplained)
         remaining[record] += 1
         remaining[moved] -= 1
         fewer = Counter(bystanders)
         fewer[record] -= 1
-        if _served(blocks, served[1:], fewer, x, remaining, axes):
+        if _can_match_carriers(blocks, served[1:], fewer, x, remaining, axes):
             return True
     return False
 

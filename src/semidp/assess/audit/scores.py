@@ -50,7 +50,7 @@ class Batch:
         self.pair = pair
 
     @property
-    def given(self) -> NDArray[Any]:
+    def raw_outputs(self) -> NDArray[Any]:
         """The outputs in the units that they came in, digit by digit: the unit of a pair is a power
         of two.
         """
@@ -114,11 +114,11 @@ class Score:
         return self.of(batch)
 
 
-def looked_at(pair: Pair) -> NDArray[np.intp]:
+def select_cells(pair: Pair) -> NDArray[np.intp]:
     """Return the cells that learned scores look at one by one: those that the move changes most,
     then others.
 
-    >>> looked_at(Pair([2, 0, 7], [1, 3, 7])).tolist()
+    >>> select_cells(Pair([2, 0, 7], [1, 3, 7])).tolist()
     [1, 0, 2]
     """
     sizes = np.abs(pair.move).ravel()
@@ -165,11 +165,11 @@ def signed_scores(pair: Pair) -> tuple[Score, ...]:
         return np.asarray(np.log1p(from_first[1]) - np.log1p(from_second[1]))
 
     def nearer(row: int) -> Callable[[Batch], Floats]:
-        def of(batch: Batch) -> Floats:
+        def compare_distances(batch: Batch) -> Floats:
             from_first, from_second = batch.distances
             return np.asarray(from_first[row] - from_second[row])
 
-        return of
+        return compare_distances
 
     distances = []
     for row, name in enumerate(norms(pair)):
@@ -222,7 +222,7 @@ class Lesson:
     features: Callable[[Batch], Floats] = field(repr=False)
     combined: Callable[[Floats], Floats] = field(repr=False)
 
-    def learned(self, first: Floats, second: Floats) -> Score:
+    def fit_score(self, first: Floats, second: Floats) -> Score:
         """Fit a logistic regression of "which table?" on features of outputs of the first and of
         the second table.
         """
@@ -252,9 +252,9 @@ def lessons(pair: Pair) -> tuple[Lesson, ...]:
     [(5, 1), (6, 1)]
     """
     scores = signed_scores(pair)
-    cells = looked_at(pair)[: np.count_nonzero(pair.move)]
+    cells = select_cells(pair)[: np.count_nonzero(pair.move)]
 
-    def signed(batch: Batch) -> Floats:
+    def stack_scores(batch: Batch) -> Floats:
         return np.vstack([score(batch) for score in scores])
 
     def single(batch: Batch) -> Floats:
@@ -262,8 +262,8 @@ def lessons(pair: Pair) -> tuple[Lesson, ...]:
         nearness = np.abs(one) - np.abs(other)
         return np.vstack([one + other, nearness, batch.residues(cells, 2)])
 
-    of_scores = Lesson("learned score", signed, _products)
-    return of_scores, Lesson("learned score of cells", single, _alone)
+    of_scores = Lesson("learned score", stack_scores, _products)
+    return of_scores, Lesson("learned score of cells", single, _add_constant)
 
 
 def logistic(design: Floats, answers: Floats) -> Floats:
@@ -298,7 +298,7 @@ def _by_cell(tables: NDArray[Any]) -> NDArray[Any]:
     return tables.reshape(-1, tables.shape[-1])
 
 
-def _alone(rows: Floats) -> Floats:
+def _add_constant(rows: Floats) -> Floats:
     constant = np.ones((1, rows.shape[1]))
     return np.vstack([constant, rows])
 
@@ -307,7 +307,7 @@ def _products(rows: Floats) -> Floats:
     """The rows and ``z_i |z_j|``: products that keep the sign of the first."""
     one, other = np.triu_indices(len(rows))
     products = rows[one] * np.abs(rows)[other]
-    return np.vstack([_alone(rows), products])
+    return np.vstack([_add_constant(rows), products])
 
 
 def _distances(differences: Floats) -> Floats:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from semidp.assess.audit.claims import Claim
-from semidp.assess.audit.exchange_chains import Record, joined
+from semidp.assess.audit.exchange_chains import Record, is_reachable
 from semidp.errors import DataError, InputError, Refused
 from semidp.promise.schema.features import Feature
 from semidp.promise.scope import Scope
@@ -56,8 +56,8 @@ def given_pairs(
         If the datasets have other totals than are published, are not adjacent, or change nothing
         that was measured.
     """
-    first = _Dataset.of(datasets[0], plan, scope, "first")
-    second = _Dataset.of(datasets[1], plan, scope, "second")
+    first = _Dataset.from_records(datasets[0], plan, scope, "first")
+    second = _Dataset.from_records(datasets[1], plan, scope, "second")
     values = []
     for dataset in (first, second):
         with dataset.reader(plan, scope) as reader:
@@ -79,9 +79,9 @@ def given_pairs(
 
 
 def _pair(claim: Claim, first: Any, second: Any) -> Pair | None:
-    if np.array_equal(first, second) or claim.fixed:
+    if np.array_equal(first, second) or claim.is_fixed:
         return None
-    return claim.mechanism.pair_of(first, second)
+    return claim.mechanism.make_pair(first, second)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class _Dataset:
     records: tuple[Record, ...]
 
     @classmethod
-    def of(cls, records: Any, plan: Plan, scope: Scope, name: str) -> "_Dataset":
+    def from_records(cls, records: Any, plan: Plan, scope: Scope, name: str) -> "_Dataset":
         schema = scope.dataspace.schema
         needed: list[str] = []
         for feature in schema.features:
@@ -196,7 +196,7 @@ def _check_exchanges(
     one: Counter[Record], other: Counter[Record], adjacency: Adjacency, scope: Scope
 ) -> None:
     """Refuse two datasets that the exchanges of one person do not join."""
-    if not joined(Blocks.of(scope.dataspace), one, other, adjacency.repeated):
+    if not is_reachable(Blocks.from_dataspace(scope.dataspace), one, other, adjacency.most_moves):
         raise Refused(_not_exchanges(adjacency))
 
 

@@ -23,7 +23,7 @@ from semidp.assess.bridges.distinguishing import (
 )
 from semidp.assess.bridges.perturbation_tables import PerturbationTable
 from semidp.errors import InputError
-from semidp.promise.exact import up
+from semidp.promise.exact import round_up
 from semidp.promise.tradeoff.piecewise_linear import PiecewiseLinear
 
 _TRIED = 5  # counts at which many cells are attacked: those that differ most
@@ -68,7 +68,7 @@ class CellKeyAssessment:
         return curve_through(corners)
 
     @property
-    def replaced(self) -> float:
+    def replacement_advantage(self) -> float:
         """The most that anybody gains from a table about a person in another cell of it:
         ``1 - (1 - advantage)²``.
 
@@ -77,7 +77,7 @@ class CellKeyAssessment:
         ``min(ab, cd) >= min(a, c) min(b, d)``.
         """
         common = 1 - Fraction(max(self.advantages))
-        return up(1 - common**2)
+        return round_up(1 - common**2)
 
     @cached_property
     def advantages(self) -> list[float]:
@@ -98,7 +98,7 @@ class CellKeyAssessment:
         return max(counts, key=lambda count: self.advantages[count])
 
     @cached_property
-    def told_apart(self) -> list[int]:
+    def distinguishable_counts(self) -> list[int]:
         """The counts that are told from one more for certain: nothing is published of both."""
         apart = []
         for count in self._counts:
@@ -115,7 +115,7 @@ class CellKeyAssessment:
         return float(max(_outside(first, second), _outside(second, first)))
 
     @cached_property
-    def repeated(self) -> tuple[int, float]:
+    def worst_repetition(self) -> tuple[int, float]:
         """The count at which so many cells reveal most of those tried, and the advantage that an
         attacker at least has.
 
@@ -128,12 +128,12 @@ class CellKeyAssessment:
         ordered = sorted(positive, key=lambda count: -self.advantages[count])
         best, most = ordered[0], 0.0
         for count in ordered[:_TRIED]:
-            gained = self.repeated_at(count)
+            gained = self.repetition_advantage(count)
             if gained > most:
                 best, most = count, gained
         return best, most
 
-    def repeated_at(self, count: int) -> float:
+    def repetition_advantage(self, count: int) -> float:
         """Return what an attacker at least gains from so many cells of one count."""
         return repeated_advantage(*self.pair(count), self.cells)
 
@@ -150,7 +150,7 @@ class CellKeyAssessment:
         return [count for count in self._counts[1:] if empty in self._laws[count]]
 
     @property
-    def shown(self) -> float:
+    def detection_probability(self) -> float:
         """How likely a count of 1 is published as something that no empty cell shows."""
         hidden = self._laws[1].get(self.empty_cell, Fraction(0))
         return float(1 - hidden)
@@ -176,7 +176,7 @@ def assess_cell_keys(table: PerturbationTable, cells: int = 1) -> CellKeyAssessm
     --------
     >>> rule = "pcv,ckey,pvalue\\n" + "".join(f"{count},0,{-count}\\n" for count in range(1, 10))
     >>> assessment = assess_cell_keys(PerturbationTable.from_csv(rule), 40)
-    >>> assessment.told_apart[:3], assessment.curve.delta(0)
+    >>> assessment.distinguishable_counts[:3], assessment.curve.delta(0)
     ([9, 10, 11], 1.0)
     """
     if cells < 1:

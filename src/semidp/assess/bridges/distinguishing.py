@@ -15,7 +15,7 @@ from attrs import define, field
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.exact import down
+from semidp.promise.exact import round_down
 from semidp.promise.tradeoff.function import Floats, Tradeoff
 from semidp.promise.tradeoff.piecewise_linear import PiecewiseLinear, lower_hull
 
@@ -216,7 +216,7 @@ def repeated_advantage(first: Law, second: Law, times: int) -> float:
     if times < 1:
         raise InputError(f"an attacker sees at least 1 outcome, not {times}")
     if times == 1:
-        return down(_distance(first, second))
+        return round_down(_distance(first, second))
     shared = [outcome for outcome in first if first[outcome] and second.get(outcome)]
     if not shared:
         return 1.0
@@ -228,16 +228,16 @@ def repeated_advantage(first: Law, second: Law, times: int) -> float:
     reach = float(np.abs(losses).max()) or 1.0
     places = np.rint(losses / reach * steps).astype(np.int64)
     places -= places.min()
-    sums = [_sum_of(counted(places, masses), times) for masses in (null, other)]
+    sums = [_convolve_power(sum_masses(places, masses), times) for masses in (null, other)]
     # mass outside `shared` is in neither sum: it settles the matter
     overlap = float(np.minimum(*sums).sum())
     return max(1.0 - overlap - _ROUNDOFF, 0.0)
 
 
-def counted(places: NDArray[np.int64], masses: Floats) -> Floats:
+def sum_masses(places: NDArray[np.int64], masses: Floats) -> Floats:
     """Return the total mass at each place, from place 0 on.
 
-    >>> counted(np.array([0, 2, 2]), np.array([0.5, 0.25, 0.25]))
+    >>> sum_masses(np.array([0, 2, 2]), np.array([0.5, 0.25, 0.25]))
     array([0.5, 0. , 0.5])
     """
     return np.bincount(places, weights=masses).astype(np.float64)
@@ -251,7 +251,7 @@ def _distance(first: Law, second: Law) -> Fraction:
     return sum(gaps, nothing) / 2
 
 
-def _sum_of(once: Floats, times: int) -> Floats:
+def _convolve_power(once: Floats, times: int) -> Floats:
     """Law of the sum of independent draws, by repeated squaring; round-off below zero is cut
     off.
     """

@@ -92,20 +92,20 @@ def guarantee(
     >>> found.announced.implied_epsilon(), found.guarantee.tradeoff.implied_epsilon()
     (Fraction(0, 1), Fraction(2, 1))
     """
-    _installed()
+    _require_opendp()
     if hasattr(measurement, "resolve"):
         measurement = measurement.resolve()
-    function = _Map.of(measurement)
-    lengths, declared_keys = _declared(measurement)
+    function = _Map.from_measurement(measurement)
+    lengths, declared_keys = _read_declared_margins(measurement)
     public, about = _public(
-        invariants, lengths, [*(Margin.of(margin) for margin in keys), *declared_keys]
+        invariants, lengths, [*(Margin.from_names(margin) for margin in keys), *declared_keys]
     )
     assessment = assess(function, public, a, rows)
     if about is not None:
         real = assessment.guarantee
         assessment = evolve(
             assessment,
-            guarantee=Guarantee(Dataspace.described(about), real.adjacency, real.tradeoff),
+            guarantee=Guarantee(Dataspace.from_description(about), real.adjacency, real.tradeoff),
         )
     _check_lengths(measurement, assessment.distance)
     return assessment
@@ -120,7 +120,7 @@ class _Map:
     measure: LossMeasure | None
 
     @classmethod
-    def of(cls, measurement: Any) -> "_Map":
+    def from_measurement(cls, measurement: Any) -> "_Map":
         if not hasattr(measurement, "map") or not hasattr(measurement, "output_measure"):
             raise InputError("give an OpenDP measurement, or a query of a Context")
         metric, measure = str(measurement.input_metric), str(measurement.output_measure)
@@ -137,7 +137,7 @@ class _Map:
             )
         return cls(measurement, METRICS[metric], MEASURES.get(measure))
 
-    def at(self, distance: int) -> Tradeoff:
+    def evaluate(self, distance: int) -> Tradeoff:
         from opendp.mod import OpenDPException
 
         try:
@@ -173,13 +173,13 @@ def _public(invariants: Any, lengths: list[Margin], keys: list[Margin]) -> tuple
     else:
         margins, features = stated_margins(invariants)
     counts = list(dict.fromkeys([*margins, *lengths]))
-    only = [margin for margin in dict.fromkeys(keys) if not margin.within_any(counts)]
+    only = [margin for margin in dict.fromkeys(keys) if not margin.is_within_any(counts)]
     told = [f"the counts of {', '.join(map(str, counts))}"] if counts else []
     told += [f"the keys of {', '.join(map(str, only))}"] if only else []
     return Plan(invariants=[*counts, *only], features=features), " and ".join(told) or None
 
 
-def _declared(measurement: Any) -> tuple[list[Margin], list[Margin]]:
+def _read_declared_margins(measurement: Any) -> tuple[list[Margin], list[Margin]]:
     """Return the margins of a frame that OpenDP takes for exact: by their lengths, and by their
     keys alone.
     """
@@ -225,7 +225,7 @@ def _margins(measurement: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
         yield names, domain.get_margin(list(names))
 
 
-def _installed() -> None:
+def _require_opendp() -> None:
     try:
         import opendp  # noqa: F401
     except ImportError:

@@ -15,7 +15,7 @@ from typing import Any
 from attrs import field, frozen
 
 from semidp.errors import AdjacencyUnknown, InputError
-from semidp.promise.exact import exact, plain, rounded_up
+from semidp.promise.exact import exact, format_rounded_up, plain
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import junction_order, maximal
@@ -31,14 +31,14 @@ from semidp.promise.spaces.dataspace import (
     Dataspace,
     DescribedDatasets,
     Margin,
-    normalised,
+    normalize_margins,
 )
 from semidp.promise.spaces.witness import Witness
 from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import Approximate
 from semidp.publish.plan import Plan
-from semidp.publish.results.texts import name_of
+from semidp.publish.results.texts import name_tradeoff
 
 NO_PRIVACY = approximate(0, 1)
 """The curve of what is published exactly: every test succeeds."""
@@ -151,7 +151,7 @@ class PrivacyFunction:
         for loss in self.values.values():
             self.measure.tradeoff(loss)
 
-    def at(self, distance: int) -> Tradeoff:
+    def evaluate(self, distance: int) -> Tradeoff:
         """Return the curve at a distance: the value there, or at the next larger distance that is
         listed.
         """
@@ -165,7 +165,7 @@ class PrivacyFunction:
 
     def tradeoff(self, a: int, rows: int = 1) -> Tradeoff:
         """Return the curve for `a` people who change together, each with up to `rows` rows."""
-        return self.at(self.metric.distance(a, rows))
+        return self.evaluate(self.metric.distance(a, rows))
 
     def to_json(self) -> dict[str, Any]:
         """Return the function as plain values."""
@@ -173,7 +173,7 @@ class PrivacyFunction:
         for distance, loss in self.values.items():
             # A loss of two parts is (epsilon, delta).
             is_pair = isinstance(loss, (list, tuple))
-            written = [_written(part) for part in loss] if is_pair else _written(loss)
+            written = [_format_loss(part) for part in loss] if is_pair else _format_loss(loss)
             values[str(distance)] = written
         told = {"measure": str(self.measure), "metric": str(self.metric), "values": values}
         return {"privacy_function": {**told, "tool": self.tool}}
@@ -232,10 +232,10 @@ class Assessment:
         strength = (
             "no guarantee at all: published exactly"
             if self.published_exactly
-            else _named(self.guarantee.tradeoff)
+            else _name_curve(self.guarantee.tradeoff)
         )
         lines = [
-            f"Announced: {_named(self.announced)}.",
+            f"Announced: {_name_curve(self.announced)}.",
             (
                 f"Found: {strength}, for any {a} record{'s' if a != 1 else ''} that change"
                 f" together, with {self.guarantee.dataspace.summary()} kept exact (its privacy"
@@ -278,8 +278,8 @@ def assess(
     space, semi = _exact_part(invariants, a is None, rows > 1)
     together = a if a is not None else max(semi.bound if semi else 1, 1)
     distance = function.metric.distance(together, rows)
-    real = Guarantee(space, Ball(together), function.at(distance))
-    return Assessment(real, function.at(rows), distance, semi)
+    real = Guarantee(space, Ball(together), function.evaluate(distance))
+    return Assessment(real, function.evaluate(rows), distance, semi)
 
 
 def _exact_part(
@@ -305,7 +305,7 @@ def _exact_part(
     feature_by_name = {name: feature for feature in features for name in feature.names}
     names = [name for margin in margins for name in margin.names]
     if not names:
-        return Dataspace.described("the number of records"), SemiAdjacency(
+        return Dataspace.from_description("the number of records"), SemiAdjacency(
             1, 1, 1, "only the total is exact"
         )
     parts = [feature_by_name.get(name, Feature(name, "012")) for name in names]
@@ -322,8 +322,8 @@ def _exact_part(
             " records",
             needs="adjacency",
         )
-    about = ", ".join(str(margin) for margin in normalised(schema, margins))
-    return Dataspace.described(f"the counts of {about}"), (
+    about = ", ".join(str(margin) for margin in normalize_margins(schema, margins))
+    return Dataspace.from_description(f"the counts of {about}"), (
         semi_adjacency_bound(schema, margins) if needed else None
     )
 
@@ -338,24 +338,27 @@ def stated_margins(invariants: Any) -> tuple[tuple[Margin, ...], tuple[Feature, 
         raise InputError(
             f'invariants are a list of margins, such as ["{invariants}"], not {invariants!r}'
         )
-    return tuple(Margin.of(margin) for margin in invariants), ()
+    return tuple(Margin.from_names(margin) for margin in invariants), ()
 
 
-def _named(curve: Tradeoff) -> str:
+def _name_curve(curve: Tradeoff) -> str:
     if curve == NO_PRIVACY:
         return "no guarantee"
     if curve.is_trivial:
         return "0, as though nothing were released"
     if isinstance(curve, Approximate) and curve.delta0:
         return f"({plain(curve.epsilon0)}, {plain(curve.delta0)})-DP"
-    return name_of(curve) or f"({rounded_up(curve.epsilon(_TARGET))}, {plain(_TARGET)})-DP"
+    return (
+        name_tradeoff(curve)
+        or f"({format_rounded_up(curve.epsilon(_TARGET))}, {plain(_TARGET)})-DP"
+    )
 
 
 def _infinite(value: Any) -> bool:
     return value in ("inf", "Infinity") or (isinstance(value, float) and math.isinf(value))
 
 
-def _written(value: Any) -> Any:
+def _format_loss(value: Any) -> Any:
     return (
         "inf"
         if _infinite(value)

@@ -20,7 +20,7 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.assess.bridges.distinguishing import counted
+from semidp.assess.bridges.distinguishing import sum_masses
 from semidp.errors import InputError
 from semidp.promise.exact import Number, exact
 from semidp.promise.tradeoff.function import ROUNDOFF, Floats
@@ -127,11 +127,11 @@ class Stratum:
             )
 
     @classmethod
-    def all_of(cls, by_held: ArrayLike, by_swapped: ArrayLike) -> "list[Stratum]":
+    def from_totals(cls, by_held: ArrayLike, by_swapped: ArrayLike) -> "list[Stratum]":
         """Return the strata of two tables of totals, a row a stratum; those without records are
         left out.
 
-        >>> Stratum.all_of([[2, 1], [0, 0]], [[1, 1, 1], [0, 0, 0]])
+        >>> Stratum.from_totals([[2, 1], [0, 0]], [[1, 1, 1], [0, 0, 0]])
         [Stratum(hold=(2, 1), over=(1, 1, 1))]
         """
         held = np.asarray(by_held).tolist()
@@ -162,12 +162,12 @@ class Stratum:
         return min(len(self.hold), len(self.over), RECORDS)
 
 
-def tables_of(stratum: Stratum) -> list[Grid] | None:
+def list_tables(stratum: Stratum) -> list[Grid] | None:
     """Return all tables with the totals of a stratum, None if they are too many to list.
 
-    >>> len(tables_of(Stratum([1, 1, 1], [1, 1, 1])))
+    >>> len(list_tables(Stratum([1, 1, 1], [1, 1, 1])))
     6
-    >>> tables_of(Stratum([500, 500], [400, 300, 300])) is None
+    >>> list_tables(Stratum([500, 500], [400, 300, 300])) is None
     True
     """
     every = _tables(stratum.hold, stratum.over)
@@ -270,7 +270,7 @@ def swapped_law(table: Grid, swap: Swap) -> dict[Grid, Fraction]:
         chance = weights[size] * ways / math.comb(n, size)
         rows, columns = _sums(_grid(chosen, width))
         left = list(map(operator.sub, cells, chosen))
-        for permuted, probability in _permuted(rows, columns):
+        for permuted, probability in _list_permutations(rows, columns):
             published = list(map(operator.add, left, permuted))
             law[_grid(published, width)] += chance * probability
     return dict(law)
@@ -284,7 +284,7 @@ def _sums(grid: Grid) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 @cache
-def _permuted(
+def _list_permutations(
     rows: tuple[int, ...], columns: tuple[int, ...]
 ) -> list[tuple[tuple[int, ...], Fraction]]:
     """Tables of the chosen records after a uniform permutation of their swapped values, with
@@ -335,10 +335,10 @@ class CellLaw:
     leavers: Floats
 
     @classmethod
-    def of(cls, n: int, r: int, c: int, swap: Swap) -> "CellLaw":
+    def from_totals(cls, n: int, r: int, c: int, swap: Swap) -> "CellLaw":
         """Return the law for these totals, its leavers counted once for all true cells.
 
-        >>> law = CellLaw.of(12, 6, 6, Swap("0.25"))
+        >>> law = CellLaw.from_totals(12, 6, 6, Swap("0.25"))
         >>> round(float(law.row(3)[1].sum()), 9)
         1.0
         """
@@ -390,7 +390,7 @@ class CellLaw:
         together = weighted.T @ gained
         change = gainers - losers[:, None]
         least = int(change.min())
-        masses = counted((change - least).ravel(), together.ravel())
+        masses = sum_masses((change - least).ravel(), together.ravel())
         return cell + least, masses
 
     def _windows(self, cell: int) -> tuple[Integers, Integers]:
@@ -440,7 +440,7 @@ def leaver_law(n: int, c: int, swap: Swap) -> tuple[int, Floats]:
     within = _log_ways(c, inside, leavers, p, tilt)
     beyond = _log_ways(n - c, outside, leavers, p, tilt)
     if swap.rule is SwapRule.derange:
-        shares = _unfixed(n, leavers)
+        shares = _compute_unfixed_shares(n, leavers)
         every = shares.none_fixed[sizes]
         # a record that is chosen alone has no derangement, and the choice is made again
         chosen = np.divide(chosen, every, out=np.zeros_like(chosen), where=every > 0)
@@ -501,7 +501,7 @@ class _Unfixed:
             return np.asarray(np.log(self.some_fixed[chosen]).T)
 
 
-def _unfixed(n: int, free: Integers) -> _Unfixed:
+def _compute_unfixed_shares(n: int, free: Integers) -> _Unfixed:
     """Shares by Euler's difference table, ``E(u, e) = (u-1) E(u-1, e) + (u-e-1) E(u-2, e)``, all
     terms positive.
     """

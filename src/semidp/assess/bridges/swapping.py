@@ -29,8 +29,8 @@ from semidp.assess.bridges.swap_laws import (
     Grid,
     Stratum,
     Swap,
+    list_tables,
     swapped_law,
-    tables_of,
 )
 from semidp.errors import InputError
 from semidp.promise.progress import Progress, silent
@@ -205,7 +205,7 @@ def assess_swapping(
     tried = smallest + larger[::step]
     for done, stratum in enumerate(tried):
         progress("attacks", done, len(tried))
-        losses.append(attacked(stratum, swap))
+        losses.append(attack_stratum(stratum, swap))
     losses.sort(key=lambda loss: -loss.attack)
     largest = max(stratum.n for stratum in hiding)
     cycle = max(stratum.longest_cycle for stratum in hiding)
@@ -216,11 +216,11 @@ def assess_swapping(
 
 def _proof(stratum: Stratum, swap: Swap) -> tuple[float, Callable[[], StratumLoss] | None]:
     """How many multiplications a proof takes and how to get it, None where none is possible."""
-    tables = tables_of(stratum)
+    tables = list_tables(stratum)
     if tables is not None:
         choices = sum(map(_choices, tables))
         if choices <= _MOST_CHOICES:
-            return _LISTED_WORK * choices, lambda: listed(stratum, swap)
+            return _LISTED_WORK * choices, lambda: compute_exact_loss(stratum, swap)
     if not stratum.is_two_by_two:
         return 0.0, None
     law = _corner_law(stratum, swap)
@@ -238,18 +238,18 @@ def _corner_law(stratum: Stratum, swap: Swap) -> CellLaw:
     two.
     """
     held, swapped = stratum.hold[1], stratum.over[1]
-    return CellLaw.of(stratum.n, held, swapped, swap)
+    return CellLaw.from_totals(stratum.n, held, swapped, swap)
 
 
-def listed(stratum: Stratum, swap: Swap) -> StratumLoss:
+def compute_exact_loss(stratum: Stratum, swap: Swap) -> StratumLoss:
     """Return the exact curve of a small stratum: the least over all pairs of tables at most three
     records apart.
 
-    >>> loss = listed(Stratum([2, 1, 1], [2, 1, 1]), Swap("0.3"))
+    >>> loss = compute_exact_loss(Stratum([2, 1, 1], [2, 1, 1]), Swap("0.3"))
     >>> round(loss.attack, 3)
     0.91
     """
-    tables = tables_of(stratum)
+    tables = list_tables(stratum)
     if tables is None:
         raise InputError("the stratum has too many tables to list")
     laws = [swapped_law(table, swap) for table in tables]
@@ -257,7 +257,7 @@ def listed(stratum: Stratum, swap: Swap) -> StratumLoss:
     epsilon = 0.0
     # both directions of every pair: the curve must hold for each
     for one, other in itertools.combinations(range(len(tables)), 2):
-        if _apart(tables[one], tables[other]) > RECORDS:
+        if _count_differences(tables[one], tables[other]) > RECORDS:
             continue
         corners += corners_between(laws[one], laws[other])
         corners += corners_between(laws[other], laws[one])
@@ -267,7 +267,7 @@ def listed(stratum: Stratum, swap: Swap) -> StratumLoss:
     return StratumLoss(stratum, curve, advantage(curve), min(errors), max(errors), epsilon)
 
 
-def _apart(one: Grid, other: Grid) -> int:
+def _count_differences(one: Grid, other: Grid) -> int:
     """How many records differ between two tables of the same totals."""
     cells = zip(itertools.chain(*one), itertools.chain(*other), strict=True)
     gaps = [abs(before - after) for before, after in cells]
@@ -321,7 +321,7 @@ def one_cell(stratum: Stratum, swap: Swap) -> StratumLoss:
         errors.append(_cell_error(cell, row))
         lost = max(lost, law.lost(row[1]))
         if before is not None:
-            frontier.add(*_aligned(before, row))
+            frontier.add(*_align_laws(before, row))
         before = row
     curve = frontier.curve(law.relative_error, lost)
     return StratumLoss(stratum, curve, advantage(curve), min(errors), max(errors))
@@ -334,7 +334,7 @@ def _cell_error(cell: int, law: tuple[int, Floats]) -> float:
     return math.sqrt(float(errors**2 @ masses))
 
 
-def _aligned(one: tuple[int, Floats], other: tuple[int, Floats]) -> tuple[Floats, Floats]:
+def _align_laws(one: tuple[int, Floats], other: tuple[int, Floats]) -> tuple[Floats, Floats]:
     """Two laws of whole numbers on the same numbers."""
     first = min(one[0], other[0])
     ends = [start + len(masses) for start, masses in (one, other)]
@@ -346,14 +346,14 @@ def _aligned(one: tuple[int, Floats], other: tuple[int, Floats]) -> tuple[Floats
     return laws[0], laws[1]
 
 
-def attacked(stratum: Stratum, swap: Swap) -> StratumLoss:
+def attack_stratum(stratum: Stratum, swap: Swap) -> StratumLoss:
     """Return what an attacker at least gains in a stratum of any size, by looking at a single cell.
 
     Any true cell but the largest has a neighbour that is one more: somebody of the same held value
     and somebody of the same swapped value change places. So the distance of these two laws bounds
     what is hidden from above.
 
-    >>> loss = attacked(Stratum([3, 3, 3], [3, 3, 3]), Swap("0.3"))
+    >>> loss = attack_stratum(Stratum([3, 3, 3], [3, 3, 3]), Swap("0.3"))
     >>> loss.curve is None, round(loss.attack, 3)  # 0.838 is possible, see `listed`
     (True, 0.698)
     """
@@ -362,12 +362,12 @@ def attacked(stratum: Stratum, swap: Swap) -> StratumLoss:
     best = 0.0
     errors = []
     for r, c in pairs[::step]:
-        law = CellLaw.of(stratum.n, r, c, swap)
+        law = CellLaw.from_totals(stratum.n, r, c, swap)
         cells = np.linspace(law.lowest, law.highest - 1, _ATTACKED).astype(int)
         for cell in sorted(set(cells.tolist())):
             row = law.row(cell)
             errors.append(_cell_error(cell, row))
-            first, second = _aligned(row, law.row(cell + 1))
+            first, second = _align_laws(row, law.row(cell + 1))
             gained = float(np.abs(first - second).sum() / 2)
             # rounded down: an attack must not be overstated
             uncertain = law.lost(first) + law.lost(second) + law.relative_error

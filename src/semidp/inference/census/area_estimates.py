@@ -33,9 +33,9 @@ from semidp.inference.census.people import groups
 from semidp.inference.census.reading import (
     CLASSES,
     StateFiles,
+    list_states,
     persons_folder,
     read_state,
-    states_of,
 )
 from semidp.promise.exact import check_level
 from semidp.promise.files import replace_file
@@ -105,7 +105,7 @@ class CensusTask:
     @property
     def every_state(self) -> tuple[str, ...]:
         """All states of the folder."""
-        return tuple(states_of(persons_folder(self.folder)))
+        return tuple(list_states(persons_folder(self.folder)))
 
     def nation_use(self) -> tuple[bool, str]:
         """Whether the files of the nation are used, and a sentence that says so."""
@@ -166,15 +166,15 @@ def estimate_areas(task: CensusTask) -> CensusEstimates:
     """Return the estimates for the areas of a task, state by state."""
     nation = None
     if task.nation_use()[0]:
-        by_state = {state: _known(task, state) for state in task.every_state}
-        nation = Nation.of(task.folder, by_state)
+        by_state = {state: _load_state(task, state) for state in task.every_state}
+        nation = Nation.from_states(task.folder, by_state)
     partial = {}
     for state in task.states():
         partial[state] = _state_result(task, state, _root(nation, state))[0]
-    return _added(task, partial, nation)
+    return _combine_states(task, partial, nation)
 
 
-def _known(task: CensusTask, state: str) -> dict[str, Any]:
+def _load_state(task: CensusTask, state: str) -> dict[str, Any]:
     return known_of_state(task.folder, state, task.totals.get(state))
 
 
@@ -196,7 +196,7 @@ def write_estimates(
     """
     states = task.states()
     with lasting_folder(out, resume=resume, force=force, ours=census_files, clear=_clear) as left:
-        noted = left.noted().get("task")
+        noted = left.read_notes().get("task")
         if noted is not None and noted != task.digest():
             raise InputError(
                 f"the unfinished {out} is of other files, areas or levels: discard it, or ask the"
@@ -240,14 +240,14 @@ def _nation(task: CensusTask, folder: Path, note: _Noting, jobs: int, progress: 
     waiting = [state for state in states if not _root_file(folder, state).exists()]
     finished = len(states) - len(waiting)
     inputs = [(task, state) for state in waiting]
-    for done, of_state in enumerate(_results(_known, inputs, jobs), 1):
+    for done, of_state in enumerate(_results(_load_state, inputs, jobs), 1):
         note.begin()
         replace_file(_root_file(folder, waiting[done - 1]), json.dumps(of_state))
         progress("reading states", finished + done, len(states))
     every = {}
     for state in states:
         every[state] = json.loads(_root_file(folder, state).read_text(encoding="utf-8"))
-    return Nation.of(task.folder, every)
+    return Nation.from_states(task.folder, every)
 
 
 def census_files(folder: Path) -> tuple[str, ...]:
@@ -295,7 +295,7 @@ def _state_result(
     if task.areas is not None:
         shares, areas = task.areas.shares(files), len(task.areas.names)
         if root is None:
-            sums = _padded(answer, shares, weights, areas)
+            sums = _sum_all_areas(answer, shares, weights, areas)
             result = {"values": sums.values.tolist(), "variances": sums.variances.tolist()}
         else:
             result = sums_to_json(answer.rooted_sums(shares, weights, areas))
@@ -311,7 +311,7 @@ def _state_result(
     return result, tables
 
 
-def _padded(
+def _sum_all_areas(
     answer: Estimate, shares: dict[int, Share], weights: NDArray[np.float64], areas: int
 ) -> AreaSums:
     """Sums of all areas: zero, and exactly so, for those that have no place in this state."""
@@ -325,7 +325,7 @@ def _padded(
     return AreaSums(values, variances)
 
 
-def _added(
+def _combine_states(
     task: CensusTask, partial: Mapping[str, Mapping[str, Any]], nation: Nation | None
 ) -> CensusEstimates:
     """Estimates of areas from what each state, by its two digits, says of them."""
@@ -336,7 +336,7 @@ def _added(
         sums = AreaSums(values, variances)
     else:
         # The nation ties states together, so that variances are more than a sum.
-        sums = nation.added(partial, np.stack(list(groups().values())))
+        sums = nation.add_states(partial, np.stack(list(groups().values())))
     # A difference of areas may be negative, a count may not.
     whole = all(weight >= 0 for _, _, weight in task.areas.rows)
     return CensusEstimates(task.areas.names, tuple(groups()), sums, task.level, whole)
@@ -350,7 +350,7 @@ def _finish(
         partial = {}
         for state in states:
             partial[state] = json.loads(_partial(folder, state).read_text(encoding="utf-8"))
-        added = _added(task, partial, nation)
+        added = _combine_states(task, partial, nation)
         replace_file(folder / AREAS, _header("name") + _text(added))
     for level in task.levels:
         parts = [(folder / f".{level}-{state}.csv").read_bytes() for state in states]

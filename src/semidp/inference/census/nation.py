@@ -67,7 +67,7 @@ def nation_use(
 def known_of_state(folder: str, state: str, total: int | None) -> dict[str, Any]:
     """What the files of one state say of the state as a whole, as plain values."""
     files = read_state(folder, state, total)
-    return RootKnowledge.of(files.measurements, CLASSES).to_json()
+    return RootKnowledge.from_measurements(files.measurements, CLASSES).to_json()
 
 
 @frozen(eq=False)
@@ -78,23 +78,23 @@ class Nation:
     regions: Regions
 
     @classmethod
-    def of(cls, folder: str, known: Mapping[str, Mapping[str, Any]]) -> "Nation":
+    def from_states(cls, folder: str, known: Mapping[str, Mapping[str, Any]]) -> "Nation":
         """Bring together what is known of every state, by its two digits, and the nation's
         files.
         """
         roots = [RootKnowledge.from_json(value) for value in known.values()]
-        return cls(tuple(known), Regions.of(roots, read_nation(folder), CLASSES))
+        return cls(tuple(known), Regions.from_roots(roots, read_nation(folder), CLASSES))
 
     def root(self, state: str) -> RootKnowledge:
         """What is known of one state from everything."""
         return self.regions.root(self.states.index(state))
 
-    def added(self, parts: Mapping[str, Mapping[str, Any]], cells: Floats) -> AreaSums:
+    def add_states(self, parts: Mapping[str, Mapping[str, Any]], cells: Floats) -> AreaSums:
         """Sums over all states of areas, from what each says of them (`sums_to_json`)."""
         by_number = {}
         for state, part in parts.items():
             by_number[self.states.index(state)] = _sums_from_json(part)
-        return self.regions.added(by_number, cells)
+        return self.regions.add_trees(by_number, cells)
 
 
 def sums_to_json(sums: RootedSums) -> dict[str, Any]:

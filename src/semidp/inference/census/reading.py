@@ -70,14 +70,14 @@ def persons_folder(folder: str | Path) -> Path:
     )
 
 
-def states_of(folder: Path) -> dict[str, tuple[str, ...]]:
+def list_states(folder: Path) -> dict[str, tuple[str, ...]]:
     """States in a folder, by their two digits, each with its parts.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for part in ("State=015", "State=002", "State=102"):
     ...         (Path(folder) / "Block.parquet" / "DPQuery" / part).mkdir(parents=True)
-    ...     states_of(Path(folder))
+    ...     list_states(Path(folder))
     {'02': ('002', '102'), '15': ('015',)}
     """
     parts: dict[str, list[str]] = {}
@@ -102,9 +102,11 @@ def read_state(folder: str | Path, state: str, total: int | None = None) -> Stat
         Exact population of the state, where the files do not say it.
     """
     root = persons_folder(folder)
-    parts = states_of(root).get(state)
+    parts = list_states(root).get(state)
     if parts is None:
-        raise InputError(f"the files hold no state {state}; they hold {', '.join(states_of(root))}")
+        raise InputError(
+            f"the files hold no state {state}; they hold {', '.join(list_states(root))}"
+        )
     levels: list[_Level] = []
     with _reader() as connection:
         for name in LEVELS:
@@ -116,7 +118,7 @@ def read_state(folder: str | Path, state: str, total: int | None = None) -> Stat
     observed: list[Observed] = []
     possible = {}
     for depth, level in enumerate(levels, 1):
-        observed += level.observed(depth)
+        observed += level.build_observed(depth)
         possible[depth] = level.possible
     if total is not None:
         everybody = CellSums(("summed",) * len(SIZES))
@@ -143,7 +145,7 @@ def read_nation(folder: str | Path) -> tuple[Observed, ...]:
         nation = _Level.of_files(connection, measured, exact)
     if len(nation.codes) != 1:
         raise DataError(f"level {NATION} has one place, the nation, and not {len(nation.codes)}")
-    return tuple(nation.observed(0))
+    return tuple(nation.build_observed(0))
 
 
 def _files_below(folder: Path) -> list[str]:
@@ -178,7 +180,7 @@ class _Level:
             _fill(connection, file, codes, queries)
         return cls(codes, queries, _possible(connection, exact, codes))
 
-    def observed(self, depth: int) -> Iterator[Observed]:
+    def build_observed(self, depth: int) -> Iterator[Observed]:
         for query in self.queries.values():
             yield Observed(query.sums, depth, query.values, query.variances)
 

@@ -69,7 +69,9 @@ class EstimateDraws:
     >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
     >>> plan = semidp.Plan([request], ["sex", "region"])
     >>> release = semidp.run(plan, {"sex": [*"fm"] * 9, "region": [*"nns"] * 6})
-    >>> drawn = EstimateDraws.of(release).draw(semidp.promise.SeededRandomness(1))["table"]
+    >>> drawn = EstimateDraws.from_release(release).draw(semidp.promise.SeededRandomness(1))[
+    ...     "table"
+    ... ]
     >>> drawn.sum(axis=1).round(6).tolist()  # exact totals stay
     [9.0, 9.0]
     """
@@ -77,16 +79,16 @@ class EstimateDraws:
     results: tuple[MeasuredResult, ...]
 
     @classmethod
-    def of(cls, release: "Release") -> "EstimateDraws":
+    def from_release(cls, release: "Release") -> "EstimateDraws":
         """Read the noise of every table of a release."""
         tables = {table.name: table for table in release.tables}
         results = []
         for request, result in zip(release.plan.requests, release.results, strict=True):
-            names = [name for name in result.named() if name in tables]
+            names = [name for name in result.columns_by_name() if name in tables]
             # Other statistics have no tables, and records do not know them.
             if not names:
                 continue
-            mechanism = result.drawn_by(result.recalibrated(request, release.scope))
+            mechanism = result.sampling_mechanism(result.recalibrate(request, release.scope))
             if mechanism is None:
                 raise Refused(
                     f"the noise of {', '.join(names)} is not what its plan needs: it is not drawn"

@@ -22,7 +22,7 @@ from semidp.inference.records.synthetic import SyntheticRecords
 from semidp.inference.records.writing import about_records
 from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.noise.randomness import Randomness, generator
-from semidp.promise.schema.margins import View, named
+from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.spaces.linked import UNIT, LinkedDataspace
 from semidp.publish.combined.linked_combination import LinkedCombination
 from semidp.publish.results.published_table import PublishedTable
@@ -59,11 +59,11 @@ class LinkedRecords(SyntheticRecords):
         """The link, then the features."""
         return (self.link, *super().columns)
 
-    def coded(self) -> Iterator[tuple[str, list[str], NDArray[np.intp]]]:
+    def encode_columns(self) -> Iterator[tuple[str, list[str], NDArray[np.intp]]]:
         """Yield each column: its name, its labels, and for each record the number of its label."""
         labels = [str(number) for number in range(int(self.numbers.max(initial=-1)) + 1)]
         yield self.link, labels, self.numbers.astype(np.intp)
-        yield from super().coded()
+        yield from super().encode_columns()
 
     def rows(self, start: int = 0, end: int | None = None) -> Iterator[tuple[str, ...]]:
         """Yield the number of the unit and the levels of each record."""
@@ -99,12 +99,12 @@ def linked_records(
         raise Refused(
             "whole numbers of members and units do not agree here, so that no records have both"
         )
-    members = _matched(public.members, of_members, randomness)
-    units = _matched(public.units, of_units, randomness)
+    members = _match_tables(public.members, of_members, randomness)
+    units = _match_tables(public.units, of_units, randomness)
     draw = generator(randomness)
     sizes = units.places[equation.size_axis].astype(np.int64) + public.link.least
     homes = _homes(_keys(members, equation.members), _keys(units, equation.units), sizes, draw)
-    return _numbered(members, public.link.column, homes), _numbered(
+    return _number_records(members, public.link.column, homes), _number_records(
         units, public.link.column, np.arange(len(units))
     )
 
@@ -122,7 +122,7 @@ def _linked_tables(
     return result.mechanism, result.members, result.units_by_size
 
 
-def _matched(dataspace: Any, tables: Any, randomness: Randomness) -> SyntheticRecords:
+def _match_tables(dataspace: Any, tables: Any, randomness: Randomness) -> SyntheticRecords:
     """Records of one kind that have all its tables to the unit."""
     schema = dataspace.schema
     targets, whole = [], {}
@@ -132,7 +132,7 @@ def _matched(dataspace: Any, tables: Any, randomness: Randomness) -> SyntheticRe
                 f"the table {table.name!r} does not hold whole numbers, so that no records have it"
             )
         view = schema.view(table.schema.names)
-        shape = schema.grid.shape_of(view)
+        shape = schema.grid.compute_margin_shape(view)
         errors = np.asarray(table.standard_errors, dtype=np.float64).reshape(shape)
         targets.append(
             TargetTable(table.name, view, np.asarray(table.estimate).reshape(shape), errors)
@@ -150,9 +150,9 @@ def _matched(dataspace: Any, tables: Any, randomness: Randomness) -> SyntheticRe
 def _keys(records: SyntheticRecords, view: View) -> NDArray[np.int64]:
     """The place of each record: its cell at a view."""
     key = np.zeros(len(records), dtype=np.int64)
-    for axis in named(view):
+    for axis in list_axes(view):
         chain = records.schema.grid.chains[axis]
-        nodes = chain.above(view[axis])[records.places[axis]]
+        nodes = chain.find_leaf_ancestors(view[axis])[records.places[axis]]
         key = key * chain.size(view[axis]) + nodes
     return key
 
@@ -174,7 +174,9 @@ def _homes(
     return homes
 
 
-def _numbered(records: SyntheticRecords, link: str, numbers: NDArray[np.int64]) -> LinkedRecords:
+def _number_records(
+    records: SyntheticRecords, link: str, numbers: NDArray[np.int64]
+) -> LinkedRecords:
     return LinkedRecords(
         records.schema,
         records.view,

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from semidp.inference.records.record_cells import Codes, smallest_codes
 from semidp.inference.records.record_moves import stratum_keys
-from semidp.promise.schema.margins import Grid, Totals, View, join, meet, named
+from semidp.promise.schema.margins import Grid, Totals, View, join, list_axes, meet
 
 
-def matched(
+def match_records(
     grid: Grid,
     records: int,
     tables: Mapping[View, Totals],
@@ -49,7 +49,7 @@ def matched(
     ...     (1, 0): Totals((1, 0), np.array([2, 1])),
     ...     (0, 1): Totals((0, 1), np.array([1, 2])),
     ... }
-    >>> matched(Grid.flat((2, 2)), 3, ones, list(ones), np.random.default_rng(1)).sum(
+    >>> match_records(Grid.flat((2, 2)), 3, ones, list(ones), np.random.default_rng(1)).sum(
     ...     axis=0
     ... ).tolist()
     [1, 2]
@@ -67,7 +67,7 @@ def matched(
         # Records of one separator stand together in both orders, at random in ours.
         into = np.lexsort((draw.random(records), ours))
         out_of = np.argsort(theirs, kind="stable")
-        for axis in named(view):
+        for axis in list_axes(view):
             if view[axis] > held[axis]:
                 codes[into, axis] = leaves[axis][out_of]
         held = join(held, view)
@@ -81,8 +81,8 @@ def sorted_codes(codes: Codes) -> Codes:
 
 def _first_leaves(grid: Grid, view: View, cells: NDArray[np.intp]) -> dict[int, NDArray[np.int64]]:
     """For each feature of a view the first leaf of the node of each cell."""
-    axes = named(view)
-    nodes = np.unravel_index(cells, grid.shape_of(view)) if axes else ()
+    axes = list_axes(view)
+    nodes = np.unravel_index(cells, grid.compute_margin_shape(view)) if axes else ()
     leaves: dict[int, NDArray[np.int64]] = {}
     for axis, node in zip(axes, nodes, strict=True):
         starts = np.asarray(grid.chains[axis].starts[view[axis] - 1], dtype=np.int64)

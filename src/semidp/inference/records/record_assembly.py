@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.inference.records.drawn_estimates import EstimateDraws
-from semidp.inference.records.matching import matched, sorted_codes
+from semidp.inference.records.matching import match_records, sorted_codes
 from semidp.inference.records.record_cells import Codes, Floats, Goal, TargetTable
 from semidp.inference.records.record_moves import record_moves
 from semidp.inference.records.record_search import SECONDS, Approach, Ending
@@ -34,12 +34,12 @@ from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import (
     Totals,
     View,
+    is_within_view,
     join,
     junction_order,
+    list_axes,
     maximal,
     meet,
-    named,
-    within,
 )
 from semidp.promise.spaces.dataspace import Dataspace
 
@@ -67,7 +67,7 @@ class PublishedNumbers:
     whole: Mapping[str, NDArray[np.int64]] = field(repr=False)
 
     @classmethod
-    def of(cls, release: "Release") -> "PublishedNumbers":
+    def from_release(cls, release: "Release") -> "PublishedNumbers":
         """Read the tables of a release."""
         dataspace = release.scope.dataspace
         if len(dataspace.kinds) > 1:
@@ -80,7 +80,7 @@ class PublishedNumbers:
         whole = {}
         for table in release.tables:
             view = schema.view(table.schema.names)
-            shape = schema.grid.shape_of(view)
+            shape = schema.grid.compute_margin_shape(view)
             estimate = np.asarray(table.estimate, dtype=np.float64).reshape(shape)
             errors = np.asarray(table.standard_errors, dtype=np.float64).reshape(shape)
             targets.append(TargetTable(table.name, view, estimate, errors))
@@ -94,7 +94,7 @@ class PublishedNumbers:
     @cached_property
     def margins(self) -> list[View]:
         """The views of the exact totals."""
-        return [total.view for total in self.dataspace.published]
+        return [total.view for total in self.dataspace.published_totals]
 
     @cached_property
     def used(self) -> View:
@@ -105,15 +105,15 @@ class PublishedNumbers:
     @property
     def features(self) -> list[tuple[str, ...]]:
         """The names of the features of each table."""
-        return [self.dataspace.schema.named(target.view) for target in self.targets]
+        return [self.dataspace.schema.list_view_names(target.view) for target in self.targets]
 
     @cached_property
-    def unlinked(self) -> tuple[tuple[str, str], ...]:
+    def unlinked_pairs(self) -> tuple[tuple[str, str], ...]:
         """Pairs of features that no table and no exact total has together."""
         views = [*(target.view for target in self.targets), *self.margins]
         names = {
             axis: self.dataspace.schema.features[axis].names[self.used[axis] - 1]
-            for axis in named(self.used)
+            for axis in list_axes(self.used)
         }
         pairs = []
         for one, other in itertools.combinations(names, 2):
@@ -130,11 +130,12 @@ class PublishedNumbers:
         if len(self.whole) < len(self.targets):
             return None
         every = [Totals(target.view, self.whole[target.name]) for target in self.targets]
-        every += self.dataspace.published
+        every += self.dataspace.published_totals
         for one, other in itertools.combinations(every, 2):
             shared = meet(one.view, other.view)
             if not np.array_equal(
-                one.down(grid, shared).counts.ravel(), other.down(grid, shared).counts.ravel()
+                one.sum_to_view(grid, shared).counts.ravel(),
+                other.sum_to_view(grid, shared).counts.ravel(),
             ):
                 return None
         return {total.view: total for total in every}
@@ -158,7 +159,9 @@ class PublishedNumbers:
         schema = self.dataspace.schema
         for zero in schema.structural_zeros:
             view = schema.view(name for name, _ in zero.levels)
-            if within(view, self.used) and not any(within(view, other) for other in order):
+            if is_within_view(view, self.used) and not any(
+                is_within_view(view, other) for other in order
+            ):
                 return False
         return True
 
@@ -169,14 +172,14 @@ class PublishedNumbers:
         grid = self.dataspace.schema.grid
         exact = join(grid.nothing, *self.margins)
         estimates = {}
-        for axis in named(self.used):
+        for axis in list_axes(self.used):
             if exact[axis] == self.used[axis]:
                 continue
-            view = grid.alone(axis, self.used[axis])
+            view = grid.build_feature_view(axis, self.used[axis])
             sums = [
                 grid.sum(table.estimate, view, table.view)
                 for table in targets
-                if within(view, table.view)
+                if is_within_view(view, table.view)
             ]
             estimates[axis] = np.mean(sums, axis=0)
         return estimates
@@ -189,7 +192,7 @@ def matched_records(numbers: PublishedNumbers, randomness: Randomness) -> Synthe
     assert numbers.order is not None, "whoever asks has seen that they exist"
     assert numbers.joint is not None, "what has an order agrees"
     grid, count = numbers.dataspace.schema.grid, numbers.dataspace.n
-    codes = matched(grid, count, numbers.joint, numbers.order, generator(randomness))
+    codes = match_records(grid, count, numbers.joint, numbers.order, generator(randomness))
     return _records(numbers, numbers.targets, codes, Ending.MATCHED)
 
 
@@ -240,11 +243,11 @@ def _records(
     ordered = sorted_codes(codes)
     places = tuple(np.ascontiguousarray(ordered[:, axis]) for axis in range(codes.shape[1]))
     return SyntheticRecords(
-        numbers.dataspace.schema, numbers.used, places, distances, numbers.unlinked, ending
+        numbers.dataspace.schema, numbers.used, places, distances, numbers.unlinked_pairs, ending
     )
 
 
-def records_of(
+def synthesize_records(
     release: "Release",
     randomness: Randomness,
     seconds: float = SECONDS,
@@ -254,7 +257,7 @@ def records_of(
     """Return records of a release; see `Release.records`."""
     check_seconds(seconds)
     release.refuse_large_parts("synthetic records")
-    numbers = PublishedNumbers.of(release)
+    numbers = PublishedNumbers.from_release(release)
     if numbers.order is not None:
         return matched_records(numbers, randomness)
     return swapped_records(numbers, randomness, seconds=seconds, progress=progress, stop=stop)
@@ -276,8 +279,8 @@ def several_records(
         raise InputError(f"several sets of records are 2 or more, not {files!r}")
     release.refuse_parts("several sets of records")
     release.refuse_combined("several sets of records")
-    numbers = PublishedNumbers.of(release)
-    law = EstimateDraws.of(release)
+    numbers = PublishedNumbers.from_release(release)
+    law = EstimateDraws.from_release(release)
     drawn: list[SyntheticRecords] = []
     for number in range(files):
         # Each file has noise and swaps of its own, whatever the others drew.

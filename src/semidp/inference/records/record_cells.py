@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.schema.margins import Grid, View, named
+from semidp.promise.schema.margins import Grid, View, list_axes
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -99,7 +99,7 @@ class Layout:
     @cached_property
     def bounds(self) -> Numbers:
         """Where the cells of each margin begin in the vector, and the end."""
-        sizes = [self.grid.size_of(view) for view in self.views]
+        sizes = [self.grid.count_margin_cells(view) for view in self.views]
         return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
     @cached_property
@@ -110,15 +110,15 @@ class Layout:
         first, axes, starts, numbers = [0], [], [], []
         length = 0
         for table, view in enumerate(self.views):
-            step = self.grid.size_of(view)
+            step = self.grid.count_margin_cells(view)
             offset = int(self.bounds[table])
-            for axis in named(view):
+            for axis in list_axes(view):
                 chain = self.grid.chains[axis]
                 step //= chain.size(view[axis])
                 axes.append(axis)
                 starts.append(length)
                 # The offset of the whole margin is part of the numbers of its first feature.
-                numbers.append(chain.above(view[axis]) * step + offset)
+                numbers.append(chain.find_leaf_ancestors(view[axis]) * step + offset)
                 offset = 0
                 length += chain.leaves
             first.append(len(axes))
@@ -146,19 +146,19 @@ class Layout:
             counts[start:end] = np.bincount(self.cells(codes, table) - start, minlength=end - start)
         return counts
 
-    def touched_by(self, axes: Sequence[int]) -> Numbers:
+    def find_changed_margins(self, axes: Sequence[int]) -> Numbers:
         """Return the margins that change when records exchange some features: they name one of
         these and another feature.
         """
         moved = set(axes)
         chosen = []
         for table, view in enumerate(self.views):
-            inside = moved & set(named(view))
-            if inside and inside != set(named(view)):
+            inside = moved & set(list_axes(view))
+            if inside and inside != set(list_axes(view)):
                 chosen.append(table)
         return np.array(chosen, dtype=np.int64)
 
-    def named_by(self, axis: int) -> Numbers:
+    def find_naming_margins(self, axis: int) -> Numbers:
         """Return the margins that name a feature."""
         chosen = [table for table, view in enumerate(self.views) if view[axis]]
         return np.array(chosen, dtype=np.int64)

@@ -11,9 +11,9 @@ from typing import Any
 
 from semidp.errors import InputError, Occupied
 from semidp.inference.records.synthetic import SyntheticRecords
-from semidp.promise.exact import shown
+from semidp.promise.exact import format_value
 from semidp.promise.files import replace_file
-from semidp.promise.plain_reading import document_at
+from semidp.promise.plain_reading import read_document
 
 MOST_FILES = 1000
 """More files say nothing more of the noise."""
@@ -67,10 +67,10 @@ def about_file(path: Path) -> Path:
     >>> about_file(Path("people.csv")).name
     'people.about.json'
     """
-    return _named(path).with_name(f"{path.stem}.about.json")
+    return _check_file_name(path).with_name(f"{path.stem}.about.json")
 
 
-def _named(path: Path) -> Path:
+def _check_file_name(path: Path) -> Path:
     """Return a path that ends in the name of a file, or refuse it."""
     if path.name in ("", ".."):
         raise Occupied(f"{path} is not a name for a new file")
@@ -78,7 +78,7 @@ def _named(path: Path) -> Path:
 
 
 def _is_ours(beside: Path) -> bool:
-    return document_at(beside).get("kind") == KIND
+    return read_document(beside).get("kind") == KIND
 
 
 def numbered_files(path: Path, files: int) -> list[Path]:
@@ -88,8 +88,10 @@ def numbered_files(path: Path, files: int) -> list[Path]:
     ['people-1.csv', 'people-2.csv']
     """
     if isinstance(files, bool) or not isinstance(files, int) or not 1 <= files <= MOST_FILES:
-        raise InputError(f"the number of files is 1 to {MOST_FILES:,}, not {shown(files)}")
+        raise InputError(f"the number of files is 1 to {MOST_FILES:,}, not {format_value(files)}")
     if files == 1:
         return [path]
     numbers = range(1, files + 1)
-    return [_named(path).with_name(f"{path.stem}-{number}{path.suffix}") for number in numbers]
+    return [
+        _check_file_name(path).with_name(f"{path.stem}-{number}{path.suffix}") for number in numbers
+    ]

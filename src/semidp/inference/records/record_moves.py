@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.inference.records.record_cells import Codes, Numbers
-from semidp.promise.schema.margins import Grid, View, join, minimal, named
+from semidp.promise.schema.margins import Grid, View, join, list_axes, minimal
 
 _MOST_CHOICES = 64  # ways to agree that are looked at for one set of features
 _MOST_MOVES = 256
@@ -63,8 +63,8 @@ def record_moves(grid: Grid, margins: Sequence[View], used: View) -> list[Record
     used
         The depth at which each feature is known in the records.
     """
-    singles = [(axis,) for axis in named(used)]
-    blocks = [named(margin) for margin in margins if len(named(margin)) > 1]
+    singles = [(axis,) for axis in list_axes(used)]
+    blocks = [list_axes(margin) for margin in margins if len(list_axes(margin)) > 1]
     moves: list[RecordMove] = []
     for axes in dict.fromkeys([*singles, *blocks]):
         for stratum in _strata(margins, axes, len(used)):
@@ -77,7 +77,9 @@ def record_moves(grid: Grid, margins: Sequence[View], used: View) -> list[Record
     fixed = join(nothing, *margins) if margins else nothing
     for (axis,) in singles:
         if fixed[axis] < used[axis]:
-            moves.append(RecordMove((axis,), grid.alone(axis, fixed[axis]), False, used[axis]))
+            moves.append(
+                RecordMove((axis,), grid.build_feature_view(axis, fixed[axis]), False, used[axis])
+            )
     return moves[:_MOST_MOVES]
 
 
@@ -123,10 +125,10 @@ class RecordStrata:
     starts: Numbers
 
 
-def strata_of(grid: Grid, codes: Codes, view: View) -> RecordStrata:
+def build_strata(grid: Grid, codes: Codes, view: View) -> RecordStrata:
     """Return records by what they share at a view, in linear time.
 
-    >>> strata = strata_of(
+    >>> strata = build_strata(
     ...     Grid.flat((2, 2)), np.array([[1, 0], [0, 0], [1, 1]], dtype=np.uint8), (1, 0)
     ... )
     >>> strata.order.tolist(), strata.starts.tolist()
@@ -136,7 +138,7 @@ def strata_of(grid: Grid, codes: Codes, view: View) -> RecordStrata:
     if not any(view):
         return RecordStrata(np.zeros(0, dtype=np.int32), np.array([0, count], dtype=np.int64))
     keys = stratum_keys(grid, codes, view)
-    if grid.size_of(view) > 2**16:
+    if grid.count_margin_cells(view) > 2**16:
         _, keys = np.unique(keys, return_inverse=True)
     # Sorting numbers of 16 bits takes linear time.
     sizes = np.bincount(keys)
@@ -165,11 +167,11 @@ def proposed_values(grid: Grid, codes: Codes, move: RecordMove, draw: np.random.
     (axis,) = move.axes
     chain = grid.chains[axis]
     coarse, fine = move.stratum[axis], move.depth
-    node = chain.above(coarse)[codes[:, axis]]
+    node = chain.find_leaf_ancestors(coarse)[codes[:, axis]]
     choices = chain.children(coarse, fine)[node]
     child = chain.first(coarse, fine)[node] + (draw.random(len(codes)) * choices).astype(np.intp)
     values = np.asarray(chain.starts[fine - 1])[child].astype(codes.dtype)
-    strata = strata_of(grid, codes, move.stratum)
+    strata = build_strata(grid, codes, move.stratum)
     order = strata.order if len(strata.order) else np.arange(len(codes))
     sizes = np.diff(strata.starts)
     stratum = np.repeat(np.arange(len(sizes)), sizes)
@@ -184,7 +186,7 @@ def proposed_values(grid: Grid, codes: Codes, move: RecordMove, draw: np.random.
 def stratum_keys(grid: Grid, codes: Codes, view: View) -> Numbers:
     """Number what records have at a view: one number for each combination of nodes."""
     keys = np.zeros(len(codes), dtype=np.int64)
-    for axis in named(view):
+    for axis in list_axes(view):
         chain = grid.chains[axis]
-        keys = keys * chain.size(view[axis]) + chain.above(view[axis])[codes[:, axis]]
+        keys = keys * chain.size(view[axis]) + chain.find_leaf_ancestors(view[axis])[codes[:, axis]]
     return keys

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.inference.records.matching import matched
+from semidp.inference.records.matching import match_records
 from semidp.inference.records.record_cells import Codes, Floats, Goal, Layout
 from semidp.inference.records.record_moves import RecordMove
 from semidp.inference.records.sweeps import RecordState, Sweep
@@ -17,13 +17,13 @@ from semidp.promise.schema.margins import (
     Grid,
     Totals,
     View,
+    is_within_view,
     join,
     junction_order,
+    list_axes,
     maximal,
     meet,
-    named,
     trimmed_view,
-    within,
 )
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace
@@ -43,7 +43,7 @@ def forbidden_cells(schema: Schema, used: View) -> Forbidden:
 
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import StructuralZero
-    >>> zero = StructuralZero.of({"age": "child", "status": "married"})
+    >>> zero = StructuralZero.from_pattern({"age": "child", "status": "married"})
     >>> schema = Schema(
     ...     [Feature("age", ["child", "adult"]), Feature("status", ["single", "married"])],
     ...     [zero],
@@ -55,7 +55,7 @@ def forbidden_cells(schema: Schema, used: View) -> Forbidden:
     for zero in schema.structural_zeros:
         names = [name for name, _ in zero.levels]
         view = schema.view(names)
-        if view not in masks and within(view, used):
+        if view not in masks and is_within_view(view, used):
             masks[view] = ~schema.restrict(names).possible_cells
     return tuple(masks.items())
 
@@ -91,48 +91,48 @@ class Beginning:
 
     def codes(self, moves: list[RecordMove], sweep: Sweep) -> Codes:
         """Return the records, or refuse where none with these totals are found."""
-        exact = list(self.dataspace.published)
+        exact = list(self.dataspace.published_totals)
         if junction_order(maximal(total.view for total in exact)) is None:
             exact = self._without_circles(exact)
-        codes = self._matched(exact)
+        codes = self._match_totals(exact)
         if self._clean(codes, moves, sweep):
             return codes
         # Swaps alone did not help: one table holds all totals that impossible cells have to do
         # with.
-        exact = self._merged(exact, codes)
-        codes = self._matched(exact)
+        exact = self._merge_totals(exact, codes)
+        codes = self._match_totals(exact)
         if not self._clean(codes, moves, sweep):
             raise Refused(
                 "no records were found that have the exact totals and no impossible combination"
             )
         return codes
 
-    def _matched(self, totals: list[Totals]) -> Codes:
+    def _match_totals(self, totals: list[Totals]) -> Codes:
         """Match totals, and the estimated counts of features that they do not name as deep as
         records do.
         """
         every = {total.view: total for total in totals}
-        for axis in named(self.used):
+        for axis in list_axes(self.used):
             depth = max((total.view[axis] for total in totals), default=0)
             if depth < self.used[axis]:
                 added = self._one_way(axis, depth, totals)
                 every[added.view] = added
         order = junction_order(maximal(every))
         assert order is not None, "what is added lies below one total, or shares nothing"
-        return matched(self.grid, self.dataspace.n, every, order, self.draw)
+        return match_records(self.grid, self.dataspace.n, every, order, self.draw)
 
     def _one_way(self, axis: int, depth: int, totals: list[Totals]) -> Totals:
         """Whole numbers of one feature near its estimate, with the totals that are given at a
         coarser depth.
         """
-        view = self.grid.alone(axis, self.used[axis])
+        view = self.grid.build_feature_view(axis, self.used[axis])
         sums = np.array(self.dataspace.n, dtype=np.int64)
         if depth:
             # All totals that name the feature as deep say the same of it.
-            coarse = self.grid.alone(axis, depth)
+            coarse = self.grid.build_feature_view(axis, depth)
             finer = next(total for total in totals if total.view[axis] == depth)
-            sums = finer.down(self.grid, coarse).counts
-        fit = fit_totals(self.one_way[axis], self.grid.coarsened(view), [Totals((depth,), sums)])
+            sums = finer.sum_to_view(self.grid, coarse).counts
+        fit = fit_totals(self.one_way[axis], self.grid.coarsen(view), [Totals((depth,), sums)])
         assert fit.counts is not None, "one total is met by thresholds"
         return Totals(view, fit.counts)
 
@@ -142,52 +142,52 @@ class Beginning:
         """
         # What the table shall be close to: records whose features have nothing in common.
         loose: dict[View, Totals] = {}
-        for axis in named(self.used):
-            loose.update(self._alone(axis, exact))
-        near = matched(self.grid, self.dataspace.n, loose, list(loose), self.draw)
+        for axis in list_axes(self.used):
+            loose.update(self._find_exact_counts(axis, exact))
+        near = match_records(self.grid, self.dataspace.n, loose, list(loose), self.draw)
         kept: list[Totals] = []
         left = list(exact)
         while left:
-            piece = _reached([total.view for total in left], left[0].view)
+            piece = _join_connected([total.view for total in left], left[0].view)
             group = [total for total in left if any(meet(total.view, piece))]
             left = [total for total in left if total not in group]
             if junction_order(maximal(total.view for total in group)) is None:
-                group = [self._table_with(group, near, piece)]
+                group = [self._fit_table(group, near, piece)]
             kept += group
         return kept
 
-    def _alone(self, axis: int, exact: list[Totals]) -> dict[View, Totals]:
+    def _find_exact_counts(self, axis: int, exact: list[Totals]) -> dict[View, Totals]:
         """The exact counts of one feature, as deep as they are exact; nothing where they are
         not.
         """
         deepest = max(exact, key=lambda total: total.view[axis])
-        view = self.grid.alone(axis, deepest.view[axis])
-        return {view: deepest.down(self.grid, view)} if any(view) else {}
+        view = self.grid.build_feature_view(axis, deepest.view[axis])
+        return {view: deepest.sum_to_view(self.grid, view)} if any(view) else {}
 
-    def _merged(self, exact: list[Totals], near: Codes) -> list[Totals]:
+    def _merge_totals(self, exact: list[Totals], near: Codes) -> list[Totals]:
         """Put everything that hangs together with impossible cells into one table each."""
         zeros = [view for view, _ in self.forbidden]
         views = [*zeros, *(total.view for total in exact)]
-        pieces = {_reached(views, zero) for zero in zeros}
+        pieces = {_join_connected(views, zero) for zero in zeros}
         left = list(exact)
         merged = []
         for piece in sorted(pieces):
             group = [total for total in left if any(meet(total.view, piece))]
             left = [total for total in left if total not in group]
-            merged.append(self._table_with(group, near, piece))
+            merged.append(self._fit_table(group, near, piece))
         return [*merged, *left]
 
-    def _table_with(self, group: list[Totals], near: Codes, view: View) -> Totals:
+    def _fit_table(self, group: list[Totals], near: Codes, view: View) -> Totals:
         """The table of whole numbers closest to what records have, with given totals and without
         impossible cells.
         """
-        size = self.grid.size_of(view)
+        size = self.grid.count_margin_cells(view)
         if size > _MOST_CELLS:
             raise Refused(
-                f"exact totals or impossible cells tie {len(named(view))} features together,"
+                f"exact totals or impossible cells tie {len(list_axes(view))} features together,"
                 f" {size:,} cells in all: too many to find records that have them"
             )
-        part = self.grid.coarsened(view)
+        part = self.grid.coarsen(view)
         counts = Layout(self.grid, [view]).counts(near)
         totals = []
         for total in group:
@@ -197,7 +197,7 @@ class Beginning:
             totals = [Totals(part.nothing, np.array(self.dataspace.n, dtype=np.int64))]
         possible = np.ones(part.shape, dtype=bool)
         for zero, mask in self.forbidden:
-            if within(zero, view):
+            if is_within_view(zero, view):
                 possible &= part.spread(~mask, trimmed_view(zero, view))
         try:
             fit = fit_totals(
@@ -227,11 +227,11 @@ class Beginning:
         return not state.counts[impossible].any()
 
 
-def _reached(views: list[View], start: View) -> View:
+def _join_connected(views: list[View], start: View) -> View:
     """What a view names, with all views that share a feature with it, or with one of those, and so
     on.
 
-    >>> _reached([(1, 1, 0, 0), (0, 1, 1, 0), (0, 0, 0, 1)], (1, 0, 0, 0))
+    >>> _join_connected([(1, 1, 0, 0), (0, 1, 1, 0), (0, 0, 0, 1)], (1, 0, 0, 0))
     (1, 1, 1, 0)
     """
     reached = start

@@ -19,8 +19,8 @@ from semidp.inference.records.record_cells import Codes, Goal, Layout, Numbers
 from semidp.inference.records.record_moves import (
     RecordMove,
     RecordStrata,
+    build_strata,
     proposed_values,
-    strata_of,
 )
 
 _AT_ONCE = 1 << 14  # pairs that numpy looks at together
@@ -72,19 +72,19 @@ def compiled_sweep(state: RecordState, move: RecordMove, draw: np.random.Generat
     inside = np.zeros(state.codes.shape[1], dtype=np.bool_)
     inside[list(move.axes)] = True
     scratch = np.zeros((len(layout.views), 4), dtype=np.int64)
-    made = _compiled()(
+    made = _compile_sweep()(
         state.codes,
         strata.order,
         strata.starts,
         _shifts(strata, draw),
         np.array(move.axes, dtype=np.int64),
         inside,
-        _touched(layout, move),
+        _find_changed_margins(layout, move),
         *layout.members,
         state.slopes,
         state.goal.weights,
         move.both,
-        _proposed(state, move, draw),
+        _propose_values(state, move, draw),
         scratch,
     )
     return int(made)
@@ -96,8 +96,8 @@ def vector_sweep(state: RecordState, move: RecordMove, draw: np.random.Generator
     Moves that each look good may overshoot together. Of those in a block a share is made, chosen at
     random; where that increases the distance it is taken back and the share halved.
     """
-    tables = _touched(state.goal.layout, move)
-    proposed = _proposed(state, move, draw)
+    tables = _find_changed_margins(state.goal.layout, move)
+    proposed = _propose_values(state, move, draw)
     if move.both:
         first, second = _pairs(_partners(state, move), draw)
     else:
@@ -114,19 +114,23 @@ def _partners(state: RecordState, move: RecordMove) -> RecordStrata:
     itself.
     """
     stratum = move.stratum if move.both else state.goal.grid.nothing
-    return strata_of(state.goal.grid, state.codes, stratum)
+    return build_strata(state.goal.grid, state.codes, stratum)
 
 
-def _proposed(state: RecordState, move: RecordMove, draw: np.random.Generator) -> Codes:
+def _propose_values(state: RecordState, move: RecordMove, draw: np.random.Generator) -> Codes:
     """The values that records would take by themselves; none for exchanges."""
     if move.both:
         return np.zeros(0, dtype=state.codes.dtype)
     return proposed_values(state.goal.grid, state.codes, move, draw)
 
 
-def _touched(layout: Layout, move: RecordMove) -> Numbers:
+def _find_changed_margins(layout: Layout, move: RecordMove) -> Numbers:
     """The margins that a move can change."""
-    return layout.touched_by(move.axes) if move.both else layout.named_by(move.axes[0])
+    return (
+        layout.find_changed_margins(move.axes)
+        if move.both
+        else layout.find_naming_margins(move.axes[0])
+    )
 
 
 def _shifts(strata: RecordStrata, draw: np.random.Generator) -> Numbers:
@@ -249,7 +253,7 @@ def pair_sweep(
 
 
 @cache
-def _compiled() -> Callable[..., int]:
+def _compile_sweep() -> Callable[..., int]:
     import numba
 
     compiled: Callable[..., int] = numba.njit(nogil=True)(pair_sweep)

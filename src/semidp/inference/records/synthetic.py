@@ -80,7 +80,7 @@ class SyntheticRecords:
         """The number of records."""
         return len(self.places[0])
 
-    def coded(self) -> Iterator[tuple[str, list[str], NDArray[np.intp]]]:
+    def encode_columns(self) -> Iterator[tuple[str, list[str], NDArray[np.intp]]]:
         """Yield each column: its name, its labels, and for each record the number of its label."""
         for axis, (feature, depth) in enumerate(zip(self.schema.features, self.view, strict=True)):
             paths = feature.paths()
@@ -93,7 +93,7 @@ class SyntheticRecords:
     def to_dict(self) -> dict[str, list[str]]:
         """Return the columns as lists of labels."""
         columns = {}
-        for name, labels, codes in self.coded():
+        for name, labels, codes in self.encode_columns():
             columns[name] = np.array(labels, dtype=object)[codes].tolist()
         return columns
 
@@ -102,7 +102,7 @@ class SyntheticRecords:
         pandas = _frames("pandas")
         columns = {
             name: pandas.Categorical.from_codes(codes, labels)
-            for name, labels, codes in self.coded()
+            for name, labels, codes in self.encode_columns()
         }
         return pandas.DataFrame(columns)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from semidp.errors import InputError
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.schema.margins import View, named
+from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.spaces.dataspace import Margin
@@ -42,7 +42,7 @@ class ProposedTable:
     mean_count: float
 
     @property
-    def dominated(self) -> bool:
+    def is_dominated(self) -> bool:
         """Whether the noise of an average cell is larger than its count."""
         return self.error > self.mean_count
 
@@ -110,7 +110,7 @@ def propose_tables(scope: Scope, names: Sequence[str], budget: Budget) -> TableP
     ... ]
     >>> schema = semidp.Schema(features)
     >>> ones = semidp.Table(schema.restrict(["sex"]), [500, 500])
-    >>> space = semidp.Dataspace.known(schema, {semidp.Margin("sex"): ones})
+    >>> space = semidp.Dataspace.from_totals(schema, {semidp.Margin("sex"): ones})
     >>> scope = semidp.Scope(space, None, semidp.Ball(2))
     >>> proposal = propose_tables(scope, ["sex", "age", "code"], semidp.Budget.gdp(1))
     >>> [table.features for table in proposal.tables]
@@ -126,13 +126,13 @@ def propose_tables(scope: Scope, names: Sequence[str], budget: Budget) -> TableP
     views = [_pair(full, pair) for pair in itertools.combinations(axes, 2)]
     if len(views) > _MOST_TABLES:
         raise InputError(f"{len(views):,} pairs are too many to weigh: name at most 60 features")
-    exact = [view for view in views if _published(scope, view)]
+    exact = [view for view in views if _is_published(scope, view)]
     kept = [view for view in views if view not in exact]
     left_out: list[ProposedTable] = []
     while True:
-        alone = _alone(scope, full, list(axes), [*kept, *exact])
-        tables = _weighed(scope, budget, [*kept, *alone])
-        dominated = [table for table in tables[: len(kept)] if table.dominated]
+        alone = _list_missing_features(scope, full, list(axes), [*kept, *exact])
+        tables = _estimate_tables(scope, budget, [*kept, *alone])
+        dominated = [table for table in tables[: len(kept)] if table.is_dominated]
         if not dominated:
             break
         dominated.sort(key=lambda table: table.mean_count / table.error)
@@ -141,7 +141,7 @@ def propose_tables(scope: Scope, names: Sequence[str], budget: Budget) -> TableP
         # The noise is placed anew for those that are left: their errors fall.
         gone = {schema.view(table.features) for table in worst}
         kept = [view for view in kept if view not in gone]
-    given_exactly = tuple(schema.named(view) for view in exact)
+    given_exactly = tuple(schema.list_view_names(view) for view in exact)
     return TableProposal(tuple(tables), tuple(left_out), given_exactly)
 
 
@@ -149,30 +149,32 @@ def _pair(full: View, axes: tuple[int, ...]) -> View:
     return tuple(depth if axis in axes else 0 for axis, depth in enumerate(full))
 
 
-def _published(scope: Scope, view: View) -> bool:
+def _is_published(scope: Scope, view: View) -> bool:
     """Whether exact totals give a table."""
-    return scope.dataspace.publishes(Margin(*scope.dataspace.schema.named(view)))
+    return scope.dataspace.publishes(Margin(*scope.dataspace.schema.list_view_names(view)))
 
 
-def _alone(scope: Scope, full: View, axes: list[int], views: list[View]) -> list[View]:
+def _list_missing_features(
+    scope: Scope, full: View, axes: list[int], views: list[View]
+) -> list[View]:
     """Tables of single features that no table has, and no exact total."""
-    reached = {axis for view in views for axis in named(view)}
+    reached = {axis for view in views for axis in list_axes(view)}
     single = [_pair(full, (axis,)) for axis in axes if axis not in reached]
-    return [view for view in single if not _published(scope, view)]
+    return [view for view in single if not _is_published(scope, view)]
 
 
-def _weighed(scope: Scope, budget: Budget, views: list[View]) -> list[ProposedTable]:
+def _estimate_tables(scope: Scope, budget: Budget, views: list[View]) -> list[ProposedTable]:
     """Tables with the errors that they would have, all from one budget."""
     if not views:
         return []
     schema = scope.dataspace.schema
-    requested = [schema.named(view) for view in views]
+    requested = [schema.list_view_names(view) for view in views]
     mechanism = ResidualMechanism.calibrate(
         product_space(scope.dataspace, scope.adjacency, requested), budget
     )
     tables = []
     for number, (view, names) in enumerate(zip(views, requested, strict=True)):
-        cells = schema.grid.size_of(view)
+        cells = schema.grid.count_margin_cells(view)
         error = mechanism.rms_error(number)
         tables.append(ProposedTable(names, cells, error, scope.dataspace.n / cells))
     return tables

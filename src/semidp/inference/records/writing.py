@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semidp.inference.records.record_assembly import records_of, several_records
+from semidp.inference.records.record_assembly import several_records, synthesize_records
 from semidp.inference.records.record_files import (
     about_file,
     check_records,
@@ -60,7 +60,7 @@ def write_records(
     for each in paths:
         check_records(each, force=force)
     if files == 1:
-        sets = [records_of(release, randomness, seconds, progress, stop)]
+        sets = [synthesize_records(release, randomness, seconds, progress, stop)]
     else:
         sets = several_records(release, files, randomness, seconds, progress, stop)
     documents = []

@@ -18,7 +18,7 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
 from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.registry import asking_fields, shown
+from semidp.publish.statistics.registry import asking_fields, list_choices
 
 CONTROL = re.compile(r"([a-z_]+)-(\d{1,3})(?:-([a-z_]+))?")
 """What a control of a card is called in the form: the field that asks, the number of the card, a
@@ -37,7 +37,7 @@ class Card:
     """One thing that is asked for, by the name of its field, with what its controls hold.
 
     >>> card = Card("mean", "age", (("group", ("region",)), ("bounds", "0, 120")))
-    >>> card.asked().name
+    >>> card.build_request().name
     'mean-age'
     """
 
@@ -50,19 +50,19 @@ class Card:
         """The field that asks."""
         return asking_fields()[self.asking][1]
 
-    def held(self, name: str) -> Held | None:
+    def read_control(self, name: str) -> Held | None:
         """Return what the control of a field beside holds; None where it is empty."""
         return dict(self.beside).get(name)
 
-    def chosen(self) -> dict[str, Any]:
+    def to_choices(self) -> dict[str, Any]:
         """Return what would have been chosen on the command line."""
         field = self.field
         values: dict[str, Any] = {field.name: (self.value,)}
         if field.shape is Shape.lists:
-            listed = str(self.held(LISTED) or "")
+            listed = str(self.read_control(LISTED) or "")
             values[field.name] = {self.value: split(listed)}
         for each in field.beside:
-            held = self.held(each.name)
+            held = self.read_control(each.name)
             if held is not None:
                 values[each.name] = self._chosen_beside(each, held)
         return values
@@ -74,21 +74,21 @@ class Card:
             return {self.value: split(str(held))}
         return {self.value: held} if field.shape is Shape.texts else held
 
-    def asked(self) -> Any:
+    def build_request(self) -> Any:
         """Return what it asks for: a request, or what a plan makes one of."""
         kind, field = asking_fields()[self.asking]
-        chosen = Chosen(self.chosen())
+        chosen = Chosen(self.to_choices())
         (request,) = kind.ask(chosen)
         # What a card holds and its statistic does not read would seem to count, and would not.
         for each in field.beside:
-            if any(chosen.unused([each])):
+            if any(chosen.explain_unused([each])):
                 raise InputError(
                     f"{each.label!r} has no effect on this {field.label.lower()}: leave it out"
                 )
         return request
 
     @classmethod
-    def of(cls, chosen: Mapping[str, Any], columns: Sequence[str]) -> "Card | None":
+    def from_choices(cls, chosen: Mapping[str, Any], columns: Sequence[str]) -> "Card | None":
         """Return the card that shows what would have been chosen; None where its controls cannot
         hold that.
         """
@@ -111,7 +111,7 @@ class Card:
             if each.shape is Shape.features:
                 first, *further = choice
                 more += further
-                beside[each.name] = ordered(first, columns)
+                beside[each.name] = order_names(first, columns)
             elif each.shape is Shape.lists:
                 beside[each.name] = ", ".join(choice[value])
             elif each.shape is Shape.texts:
@@ -123,12 +123,12 @@ class Card:
             return None
         return cls(
             name,
-            ordered(value, columns) if field.shape is Shape.features else value,
-            _sorted(beside, field),
+            order_names(value, columns) if field.shape is Shape.features else value,
+            _order_controls(beside, field),
         )
 
 
-def cards_of(fields: Fields, columns: Sequence[str]) -> tuple[Card, ...]:
+def read_cards(fields: Fields, columns: Sequence[str]) -> tuple[Card, ...]:
     """Read the cards of a form, kind by kind and in their order; one that names no column and no
     feature is none.
     """
@@ -164,14 +164,16 @@ def _card(field: Field, held: Mapping[str, Sequence[str]], columns: Sequence[str
         if not values:
             continue
         if each.shape is Shape.features:
-            beside[each.name] = ordered([value for value in values if value in columns], columns)
+            beside[each.name] = order_names(
+                [value for value in values if value in columns], columns
+            )
         else:
             beside[each.name] = True if each.shape is Shape.tick else values[-1]
-    value = ordered(typed, columns) if field.shape is Shape.features else typed[-1]
-    return Card(field.name, value, _sorted(beside, field))
+    value = order_names(typed, columns) if field.shape is Shape.features else typed[-1]
+    return Card(field.name, value, _order_controls(beside, field))
 
 
-def _sorted(beside: Mapping[str, Held], field: Field) -> tuple[tuple[str, Held], ...]:
+def _order_controls(beside: Mapping[str, Held], field: Field) -> tuple[tuple[str, Held], ...]:
     """Return what stands beside in the order of the fields, so that equal cards are equal."""
     names = [LISTED, *(each.name for each in field.beside)]
     return tuple((name, beside[name]) for name in names if beside.get(name))
@@ -190,7 +192,7 @@ class LaidOut:
     @property
     def budget(self) -> Budget | None:
         """What everything that has a card may spend together."""
-        return Budget.together([request.budget for request in self.requests])
+        return Budget.sum_budgets([request.budget for request in self.requests])
 
     def shares(self) -> dict[str, Fraction] | None:
         """Return the parts of the budget that requests have; None where they have one part."""
@@ -215,10 +217,10 @@ def laid_out(plan: Plan, columns: Sequence[str]) -> LaidOut:
     requests: list[Request] = []
     unseen: list[Request] = []
     for request in plan.requests:
-        things = shown(request)
+        things = list_choices(request)
         # One request may ask for several things, such as tables: all of them have cards, or none
         # has.
-        made = [(Card.of(chosen, columns), thing) for chosen, thing in things]
+        made = [(Card.from_choices(chosen, columns), thing) for chosen, thing in things]
         if not made or any(card is None or card in cards for card, _ in made):
             unseen.append(request)
             continue
@@ -227,7 +229,7 @@ def laid_out(plan: Plan, columns: Sequence[str]) -> LaidOut:
     return LaidOut(cards, tuple(requests), tuple(unseen))
 
 
-def offered() -> list[Field]:
+def list_offered_fields() -> list[Field]:
     """Return the fields that may get a card."""
     return [field for _, field in asking_fields().values() if field.label]
 
@@ -241,7 +243,7 @@ def card_controls(cards: Sequence[Card], add: str = "") -> list[dict[str, Any]]:
     >>> [control["legend"] for control in card_controls([], add="mean")]
     ['Table 1', 'Mean 1']
     """
-    fields = {field.name: field for field in offered()}
+    fields = {field.name: field for field in list_offered_fields()}
     asked: list[tuple[str, Card | None]] = [(card.asking, card) for card in cards]
     if not cards:
         asked.append((next(iter(fields)), None))
@@ -252,16 +254,16 @@ def card_controls(cards: Sequence[Card], add: str = "") -> list[dict[str, Any]]:
     for name, card in sorted(asked, key=lambda pair: list(fields).index(pair[0])):
         number = numbers.setdefault(name, 0)
         numbers[name] += 1
-        controls.append(_controls_of(fields[name], card, f"{name}-{number}", number + 1))
+        controls.append(_build_controls(fields[name], card, f"{name}-{number}", number + 1))
     return controls
 
 
-def _controls_of(field: Field, card: Card | None, called: str, number: int) -> dict[str, Any]:
+def _build_controls(field: Field, card: Card | None, called: str, number: int) -> dict[str, Any]:
     """Return the controls of one card: what is always seen, and what is seen when it is opened."""
     seen: list[dict[str, Any]] = []
     further: list[dict[str, Any]] = []
     for each in field.beside:
-        held = None if card is None else card.held(each.name)
+        held = None if card is None else card.read_control(each.name)
         control = {
             "field": each,
             "called": f"{called}-{each.name}",
@@ -271,7 +273,7 @@ def _controls_of(field: Field, card: Card | None, called: str, number: int) -> d
         (seen if each.shape in (Shape.features, Shape.lists) else further).append(control)
     listed = {
         "called": f"{called}-{LISTED}",
-        "held": card.held(LISTED) if card else None,
+        "held": card.read_control(LISTED) if card else None,
         "such": _such(field),
     }
     return {
@@ -291,10 +293,10 @@ def _such(field: Field) -> str:
     return field.example.rpartition("=")[2].replace(",", ", ")
 
 
-def ordered(names: Iterable[str], columns: Sequence[str]) -> Names:
+def order_names(names: Iterable[str], columns: Sequence[str]) -> Names:
     """Return names once each, in the order of the columns.
 
-    >>> ordered(["age", "sex", "age"], ("sex", "age"))
+    >>> order_names(["age", "sex", "age"], ("sex", "age"))
     ('sex', 'age')
     """
     place = {name: position for position, name in enumerate(columns)}

@@ -15,16 +15,16 @@ from semidp.present.explore.cards import (
     Fields,
     LaidOut,
     Names,
-    cards_of,
     laid_out,
-    ordered,
+    order_names,
+    read_cards,
     split,
 )
 from semidp.promise.exact import plain
 from semidp.promise.schema.features import Feature, Nest, bin_edges
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.budgets import divided, exact_margins
+from semidp.publish.budgets import divide_budget, exact_margins
 from semidp.publish.plan import Plan
 from semidp.publish.statistics.protocol.requests import Request
 
@@ -93,7 +93,7 @@ class Controls:
         totals = [margin for margin in plan.invariants if margin not in needed]
         return cls(
             cards=tuple(laid.cards),
-            totals=tuple(ordered(margin.names, columns) for margin in totals),
+            totals=tuple(order_names(margin.names, columns) for margin in totals),
             nests=tuple(nest.names for nest in plan.nests),
             levels_from_data=plan.levels_from_data,
             adjacency=str(plan.adjacency),
@@ -119,8 +119,8 @@ class Controls:
         number = single.get("number", "").strip()
         asked = single.get("adjacency", "worst-case")
         return cls(
-            cards=cards_of(fields, columns),
-            totals=tuple(ordered(names, columns) for _, names in sorted(totals.items())),
+            cards=read_cards(fields, columns),
+            totals=tuple(order_names(names, columns) for _, names in sorted(totals.items())),
             nests=tuple(
                 split(line) for line in single.get("nest", "").splitlines() if line.strip()
             ),
@@ -154,7 +154,7 @@ class Controls:
         ]
         plan = evolve(
             base,
-            requests=_named_apart(_asked(self.cards, laid)),
+            requests=_name_uniquely(_collect_requests(self.cards, laid)),
             invariants=[Margin(*names) for names in self.totals],
             nests=[_nest(names, base) for names in self.nests],
             features=(*base.features, *features),
@@ -167,25 +167,25 @@ class Controls:
         # Dividing anew could round the parts otherwise than the plan has them.
         if unmoved and same_cards and laid.budget is not None:
             return evolve(plan, requests=base.requests, invariants=exact_margins(plan))
-        budget = Budget.stated(
+        budget = Budget.from_plan_keys(
             {self.kind: self.amount, **({"delta": self.delta} if self.delta else {})}
         )
         # A budget between two stops stays until the slider moves, and parts of it stay while the
         # same is asked for.
         total = laid.budget if unmoved and laid.budget is not None else budget
-        shared = divided(plan, total, laid.shares() if same_cards else None)
+        shared = divide_budget(plan, total, laid.shares() if same_cards else None)
         return evolve(shared, requests=[*shared.requests, *laid.others])
 
 
-def _asked(cards: Sequence[Card], laid: LaidOut) -> list[Any]:
+def _collect_requests(cards: Sequence[Card], laid: LaidOut) -> list[Any]:
     """Return what the cards ask for; what a plan asked for already keeps what no control shows."""
     asked = []
     for card in cards:
-        asked.append(laid.cards[card] if card in laid.cards else card.asked())
+        asked.append(laid.cards[card] if card in laid.cards else card.build_request())
     return asked
 
 
-def _named_apart(asked: Sequence[Any]) -> list[Any]:
+def _name_uniquely(asked: Sequence[Any]) -> list[Any]:
     """Return what is asked for, where a second thing of one name is called after its features,
     too.
     """
@@ -208,19 +208,19 @@ def variants(plan: Plan) -> dict[str, Plan]:
     >>> {name: str(other.requests[0].budget) for name, other in variants(plan).items()}
     {'half the budget': 'mu = 0.5 (Gaussian DP)', 'exchange adjacency': 'mu = 1 (Gaussian DP)'}
     """
-    halved = evolve(plan, requests=[_halved(request) for request in plan.requests])
+    halved = evolve(plan, requests=[_halve_budget(request) for request in plan.requests])
     if str(plan.adjacency) == "exchange":
         return {"half the budget": halved, "any a(t) records": evolve(plan, adjacency="worst-case")}
     return {"half the budget": halved, "exchange adjacency": evolve(plan, adjacency="exchange")}
 
 
-def _halved(request: Request) -> Request:
+def _halve_budget(request: Request) -> Request:
     budget = request.budget
     if budget is None:
         return request
     keys = budget.keys()
     name = next(kind for kind in KINDS if kind in keys)
-    less = Budget.stated({**keys, name: Fraction(keys[name]) / 2})
+    less = Budget.from_plan_keys({**keys, name: Fraction(keys[name]) / 2})
     return request.with_budget(less)
 
 

@@ -33,14 +33,14 @@ from starlette.routing import Route
 
 from semidp._version import __version__
 from semidp.errors import InputError, SemidpError
-from semidp.present.explore.cards import CONTROL, card_controls, laid_out, offered
+from semidp.present.explore.cards import CONTROL, card_controls, laid_out, list_offered_fields
 from semidp.present.explore.controls import KINDS, LADDER, Controls, variants
 from semidp.present.explore.plan_forecasts import PlanForecasts
 from semidp.present.report.outlook import comparison
 from semidp.present.report.report_page import moves, search_script
 from semidp.present.report.sentences import counted_text
 from semidp.promise.documents import from_json
-from semidp.promise.exact import exact, plain, rounded_up
+from semidp.promise.exact import exact, format_rounded_up, plain
 from semidp.promise.tradeoff.curves import tradeoff_from_json
 from semidp.publish.pipeline import CHARGE_STANDS
 from semidp.publish.plan import Plan
@@ -148,7 +148,7 @@ class Page:
 
     # --- what is shown ----------------------------------------------------------------------------
 
-    def whole(self, plan: Plan) -> str:
+    def render_page(self, plan: Plan) -> str:
         """Return the page for a plan."""
         return self._render(
             "page.html.j2", **self._form(plan), **self._results(plan), version=__version__
@@ -161,7 +161,7 @@ class Page:
         # a control called remove would hide what a form has of that name
         removed = action.get("without")
         if removed:
-            fields = _without(fields, removed)
+            fields = _remove_control(fields, removed)
         try:
             plan, controls = self._plan(fields)
         except SemidpError as error:
@@ -206,9 +206,9 @@ class Page:
         except (SemidpError, KeyError) as error:
             said = str(error) if isinstance(error, SemidpError) else "there is no such variant"
             return self._render(
-                "scenarios.html.j2", **self._compared(None, kept), scenario_error=said
+                "scenarios.html.j2", **self._compare_scenarios(None, kept), scenario_error=said
             )
-        return self._render("scenarios.html.j2", **self._compared(plan, kept))
+        return self._render("scenarios.html.j2", **self._compare_scenarios(plan, kept))
 
     def costs(self, fields: Fields) -> str:
         """Return what each further exact total would cost."""
@@ -248,7 +248,7 @@ class Page:
             charge=charge,
         )
 
-    def saved(self, name: str, fields: Fields) -> bytes:
+    def export_plan(self, name: str, fields: Fields) -> bytes:
         """Return the chosen plan as a file: itself, the command line that carries it out, or a
         notebook.
         """
@@ -290,7 +290,7 @@ class Page:
         form["base"] = json.dumps(plan.to_json())
         form["amount"] = plain(controls.amount)
         form["cards"] = card_controls(controls.cards, add)
-        form["offered"] = [(field.name, field.label) for field in offered()]
+        form["offered"] = [(field.name, field.label) for field in list_offered_fields()]
         form["columns"] = [name for name in readable if name not in plan.outcomes]
         form["readable"] = readable if source else None
         form["last"] = len(LADDER) - 1
@@ -303,7 +303,7 @@ class Page:
         """Return everything that is said about a plan; what is missing or wrong is a sentence."""
         values: dict[str, Any] = {"plan": plan, "error": None, "seen": None}
         values |= {"hidden": (), "oob": False}
-        values |= self._compared(plan, scenarios)
+        values |= self._compare_scenarios(plan, scenarios)
         values["toml"] = plan.to_toml()
         values["command"] = self._command()
         values["can_release"] = self.desk.carry_out is not None
@@ -311,7 +311,7 @@ class Page:
             values["error"] = _NOTHING
             return values
         try:
-            prepared, outlook = self.desk.seen(plan)
+            prepared, outlook = self.desk.prepare_forecast(plan)
         except SemidpError as error:
             values["error"] = str(error)
             values["can_declare"] = error.needs == "levels"
@@ -331,10 +331,12 @@ class Page:
         values["curves"] = list(curves)
         values["moves"] = moves(prepared.scope)
         values["counted"] = counted_text(prepared.scope)
-        values["typed"] = _typed(plan)
+        values["typed"] = _format_budget(plan)
         return values
 
-    def _compared(self, plan: Plan | None, scenarios: Sequence[tuple[str, Plan]]) -> dict[str, Any]:
+    def _compare_scenarios(
+        self, plan: Plan | None, scenarios: Sequence[tuple[str, Plan]]
+    ) -> dict[str, Any]:
         """Return the scenarios beside the chosen plan, line by line."""
         chosen = plan if plan is not None and plan.requests else None
         named = [*scenarios]
@@ -370,7 +372,7 @@ def application(desk: PlanForecasts, token: str, port: int) -> Starlette:
     """Return the page as an ASGI application; `token` is the first part of every address."""
     page = Page(desk)
 
-    def posted(answer: Callable[[Fields], str]) -> Callable[[Request], Awaitable[Response]]:
+    def make_endpoint(answer: Callable[[Fields], str]) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
             fields = await _fields(request)
             return _html(await run_in_threadpool(answer, fields))
@@ -378,7 +380,7 @@ def application(desk: PlanForecasts, token: str, port: int) -> Starlette:
         return respond
 
     async def start(request: Request) -> Response:
-        return _html(await run_in_threadpool(page.whole, desk.first))
+        return _html(await run_in_threadpool(page.render_page, desk.first))
 
     async def static(request: Request) -> Response:
         name = request.path_params["name"]
@@ -395,11 +397,11 @@ def application(desk: PlanForecasts, token: str, port: int) -> Starlette:
         name = request.path_params["name"]
         if name not in ("plan.toml", "release.sh", "plan.ipynb"):
             raise _missing()
-        content = await run_in_threadpool(page.saved, name, await _fields(request))
+        content = await run_in_threadpool(page.export_plan, name, await _fields(request))
         headers = {**_HEADERS, "Content-Disposition": f'attachment; filename="{name}"'}
         return Response(content, media_type="application/octet-stream", headers=headers)
 
-    async def published(request: Request) -> Response:
+    async def serve_release_file(request: Request) -> Response:
         number = request.path_params["number"]
         name = request.path_params["name"]
         numbered = {str(place): folder for place, folder in enumerate(page.releases, start=1)}
@@ -419,11 +421,11 @@ def application(desk: PlanForecasts, token: str, port: int) -> Starlette:
     }
     routes = [Route(f"/{token}/", start), Route(f"/{token}/static/{{name}}", static)]
     for path, answer in answers.items():
-        routes.append(Route(f"/{token}/{path}", posted(answer), methods=["POST"]))
+        routes.append(Route(f"/{token}/{path}", make_endpoint(answer), methods=["POST"]))
     routes.append(Route(f"/{token}/save/{{name}}", save, methods=["POST"]))
-    routes.append(Route(f"/{token}/releases/{{number}}/{{name}}", published))
+    routes.append(Route(f"/{token}/releases/{{number}}/{{name}}", serve_release_file))
     guard = Middleware(Guard, token=token, port=port)
-    handlers = {SemidpError: _refused, Exception: _failed}
+    handlers = {SemidpError: _respond_refusal, Exception: _respond_failure}
     return Starlette(routes=routes, exception_handlers=handlers, middleware=[guard])
 
 
@@ -438,7 +440,7 @@ def check_typed(plan: Plan, typed: str) -> None:
     Traceback (most recent call last):
     semidp.errors.InputError: the release would spend mu = 1, and that is not what was typed
     """
-    expected = _typed(plan)
+    expected = _format_budget(plan)
     if expected is None:
         raise InputError(
             "the parts of this plan have budgets of different kinds: release it on the command line"
@@ -536,7 +538,7 @@ def notebook(plan: Plan, source: str | None) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def _without(fields: Fields, control: str) -> Fields:
+def _remove_control(fields: Fields, control: str) -> Fields:
     """Return the fields of a form without a control and those that belong to it."""
     kept = []
     for name, value in fields:
@@ -549,11 +551,11 @@ def _missing() -> HTTPException:
     return HTTPException(404, "There is no such file.", _HEADERS)
 
 
-def _refused(request: Request, error: Exception) -> Response:
+def _respond_refusal(request: Request, error: Exception) -> Response:
     return PlainTextResponse(str(error), 409, _HEADERS)
 
 
-def _failed(request: Request, error: Exception) -> Response:
+def _respond_failure(request: Request, error: Exception) -> Response:
     """Say that something went wrong: what an exception says may quote data, so only its kind and
     place are shown.
     """
@@ -617,7 +619,7 @@ def _read(text: str) -> Plan:
     return Plan.from_json(document)
 
 
-def _typed(plan: Plan) -> str | None:
+def _format_budget(plan: Plan) -> str | None:
     budget = plan.budget
     if budget is None:
         return None
@@ -625,11 +627,11 @@ def _typed(plan: Plan) -> str | None:
     for name, value in budget.keys().items():
         # The parts of a shared mu are rounded down, so that their sum is a long fraction just below
         # what was chosen.
-        shown = value if len(value) <= _SHORT_NUMBER else rounded_up(Fraction(value))
+        shown = value if len(value) <= _SHORT_NUMBER else format_rounded_up(Fraction(value))
         parts.append(f"{name} = {shown}")
     return ", ".join(parts)
 
 
 def _epsilon(stated: dict[str, Any]) -> str:
     epsilon = stated["epsilon"]
-    return "none" if epsilon is None else rounded_up(Fraction(epsilon))
+    return "none" if epsilon is None else format_rounded_up(Fraction(epsilon))

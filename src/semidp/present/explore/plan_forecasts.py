@@ -74,24 +74,24 @@ class PlanForecasts:
 
     def forecast(self, plan: Plan) -> Outlook:
         """Return what a plan would publish."""
-        return self.seen(plan)[1]
+        return self.prepare_forecast(plan)[1]
 
-    def seen(self, plan: Plan) -> tuple[Prepared, Outlook]:
+    def prepare_forecast(self, plan: Plan) -> tuple[Prepared, Outlook]:
         """Return a plan prepared from public values alone, and what it would publish."""
 
         def make() -> tuple[Prepared, Outlook]:
-            prepared = self._prepared(plan)
+            prepared = self._prepare(plan)
             return prepared, forecast(prepared)
 
         # Requests of the page come in several threads, and share what is kept.
         with self._lock:
-            seen: tuple[Prepared, Outlook] = _kept(self._seen, plan.to_toml(), make)
+            seen: tuple[Prepared, Outlook] = _get_or_make(self._seen, plan.to_toml(), make)
             return seen
 
-    def _prepared(self, plan: Plan) -> Prepared:
+    def _prepare(self, plan: Plan) -> Prepared:
         # Scopes do not depend on budgets, so that a slider reads the data once.
         key = json.dumps(_without_budgets(plan.to_json()))
-        kept: tuple[Scope, dict[str, QuerySpace]] = _kept(
+        kept: tuple[Scope, dict[str, QuerySpace]] = _get_or_make(
             self._scopes, key, lambda: (self._survey(plan), {})
         )
         scope, spaces = kept
@@ -110,11 +110,15 @@ class PlanForecasts:
 
         Totals that the plan does not publish are not read for it.
         """
-        scope = self.seen(plan)[0].scope
+        scope = self.prepare_forecast(plan)[0].scope
         schema = scope.dataspace.schema
         forecasts: list[dict[str, Any]] = []
-        used = [schema.closed(table.features) for table in plan.tables]
-        used += [schema.closed(request.features) for request in plan.requests if not request.tables]
+        used = [schema.complete_names(table.features) for table in plan.tables]
+        used += [
+            schema.complete_names(request.features)
+            for request in plan.requests
+            if not request.tables
+        ]
         names = tuple(dict.fromkeys(name for features in used for name in features))
         sets = [*((name,) for name in names), *itertools.combinations(names, 2)]
         # the literal reading of a(t) depends on the totals; any records that move together, and
@@ -124,7 +128,7 @@ class PlanForecasts:
             if plan.adjacency is AdjacencyChoice.definition
             else plan.adjacency
         )
-        for margin in (Margin(*schema.closed(part)) for part in sets):
+        for margin in (Margin(*schema.complete_names(part)) for part in sets):
             if scope.dataspace.publishes(margin) or any(
                 margin == entry["margin"] for entry in forecasts
             ):
@@ -166,7 +170,7 @@ def _without_budgets(document: Any) -> Any:
     }
 
 
-def _kept(store: "OrderedDict[Any, Any]", key: Any, make: Callable[[], Any]) -> Any:
+def _get_or_make(store: "OrderedDict[Any, Any]", key: Any, make: Callable[[], Any]) -> Any:
     """Return what is kept under a key, or make it; the oldest goes where there is no room."""
     if key not in store:
         store[key] = make()

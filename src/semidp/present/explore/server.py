@@ -40,7 +40,7 @@ def serve(
         where = f"http://127.0.0.1:{bound_port}/{token}/"
         announce(where)
         with (
-            _opened(where) if browser else contextlib.nullcontext(),
+            _open_browser(where) if browser else contextlib.nullcontext(),
             contextlib.suppress(KeyboardInterrupt),
         ):
             if hasattr(signal, "SIGHUP"):  # the server itself knows the other signals only
@@ -62,7 +62,7 @@ def _listening(port: int) -> Iterator[socket.socket]:
 
 
 @contextlib.contextmanager
-def _opened(where: str) -> Iterator[None]:
+def _open_browser(where: str) -> Iterator[None]:
     """Open the browser on a page of this user's that leads there: other users see the words of a
     command.
     """

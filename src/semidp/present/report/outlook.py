@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from semidp.present.report.sentences import implied, together_text
-from semidp.promise.exact import plain, rounded_up
+from semidp.present.report.sentences import explain_other_adjacency, together_text
+from semidp.promise.exact import format_rounded_up, plain
 from semidp.promise.guarantee import attacker_sentence
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.pipeline import Prepared
-from semidp.publish.results.texts import name_of
+from semidp.publish.results.texts import name_tradeoff
 from semidp.publish.statistics.protocol.requests import Forecast
 
 _LISTS = ("tables", "statistics")  # of forecasts, in a document for machines
@@ -71,7 +71,7 @@ def forecast(prepared: Prepared) -> Outlook:
     scope = prepared.scope
     delta = prepared.plan.report_delta
     by_request = []
-    for request, mechanism in prepared.calibrated:
+    for request, mechanism in prepared.calibrated_requests:
         by_request.append(request.forecast(mechanism, scope))
     lists: dict[str, list[dict[str, Any]]] = {}
     for listed in _LISTS:
@@ -79,9 +79,9 @@ def forecast(prepared: Prepared) -> Outlook:
     for foreseen in by_request:
         for each in foreseen:
             lists[each.listed].append(each.to_json())
-    announced = prepared.announced
+    announced = prepared.naive_tradeoff
     # The guarantee under the other adjacency stands beside that of an exchange release alone.
-    otherwise = [] if scope.adjacency.protects_groups else implied(prepared)
+    otherwise = [] if scope.adjacency.protects_groups else explain_other_adjacency(prepared)
     document: dict[str, Any] = {}
     document["exact"] = [list(margin.names) for margin in scope.dataspace.margins]
     document["n"] = scope.dataspace.n
@@ -155,7 +155,7 @@ def stated_text(plan: Mapping[str, Any], key: str) -> str:
         return "the same" if not plan["exact"] else "not known"
     epsilon = stated["epsilon"]
     delta = plain(plan["report_delta"])
-    restated = "none" if epsilon is None else f"({rounded_up(epsilon)}, {delta})-DP"
+    restated = "none" if epsilon is None else f"({format_rounded_up(epsilon)}, {delta})-DP"
     written = plan["adjacency"]
     adjacency = Adjacency.from_json({**written, "a": written["used"]})
     # What the noise is announced to give is about any one record, whatever the promise.
@@ -167,7 +167,7 @@ def stated_text(plan: Mapping[str, Any], key: str) -> str:
 
 def _strength(tradeoff: Tradeoff, delta: Fraction, protection: Protection | None) -> dict[str, Any]:
     epsilon = tradeoff.epsilon(delta)
-    strength: dict[str, Any] = {"name": name_of(tradeoff)}
+    strength: dict[str, Any] = {"name": name_tradeoff(tradeoff)}
     # JSON has no infinity.
     strength["epsilon"] = epsilon if math.isfinite(epsilon) else None
     strength["attacker"] = attacker_sentence(tradeoff, protection)

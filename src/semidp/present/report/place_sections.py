@@ -25,7 +25,7 @@ def place_sections(release: Release) -> Iterator[Section]:
     """Yield a section for every table or statistic that can be shown by place."""
     places = release.presentation.places
     for result in release.results:
-        for name, published in result.named().items():
+        for name, published in result.columns_by_name().items():
             columns = published.columns()
             title = _title(result, name, columns)
             section = None if places is None else _map_section(title, columns, places)
@@ -55,10 +55,10 @@ def _title(result: Published, name: str, columns: Columns) -> str:
     """Name what is drawn: a table by its features, a statistic as its section does."""
     if _value_column(columns) == "estimate":
         return f"counts by {' and '.join(columns.labels)}"
-    return result.title() if len(result.named()) == 1 else name
+    return result.title() if len(result.columns_by_name()) == 1 else name
 
 
-def unmatched(release: Release) -> list[str]:
+def list_unmatched_places(release: Release) -> list[str]:
     """Say which places the map lacks, or that it names nothing of the release."""
     places = release.presentation.places
     if places is None:
@@ -66,13 +66,13 @@ def unmatched(release: Release) -> list[str]:
     said = []
     mapped = False
     for result in release.results:
-        for name, published in result.named().items():
+        for name, published in result.columns_by_name().items():
             columns = published.columns()
             heading = _place_column(columns, places)
             if heading is None:
                 continue
             mapped = True
-            _, missing = places.named(_distinct(columns, heading))
+            _, missing = places.match_labels(_distinct(columns, heading))
             if missing:
                 first = ", ".join(missing[:_SHOWN_UNMATCHED])
                 unshown = len(missing) - _SHOWN_UNMATCHED
@@ -91,7 +91,7 @@ def _map_section(title: str, columns: Columns, places: PlaceMap) -> Section | No
     panels = list(itertools.islice(every_panel, _MOST_PANELS + 1))
     shown = panels[:_MOST_PANELS]
     more = " More are in the file." if len(panels) > len(shown) else ""
-    outlined, missing = places.named(_distinct(columns, heading))
+    outlined, missing = places.match_labels(_distinct(columns, heading))
     lacking = ""
     if missing:
         first = ", ".join(missing[:_SHOWN_UNMATCHED])
@@ -145,7 +145,7 @@ def _place_column(columns: Columns, places: PlaceMap) -> str | None:
         return None
     for heading in columns.labels:
         labels = _distinct(columns, heading)
-        matched, _ = places.named(labels)
+        matched, _ = places.match_labels(labels)
         if len(labels) <= 1:
             continue
         share = len(matched) / len(labels)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from semidp.present.report import sentences
 from semidp.promise.schema.counts import Table
-from semidp.publish.presentation import Presentation, rounded
+from semidp.publish.presentation import Presentation, round_to_base
 from semidp.publish.release import Release
 from semidp.publish.results.cells import Columns
 from semidp.publish.results.workbooks import (
@@ -65,7 +65,7 @@ def save_workbook(release: Release, path: Path) -> None:
 def front_lines(release: Release) -> list[tuple[str, str]]:
     """Return the lines of the first sheet: a heading, or "", and a sentence."""
     shown = release.presentation
-    lines = [("Title", shown.title or sentences.listed(release))]
+    lines = [("Title", shown.title or sentences.name_results(release))]
     if not release.private:
         lines.append(
             (
@@ -106,7 +106,7 @@ def _under(heading: str, texts: Any) -> list[tuple[str, str]]:
 def sheets(release: Release) -> Iterator[WorkbookSheet]:
     """Yield a sheet for everything that is published, then one for each exact total."""
     for result in release.results:
-        for name, published in result.named().items():
+        for name, published in result.columns_by_name().items():
             yield _of_columns(name, published.columns(), release.presentation)
     for total in release.scope.dataspace.totals:
         yield _of_total(total, release.presentation)
@@ -125,7 +125,7 @@ def _of_columns(name: str, columns: Columns, shown: Presentation) -> WorkbookShe
     formats = {}
     for heading, values in numbers.items():
         # Without an error, as of quantiles, a column has the decimals that its values have.
-        digits = _decimals_of(values) if errors is None else decimals
+        digits = _count_decimals(values) if errors is None else decimals
         formats[heading] = decimals_format(0 if values.dtype.kind == "i" else digits)
     if errors is not None:
         # An error of 0.04 is not to be shown as 0.
@@ -140,7 +140,7 @@ def _of_columns(name: str, columns: Columns, shown: Presentation) -> WorkbookShe
             formats[f"{heading}_error"] = decimals_format(max(digits, 1))
     styles = {"count": _count_styles(numbers)} if "count" in numbers else {}
     if "count" in numbers:
-        numbers, formats = _presented(numbers, formats, shown)
+        numbers, formats = _apply_presentation(numbers, formats, shown)
     return WorkbookSheet(name, texts, numbers, formats, styles)
 
 
@@ -163,10 +163,10 @@ def _decimals(errors: NDArray[np.float64]) -> int:
     return min(max(1 - math.floor(math.log10(float(np.median(noisy)))), 0), 6)
 
 
-def _decimals_of(values: NDArray[np.float64]) -> int:
+def _count_decimals(values: NDArray[np.float64]) -> int:
     """Return how many decimals the values of a column have, at most three.
 
-    >>> [_decimals_of(np.array(values)) for values in ([1344.0, 8.0], [0.5, math.nan], [1 / 3])]
+    >>> [_count_decimals(np.array(values)) for values in ([1344.0, 8.0], [0.5, math.nan], [1 / 3])]
     [0, 1, 3]
     """
     finite = values[np.isfinite(values)]
@@ -193,7 +193,7 @@ def _count_styles(numbers: Mapping[str, NDArray[Any]]) -> list[str]:
     return [str(style) for style in styles]
 
 
-def _presented(
+def _apply_presentation(
     numbers: dict[str, NDArray[Any]], formats: dict[str, str], shown: Presentation
 ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     """Return numbers with a column of rounded counts, and formats that mark small counts, where
@@ -206,7 +206,7 @@ def _presented(
     if shown.round_to is None or "estimate" not in numbers:
         return numbers, formats
     counts = numbers["count"]
-    in_steps = [rounded(count, shown.round_to) for count in counts.tolist()]
+    in_steps = [round_to_base(count, shown.round_to) for count in counts.tolist()]
     heading = f"count, in multiples of {shown.round_to}"
     # exact counts are never rounded
     shown_counts = np.where(numbers["standard_error"] == 0, counts, in_steps)

@@ -21,7 +21,7 @@ from semidp.publish.plots.figures import tradeoff_plot
 from semidp.publish.plots.style import svg
 from semidp.publish.release import Release
 from semidp.publish.results.sections import LISTED_ROWS, Section
-from semidp.publish.results.texts import name_of
+from semidp.publish.results.texts import name_tradeoff
 from semidp.publish.statistics.protocol.results import Published
 
 _LONG = 25  # rows from which on a table is searched
@@ -44,7 +44,7 @@ def html(release: Release, title: str | None = None, further: Sequence[Section] 
     scope, stated = release.scope, release.stated
     moved = [] if stated is None else moves(scope)
     shown = release.presentation
-    advertised = release.announced
+    advertised = release.naive_tradeoff
     curves = (
         {} if stated is None else {f"this release ({scope.adjacency.words.used})": stated.tradeoff}
     )
@@ -53,7 +53,7 @@ def html(release: Release, title: str | None = None, further: Sequence[Section] 
     rendered: str = _template().render(
         title=title
         or shown.title
-        or f"{sentences.listed(release)}: what is exact, what is protected",
+        or f"{sentences.name_results(release)}: what is exact, what is protected",
         shown=shown,
         created=release.created.replace("T", " ").removesuffix("+00:00") + " UTC",
         versions=release.versions,
@@ -68,13 +68,18 @@ def html(release: Release, title: str | None = None, further: Sequence[Section] 
             *sentences.cautions(release),
             *sentences.said_of_several(release),
         ),
-        explanation=sentences.protected(release),
+        explanation=sentences.explain_protection(release),
         curve=tradeoff_plot(curves) if curves else None,
         advertised=advertised is not None,
-        advertised_name=name_of(advertised) if advertised else None,
+        advertised_name=name_tradeoff(advertised) if advertised else None,
         adjacency_heading=None if stated is None else sentences.why_heading(scope),
         adjacency=(
-            [] if stated is None else [*sentences.why_together(scope), *sentences.implied(release)]
+            []
+            if stated is None
+            else [
+                *sentences.explain_joint_moves(scope),
+                *sentences.explain_other_adjacency(release),
+            ]
         ),
         also_known=sentences.also_known(release),
         moves=moved[:_SHOWN_MOVES],
@@ -102,7 +107,7 @@ def _template() -> Any:
     environment = Environment(
         autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["drawn"] = _drawn
+    environment.filters["drawn"] = _render_figure
     return environment.from_string(
         files("semidp.present.report").joinpath("report.html.j2").read_text(encoding="utf-8")
     )
@@ -115,7 +120,7 @@ def search_script() -> str:
     return files("semidp.present.report").joinpath("search.js").read_text(encoding="utf-8")
 
 
-def _drawn(figure: Any) -> Any:
+def _render_figure(figure: Any) -> Any:
     """Return a figure as part of the page."""
     from markupsafe import Markup
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from semidp.promise.exact import count_noun, plain, rounded_up
+from semidp.promise.exact import count_noun, format_rounded_up, plain
 from semidp.promise.guarantee import Guarantee, attacker_sentence
 from semidp.promise.scope import Scope
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
@@ -22,7 +22,7 @@ from semidp.publish.release import Release
 from semidp.publish.release_value import SOURCES
 from semidp.publish.results.cells import METADATA
 from semidp.publish.results.place_maps import MAP
-from semidp.publish.results.texts import name_of
+from semidp.publish.results.texts import name_tradeoff
 from semidp.publish.results.workbooks import WORKBOOK
 from semidp.publish.side_information import change
 from semidp.publish.statistics.protocol.results import Published
@@ -34,7 +34,7 @@ _LEAST_MISSED = 0.0005
 def exact_part(dataspace: Datasets, scope: Scope | None = None) -> list[str]:
     """Name what is published exactly; a scope also knows about persons with several records.
 
-    >>> exact_part(Dataspace.described("state totals"))
+    >>> exact_part(Dataspace.from_description("state totals"))
     ['state totals']
     """
     if not isinstance(dataspace, Dataspace):
@@ -79,7 +79,7 @@ def persons_part(scope: Scope) -> list[str]:
     return [*counted, limit]
 
 
-def listed(release: Release) -> str:
+def name_results(release: Release) -> str:
     """Name everything that is published, for a heading."""
     titles = [result.title() for result in release.results]
     text = ", ".join(title for title in titles if title)
@@ -100,7 +100,7 @@ def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
     >>> for adjacency in (Ball(2), Exchange(2)):
     ...     print(
     ...         *strength(
-    ...             Guarantee(Dataspace.described("states"), adjacency, gaussian(1)),
+    ...             Guarantee(Dataspace.from_description("states"), adjacency, gaussian(1)),
     ...             Fraction(1, 10**9),
     ...         )
     ...     )
@@ -138,7 +138,7 @@ def release_strength(release: Release) -> list[str]:
     return strength(release.guarantee, release.plan.report_delta)
 
 
-def protected(release: Release) -> list[str]:
+def explain_protection(release: Release) -> list[str]:
     """Say what a release protects and from whom; of one that states no guarantee, where to look."""
     if release.stated is None:
         return [
@@ -154,7 +154,7 @@ def weakness(guarantee: Guarantee | None) -> tuple[str, ...]:
 
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.tradeoff.curves import gaussian
-    >>> known = Dataspace.described("states")
+    >>> known = Dataspace.from_description("states")
     >>> [len(weakness(Guarantee(known, Ball(1), gaussian(mu)))) for mu in (1, 4, 1_000_000)]
     [0, 0, 1]
     """
@@ -173,14 +173,14 @@ def weakness(guarantee: Guarantee | None) -> tuple[str, ...]:
 
 
 def _numbers(tradeoff: Tradeoff, report_delta: Fraction) -> str:
-    name = name_of(tradeoff)
-    restated = f"({rounded_up(tradeoff.epsilon(report_delta))}, {plain(report_delta)})-DP"
+    name = name_tradeoff(tradeoff)
+    restated = f"({format_rounded_up(tradeoff.epsilon(report_delta))}, {plain(report_delta)})-DP"
     return f"{name}, which is {restated}" if name else restated
 
 
 def together_text(scope: Scope) -> str:
     """Say in a few words how many records change together in the guarantee."""
-    return scope.adjacency.words.together(exact=_has_exact_totals(scope))
+    return scope.adjacency.words.describe_joint_change(exact=_has_exact_totals(scope))
 
 
 def why_heading(scope: Scope) -> str:
@@ -194,14 +194,14 @@ def why_heading(scope: Scope) -> str:
 def _has_exact_totals(scope: Scope) -> bool:
     """Whether totals of any kind of record are exact, beside their number."""
     public = scope.dataspace
-    return any(public.about(kind).margins for kind in public.kinds)
+    return any(public.for_kind(kind).margins for kind in public.kinds)
 
 
-def why_together(scope: Scope) -> list[str]:
+def explain_joint_moves(scope: Scope) -> list[str]:
     """Say why records must move together, and how many."""
     a, semi = scope.adjacency.a, scope.semi_adjacency
     if isinstance(scope.dataspace, LinkedDataspace):
-        return scope.dataspace.why_together()
+        return scope.dataspace.explain_promise()
     protection = scope.protection
     if not scope.dataspace.margins and protection is not None:
         kept = f"the numbers of {protection.records} and of {protection.units}"
@@ -236,9 +236,9 @@ def why_together(scope: Scope) -> list[str]:
     return [first, *scope.adjacency.words.why(most)]
 
 
-def implied(release: Release | Prepared) -> list[str]:
+def explain_other_adjacency(release: Release | Prepared) -> list[str]:
     """Say what the same noise guarantees under the other adjacency, where that is known."""
-    other = release.otherwise
+    other = release.other_adjacency_guarantee
     if other is None or other.tradeoff.is_trivial:
         return []
     numbers = _numbers(other.tradeoff, release.plan.report_delta)
@@ -320,15 +320,15 @@ def budget_parts(plan: Plan) -> list[str]:
             continue
         several = len(request.tables) > 1
         spender = f"{len(request.tables)} tables together" if several else request.name
-        parts.append(f"{_stated(request.budget)} for {spender}")
+        parts.append(f"{_name_budget(request.budget)} for {spender}")
     return parts
 
 
-def _stated(budget: Budget) -> str:
+def _name_budget(budget: Budget) -> str:
     return (
         str(budget).partition(" (")[0]
         if budget.kind == "approximate"
-        else name_of(budget.tradeoff()) or str(budget)
+        else name_tradeoff(budget.tradeoff()) or str(budget)
     )
 
 
@@ -442,7 +442,7 @@ def summary(release: Release, where: str | None = None, word: str = "written") -
         rows.append(("adjacency", together_text(scope)))
     rows += strength_rows(release_strength(release))
     if not scope.adjacency.protects_groups:
-        rows += [("otherwise", text) for text in implied(release)]
+        rows += [("otherwise", text) for text in explain_other_adjacency(release)]
     if where:
         rows.append((word, where))
     lines = [f"{label:10} {text}" for label, text in rows]
@@ -454,5 +454,5 @@ def summary(release: Release, where: str | None = None, word: str = "written") -
 
 def _claims(release: Release) -> list[str]:
     """Return every claim once; what exact totals fix needs none."""
-    claims = [result.claim_text() for result in release.results if not result.fixed]
+    claims = [result.claim_text() for result in release.results if not result.is_fixed]
     return list(dict.fromkeys(claims))

@@ -58,7 +58,7 @@ class Charge:
     >>> charge = Charge("redistricting", "2021-08-12T00:00:00+00:00", zcdp("2.56"), 2)
     >>> charge.spent
     ZCDP(rho=Fraction(256, 25))
-    >>> charge.fixed
+    >>> charge.fixed_reason
     'a version of semidp charged it that recorded no query'
     """
 
@@ -79,7 +79,7 @@ class Charge:
         return self.tradeoff.group(self.group) if self.counted is None else self.counted
 
     @property
-    def fixed(self) -> str | None:
+    def fixed_reason(self) -> str | None:
         """Why the charge cannot be recomputed under other exact statistics; None where it can."""
         if self.dataspace is None:
             return "a version of semidp charged it that recorded no query"
@@ -116,7 +116,7 @@ class Charge:
         """
         if (self.dataspace, self.adjacency) == (dataspace, adjacency):
             return replace(self, group=1, counted=None)
-        reason = self.fixed
+        reason = self.fixed_reason
         if reason is None:
             try:
                 parts = [_recorded(part, dataspace, adjacency).tradeoff for part in self.measured]
@@ -138,7 +138,7 @@ class Charge:
             return self
         raise Refused(reason)
 
-    def corrected(self, dataspace: Datasets, adjacency: Adjacency) -> "Charge":
+    def correct_tradeoff(self, dataspace: Datasets, adjacency: Adjacency) -> "Charge":
         """Return the charge with the curve that its mechanisms have, where an earlier version
         counted a stronger one.
 
@@ -279,7 +279,7 @@ class Account:
         composed = compose(*(charge.tradeoff for charge in stated))
         return compose(*ready, composed.group(stated[0].group))
 
-    def charged(
+    def add_charge(
         self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = ()
     ) -> "Account":
         """Return the account after one more charge; refuse what does not add up, and more than the
@@ -287,7 +287,7 @@ class Account:
         """
         time = datetime.now(UTC).isoformat(timespec="seconds")
         charge = _charge(guarantee, label, time, measured)
-        account = self._rebased(charge, guarantee)
+        account = self._rebase(charge, guarantee)
         if not fits(account.semi_first(), self.budget):
             raise BudgetExceeded(
                 f"charging {label!r} would exceed the ledger's budget of {self.budget}: nothing was"
@@ -296,17 +296,17 @@ class Account:
             )
         return account
 
-    def corrected(self) -> "Account":
+    def correct_charges(self) -> "Account":
         """Return the account with every charge counted by the bounds that are known now; see
         `Charge.corrected`.
         """
         if self.dataspace is None or self.adjacency is None:
             return self
         dataspace, adjacency = self.dataspace, self.adjacency
-        charges = [charge.corrected(dataspace, adjacency) for charge in self.charges]
+        charges = [charge.correct_tradeoff(dataspace, adjacency) for charge in self.charges]
         return replace(self, charges=tuple(charges))
 
-    def _rebased(self, charge: Charge, guarantee: Guarantee) -> "Account":
+    def _rebase(self, charge: Charge, guarantee: Guarantee) -> "Account":
         """Return the account with one more charge, that of a guarantee, everything under the union
         of what is exact.
         """
@@ -330,7 +330,7 @@ class Account:
                 " values: use another ledger"
             )
         before = Guarantee(self.dataspace, self.adjacency, charge.tradeoff)
-        together = _together(union, guarantee, before, self)
+        together = _join_adjacencies(union, guarantee, before, self)
         moved = (union, together) != (self.dataspace, self.adjacency)
         counted = []
         for number, one in enumerate((*self.charges, charge), start=1):
@@ -413,7 +413,7 @@ def fits(total: Tradeoff, budget: Budget) -> bool:
     kind of budget
     """
     if budget.rho is not None:
-        return _within(total.implied_rho(), budget.rho, "zero-concentrated")
+        return _is_within_limit(total.implied_rho(), budget.rho, "zero-concentrated")
     if budget.mu is not None:
         # Squares of Gaussian parts are exact, so that a budget can be spent to the end.
         square = _mu_squared(total)
@@ -422,7 +422,7 @@ def fits(total: Tradeoff, budget: Budget) -> bool:
         return total >= budget.tradeoff()
     assert budget.epsilon is not None, "a budget has rho, mu or epsilon"
     if not budget.delta:
-        return _within(total.implied_epsilon(), budget.epsilon, "pure")
+        return _is_within_limit(total.implied_epsilon(), budget.epsilon, "pure")
     # Composed curves are rounded. Exact sums of the parts let a budget be spent to the end.
     epsilon, delta = _basic(total)
     if epsilon <= budget.epsilon and delta <= budget.delta:
@@ -430,7 +430,7 @@ def fits(total: Tradeoff, budget: Budget) -> bool:
     return total.delta(budget.epsilon) <= budget.delta
 
 
-def _within(spent: Fraction | None, limit: Fraction, kind: str) -> bool:
+def _is_within_limit(spent: Fraction | None, limit: Fraction, kind: str) -> bool:
     if spent is None:
         raise Refused(
             f"these mechanisms satisfy no {kind} guarantee: use a ledger with another kind of"
@@ -515,7 +515,9 @@ def _widest(ours: Adjacency, theirs: Adjacency) -> Protection | None:
     return replace(one, most=max(one.most, other.most))
 
 
-def _together(union: Datasets, new: Guarantee, before: Guarantee, account: Account) -> Adjacency:
+def _join_adjacencies(
+    union: Datasets, new: Guarantee, before: Guarantee, account: Account
+) -> Adjacency:
     """Adjacency of the union of all charges. It does not depend on their order.
 
     A ledger is opened for exchanges or for any a records, and stays so:
@@ -555,7 +557,7 @@ def _together(union: Datasets, new: Guarantee, before: Guarantee, account: Accou
     if not ours.protects_groups:
         # Also where the margins are the same: a table of one level, which nobody can change, may
         # have come first.
-        exchange = Exchange.of(union, protection)
+        exchange = Exchange.from_dataspace(union, protection)
         return Exchange(max(exchange.a, exchange.times), protection)
     opened_adjacency = None
     if account.opened is not None:
@@ -589,13 +591,13 @@ def _together(union: Datasets, new: Guarantee, before: Guarantee, account: Accou
     return Ball(max(least, shared), protection)
 
 
-def guarantee_of(account: Account, tradeoff: Tradeoff) -> Guarantee | None:
+def state_guarantee(account: Account, tradeoff: Tradeoff) -> Guarantee | None:
     if account.dataspace is None or account.adjacency is None or not account.charges:
         return None
     return Guarantee(account.dataspace, account.adjacency, tradeoff)
 
 
-def guarantee_together(
+def compose_releases(
     charges: Sequence[tuple[Guarantee, str, Sequence[Mapping[str, Any]]]],
 ) -> Guarantee:
     """Return what several releases of the same records guarantee together, each computed anew for
@@ -616,8 +618,8 @@ def guarantee_together(
     account = Account(Budget.zcdp(1))
     for guarantee, label, measured in sorted(charges, key=lambda charge: _place(charge[0])):
         charge = _charge(guarantee, label, "", measured)
-        account = account._rebased(charge, guarantee)
-    together = guarantee_of(account, account.semi_first())
+        account = account._rebase(charge, guarantee)
+    together = state_guarantee(account, account.semi_first())
     assert together is not None, "there is a charge"
     return together
 
@@ -639,7 +641,7 @@ def _place(guarantee: Guarantee) -> tuple[bool, bool]:
     return joins, joins and not guarantee.adjacency.protects_groups
 
 
-def composed_anew(
+def recompute_tradeoff(
     records: Sequence[Mapping[str, Any]], dataspace: Datasets, adjacency: Adjacency
 ) -> Tradeoff:
     """Return the curve of several measurements (`Mechanism.record`) together, each computed anew
@@ -677,6 +679,6 @@ def _published_names(dataspace: Datasets) -> set[str]:
 def _recorded(part: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> Mechanism:
     """Mechanism of a record under other exact statistics."""
     # Upward until the query spaces of statistics live on this floor.
-    from semidp.publish.statistics.registry import recorded
+    from semidp.publish.statistics.registry import mechanism_from_record
 
-    return recorded(part, dataspace, adjacency)
+    return mechanism_from_record(part, dataspace, adjacency)

@@ -9,7 +9,7 @@ ledgers in ledger.
 import math
 from fractions import Fraction
 
-from semidp.promise.ball_arithmetic import RealBall, above, ball, least, sharp
+from semidp.promise.ball_arithmetic import RealBall, ball, least, round_ball_up, sharp
 from semidp.promise.exact import Number, nonnegative
 from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import group_size, proportion, pure_rho, read_up
@@ -54,7 +54,7 @@ def zcdp_epsilon_paper(rho: Number, delta: Number) -> float:
         log_inverse = ball(1 / d).log()
         return ball(r) + 2 * (ball(r) * log_inverse).sqrt()
 
-    return above(sharp(paper_epsilon))
+    return round_ball_up(sharp(paper_epsilon))
 
 
 def zcdp_delta(rho: Number, epsilon: Number) -> float:
@@ -123,7 +123,7 @@ def pure_to_gdp(epsilon: Number) -> Fraction:
         advantage = (ball(e) / 2).tanh()
         return 2 * ball(2).sqrt() * advantage.erfinv()
 
-    return Fraction(above(sharp(mu)))
+    return Fraction(round_ball_up(sharp(mu)))
 
 
 def zcdp_group(rho: Number, k: int) -> Fraction:
@@ -158,9 +158,9 @@ def approximate_group(epsilon: Number, delta: Number, k: int) -> tuple[Fraction,
     step, d = curve.epsilon0, curve.delta0
     # The quotient tends to k as epsilon goes to 0, where it would divide zero by zero.
     if step == 0 or d == 0:
-        return total, min(above(ball(d * curve.size)), 1.0)
+        return total, min(round_ball_up(ball(d * curve.size)), 1.0)
 
     def group_delta() -> RealBall:
         return ball(d) * ball(total).expm1() / ball(step).expm1()
 
-    return total, min(above(sharp(group_delta)), 1.0)
+    return total, min(round_ball_up(sharp(group_delta)), 1.0)

@@ -20,12 +20,12 @@ import scipy
 
 from semidp.errors import InputError, Refused
 from semidp.promise.accounting.renyi import Renyi
-from semidp.promise.ball_arithmetic import above, ball, sharp
+from semidp.promise.ball_arithmetic import ball, round_ball_up, sharp
 from semidp.promise.exact import exact
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets
-from semidp.promise.tradeoff.composition import compose, losses_of, reach_of
+from semidp.promise.tradeoff.composition import compose, compute_loss_reach, discretize_losses
 from semidp.promise.tradeoff.function import ROUNDOFF, Floats, Tradeoff, group_size
 from semidp.promise.tradeoff.losses import Losses, convolve_all
 from semidp.promise.tradeoff.piecewise_linear import from_profile
@@ -74,7 +74,9 @@ def event_guarantee(event: Any, dataspace: Datasets, adjacency: Adjacency) -> Gu
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.spaces.dataspace import Dataspace
     >>> training = dp_sgd(noise_multiplier=2.0, sample_rate=1.0, steps=4)
-    >>> event_guarantee(training, Dataspace.described("enrolment by school"), Ball(2)).tradeoff
+    >>> event_guarantee(
+    ...     training, Dataspace.from_description("enrolment by school"), Ball(2)
+    ... ).tradeoff
     Gaussian(mu_squared=Fraction(16, 1))
     """
     if adjacency.a == 0:
@@ -141,7 +143,7 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     curves: list[tuple[Tradeoff, int]] = []
     for leaf, count in _leaves(event, 1):
         inverse = _precision(leaf)
-        mixture = Mixture.of(leaf, size, replaced)
+        mixture = Mixture.from_event(leaf, size, replaced)
         curve = _curve(leaf, size, relation)
         if not count:
             continue
@@ -159,7 +161,7 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
         else:
             repeated = dp_event.SelfComposedDpEvent(leaf, count)
             curves.append((functional_tradeoff(repeated, size, relation), 1))
-    composed = _composed(mixtures, [*curves, (Gaussian(square), 1)])
+    composed = _compose_all(mixtures, [*curves, (Gaussian(square), 1)])
     # Grouping multiplies every rho by a², so that grouping their sum loses nothing.
     return composed.compose(ZCDP(rho).group(size)) if rho else composed
 
@@ -193,7 +195,7 @@ def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
             values = np.array([losses.get_delta(float(e)) for e in epsilons])
             return np.clip(values + _UPSTREAM, 0.0, 1.0)
 
-        return _through(deltas).group(size)
+        return _interpolate_deltas(deltas).group(size)
     renyi = RdpAccountant(neighboring_relation=neighbours)
     if renyi.supports(event):
         renyi.compose(event)
@@ -208,7 +210,7 @@ def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
         def renyi_deltas(epsilons: Floats) -> Floats:
             return np.array([curve.delta(float(e)) for e in epsilons])
 
-        return _through(renyi_deltas).group(size)
+        return _interpolate_deltas(renyi_deltas).group(size)
     kinds = dict.fromkeys(type(leaf).__name__ for leaf, _ in _leaves(event, 1))
     names = ", ".join(kinds)
     raise Refused(
@@ -229,7 +231,7 @@ class Mixture:
     --------
     >>> from dp_accounting import dp_event
     >>> sampled = dp_event.PoissonSampledDpEvent(0.5, dp_event.GaussianDpEvent(2.0))
-    >>> Mixture.of(sampled, 2, replaced=True)
+    >>> Mixture.from_event(sampled, 2, replaced=True)
     Mixture(centres=(0.0, 0.5..., 1.0...), weights=(0.25, 0.5, 0.25), replaced=True)
     """
 
@@ -238,23 +240,23 @@ class Mixture:
     replaced: bool
 
     @classmethod
-    def of(cls, event: Any, a: int, replaced: bool) -> "Mixture | None":
+    def from_event(cls, event: Any, a: int, replaced: bool) -> "Mixture | None":
         """Return the mixture of an event for groups of `a` records, or None where it is not one."""
         from dp_accounting import dp_event
 
         one: dict[float, float] = {}
         if isinstance(event, dp_event.MixtureOfGaussiansDpEvent):
             for centre, weight in zip(event.sensitivities, event.sampling_probs, strict=True):
-                place = _up(float(centre) / float(event.standard_deviation))
+                place = _round_center_up(float(centre) / float(event.standard_deviation))
                 one[place] = one.get(place, 0.0) + float(weight)
         elif isinstance(event, dp_event.PoissonSampledDpEvent):
             inverse, rate = _precision(event.event), float(event.sampling_probability)
             if inverse is None:
                 return None
-            one = {0.0: 1 - rate, _up(math.sqrt(inverse)): rate}
+            one = {0.0: 1 - rate, _round_center_up(math.sqrt(inverse)): rate}
         else:
             return None
-        total = functools.reduce(_added, itertools.repeat(one, a - 1), one)
+        total = functools.reduce(_add_centers, itertools.repeat(one, a - 1), one)
         kept = {centre: weight for centre, weight in total.items() if weight > 0}
         centres = tuple(sorted(kept))
         weights = tuple(kept[centre] for centre in centres)
@@ -274,8 +276,8 @@ class Mixture:
         """
         forwards = functools.partial(self.deltas, back=back)
         backwards = functools.partial(self.deltas, back=not back)
-        one = Losses.of(forwards, step, self.reach)
-        other = Losses.of(backwards, step, self.reach)
+        one = Losses.from_deltas(forwards, step, self.reach)
+        other = Losses.from_deltas(backwards, step, self.reach)
         top = -one.lowest
         upper = one.masses[top + 1 :]
         lower = other.masses[:top]
@@ -296,9 +298,9 @@ class Mixture:
             x, sign = self._where(-epsilons), -1.0
         else:
             x, sign = -self._where(epsilons), 1.0
-        first = self._below(x, sign)
+        first = self._compute_lower_tail(x, sign)
         if self.replaced:
-            second = self._below(x, -sign)
+            second = self._compute_lower_tail(x, -sign)
         else:
             second = np.asarray(scipy.special.ndtr(x))
         gain, cost = (second, first) if back else (first, second)
@@ -361,7 +363,7 @@ class Mixture:
         x = np.where(losses > grid_losses[-1], np.inf, x)
         return np.where(losses < grid_losses[0], -np.inf, x)
 
-    def _below(self, x: Floats, sign: float) -> Floats:
+    def _compute_lower_tail(self, x: Floats, sign: float) -> Floats:
         """Σ w_k Φ(x + sign c_k): how probable an output below x is, around the centres (sign -1) or
         their negatives.
         """
@@ -480,7 +482,7 @@ def _sampled_laplace(noise: Fraction, rate: float, a: int) -> Tradeoff:
     logsumexp = scipy.special.logsumexp
     largest = logsumexp(logs + counts) - logsumexp(logs - counts)
     largest_up = Fraction(float(largest) * (1 + 64 * ROUNDOFF))
-    return _through(deltas, [(largest_up, Fraction(0))])
+    return _interpolate_deltas(deltas, [(largest_up, Fraction(0))])
 
 
 def _randomized_response(noise: Fraction, buckets: int) -> Tradeoff | None:
@@ -496,7 +498,7 @@ def _randomized_response(noise: Fraction, buckets: int) -> Tradeoff | None:
         return None
     ratio = 1 + (1 - noise) * buckets / noise
     # the largest loss is the logarithm of the ratio, rounded up
-    largest = Fraction(above(sharp(lambda: ball(ratio).log())))
+    largest = Fraction(round_ball_up(sharp(lambda: ball(ratio).log())))
     return from_profile([(largest, 0), (0, 1 - noise)])
 
 
@@ -504,11 +506,11 @@ def _one_less_power(x: Fraction) -> Fraction:
     """Return ``1 - e^-x``, rounded up."""
     if not x:
         return Fraction(0)
-    rounded_up = above(sharp(lambda: -ball(-x).expm1()))
+    rounded_up = round_ball_up(sharp(lambda: -ball(-x).expm1()))
     return Fraction(min(rounded_up, 1.0))
 
 
-def _composed(
+def _compose_all(
     parts: Sequence[tuple[Mixture, int]], curves: Sequence[tuple[Tradeoff, int]]
 ) -> Tradeoff:
     """Return the curve of all mixtures and of all curves together, each as often as it says."""
@@ -520,7 +522,7 @@ def _composed(
     reaches = [mixture.reach for mixture, _ in mixed]
     spreads = [mixture.spread for mixture, _ in mixed]
     for curve, _ in kept:
-        least = reach_of(curve)
+        least = compute_loss_reach(curve)
         reaches.append(least)
         spreads.append(max(2.6 * curve.delta(0), least / 9))
     finest = min(spreads) / 64
@@ -528,12 +530,12 @@ def _composed(
     exponent = math.floor(math.log2(finest))
     coarsest_needed = math.ceil(math.log2(max(reaches) / _CELLS))
     step = 2.0 ** max(exponent, coarsest_needed)
-    alike = [_repeated(losses_of(curve, step), count) for curve, count in kept]
+    alike = [_repeat_losses(discretize_losses(curve, step), count) for curve, count in kept]
     # Where records are replaced, the two directions mirror each other. Else the worse one counts.
     is_mirrored = all(mixture.replaced for mixture, _ in mixed)
     powers = []
     for back in (False,) if is_mirrored else (False, True):
-        losses = [_repeated(mixture.losses(step, back), count) for mixture, count in mixed]
+        losses = [_repeat_losses(mixture.losses(step, back), count) for mixture, count in mixed]
         powers.append(convolve_all([*losses, *alike]).power_curve())
 
     def deltas(epsilons: Floats) -> Floats:
@@ -547,18 +549,18 @@ def _composed(
         return np.clip(raised, 0.0, 1.0)
 
     if mixed:
-        return _through(deltas)
+        return _interpolate_deltas(deltas)
     # Pure parts have a largest loss, which adds up.
     total = Fraction(0)
     for curve, count in kept:
         epsilon = curve.implied_epsilon()
         if epsilon is None:
-            return _through(deltas)
+            return _interpolate_deltas(deltas)
         total += epsilon * count
-    return _through(deltas, [(total, Fraction(0))])
+    return _interpolate_deltas(deltas, [(total, Fraction(0))])
 
 
-def _through(deltas: Any, also: Sequence[tuple[Fraction, Fraction]] = ()) -> Tradeoff:
+def _interpolate_deltas(deltas: Any, also: Sequence[tuple[Fraction, Fraction]] = ()) -> Tradeoff:
     """Return the curve through delta(epsilon) at many epsilons, the last where delta is tiny or
     stays as it is.
 
@@ -581,7 +583,7 @@ def _through(deltas: Any, also: Sequence[tuple[Fraction, Fraction]] = ()) -> Tra
     return from_profile([*points, *also])
 
 
-def _repeated(losses: Losses, count: int) -> Losses:
+def _repeat_losses(losses: Losses, count: int) -> Losses:
     """Return the losses of `count` repetitions, by squaring; tails that matter less than rounding
     become infinite.
     """
@@ -589,19 +591,19 @@ def _repeated(losses: Losses, count: int) -> Losses:
     allowed = _TAILS / count
     while count:
         if count % 2:
-            total = losses if total is None else total.convolve(losses).trimmed(allowed)
+            total = losses if total is None else total.convolve(losses).trim_tails(allowed)
         count //= 2
         if count:
             twice = losses.convolve(losses)
             # Losses of twice as many repetitions are used half as often: twice as much may be cut.
             allowed *= 2
             grown = twice.infinite - 2 * losses.infinite
-            losses = twice.trimmed(max(allowed, grown))
+            losses = twice.trim_tails(max(allowed, grown))
     assert total is not None, "there is at least one repetition"
     return total
 
 
-def _added(one: dict[float, float], other: dict[float, float]) -> dict[float, float]:
+def _add_centers(one: dict[float, float], other: dict[float, float]) -> dict[float, float]:
     """Return the distribution of the sum of two independent centres."""
     total: dict[float, float] = {}
     for x, p in one.items():
@@ -643,7 +645,7 @@ def _precision(event: Any) -> Fraction | None:
     return precision
 
 
-def _up(centre: float) -> float:
+def _round_center_up(centre: float) -> float:
     """A centre computed with a few roundings, moved away from 0 by as many."""
     # Centres farther from 0 are easier to tell apart, so that this errs on the safe side.
     return centre * (1 + 4 * ROUNDOFF)

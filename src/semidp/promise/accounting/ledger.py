@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from semidp.errors import InputError, SemidpError
-from semidp.promise.accounting.account import Account, Charge, guarantee_of
-from semidp.promise.files import locked, replace_file
+from semidp.promise.accounting.account import Account, Charge, state_guarantee
+from semidp.promise.files import hold_lock, replace_file
 from semidp.promise.guarantee import Guarantee, read_document, space_document, space_from
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets
@@ -84,7 +84,7 @@ class Ledger:
     >>> from semidp.promise.tradeoff.curves import zcdp
     >>> folder = tempfile.TemporaryDirectory()
     >>> book = Ledger.create(Path(folder.name) / "ledger.json", Budget.zcdp(1))
-    >>> guarantee = Guarantee(Dataspace.described("state totals"), Ball(2), zcdp("0.4"))
+    >>> guarantee = Guarantee(Dataspace.from_description("state totals"), Ball(2), zcdp("0.4"))
     >>> (
     ...     book.charge(guarantee, "first table")["number"],
     ...     book.charge(guarantee, "second table")["number"],
@@ -138,10 +138,10 @@ class Ledger:
         # asked before the lock, too: its file would stay beside a file that is no ledger
         if path.exists():
             raise InputError(f"{path} already exists: a ledger is never overwritten")
-        with _locked(path):
+        with _hold_lock(path):
             if path.exists():
                 raise InputError(f"{path} already exists: a ledger is never overwritten")
-            _write(path, _opened(path, budget, dataspace, adjacency))
+            _write(path, _create_document(path, budget, dataspace, adjacency))
         return cls(path)
 
     def charge(
@@ -182,12 +182,12 @@ class Ledger:
             If the guarantee is about other data, or a charge cannot be computed anew under the
             union.
         """
-        with _locked(self.path, self.waiting):
-            document = _upgraded(_document(self.path), self.path)
+        with _hold_lock(self.path, self.waiting):
+            document = _upgrade_document(_document(self.path), self.path)
             as_written = _account(document, self.path)
-            before = as_written.corrected()
+            before = as_written.correct_charges()
             # A run that was killed after its charge, and goes on now, has paid already.
-            number = None if session is None else _number_of(document, session.run)
+            number = None if session is None else _find_charge_number(document, session.run)
             if session is not None and number is not None:
                 # Through JSON and back, since that is how the file holds the curve that is
                 # compared.
@@ -198,12 +198,12 @@ class Ledger:
                     )
                 _take_over(document, session)
                 _write(self.path, document)
-                return _kept(document, number)
-            account = before.charged(guarantee, label, measured)
+                return _build_release_entry(document, number)
+            account = before.add_charge(guarantee, label, measured)
             assert account.dataspace is not None, "there is a charge"
             assert account.adjacency is not None, "there is a charge"
-            _under(document, guarantee.dataspace, guarantee.adjacency, self.path)
-            under = _under(document, account.dataspace, account.adjacency, self.path)
+            _name_pairs(document, guarantee.dataspace, guarantee.adjacency, self.path)
+            under = _name_pairs(document, account.dataspace, account.adjacency, self.path)
             entry = {**account.charges[-1].to_json(), "under": under}
             moved = (account.dataspace, account.adjacency) != (before.dataspace, before.adjacency)
             if before.charges and (moved or before.charges != as_written.charges):
@@ -216,7 +216,7 @@ class Ledger:
             # lose the name of a charge that was made.
             self._made.append(document["charges"][-1]["nonce"])
             _write(self.path, document)
-        return _kept(document, len(account.charges))
+        return _build_release_entry(document, len(account.charges))
 
     def finish(self, session: Session, measured: str) -> None:
         """Record what the run of a session measured, before anything of it is published.
@@ -233,7 +233,7 @@ class Ledger:
         InputError
             If another copy of the run was resumed or finished since the session began.
         """
-        with _locked(self.path, self.waiting):
+        with _hold_lock(self.path, self.waiting):
             document = _document(self.path)
             _account(document, self.path)  # refuses a file that was changed
             own = replace(session, earlier=(session.name,), measured=measured)
@@ -242,7 +242,7 @@ class Ledger:
             _write(self.path, document)
 
     @property
-    def made(self) -> tuple[str, ...]:
+    def own_charges(self) -> tuple[str, ...]:
         """The charges that this object has made, by their random names.
 
         The file is asked, so that the answer is right even where a charge was interrupted, and does
@@ -266,25 +266,25 @@ class Ledger:
         InputError
             If the file holds no ledger, or charges that do not follow from each other.
         """
-        return _account(_document(self.path), self.path).corrected()
+        return _account(_document(self.path), self.path).correct_charges()
 
     def total(self) -> Guarantee | None:
         """Return the guarantee of everything charged, Semi-DP first; None before the first
         charge.
         """
         account = self.account()
-        return guarantee_of(account, account.semi_first())
+        return state_guarantee(account, account.semi_first())
 
     def composition_first(self) -> Guarantee | None:
         """Return the guarantee of everything charged, composition first: for comparison, it is
         never stronger.
         """
         account = self.account()
-        return guarantee_of(account, account.composition_first())
+        return state_guarantee(account, account.composition_first())
 
 
 @contextlib.contextmanager
-def _locked(path: Path, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
+def _hold_lock(path: Path, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
     """Hold the ledger's lock. It is a file of its own, because the ledger itself is replaced by
     every charge.
 
@@ -294,14 +294,14 @@ def _locked(path: Path, waiting: Callable[[str], None] | None = None) -> Iterato
     with contextlib.ExitStack() as held:
         try:
             try:
-                held.enter_context(locked(file, _AT_ONCE, path))
+                held.enter_context(hold_lock(file, _AT_ONCE, path))
             except TimeoutError:
                 if waiting:
                     waiting(
                         f"another process holds the ledger {path}: waiting for up to {PATIENCE:g}"
                         " seconds"
                     )
-                held.enter_context(locked(file, PATIENCE, path))
+                held.enter_context(hold_lock(file, PATIENCE, path))
         except TimeoutError:
             raise InputError(
                 f"another process has held the ledger {path} for {PATIENCE:g} seconds: nothing was"
@@ -355,10 +355,10 @@ def _account(document: Mapping[str, Any], path: Path) -> Account:
             if run is not None and not {"session", "measured"} <= {*run}:
                 raise TypeError("a run has its latest session, and what it measured")
             charges.append(replace(Charge.from_json(entry, spaces), run=run))
-        opened = _pairs_named(document["under"], spaces)
+        opened = _read_pairs(document["under"], spaces)
         # The last charge is about all that is exact.
         under = [entry["under"] for entry in document["charges"]]
-        now = _pairs_named(under[-1], spaces) if under else opened
+        now = _read_pairs(under[-1], spaces) if under else opened
         space, adjacency = now or (None, None)
         return Account(budget, space, adjacency, tuple(charges), document["id"], opened)
     except SemidpError:
@@ -367,7 +367,7 @@ def _account(document: Mapping[str, Any], path: Path) -> Account:
         raise InputError(f"{path} does not hold a ledger") from None
 
 
-def _pairs_named(
+def _read_pairs(
     under: Mapping[str, Any] | None, spaces: Mapping[str, Datasets]
 ) -> tuple[Datasets, Adjacency] | None:
     """Dataspace and adjacency that an entry names; None where it names none."""
@@ -377,31 +377,31 @@ def _pairs_named(
     return dataspace, adjacency_from_json(under["adjacency"], dataspace)
 
 
-def _upgraded(document: dict[str, Any], path: Path) -> dict[str, Any]:
+def _upgrade_document(document: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return a file of version 1 in the form of this one: its charges are chained as they are,
     without a query.
     """
     if document.get("schema_version", 1) != 1:
         return document
     account = _account(document, path)
-    new = _opened(path, account.budget, account.dataspace, account.adjacency)
+    new = _create_document(path, account.budget, account.dataspace, account.adjacency)
     for charge in account.charges:
         _append(new, {**charge.to_json(), "under": new["under"]})
     return new
 
 
-def _opened(
+def _create_document(
     path: Path, budget: Budget, dataspace: Datasets | None, adjacency: Adjacency | None
 ) -> dict[str, Any]:
     """Return the file of a ledger without charges."""
     document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "id": secrets.token_hex(16)}
     document |= {"budget": budget.to_json(), "under": None, "charges": [], "dataspaces": {}}
     if dataspace is not None and adjacency is not None:
-        document["under"] = _under(document, dataspace, adjacency, path)
+        document["under"] = _name_pairs(document, dataspace, adjacency, path)
     return document
 
 
-def _under(
+def _name_pairs(
     document: dict[str, Any], dataspace: Datasets, adjacency: Adjacency, path: Path
 ) -> dict[str, Any]:
     """Return a dataspace, which the document then holds once, and an adjacency as an entry names
@@ -423,7 +423,7 @@ def _append(document: dict[str, Any], entry: dict[str, Any], run_name: str | Non
     charges.append({**new, "head": _head(before, new)})
 
 
-def _number_of(document: Mapping[str, Any], run_name: str) -> int | None:
+def _find_charge_number(document: Mapping[str, Any], run_name: str) -> int | None:
     """Return the number of the charge that was made for a run; None where there is none."""
     names = [entry.get("nonce") for entry in document["charges"]]
     return names.index(run_name) + 1 if run_name in names else None
@@ -444,7 +444,7 @@ def _take_over(document: dict[str, Any], session: Session) -> None:
     recorded["session"] = session.name
 
 
-def _kept(document: Mapping[str, Any], number: int) -> dict[str, Any]:
+def _build_release_entry(document: Mapping[str, Any], number: int) -> dict[str, Any]:
     """Return the entry that a release keeps of its charge."""
     entry = document["charges"][number - 1]
     kept: dict[str, Any] = {"ledger": document["id"], "number": number}

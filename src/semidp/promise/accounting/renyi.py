@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import partial
 
 from semidp.errors import InputError, Refused
-from semidp.promise.ball_arithmetic import RealBall, above, ball, sharp
+from semidp.promise.ball_arithmetic import RealBall, ball, round_ball_up, sharp
 from semidp.promise.exact import Number, exact, nonnegative
 from semidp.promise.tradeoff.function import group_size, proportion
 
@@ -87,7 +87,7 @@ class Renyi:
         (Fraction(2, 1), Fraction(4, 1))
         """
         r = nonnegative(rho, "rho")
-        return cls._at(orders, lambda order: r * order)
+        return cls._from_bound(orders, lambda order: r * order)
 
     @classmethod
     def gdp(cls, mu: Number, orders: Iterable[Number] = ORDERS) -> "Renyi":
@@ -119,12 +119,14 @@ class Renyi:
             if not e:
                 return Fraction(0)
             # A divergence of any order is at most the largest loss, whatever rounding up has added.
-            return min(Fraction(above(sharp(divergence))), e)
+            return min(Fraction(round_ball_up(sharp(divergence))), e)
 
-        return cls._at(orders, bound)
+        return cls._from_bound(orders, bound)
 
     @classmethod
-    def _at(cls, orders: Iterable[Number], bound: Callable[[Fraction], Fraction]) -> "Renyi":
+    def _from_bound(
+        cls, orders: Iterable[Number], bound: Callable[[Fraction], Fraction]
+    ) -> "Renyi":
         listed = tuple(exact(order, "a Rényi order") for order in orders)
         if any(order <= 1 for order in listed):
             raise InputError("a Rényi order must be above 1")
@@ -141,12 +143,12 @@ class Renyi:
         if d == 0:
             return float("inf")
 
-        def at(order: Fraction, value: Fraction) -> RealBall:
+        def bound_epsilon(order: Fraction, value: Fraction) -> RealBall:
             gain = ball(1 / (order * d)).log() / ball(order - 1)
             correction = ball(1 - 1 / order).log()
             return ball(value) + gain + correction
 
-        bounds = self._rounded_up(at)
+        bounds = self._round_up_each(bound_epsilon)
         # Every order gives a valid epsilon, so that the least of them holds.
         return max(min(bounds), 0.0)
 
@@ -158,19 +160,19 @@ class Renyi:
         """
         e = nonnegative(epsilon, "epsilon")
 
-        def at(order: Fraction, value: Fraction) -> RealBall:
+        def bound_delta(order: Fraction, value: Fraction) -> RealBall:
             correction = ball(1 - 1 / order).log()
             exponent = ball(order - 1) * (ball(value - e) + correction)
             return exponent.exp() / ball(order)
 
-        bounds = self._rounded_up(at)
+        bounds = self._round_up_each(bound_delta)
         return min([1.0, *bounds])
 
-    def _rounded_up(self, at: Callable[[Fraction, Fraction], RealBall]) -> list[float]:
+    def _round_up_each(self, at: Callable[[Fraction, Fraction], RealBall]) -> list[float]:
         """A function of each order and its divergence, rounded up."""
         bounds = []
         for order, value in zip(self.orders, self.values, strict=True):
-            bounds.append(above(sharp(partial(at, order, value))))
+            bounds.append(round_ball_up(sharp(partial(at, order, value))))
         return bounds
 
     def compose(self, *others: "Renyi") -> "Renyi":

@@ -20,7 +20,7 @@ from semidp.promise.mechanisms.residual_laws import (
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.counts import Table
-from semidp.promise.schema.margins import View, named, trimmed_view, within
+from semidp.promise.schema.margins import View, is_within_view, list_axes, trimmed_view
 from semidp.promise.sensitivity.branches import (
     BranchSpace,
     Cut,
@@ -37,7 +37,7 @@ def mechanism_above(mechanism: ResidualMechanism, cut: Cut) -> ResidualMechanism
     part.
     """
     space = space_above(mechanism.space, cut)
-    sigma2 = {view: mechanism.sigma2[view] for view in space.measured}
+    sigma2 = {view: mechanism.sigma2[view] for view in space.measured_residuals}
     return ResidualMechanism(space, sigma2, mechanism.precision, mechanism.law, mechanism.saved)
 
 
@@ -65,7 +65,9 @@ class BranchNoise:
     families: tuple[int, ...]
 
     @classmethod
-    def of(cls, mechanism: ResidualMechanism, cut: Cut, node: int) -> "BranchNoise | None":
+    def from_mechanism(
+        cls, mechanism: ResidualMechanism, cut: Cut, node: int
+    ) -> "BranchNoise | None":
         """Return the noise of one branch of a product; None where the branch can hold no record."""
         space = branch_space(mechanism.space, cut, node)
         if space is None:
@@ -89,8 +91,8 @@ class BranchNoise:
             # quickest.
             place = min(holders, key=lambda number: cut[number].size)
             residual = residuals.table(cut[place], space.views[place], view)
-            values = residuals.scaled(view, residual)
-            source = randomness.part(*space.schema.named(view))
+            values = residuals.compute_integer_residual(view, residual)
+            source = randomness.part(*space.schema.list_view_names(view))
             scale = residuals.scale(view)
             noise = residual_noise(self.law, self.sigma2[view], scale, source)
             noisy[view] = values + noise
@@ -107,16 +109,16 @@ class BranchNoise:
         space, residuals = self.space, self.space.residuals
         estimates, variances = [], []
         for number, (row, square) in enumerate(above):
-            estimates.append(np.array(space.shared_out(row, number)))
-            variances.append(np.array(space.shared_out(square, number, 2)))
+            estimates.append(np.array(space.divide_below_cut(row, number)))
+            variances.append(np.array(space.divide_below_cut(square, number, 2)))
         for number, view in enumerate(space.views):
-            for small, exact_part in space.known.items():
+            for small, exact_part in space.exact_residuals.items():
                 depths = zip(small, view, strict=True)
                 if all(one <= other for one, other in depths):
                     estimates[number] += residuals.spread(exact_part, small, view)
         for small, holders in space.holders.items():
             scale = residuals.scale(small)
-            centred = residuals.centred(small, noisy[small] / scale)
+            centred = residuals.center(small, noisy[small] / scale)
             variance_before = residual_variance(self.law, self.sigma2[small], scale)
             centred_variance = residuals.centred_variance(small, variance_before)
             for number in holders:
@@ -125,8 +127,8 @@ class BranchNoise:
                 variances[number] += residuals.spread(centred_variance, small, view, power=2)
         tables = []
         for number, view in enumerate(space.views):
-            estimate = space.whole(estimates[number], view)
-            tables.append((estimate, space.whole(variances[number], view)))
+            estimate = space.restore_full_table(estimates[number], view)
+            tables.append((estimate, space.restore_full_table(variances[number], view)))
         return tables
 
     def half_widths(self, fewer_than: int) -> list[Floats | None]:
@@ -138,19 +140,19 @@ class BranchNoise:
         space = self.space
         half_widths: list[Floats | None] = []
         for view in space.views:
-            if space.schema.grid.size_of(view) >= fewer_than:
+            if space.schema.grid.count_margin_cells(view) >= fewer_than:
                 half_widths.append(None)
                 continue
             noise = {}
             for d, square in self.sigma2.items():
-                if within(d, view):
+                if is_within_view(d, view):
                     noise[trimmed_view(d, view)] = square
-            axes = named(view)
+            axes = list_axes(view)
             families = [space.residuals.families(axis, view[axis]) for axis in axes]
             place = axes.index(space.cut.axis)
             # A branch sees one node above the cut. The noise there was drawn among its siblings.
             siblings = np.array(self.families)[:, None]
             families[place][: space.cut.depth] = siblings
             widths = residual_half_widths(self.law, noise, families)
-            half_widths.append(space.whole(widths, view))
+            half_widths.append(space.restore_full_table(widths, view))
         return half_widths

@@ -55,7 +55,7 @@ class Conditioning:
         """L: a row for each impossible cell, table after table."""
         rows = []
         for table, cells in self.space.impossible.items():
-            shape = self.space.schema.grid.shape_of(self.space.views[table])
+            shape = self.space.schema.grid.compute_margin_shape(self.space.views[table])
             for cell in cells:
                 unit = np.zeros(math.prod(shape))
                 unit[cell] = 1.0
@@ -108,7 +108,7 @@ class Conditioning:
         be positive.
         """
         view = self.space.views[table]
-        shape = self.space.schema.grid.shape_of(view)
+        shape = self.space.schema.grid.compute_margin_shape(view)
         rows = np.zeros((math.prod(shape), *self.space.shape))
         for cell in self.space.possible_cells(table):
             unit = np.zeros(math.prod(shape))
@@ -119,7 +119,7 @@ class Conditioning:
 
     def cell_variances(self, table: int) -> Floats:
         """Return the variance of each cell of one table."""
-        shape = self.space.schema.grid.shape_of(self.space.views[table])
+        shape = self.space.schema.grid.compute_margin_shape(self.space.views[table])
         variances = self.table_weights(table) ** 2 @ self.variances
         return np.asarray(variances.reshape(shape))
 
@@ -158,7 +158,7 @@ class Conditioning:
         if int((rows[wide] != 0).sum()) <= _MOST_TERMS:
             sums = [sum_terms(rows[cell], laws, which) for cell in wide]
             widths[wide] = half_widths(sums)
-        shape = self.space.schema.grid.shape_of(self.space.views[table])
+        shape = self.space.schema.grid.compute_margin_shape(self.space.views[table])
         return widths.reshape(shape)
 
 
@@ -178,7 +178,7 @@ def sum_terms(row: Floats, laws: list[CountNoise], which: NDArray[np.intp]) -> l
     return terms
 
 
-def combined(
+def combine_weights(
     space: ProductSpace, weights: Mapping[int, ArrayLike], given: Conditioning | None
 ) -> Floats:
     """Return weights on the noise in the entries of the vector, from weights on cells of the

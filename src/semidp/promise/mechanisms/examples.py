@@ -23,5 +23,5 @@ def two_way() -> tuple[QuerySpace, Table]:
     region = Feature("region", ("north", "south", "west"))
     counts = [[10, 20, 30], [15, 25, 35]]
     table = Table(Schema((sex, region)), np.array(counts))
-    public = Dataspace.of(table, [Margin("sex"), Margin("region")])
+    public = Dataspace.from_table(table, [Margin("sex"), Margin("region")])
     return sensitivity_space(public, Ball(3)), table

@@ -23,9 +23,9 @@ from semidp.promise.mechanisms.mechanism import (
     Mechanism,
     check_request,
     check_scale,
-    epsilon_of,
     largest,
     naive_normal_loss,
+    require_epsilon,
     root_up,
 )
 from semidp.promise.noise.distributions import DiscreteGaussian, RoundedGaussian
@@ -318,7 +318,7 @@ def rho_within(budget: Budget) -> Fraction:
     """
     if budget.rho is not None:
         return budget.rho
-    epsilon, delta = epsilon_of(budget), budget.delta or Fraction(0)
+    epsilon, delta = require_epsilon(budget), budget.delta or Fraction(0)
     # `largest` comes from below, so that the conversion holds for the ρ that is returned.
     return largest(lambda rho: ZCDP(rho).delta(epsilon) <= delta)
 
@@ -334,5 +334,5 @@ def mu_within(budget: Budget) -> Fraction:
     """
     if budget.mu is not None:
         return budget.mu
-    epsilon, delta = epsilon_of(budget), budget.delta or Fraction(0)
+    epsilon, delta = require_epsilon(budget), budget.delta or Fraction(0)
     return largest(lambda mu: Gaussian(mu**2).delta(epsilon) <= delta)

@@ -20,7 +20,7 @@ from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.size_agreement import Agreement, LevelResidual, along_size
 from semidp.promise.noise.sums import LEVEL, half_width
-from semidp.promise.schema.margins import Floats, View, named
+from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
 from semidp.promise.spaces.linked import UNIT
 from semidp.promise.spaces.top_code import TopCode
@@ -52,7 +52,7 @@ class LinkedIntervals:
     mechanism: LinkedMechanism
     code: TopCode | None = None
 
-    def of_table(self, number: int, variance: Floats) -> Floats:
+    def compute_half_widths(self, number: int, variance: Floats) -> Floats:
         """Return the half-width of the 95% interval of each cell of a table.
 
         Parameters
@@ -71,7 +71,7 @@ class LinkedIntervals:
         errors = kind.trim(np.sqrt(variance), view)
         spread = np.asarray(errors, dtype=np.float64)
         distance = self._distance(which, view)
-        distance = self._smoothed(which, view, distance)
+        distance = self._smooth_distances(which, view, distance)
         # Hidden steps may raise a tail by this factor, so that a little less may be missed.
         missed = (1 - LEVEL) / (1 + _HIDDEN)
         quantile = float(scipy.special.ndtri(1 - missed / 2))
@@ -80,15 +80,15 @@ class LinkedIntervals:
         if ((spread > 0) & ~is_near).any():
             space = self.mechanism.space
             alike = []
-            for axis in named(view):
+            for axis in list_axes(view):
                 alike.append(alike_nodes(space, kind, axis, view[axis], self.code))
             if math.prod(len(firsts) for firsts, _ in alike) <= _MOST_LAWS:
-                widths = self._by_law(number, kind, view, alike)
+                widths = self._compute_law_half_widths(number, kind, view, alike)
             else:
                 widths = np.minimum(widths, _TAIL * self._bounded_spread(which, view))
-        return kind.whole(np.where(spread > 0, widths, 0.0), view)
+        return kind.restore_full_table(np.where(spread > 0, widths, 0.0), view)
 
-    def _by_law(
+    def _compute_law_half_widths(
         self,
         number: int,
         kind: KindSpace,
@@ -102,35 +102,37 @@ class LinkedIntervals:
             unit = np.zeros(kind.residuals.shape(view))
             by_feature = zip(alike, sort, strict=True)
             cell = [firsts[place] for (firsts, _), place in by_feature]
-            unit[self._summed(view, cell)] = 1.0
-            row = self.mechanism.combination({number: kind.whole(unit, view)})
+            unit[self._select_summed_cells(view, cell)] = 1.0
+            row = self.mechanism.combination({number: kind.restore_full_table(unit, view)})
             row[np.abs(row) * self.mechanism.entry_scales < _NOTHING] = 0.0
             widths[sort] = half_width(sum_terms(row, laws, numbers), LEVEL, _SMOOTHING)
         return widths[np.ix_(*(sorts for _, sorts in alike))]
 
-    def _summed(self, view: View, cell: Sequence[int]) -> tuple[int | slice, ...]:
+    def _select_summed_cells(self, view: View, cell: Sequence[int]) -> tuple[int | slice, ...]:
         """Cells by single size whose sum is a published cell."""
         places: list[int | slice] = [*cell]
         axis = self.mechanism.space.dataspace.size_axis
         if self.code is not None and axis is not None:
-            place = named(view).index(axis)
+            place = list_axes(view).index(axis)
             if cell[place] == self.code.place:
                 places[place] = slice(self.code.place, None)
         return tuple(places)
 
-    def _grown(self, view: View, small: View, by_size: float, without: float) -> "Floats | float":
+    def _compute_weight_ratio(
+        self, view: View, small: View, by_size: float, without: float
+    ) -> "Floats | float":
         """Ratio of the weights of a top-coded cell on a residual to those of a single size: for
         residuals by size, and for others.
         """
         if self.code is None:
             return 1.0
         public = self.mechanism.space.dataspace
-        factor = by_size if public.size_axis in named(small) else without
+        factor = by_size if public.size_axis in list_axes(small) else without
         return along_size(public, view, self.code.factors(factor))
 
     @property
-    def _grouped(self) -> float:
-        return 1.0 if self.code is None else float(self.code.grouped)
+    def _top_size_count(self) -> float:
+        return 1.0 if self.code is None else float(self.code.top_size_count)
 
     @property
     def _own_factor(self) -> float:
@@ -141,7 +143,7 @@ class LinkedIntervals:
         2).
         """
         by_size = 1.0 if self.code is None else self.code.spread_factor
-        return self._grown(view, small, by_size, self._grouped**power)
+        return self._compute_weight_ratio(view, small, by_size, self._top_size_count**power)
 
     def _distance(self, which: int, view: View) -> Floats:
         """Largest distance of each cell's error from a normal number; infinite where some noise is
@@ -151,14 +153,14 @@ class LinkedIntervals:
         part = self.mechanism.parts[which]
         total = np.zeros(kind.residuals.shape(view))
         for small in kind.inside[kind.views.index(view)]:
-            moved = kind.residuals.spread(_moved(part, small), small, view)
+            moved = kind.residuals.spread(_bound_normal_distance(part, small), small, view)
             total = total + _times(moved, self._factor(view, small, 1))
-        for equation in self.mechanism.agreement.touched(view, which):
+        for equation in self.mechanism.agreement.find_equations(view, which):
             gap = self._moved_gap(equation)
-            total = total + self._corrected(which, equation, view, gap, 1)
+            total = total + self._spread_correction(which, equation, view, gap, 1)
         return total
 
-    def _smoothed(self, which: int, view: View, distance: Floats) -> Floats:
+    def _smooth_distances(self, which: int, view: View, distance: Floats) -> Floats:
         """Smaller distances for discrete noise: only one number is moved, and beside it the others
         are taken as normal.
 
@@ -170,7 +172,7 @@ class LinkedIntervals:
         """
         kind = self.mechanism.space.kinds[which]
         part = self.mechanism.parts[which]
-        equations = self.mechanism.agreement.touched(view, which)
+        equations = self.mechanism.agreement.find_equations(view, which)
         in_equations = [(term.kind, term.view) for each in equations for term in each.terms]
         inside = kind.inside[kind.views.index(view)]
         squares = []
@@ -182,11 +184,11 @@ class LinkedIntervals:
         for small in inside:
             steps = 1 / kind.residuals.scale(small)
             weights = kind.residuals.spread(steps, small, view)
-            grown = self._grown(view, small, 1, self._grouped)
+            grown = self._compute_weight_ratio(view, small, 1, self._top_size_count)
             largest = np.maximum(largest, weights * grown)
         for equation in equations:
             gap = self._largest_gap(equation)
-            largest = largest + self._corrected(which, equation, view, gap, 1)
+            largest = largest + self._spread_correction(which, equation, view, gap, 1)
         for small in inside:
             # the entry of the cell itself, uncorrected, has the weight 1 - 1/c along every feature
             if (which, small) in in_equations:
@@ -197,7 +199,7 @@ class LinkedIntervals:
             errors = kind.residuals.spread(shares * deviation, small, view)
             steps = shares / kind.residuals.scale(small)
             weight = kind.residuals.spread(steps, small, view)
-            grown = self._grown(view, small, self._own_factor, self._grouped)
+            grown = self._compute_weight_ratio(view, small, self._own_factor, self._top_size_count)
             errors, weight = errors * grown, weight * grown
             hides = (errors >= math.sqrt(_WIDE) * largest) & (weight > 0)
             distance = np.where(hides, np.minimum(weight, distance), distance)
@@ -222,7 +224,7 @@ class LinkedIntervals:
         moved = np.zeros(())
         for term in equation.terms:
             part = self.mechanism.parts[term.kind]
-            of_term = term.by_entry(_moved(part, term.view))
+            of_term = term.by_entry(_bound_normal_distance(part, term.view))
             weighted = _times(of_term, np.abs(term.coefficients))
             if isinstance(term, LevelResidual):
                 weighted = weighted.sum(axis=-1)
@@ -240,8 +242,10 @@ class LinkedIntervals:
             squares = kind.residuals.spread(_squares(part, small), small, view, power=2)
             square = square + squares * self._factor(view, small, 2)
         total = np.sqrt(square)
-        for equation in self.mechanism.agreement.touched(view, which):
-            corrected = self._corrected(which, equation, view, self._square_gap(equation), 2)
+        for equation in self.mechanism.agreement.find_equations(view, which):
+            corrected = self._spread_correction(
+                which, equation, view, self._square_gap(equation), 2
+            )
             total = total + np.sqrt(corrected)
         return total
 
@@ -259,7 +263,7 @@ class LinkedIntervals:
             squares = squares + residuals.centred_variance(entries, variances)
         return np.asarray(squares)
 
-    def _corrected(
+    def _spread_correction(
         self, which: int, equation: Agreement, view: View, gap: Floats, power: int
     ) -> Floats:
         """Part of a gap that the cells of a table get by its correction: shares, or squared
@@ -302,7 +306,7 @@ def _times(values: Floats, shares: "Floats | float") -> Floats:
     return np.asarray(np.where(kept, values, 0.0) * shares)
 
 
-def _moved(part: ResidualMechanism, view: View) -> Floats:
+def _bound_normal_distance(part: ResidualMechanism, view: View) -> Floats:
     """Largest distance of each centred entry of a residual from a normal number:
     ``Σ |weight| d / scale``.
     """
@@ -325,7 +329,7 @@ def _per_entry(part: ResidualMechanism, view: View, values: Floats, factor: floa
     """Values multiplied by ``factor (1 - 1/c)`` along every feature."""
     residuals = part.space.residuals
     result = values
-    for place, axis in enumerate(named(view)):
+    for place, axis in enumerate(list_axes(view)):
         siblings = residuals.siblings(axis, view[axis]).astype(float)
         shape = [1] * values.ndim
         shape[place] = -1

@@ -19,10 +19,10 @@ from semidp.promise.mechanisms.placement import Objective, Workload
 from semidp.promise.mechanisms.residual_laws import law_within
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.shared_noise import SharedNoise
-from semidp.promise.mechanisms.size_agreement import SizeAgreement, of_views
+from semidp.promise.mechanisms.size_agreement import SizeAgreement, assemble_tables
 from semidp.promise.noise.distributions import CountNoise, joined_laws
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.schema.margins import Floats, View, named
+from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.linked_products import LinkedSpace, precision_shares
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.worst_pairs import Pair
@@ -90,8 +90,8 @@ class LinkedMechanism(SharedNoise):
         by_kind = (None, None) if weights is None else weights
         roots = []
         for kind, of_tables in zip(space.kinds, by_kind, strict=True):
-            gains = Workload.of(kind, of_tables, Objective.total).gains
-            costs = [float(kind.cost[view]) for view in kind.measured]
+            gains = Workload.from_weights(kind, of_tables, Objective.total).gains
+            costs = [float(kind.cost[view]) for view in kind.measured_residuals]
             roots.append(float(np.sqrt(gains * np.array(costs)).sum()))
         # A kind's least total is its root squared over its precision: shares go by the roots.
         shares = precision_shares(roots)
@@ -101,7 +101,7 @@ class LinkedMechanism(SharedNoise):
         for kind, of_tables, share in zip(space.kinds, by_kind, shares, strict=True):
             # a kind that is exact spends nothing, and its precision is not counted
             part = max(precision * share, Fraction(1, 2**60))
-            parts.append(ResidualMechanism.within(kind, part, law, of_tables))
+            parts.append(ResidualMechanism.from_precision(kind, part, law, of_tables))
         return cls(space, *parts)
 
     @property
@@ -135,7 +135,7 @@ class LinkedMechanism(SharedNoise):
     @cached_property
     def agreement(self) -> SizeAgreement:
         """Correction that makes estimates of both kinds agree."""
-        return SizeAgreement.of(self.members, self.units)
+        return SizeAgreement.from_mechanisms(self.members, self.units)
 
     @property
     def scale(self) -> float:
@@ -162,9 +162,9 @@ class LinkedMechanism(SharedNoise):
         return math.hypot(*(part.naive_l2 for part in self.parts))
 
     @property
-    def forgotten(self) -> Fraction:
+    def naive_cost(self) -> Fraction:
         """Cost of one record of each kind if the links and the exact totals were forgotten."""
-        return sum((part.forgotten for part in self.parts if part.sigma2), Fraction(0))
+        return sum((part.naive_cost for part in self.parts if part.sigma2), Fraction(0))
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw the noise of members, then of units."""
@@ -193,7 +193,7 @@ class LinkedMechanism(SharedNoise):
         residuals = self.agreement.residuals(*self.space.split(values))
         tables = []
         for kind, of_kind in zip(self.space.kinds, residuals, strict=True):
-            tables += of_views(of_kind, kind)
+            tables += assemble_tables(of_kind, kind)
         return tables
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
@@ -208,15 +208,15 @@ class LinkedMechanism(SharedNoise):
                 of_members[number] = on_cells
             else:
                 of_units[number - first] = on_cells
-        gathered_members = self.space.members.gathered(of_members)
-        gathered_units = self.space.units.gathered(of_units)
+        gathered_members = self.space.members.gather_weights(of_members)
+        gathered_units = self.space.units.gather_weights(of_units)
         on_residuals = self.agreement.weights(gathered_members, gathered_units)
         pulled = []
         for kind, of_kind in zip(self.space.kinds, on_residuals, strict=True):
-            pulled.append(kind.pulled(of_kind))
+            pulled.append(kind.pull_back_weights(of_kind))
         return np.concatenate(pulled)
 
-    def reached(self, tables: Sequence[int]) -> NDArray[np.intp]:
+    def find_reached_entries(self, tables: Sequence[int]) -> NDArray[np.intp]:
         """Return the entries of the residuals of some tables, and of the residuals that correct
         them.
         """
@@ -228,7 +228,7 @@ class LinkedMechanism(SharedNoise):
                 which, place = 1, number - first
             kind = self.space.kinds[which]
             seen[which].update(kind.inside[place])
-            for equation in self.agreement.touched(kind.views[place], which):
+            for equation in self.agreement.find_equations(kind.views[place], which):
                 for term in equation.terms:
                     seen[term.kind].add(term.view)
         entries, start = [np.zeros(0, np.intp)], 0
@@ -240,7 +240,7 @@ class LinkedMechanism(SharedNoise):
             start += kind.scales.size
         return np.concatenate(entries)
 
-    def drawn(
+    def draw_entries(
         self, entries: NDArray[np.intp], count: int, randomness: Randomness
     ) -> NDArray[np.int64]:
         """Draw the noise of some entries alone, members before units, for many measurements at
@@ -252,8 +252,8 @@ class LinkedMechanism(SharedNoise):
         of_members = chosen < first
         member_entries = chosen[of_members]
         unit_entries = chosen[~of_members] - first
-        values[:, of_members] = self.members.drawn(member_entries, count, randomness)
-        values[:, ~of_members] = self.units.drawn(unit_entries, count, randomness)
+        values[:, of_members] = self.members.draw_entries(member_entries, count, randomness)
+        values[:, ~of_members] = self.units.draw_entries(unit_entries, count, randomness)
         return values
 
     def standard_errors(self) -> NDArray[np.float64]:
@@ -271,9 +271,9 @@ class LinkedMechanism(SharedNoise):
         if not isinstance(space, LinkedSpace):
             return super().worst_pair(space)
         pair = space.pair_against(self.members.sigma2, self.units.sigma2)
-        return pair.weighed(1 / self.entry_variances, float(self.precision))
+        return pair.with_precision(1 / self.entry_variances, float(self.precision))
 
-    def pair_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
+    def make_pair(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
         """Return the pair of two vectors, with the precision of the noise in each entry."""
         return Pair(first, second, 1 / self.entry_variances)
 
@@ -319,7 +319,7 @@ class CodedNoise(LinkedMechanism):
     code: TopCode
 
     @classmethod
-    def of(cls, mechanism: LinkedMechanism, code: TopCode) -> "CodedNoise":
+    def from_mechanism(cls, mechanism: LinkedMechanism, code: TopCode) -> "CodedNoise":
         """Return the noise of a mechanism for tables that are coded."""
         return cls(mechanism.space, mechanism.members, mechanism.units, code)
 
@@ -341,7 +341,7 @@ def size_place(space: LinkedSpace, number: int) -> int | None:
     axis = space.dataspace.size_axis
     if number < first or axis is None:
         return None
-    axes = named(space.units.views[number - first])
+    axes = list_axes(space.units.views[number - first])
     return axes.index(axis) if axis in axes else None
 
 
@@ -357,7 +357,7 @@ def published_variances(mechanism: LinkedMechanism, code: TopCode | None) -> lis
         if code is None or axis is None:
             variances.append(agreement.unit_variances(number))
         else:
-            variances.append(code.kept(agreement.unit_variances(number, code), axis))
+            variances.append(code.take_levels(agreement.unit_variances(number, code), axis))
     return variances
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.promise.exact import bisection, plain, positive, sqrt_up, up
+from semidp.promise.exact import bisection, plain, positive, round_up, sqrt_up
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import Randomness, SeededRandomness, SystemRandomness
@@ -183,7 +183,7 @@ class Mechanism(ABC):
         >>> from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
         >>> from semidp.promise.mechanisms.examples import two_way
         >>> space, table = two_way()
-        >>> exchanges = space.under(Exchange.of(space.dataspace))
+        >>> exchanges = space.under(Exchange.from_dataspace(space.dataspace))
         >>> mechanism = RoundedGaussianMechanism.calibrate(exchanges, Budget.gdp(1))
         >>> mechanism.under(Ball(4)).tradeoff.mu
         Fraction(2, 1)
@@ -217,7 +217,7 @@ class Mechanism(ABC):
         """Return the standard error of a weighted sum of cells, ``τ‖P w‖``, without building a
         matrix.
         """
-        variance = self.space.variance_of(cell_weights(weights, self.space))
+        variance = self.space.compute_weighted_variance(cell_weights(weights, self.space))
         return math.sqrt(self.variance * variance)
 
     @cached_property
@@ -335,7 +335,7 @@ class Mechanism(ABC):
         """Return ``P·noisy`` plus the part that the public totals fix: post-processing of public
         numbers.
         """
-        return self.space.published(noisy)
+        return self.space.project_noisy_values(noisy)
 
     def worst_pair(self, space: QuerySpace) -> Pair:
         """Return the pair of values on which it is attacked: of its own space, or under another
@@ -343,7 +343,7 @@ class Mechanism(ABC):
         """
         return space.worst_pair()
 
-    def pair_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
+    def make_pair(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
         """Return the pair of two values of its query."""
         return Pair(first, second)
 
@@ -353,7 +353,7 @@ class Mechanism(ABC):
         """
         return None
 
-    def measured_again(self, noisy: NDArray[Any], private: bool) -> Measurement:
+    def restore_measurement(self, noisy: NDArray[Any], private: bool) -> Measurement:
         """Return the measurement whose noisy values were published, as `measure` returned it."""
         return Measurement(noisy, self.publish(noisy), self.name, self.claim, private)
 
@@ -478,7 +478,7 @@ class NoNoise(Mechanism):
         whole = np.rint(fixed).astype(np.int64)
         return Measurement(whole, fixed, self.name, self.claim, True)
 
-    def measured_again(self, noisy: NDArray[Any], private: bool) -> Measurement:
+    def restore_measurement(self, noisy: NDArray[Any], private: bool) -> Measurement:
         """Return the public table, whatever was published in its place."""
         return self.measure(noisy)
 
@@ -550,10 +550,10 @@ def check_request(mechanism: type[Mechanism], space: QuerySpace, budget: Budget)
         )
 
 
-def epsilon_of(budget: Budget) -> Fraction:
+def require_epsilon(budget: Budget) -> Fraction:
     """Return the ε of a pure or (ε, δ) budget.
 
-    >>> epsilon_of(Budget.pure("0.1"))
+    >>> require_epsilon(Budget.pure("0.1"))
     Fraction(1, 10)
     """
     if budget.epsilon is None:
@@ -577,7 +577,7 @@ def root_up(square: Fraction) -> float:
     >>> root_up(Fraction(6)) ** 2 >= 6
     True
     """
-    return up(sqrt_up(square))
+    return round_up(sqrt_up(square))
 
 
 def largest(holds: Callable[[Fraction], bool]) -> Fraction:

@@ -18,7 +18,7 @@ import numpy as np
 
 from semidp.errors import InputError
 from semidp.promise.mechanisms.allocation import allocate, allocate_largest, solve
-from semidp.promise.schema.margins import Floats, View, join, junction_order, named
+from semidp.promise.schema.margins import Floats, View, join, junction_order, list_axes
 from semidp.promise.sensitivity.joint_costs import JointBound
 from semidp.promise.sensitivity.products import ProductSpace
 
@@ -62,7 +62,7 @@ class Workload:
     objective: Objective = Objective.total
 
     @classmethod
-    def of(
+    def from_weights(
         cls, space: ProductSpace, weights: Sequence[float] | None, objective: Objective
     ) -> "Workload":
         """Check the weights, one a table; all tables count alike where there are none."""
@@ -83,7 +83,7 @@ class Workload:
         if self.objective is Objective.largest:
             return self._largest_gains()
         gains = []
-        for view in self.space.measured:
+        for view in self.space.measured_residuals:
             of_tables = []
             for number in self.space.holders[view]:
                 gain = self.space.residuals.gain(view, self.space.views[number])
@@ -94,8 +94,8 @@ class Workload:
     def _largest_gains(self) -> Floats:
         """For each table the largest variance of a cell for unit noise in each residual."""
         space = self.space
-        place = {view: number for number, view in enumerate(space.measured)}
-        rows = np.zeros((len(space.views), len(space.measured)))
+        place = {view: number for number, view in enumerate(space.measured_residuals)}
+        rows = np.zeros((len(space.views), len(space.measured_residuals)))
         for number, weight in enumerate(self.weights):
             for view in space.inside[number]:
                 unit, part = np.zeros(space.shape), space.parts[view]
@@ -111,10 +111,12 @@ class Workload:
         >>> from semidp.promise.sensitivity.products import product_space
         >>> both, table = two_way()
         >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
-        >>> Workload.of(space, None, Objective.total).total({(1, 1): 4.0})  # two degrees of freedom
+        >>> Workload.from_weights(space, None, Objective.total).total(
+        ...     {(1, 1): 4.0}
+        ... )  # two degrees of freedom
         8.0
         """
-        squares = np.array([float(sigma2[view]) for view in self.space.measured])
+        squares = np.array([float(sigma2[view]) for view in self.space.measured_residuals])
         if not len(squares):
             return 0.0
         return float(np.max(self.gains @ squares))
@@ -122,7 +124,7 @@ class Workload:
 
 def closed_form(workload: Workload) -> dict[View, float]:
     """Return the best σ² whose costs, residual by residual, sum to one (`allocate`)."""
-    measured = workload.space.measured
+    measured = workload.space.measured_residuals
     costs = [float(workload.space.cost[view]) for view in measured]
     if not costs:
         return {}
@@ -133,7 +135,7 @@ def closed_form(workload: Workload) -> dict[View, float]:
     return dict(zip(measured, squares, strict=True))
 
 
-def placed(workload: Workload) -> dict[View, float]:
+def place_noise(workload: Workload) -> dict[View, float]:
     """Return the best σ² that the search finds, with a joint cost of about one.
 
     The closed form scaled down by what the joint cost saves; or the solution of the convex program
@@ -141,14 +143,14 @@ def placed(workload: Workload) -> dict[View, float]:
     needs at most 99.5% of it.
     """
     key = ("placed", workload.weights, workload.objective)
-    if key not in workload.space.remembered:
-        workload.space.remembered[key] = _placed(workload)
-    noise: dict[View, float] = workload.space.remembered[key]
+    if key not in workload.space.result_cache:
+        workload.space.result_cache[key] = _search_placement(workload)
+    noise: dict[View, float] = workload.space.result_cache[key]
     return noise
 
 
-def _placed(workload: Workload) -> dict[View, float]:
-    measured = workload.space.measured
+def _search_placement(workload: Workload) -> dict[View, float]:
+    measured = workload.space.measured_residuals
     start = 1 / np.array(list(closed_form(workload).values()))
     # every bound holds, so that the least of them may be used
     bounds = workload.space.costs.bounds(measured)
@@ -157,14 +159,14 @@ def _placed(workload: Workload) -> dict[View, float]:
     if workload.objective is Objective.total:
         limit = _WORTH * float((workload.gains / best).sum())
         for bound in bounds:
-            tau = _solved(workload, bound.settled(start), start)
+            tau = _solve_program(workload, bound.choose_parts(start), start)
             total = float((workload.gains / tau).sum())
             if total <= limit:
                 best, limit = tau, total
     return dict(zip(measured, (1 / best).tolist(), strict=True))
 
 
-def _solved(workload: Workload, bound: JointBound, start: Floats) -> Floats:
+def _solve_program(workload: Workload, bound: JointBound, start: Floats) -> Floats:
     """Return τ of the convex program under one bound, or the start scaled where it is too much
     work.
     """
@@ -191,8 +193,8 @@ def least_total(workload: Workload, sigma2: Mapping[View, Fraction]) -> float | 
     space = workload.space
     if workload.objective is not Objective.total or not _all_levels_alike(space):
         return None
-    measured = space.measured
-    axes = sorted({axis for view in measured for axis in named(view)})
+    measured = space.measured_residuals
+    axes = sorted({axis for view in measured for axis in list_axes(view)})
     if len(measured) > _MOST_SEARCHED or len(axes) > _MOST_AXES:
         return None
     families = space.costs.families(axes, join(*measured))
@@ -224,7 +226,7 @@ def _all_levels_alike(space: ProductSpace) -> bool:
             children = chain.children(depth, depth + 1)
             if (children != children[0]).any():
                 return False
-    views = [margin.view for margin in dataspace.published]
+    views = [margin.view for margin in dataspace.published_totals]
     if space.schema.structural_zeros or (views and junction_order(views) is None):
         return False
     # whether one person can have so many records depends on how many persons there are
@@ -232,7 +234,7 @@ def _all_levels_alike(space: ProductSpace) -> bool:
         return False
     # where fewer records have some published value, not every move of so many exists
     records = space.adjacency.by_kind(ball=space.costs.a, exchange=len(views) + 1)
-    for margin in dataspace.published:
+    for margin in dataspace.published_totals:
         counts = space.trim(margin.counts, margin.view).astype(np.int64)
         if (counts < records).any():
             return False

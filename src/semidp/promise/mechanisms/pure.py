@@ -18,7 +18,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import Refused
-from semidp.promise.exact import sqrt_up, up
+from semidp.promise.exact import round_up, sqrt_up
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.knorm.norm_ball import knorm_noise, noise_moment
 from semidp.promise.mechanisms.knorm.placed_balls import (
@@ -35,7 +35,7 @@ from semidp.promise.mechanisms.mechanism import (
     cell_weights,
     check_request,
     check_scale,
-    epsilon_of,
+    require_epsilon,
     root_up,
     simulated_half_widths,
 )
@@ -97,7 +97,7 @@ class LaplaceMechanism(CellByCell, PureMechanism):
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``b = Δ1/ε``; a δ in the budget is not used."""
         check_request(cls, space, budget)
-        b = Fraction(space.l1) / epsilon_of(budget)
+        b = Fraction(space.l1) / require_epsilon(budget)
         check_scale(b * b)
         return cls(space, b)
 
@@ -109,7 +109,7 @@ class LaplaceMechanism(CellByCell, PureMechanism):
     @property
     def scale(self) -> float:
         """b, rounded up."""
-        return up(self.b)
+        return round_up(self.b)
 
     @property
     def tradeoff(self) -> Tradeoff:
@@ -152,7 +152,7 @@ class L2Mechanism(PureMechanism):
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``b = Δ2/ε``; a δ in the budget is not used."""
         check_request(cls, space, budget)
-        b2 = Fraction(space.l2_squared) / epsilon_of(budget) ** 2
+        b2 = Fraction(space.l2_squared) / require_epsilon(budget) ** 2
         return cls(space, check_scale(b2))
 
     @property
@@ -245,12 +245,12 @@ class KNormMechanism(PureMechanism):
         long to draw.
         """
         check_request(cls, space, budget)
-        epsilon = epsilon_of(budget)
+        epsilon = require_epsilon(budget)
         check_scale(1 / epsilon**2)
         # The ball is placed now, so that what cannot be drawn is refused before noise is drawn.
         mechanism = cls(space, epsilon)
         try:
-            ball = mechanism.placed.ball
+            ball = mechanism.placed_ball.ball
         except Refused as refusal:
             laplace = LaplaceMechanism.calibrate(space, budget)
             raise Refused(
@@ -272,25 +272,25 @@ class KNormMechanism(PureMechanism):
         return replace(self, progress=progress)
 
     @cached_property
-    def placed(self) -> PlacedBall:
+    def placed_ball(self) -> PlacedBall:
         """The ball K and its place in the table."""
         return place_ball(self.space)
 
     @property
     def rate(self) -> Fraction:
         """ε, divided by how many times the ball contains the space."""
-        return self.epsilon / self.placed.stretch
+        return self.epsilon / self.placed_ball.stretch
 
     @property
     def scale(self) -> float:
         """One over the rate, rounded up."""
-        return up(1 / self.rate)
+        return round_up(1 / self.rate)
 
     @property
     def variance(self) -> float:
         """The expected squared loss for each free direction of the table."""
-        moment = noise_moment(self.placed.ball, self.rate)
-        roundings = float(self.placed.rounding_counts.sum())
+        moment = noise_moment(self.placed_ball.ball, self.rate)
+        roundings = float(self.placed_ball.rounding_counts.sum())
         total = moment + _ROUNDING * roundings
         return total / self.space.dimension
 
@@ -315,9 +315,9 @@ class KNormMechanism(PureMechanism):
 
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each cell."""
-        noise = self._gain * self.placed.ball.variances()
-        squares = noise + _ROUNDING * self.placed.rounding_counts
-        return np.sqrt(self.placed.place(squares).astype(np.float64))
+        noise = self._gain * self.placed_ball.ball.variances()
+        squares = noise + _ROUNDING * self.placed_ball.rounding_counts
+        return np.sqrt(self.placed_ball.place(squares).astype(np.float64))
 
     @cached_property
     def half_widths(self) -> NDArray[np.float64]:
@@ -328,21 +328,23 @@ class KNormMechanism(PureMechanism):
         of it lie within `LOG_CONCAVE` standard deviations, and rounding moves a cell by half of its
         coefficients at most.
         """
-        ball = self.placed.ball
-        has_few_rows = isinstance(self.placed, PlacedRows) and self.placed.cells.size <= _FEW
+        ball = self.placed_ball.ball
+        has_few_rows = (
+            isinstance(self.placed_ball, PlacedRows) and self.placed_ball.cells.size <= _FEW
+        )
         if ball.dimension <= _FEW_DIMENSIONS or has_few_rows:
             return simulated_half_widths(self)
         spread = LOG_CONCAVE * np.sqrt(self._gain * ball.variances())
-        coefficients = abs(self.placed.lattice).sum(axis=0)
+        coefficients = abs(self.placed_ball.lattice).sum(axis=0)
         rounding = np.asarray(coefficients, dtype=np.float64).reshape(spread.shape) / 2
         widths = np.floor(spread + rounding)
-        return np.asarray(self.placed.place(widths), dtype=np.float64)
+        return np.asarray(self.placed_ball.place(widths), dtype=np.float64)
 
     def standard_error(self, weights: ArrayLike) -> float:
         """Return the standard error of a weighted sum of cells."""
-        inner = self.placed.take(cell_weights(weights, self.space))
-        rounding = (self.placed.rounding_coefficients(inner) ** 2).sum()
-        noise = self._gain * self.placed.ball.spread(inner)
+        inner = self.placed_ball.take(cell_weights(weights, self.space))
+        rounding = (self.placed_ball.rounding_coefficients(inner) ** 2).sum()
+        noise = self._gain * self.placed_ball.ball.spread(inner)
         return math.sqrt(noise + _ROUNDING * float(rounding))
 
     @cached_property
@@ -359,15 +361,15 @@ class KNormMechanism(PureMechanism):
         >>> mechanism.unrounded_variance < mechanism.variance
         True
         """
-        if isinstance(self.placed, PlacedList):
+        if isinstance(self.placed_ball, PlacedList):
             return None
-        variance = noise_moment(self.placed.ball, self.rate) / self.space.dimension
+        variance = noise_moment(self.placed_ball.ball, self.rate) / self.space.dimension
         # Two quadratic forms that agree at random points are the same; the points are always these.
         shape = (_PROBES, *self.space.shape)
         for probe in np.random.default_rng(0).normal(size=shape):
             centred = self.space.project(probe)
-            inner = self.placed.take(centred)
-            spread = self._gain * self.placed.ball.spread(inner)
+            inner = self.placed_ball.take(centred)
+            spread = self._gain * self.placed_ball.ball.spread(inner)
             equal_spread = variance * float((centred**2).sum())
             if not math.isclose(spread, equal_spread, rel_tol=1e-6):
                 return None
@@ -379,14 +381,14 @@ class KNormMechanism(PureMechanism):
 
         The covariance that rounding adds to two sums is the product of their coefficients.
         """
-        inner = self.placed.take(cell_weights(weights, self.space))
-        return math.sqrt(_ROUNDING) * self.placed.rounding_coefficients(inner)
+        inner = self.placed_ball.take(cell_weights(weights, self.space))
+        return math.sqrt(_ROUNDING) * self.placed_ball.rounding_coefficients(inner)
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw whole noise with zero margins."""
         source = generator(randomness)
-        drawn = knorm_noise(self.placed.ball, self.rate, count, source, self.progress)
-        return self.placed.place(self.placed.rounded(drawn)).astype(np.int64)
+        drawn = knorm_noise(self.placed_ball.ball, self.rate, count, source, self.progress)
+        return self.placed_ball.place(self.placed_ball.round_point(drawn)).astype(np.int64)
 
     def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
         """Return the noisy table as it is: its totals are exact already."""
@@ -396,5 +398,5 @@ class KNormMechanism(PureMechanism):
     def _gain(self) -> float:
         """``E r²``: what turns moments of the uniform point into those of the noise."""
         # r is Gamma(s + 1) and not Gamma(s), since U is uniform in K and not on its boundary.
-        s = self.placed.ball.dimension
+        s = self.placed_ball.ball.dimension
         return (s + 1) * (s + 2) * self.scale**2

@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.promise.exact import plain, positive, up
+from semidp.promise.exact import plain, positive, round_up
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.mechanisms.conditioning import Conditioning, combined
+from semidp.promise.mechanisms.conditioning import Conditioning, combine_weights
 from semidp.promise.mechanisms.mechanism import cell_weights, check_scale, root_up
 from semidp.promise.mechanisms.placement import (
     Objective,
     Workload,
     closed_form,
     least_total,
-    placed,
+    place_noise,
 )
 from semidp.promise.mechanisms.residual_laws import (
     _NEAR,
@@ -40,11 +40,11 @@ from semidp.promise.mechanisms.residual_laws import (
 from semidp.promise.mechanisms.shared_noise import SharedNoise
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.schema.margins import View, named, trimmed_view
+from semidp.promise.schema.margins import View, list_axes, trimmed_view
 from semidp.promise.sensitivity.costs import BallCosts
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.sensitivity.residuals import below
+from semidp.promise.sensitivity.residuals import list_coarser_views
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.sensitivity.worst_pairs import Pair
 from semidp.promise.spaces.adjacency import Adjacency
@@ -150,10 +150,10 @@ class ResidualMechanism(SharedNoise):
                 " epsilon give each table a budget of its own"
             )
         law, precision = law_within(budget)
-        return cls.within(space, precision, law, weights, objective, joint)
+        return cls.from_precision(space, precision, law, weights, objective, joint)
 
     @classmethod
-    def within(
+    def from_precision(
         cls,
         space: ProductSpace,
         precision: Fraction,
@@ -165,13 +165,15 @@ class ResidualMechanism(SharedNoise):
         """Return the mechanism for which no move costs more than the precision; the other
         parameters are those of `calibrate`.
         """
-        workload = Workload.of(space, weights, objective)
-        sigma2 = _within(closed_form(workload), precision, partial(_spent, space))
+        workload = Workload.from_weights(space, weights, objective)
+        sigma2 = _scale_to_precision(closed_form(workload), precision, partial(_spent, space))
         saved = 0.0
         # Seldom is one move the worst for every residual, so that together they may cost less than
         # the sum of their worst costs.
         if joint and sigma2:
-            tighter = _within(placed(workload), precision, partial(_together, space))
+            tighter = _scale_to_precision(
+                place_noise(workload), precision, partial(_bound_joint_cost, space)
+            )
             share = workload.total(tighter) / workload.total(sigma2)
             if share < 1 - _WORTH:
                 sigma2, saved = tighter, 1 - share
@@ -244,7 +246,7 @@ class ResidualMechanism(SharedNoise):
         """
         squares = []
         for view, square in self.sigma2.items():
-            features = list(self.space.schema.named(view))
+            features = list(self.space.schema.list_view_names(view))
             squares.append({"features": features, "sigma2": plain(square)})
         noise = {"law": self.name, "draw": self.law, "residuals": squares}
         return {"query": self.space.query(), "noise": noise}
@@ -269,12 +271,12 @@ class ResidualMechanism(SharedNoise):
             raise InputError(
                 "the record of noise on residuals is damaged: it cannot be recomputed"
             ) from None
-        if not set(space.measured) <= set(squares):
+        if not set(space.measured_residuals) <= set(squares):
             raise Refused(
                 "something was published exactly because others fixed it, and here they do not"
                 " fix it"
             )
-        measured = {view: squares[view] for view in space.measured}
+        measured = {view: squares[view] for view in space.measured_residuals}
         return cls(space, measured, _cost(space, measured), law)
 
     def under(self, adjacency: Adjacency) -> Guarantee:
@@ -304,9 +306,9 @@ class ResidualMechanism(SharedNoise):
                 "no worst pair of these tables is known: audit the mechanism with a pair of"
                 " your own"
             )
-        return self.pair_of(np.zeros_like(move), move)
+        return self.make_pair(np.zeros_like(move), move)
 
-    def pair_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
+    def make_pair(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
         """Return the pair of two vectors of residuals, with the precision of the noise in each
         entry.
         """
@@ -339,11 +341,11 @@ class ResidualMechanism(SharedNoise):
         """
         free = BallCosts(self.space.residuals, (), 1)
         a = self.space.adjacency.a
-        needed = [view for view in self.space.needed if any(view)]
+        needed = [view for view in self.space.needed_residuals if any(view)]
         costs = [float(free.cost(view)) * a**2 for view in needed]
         gains = dict.fromkeys(needed, 0.0)
         for table in self.space.views:
-            for view in below(table):
+            for view in list_coarser_views(table):
                 if view in gains:
                     gains[view] += self.space.residuals.gain(view, table)
         roots = []
@@ -369,7 +371,7 @@ class ResidualMechanism(SharedNoise):
         alone = []
         try:
             for view in views:
-                names = space.schema.named(view)
+                names = space.schema.list_view_names(view)
                 alone.append(sensitivity_space(space.dataspace, space.adjacency, names))
         except Refused:
             return None
@@ -381,7 +383,7 @@ class ResidualMechanism(SharedNoise):
         return sum(parts) / math.sqrt(self.precision)
 
     @property
-    def forgotten(self) -> Fraction:
+    def naive_cost(self) -> Fraction:
         """Cost of one record if the exact totals were forgotten: ``Σ k/σ²`` with the costs k of one
         record.
         """
@@ -453,9 +455,9 @@ class ResidualMechanism(SharedNoise):
         """Return weights on the noise in the entries of the vector, from weights on cells of the
         tables (by number).
         """
-        return combined(self.space, weights, self.conditioning)
+        return combine_weights(self.space, weights, self.conditioning)
 
-    def reached(self, tables: Sequence[int]) -> NDArray[np.intp]:
+    def find_reached_entries(self, tables: Sequence[int]) -> NDArray[np.intp]:
         """Return the entries of the residuals that some tables are put together from. Impossible
         cells tie all entries together: then it is all of them.
         """
@@ -518,15 +520,15 @@ class ResidualMechanism(SharedNoise):
         """Return the half-width of the 95% interval of each cell of one table's estimate."""
         space, view = self.space, self.space.views[table]
         if not space.inside[table]:
-            return np.zeros(space.schema.grid.shape_of(view))
+            return np.zeros(space.schema.grid.compute_margin_shape(view))
         if self.conditioning is not None:
             laws, which = self.samplers
             return self.conditioning.half_widths(table, list(laws), which)
         noise = {}
         for small in space.inside[table]:
             noise[trimmed_view(small, view)] = self.sigma2[small]
-        families = [space.residuals.families(axis, view[axis]) for axis in named(view)]
-        return space.whole(residual_half_widths(self.law, noise, families), view)
+        families = [space.residuals.families(axis, view[axis]) for axis in list_axes(view)]
+        return space.restore_full_table(residual_half_widths(self.law, noise, families), view)
 
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each entry of the projected vector."""
@@ -552,7 +554,7 @@ class ResidualMechanism(SharedNoise):
         """Draw one number for each entry; entries of equal scale are drawn together."""
         return draws_of_laws(*self.samplers, count, randomness)
 
-    def drawn(
+    def draw_entries(
         self, entries: NDArray[np.intp], count: int, randomness: Randomness
     ) -> NDArray[np.int64]:
         """Draw the noise of some entries alone, for many measurements at once."""
@@ -566,14 +568,14 @@ class ResidualMechanism(SharedNoise):
         parts = [np.zeros(0, np.int64)]
         for view, part in self.space.parts.items():
             # A part of the source for each residual: what is drawn does not depend on the others.
-            source = randomness.part(*self.space.schema.named(view))
+            source = randomness.part(*self.space.schema.list_view_names(view))
             scales = self.space.scales[part]
             noise = residual_noise(self.law, self.sigma2[view], scales, source)
             parts.append(noise)
         return np.concatenate(parts)
 
 
-def _within(
+def _scale_to_precision(
     noise: Mapping[View, float],
     precision: Fraction,
     cost: Callable[[Mapping[View, Fraction]], Fraction],
@@ -599,14 +601,14 @@ def _spent(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
     """Return ``Σ k/σ²``, rounded up to at least 60 significant bits, however small it is."""
     costs = [space.cost[view] / square for view, square in sigma2.items()]
     largest = max(costs, default=Fraction(1))
-    exponent = math.frexp(up(largest))[1]
+    exponent = math.frexp(round_up(largest))[1]
     bits = 80 - min(0, exponent + 20)
     # Multiples of one small unit add up fast. Exact fractions would have huge denominators.
     rounded_up = [math.ceil(cost * 2**bits) for cost in costs]
     return Fraction(sum(rounded_up), 2**bits)
 
 
-def _together(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
+def _bound_joint_cost(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
     """Return the certified joint cost plus a millionth of it, so that the floating point of another
     computer confirms it too.
     """
@@ -626,6 +628,6 @@ def _cost(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
 
 def _coarse(square: Fraction) -> Fraction:
     """Round σ² up to few significant bits."""
-    exponent = math.frexp(up(square))[1]
+    exponent = math.frexp(round_up(square))[1]
     step = Fraction(2) ** (exponent - _BITS)
     return math.ceil(square / step) * step

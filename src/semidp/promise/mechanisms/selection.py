@@ -229,7 +229,7 @@ def table_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Mech
     >>> table_mechanism(two_way()[0], Budget.gdp(1)).name
     'rounded gaussian'
     """
-    mechanism = mechanism_for(space, budget, name)
+    mechanism = select_mechanism(space, budget, name)
     other = residual_plan(space, budget, mechanism) if name == AUTO else None
     return mechanism if other is None else other
 
@@ -269,14 +269,14 @@ def with_exact_claim(mechanism: Mechanism, budget: Budget, name: str = AUTO) -> 
     return residual_plan(mechanism.space, budget, best) or best
 
 
-def calibrated(name: str, space: QuerySpace, budget: Budget) -> Mechanism:
+def calibrate_mechanism(name: str, space: QuerySpace, budget: Budget) -> Mechanism:
     """Return a mechanism by its short name. Where the public totals fix the table, it adds no
     noise.
 
     ``gaussian`` is the discrete Gaussian for a zCDP budget and the rounded one for the others.
 
     >>> from semidp.promise.mechanisms.examples import two_way
-    >>> calibrated("laplace", two_way()[0], Budget.pure(1)).scale
+    >>> calibrate_mechanism("laplace", two_way()[0], Budget.pure(1)).scale
     4.0
     """
     if name not in NAMES:
@@ -303,7 +303,7 @@ def outcome_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Me
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
-    >>> public = Dataspace.of(wards, [Margin("ward")])
+    >>> public = Dataspace.from_table(wards, [Margin("ward")])
     >>> space = sum_space(public, Ball(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
     >>> outcome_mechanism(space, Budget.gdp(1)).scale
     200.0
@@ -311,7 +311,7 @@ def outcome_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Me
     if space.is_zero:
         return NoNoise.calibrate(space, budget)
     if name in EXACT_NAMES:
-        return calibrated(name, space, budget)
+        return calibrate_mechanism(name, space, budget)
     if name != AUTO:
         raise InputError(
             f"there is no mechanism {name!r} for sums of an outcome; there are auto,"
@@ -322,14 +322,14 @@ def outcome_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Me
     return min(mechanisms, key=lambda mechanism: mechanism.expected_l2)
 
 
-def mechanism_for(space: QuerySpace, budget: Budget, name: str = AUTO) -> Mechanism:
+def select_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Mechanism:
     """Return the mechanism called `name`, or the one with the least expected loss. Only public
     values decide.
 
     >>> from semidp.promise.mechanisms.examples import two_way
-    >>> mechanism_for(two_way()[0], Budget.gdp(1)).name
+    >>> select_mechanism(two_way()[0], Budget.gdp(1)).name
     'rounded gaussian'
     """
     if space.exact_claims_only:
         return outcome_mechanism(space, budget, name)
-    return choose(space, budget) if name == AUTO else calibrated(name, space, budget)
+    return choose(space, budget) if name == AUTO else calibrate_mechanism(name, space, budget)

@@ -52,13 +52,13 @@ class SharedNoise(Mechanism):
         """
 
     @abstractmethod
-    def reached(self, tables: Sequence[int]) -> NDArray[np.intp]:
+    def find_reached_entries(self, tables: Sequence[int]) -> NDArray[np.intp]:
         """Return the entries of the vector that can have a weight in sums of cells of some
         tables.
         """
 
     @abstractmethod
-    def drawn(
+    def draw_entries(
         self, entries: NDArray[np.intp], count: int, randomness: Randomness
     ) -> NDArray[np.int64]:
         """Draw the noise of some entries alone, for many measurements at once."""

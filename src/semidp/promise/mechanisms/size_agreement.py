@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.schema.margins import Floats, View, named, within
+from semidp.promise.schema.margins import Floats, View, is_within_view, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace
 from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.promise.spaces.top_code import TopCode
@@ -48,7 +48,7 @@ class AgreeingResidual:
         """Variance that the residual adds to the equation, ``σ² |c|²``."""
         return self.variance * float((self.coefficients**2).sum())
 
-    def summed(self, residual: Floats) -> Floats:
+    def apply_coefficients(self, residual: Floats) -> Floats:
         """Return ``c · r`` for every entry of the equation."""
         return np.asarray(residual * self.coefficients)
 
@@ -86,9 +86,9 @@ class LevelResidual(AgreeingResidual):
     @property
     def place(self) -> int:
         """Position of the feature in the array of the residual."""
-        return named(self.view).index(self.axis)
+        return list_axes(self.view).index(self.axis)
 
-    def summed(self, residual: Floats) -> Floats:
+    def apply_coefficients(self, residual: Floats) -> Floats:
         """Return ``c · r`` for every entry of the equation."""
         return np.asarray(self.by_entry(residual) @ self.coefficients)
 
@@ -135,7 +135,7 @@ class Agreement:
     @property
     def place_of_size(self) -> int:
         """The axis of the size in a table of units by these features and the size."""
-        return named(self.sizes).index(self.size_axis)
+        return list_axes(self.sizes).index(self.size_axis)
 
     @property
     def total(self) -> float:
@@ -146,13 +146,15 @@ class Agreement:
         """The features of the equation, among those of members (0) or of units (1)."""
         return self.units if kind else self.members
 
-    def seen(self, kind: int, view: View) -> tuple[list[AgreeingResidual], LevelResidual | None]:
+    def find_visible_terms(
+        self, kind: int, view: View
+    ) -> tuple[list[AgreeingResidual], LevelResidual | None]:
         """Return the residuals of one kind that a table sees: those without a further feature, and
         the one with.
         """
         even, by_level = [], None
         for term in self.terms:
-            if term.kind == kind and within(term.view, view):
+            if term.kind == kind and is_within_view(term.view, view):
                 if isinstance(term, LevelResidual):
                     by_level = term
                 else:
@@ -178,7 +180,9 @@ class SizeAgreement:
     equations: tuple[Agreement, ...] = field(repr=False)
 
     @classmethod
-    def of(cls, members: ResidualMechanism, units: ResidualMechanism) -> "SizeAgreement":
+    def from_mechanisms(
+        cls, members: ResidualMechanism, units: ResidualMechanism
+    ) -> "SizeAgreement":
         """Find the equations between the residuals of two mechanisms."""
         space = members.space
         assert isinstance(space, KindSpace)
@@ -209,7 +213,7 @@ class SizeAgreement:
         chosen = []
         for one in self.equations:
             other_equations = [other for other in self.equations if other is not one]
-            if not any(within(one.units, other.units) for other in other_equations):
+            if not any(is_within_view(one.units, other.units) for other in other_equations):
                 chosen.append(one)
         return chosen
 
@@ -225,8 +229,11 @@ class SizeAgreement:
         members, units
             The measured vectors of each kind.
         """
-        of_members = {**self.members.space.known, **self.members.space.parted(members)}
-        of_units = {**self.units.space.known, **self.units.space.parted(units)}
+        of_members = {
+            **self.members.space.exact_residuals,
+            **self.members.space.split_residuals(members),
+        }
+        of_units = {**self.units.space.exact_residuals, **self.units.space.split_residuals(units)}
         both = (of_members, of_units)
         for equation in self.equations:
             total = equation.total
@@ -236,7 +243,7 @@ class SizeAgreement:
             # the equation holds of true residuals: what it misses by is noise
             gap = np.zeros(())
             for term in equation.terms:
-                gap = gap + term.summed(both[term.kind][term.view])
+                gap = gap + term.apply_coefficients(both[term.kind][term.view])
             for term in equation.terms:
                 change = term.spread(gap * (term.variance / total))
                 of_kind = both[term.kind]
@@ -262,9 +269,11 @@ class SizeAgreement:
             variance = np.array(mechanism.cell_variances(table))
         else:
             variance = self._coded_variances(table, code)
-        for equation in self.touched(view, kind):
-            saved, source = self._saved(equation, kind, view, code)
-            variance -= space.whole(space.residuals.spread(saved, source, view, power=2), view)
+        for equation in self.find_equations(view, kind):
+            saved, source = self._compute_variance_decrease(equation, kind, view, code)
+            variance -= space.restore_full_table(
+                space.residuals.spread(saved, source, view, power=2), view
+            )
         return np.asarray(np.maximum(variance, 0.0))
 
     def _coded_variances(self, table: int, code: TopCode) -> Floats:
@@ -277,16 +286,18 @@ class SizeAgreement:
             by_cell = space.residuals.spread(centred, small, view, power=2)
             # A residual without the size has the weight k/n on the last level, where one size has
             # 1/n.
-            grown = code.spread_factor if axis in named(small) else float(code.grouped**2)
+            grown = (
+                code.spread_factor if axis in list_axes(small) else float(code.top_size_count**2)
+            )
             factors = along_size(self.public, view, code.factors(grown))
             variance = variance + by_cell * factors
-        return space.whole(variance, view)
+        return space.restore_full_table(variance, view)
 
-    def touched(self, view: View, kind: int) -> list[Agreement]:
+    def find_equations(self, view: View, kind: int) -> list[Agreement]:
         """Return the equations that correct a table of members (0) or of units (1)."""
         seen = []
         for equation in self.equations:
-            if equation.total and within(equation.entries(kind), view):
+            if equation.total and is_within_view(equation.entries(kind), view):
                 seen.append(equation)
         return seen
 
@@ -299,16 +310,16 @@ class SizeAgreement:
         A cell has an even share of what its entry gets, and the part of its own level. The last
         level of a top code has the shares of all its sizes.
         """
-        even, by_level = equation.seen(kind, view)
+        even, by_level = equation.find_visible_terms(kind, view)
         changes = [float(term.variance * term.coefficients) for term in even]
         change = np.array(sum(changes))
         if by_level is not None:
             change = change / by_level.coefficients.size + by_level.variance * by_level.coefficients
             if code is not None:
-                change = code.stretched(change)
+                change = code.repeat_top_sum(change)
         return change / equation.total, by_level
 
-    def _saved(
+    def _compute_variance_decrease(
         self, equation: Agreement, kind: int, view: View, code: TopCode | None = None
     ) -> tuple[Floats, View]:
         """Decrease of variances by a correction, ``2 λ Cov - λ² Var``, and the view of its
@@ -319,7 +330,7 @@ class SizeAgreement:
         for term in equation.terms:
             square = float((term.coefficients**2).sum())
             gap = gap + square * self._entry_variances(equation, term)
-        even, _ = equation.seen(kind, view)
+        even, _ = equation.find_visible_terms(kind, view)
         common = np.zeros(self._parts[kind].space.residuals.shape(entries))
         for term in even:
             common = common + float(term.coefficients) * self._entry_variances(equation, term)
@@ -331,7 +342,7 @@ class SizeAgreement:
         own_level = by_level.coefficients * level_variances[..., None]
         with_gap = common[..., None] / by_level.coefficients.size + own_level
         if code is not None:
-            with_gap = code.stretched(with_gap)
+            with_gap = code.repeat_top_sum(with_gap)
         saved = 2 * shares * with_gap - shares**2 * gap[..., None]
         return np.moveaxis(saved, -1, by_level.place), by_level.view
 
@@ -371,7 +382,7 @@ class SizeAgreement:
                 if term.view not in of_kind:
                     shape = self._parts[term.kind].space.residuals.shape(term.view)
                     of_kind[term.view] = np.zeros(shape)
-                common = common + term.variance * term.summed(of_kind[term.view])
+                common = common + term.variance * term.apply_coefficients(of_kind[term.view])
             for term in equation.terms:
                 change = term.spread(common / equation.total)
                 of_kind = both[term.kind]
@@ -405,11 +416,11 @@ def agreeing_views(public: LinkedDataspace, size: int) -> Iterator[tuple[View, V
 
 def along_size(public: LinkedDataspace, view: View, values: Floats) -> Floats:
     """Return one number for each size, shaped to be multiplied with a table of units at a view."""
-    axes = named(view)
+    axes = list_axes(view)
     return values.reshape([-1 if axis == public.size_axis else 1 for axis in axes])
 
 
-def in_quarters(quarters: int, members: View) -> View:
+def add_quarters_feature(quarters: int, members: View) -> View:
     """Return a view of members with the feature of quarters."""
     with_quarters = list(members)
     with_quarters[quarters] = 1
@@ -438,14 +449,14 @@ def _terms(
         home = _home_level(public, quarters, level, mechanisms[0])
         share = 1 / home.size
         if home.size > 1:
-            parts.append((0, in_quarters(quarters, members), home - share, quarters))
+            parts.append((0, add_quarters_feature(quarters, members), home - share, quarters))
     parts.insert(0, (0, members, np.array(share), None))
     parts.append((1, units, np.array(-mean), None))
     parts.append((1, sizes, mean - levels, size))
     terms: list[AgreeingResidual] = []
     for kind, view, coefficients, axis in parts:
         mechanism = mechanisms[kind]
-        if view not in mechanism.space.needed:
+        if view not in mechanism.space.needed_residuals:
             return None
         variance = _variance(mechanism, view)
         if axis is None:
@@ -461,8 +472,8 @@ def _home_level(
     """One for the level of counted units, zero for the kinds of quarters that can hold a
     member.
     """
-    view = in_quarters(quarters, public.schema.grid.nothing)
-    marked = np.zeros(public.schema.grid.shape_of(view))
+    view = add_quarters_feature(quarters, public.schema.grid.nothing)
+    marked = np.zeros(public.schema.grid.compute_margin_shape(view))
     marked[level] = 1.0
     return np.asarray(mechanism.space.trim(marked, view), dtype=np.float64)
 
@@ -496,10 +507,10 @@ def _measured_ones(
     return {view: values for view, values in weights.items() if view in noisy}
 
 
-def of_views(residuals: Mapping[View, Floats], space: KindSpace) -> list[Floats]:
+def assemble_tables(residuals: Mapping[View, Floats], space: KindSpace) -> list[Floats]:
     """Return every table of one kind, put together from its residuals."""
     every = dict(residuals)
     tables = []
     for view in space.views:
-        tables.append(space.whole(space.residuals.together(every, view), view))
+        tables.append(space.restore_full_table(space.residuals.sum_residuals(every, view), view))
     return tables

@@ -123,9 +123,9 @@ class _VarianceNoise(CountNoise, OfVariance):
     def _draw(self, count: int, stream: Stream) -> Integers:
         if self.sigma2 <= _SMALL_VARIANCE:
             return _table(self).draw(count, stream)
-        return _collect(count, lambda tries: self._accepted(tries, stream))
+        return _collect(count, lambda tries: self._draw_accepted(tries, stream))
 
-    def _accepted(self, tries: int, stream: Stream) -> Integers:
+    def _draw_accepted(self, tries: int, stream: Stream) -> Integers:
         variances = np.full(tries, float(self.sigma2))
         x, accepted = self.attempts([self.sigma2] * tries, variances, stream)
         return x[accepted]
@@ -179,14 +179,14 @@ class DiscreteGaussian(_VarianceNoise, GaussianLaw):
         else:
             tails = gaussian_tails(self.sigma2, 128)
             total = float(tails[0] + tails[1])
-        squares = _whole(k) ** 2
+        squares = _check_integers(k) ** 2
         return np.exp(-squares / float(2 * self.sigma2)) / total
 
     def characteristic(self, frequency: Floats) -> Floats:
         """Return ``Σ_m exp(-σ²(t - 2πm)²/2)`` over its value at 0: Poisson summation."""
         if self.sigma2 < 1:
             return _cosine_sum(self.pmf, 10, frequency)
-        variance, turned = float(self.sigma2), _turned(frequency)
+        variance, turned = float(self.sigma2), _reduce_frequencies(frequency)
         turns = _turns(variance)
         total = np.zeros(turned.shape)
         for turn in turns:
@@ -271,7 +271,7 @@ class RoundedGaussian(_VarianceNoise):
 
     def pmf(self, k: ArrayLike) -> Floats:
         """Return P(X = k) for whole numbers k."""
-        distance = np.abs(_whole(k))
+        distance = np.abs(_check_integers(k))
         sigma = math.sqrt(self.sigma2)
         if self.sigma2 < _FROM_HERE_SMOOTH:
             ndtr = scipy.special.ndtr
@@ -292,7 +292,7 @@ class RoundedGaussian(_VarianceNoise):
         """
         if self.sigma2 < 1:
             return _cosine_sum(self.pmf, 12, frequency)
-        variance, turned = float(self.sigma2), _turned(frequency)
+        variance, turned = float(self.sigma2), _reduce_frequencies(frequency)
         half = np.where(turned == 0, 1e-200, turned / 2)
         total = np.zeros(turned.shape)
         for turn in _turns(variance):  # the sine of the half has the other sign after one turn
@@ -400,7 +400,7 @@ class DiscreteLaplace(CountNoise):
         """Return P(X = k) for whole numbers k."""
         rate = float(1 / self.scale)
         # (1 - q)/(1 + q) = tanh(1/2s)
-        decay = np.exp(-np.abs(_whole(k)) * rate)
+        decay = np.exp(-np.abs(_check_integers(k)) * rate)
         return np.asarray(decay * math.tanh(rate / 2))
 
     def characteristic(self, frequency: Floats) -> Floats:
@@ -425,7 +425,9 @@ class DiscreteLaplace(CountNoise):
     def _draw(self, count: int, stream: Stream) -> Integers:
         if self.scale <= _SMALL_SCALE:
             return _table(self).draw(count, stream)
-        return _collect(count, lambda tries: _signed(_digits(self.scale, tries, stream), stream))
+        return _collect(
+            count, lambda tries: _draw_signs(_digits(self.scale, tries, stream), stream)
+        )
 
 
 def variance_parameter(sigma2: Fraction) -> Fraction:
@@ -518,7 +520,7 @@ def _digits(scale: Fraction, count: int, stream: Stream) -> Integers:
     return value + leading * unit
 
 
-def _signed(magnitude: Integers, stream: Stream) -> Integers:
+def _draw_signs(magnitude: Integers, stream: Stream) -> Integers:
     """Return the magnitudes with random signs, without those that came out as -0 (0 would count
     twice).
     """
@@ -538,7 +540,7 @@ def _turns(variance: float) -> tuple[float, ...]:
     return (0.0,) if variance >= 10 else (0.0, -turn, turn)
 
 
-def _turned(frequency: Floats) -> Floats:
+def _reduce_frequencies(frequency: Floats) -> Floats:
     """Return frequencies less whole turns, between -π and π: whole numbers do not see the
     difference.
     """
@@ -559,7 +561,7 @@ def _cosine_sum(pmf: Callable[[ArrayLike], Floats], last: int, frequency: Floats
     return result
 
 
-def _whole(k: ArrayLike) -> NDArray[np.float64]:
+def _check_integers(k: ArrayLike) -> NDArray[np.float64]:
     whole = np.asarray(k)
     if whole.dtype.kind not in "iu":
         raise InputError("probabilities are defined at whole numbers, give integers")

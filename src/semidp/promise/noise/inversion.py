@@ -313,16 +313,16 @@ class Inversion:
 
     def _locate(self, u: LazyUniform, guess: int) -> int | None:
         low, high, step = guess - 1, guess, 1
-        while not self._at(low) <= u.low:
+        while not self._evaluate_cdf(low) <= u.low:
             low, step = low - step, 2 * step
         step = 1
-        while not self._at(high) >= u.high:
+        while not self._evaluate_cdf(high) >= u.high:
             high, step = high + step, 2 * step
-        _, high = whole_bisection(lambda k: self._at(k) <= u.low, low, high)
+        _, high = whole_bisection(lambda k: self._evaluate_cdf(k) <= u.low, low, high)
         # Where F(k) lies within what U may still be, the search goes on below k and ends in doubt.
-        return high if self._at(high) >= u.high else None
+        return high if self._evaluate_cdf(high) >= u.high else None
 
-    def _at(self, k: int) -> RealBall:
+    def _evaluate_cdf(self, k: int) -> RealBall:
         return next(self.law.cdf(k, k))
 
 

@@ -93,8 +93,8 @@ def zero_sum(size: int, run: int) -> Splits:
         levels.append(np.stack([node, left_children, right_children, depths, count, left_size]))
         start, stop, node = starts, stops, children
     parent, left, right, depth, n, part = np.concatenate(levels, axis=1)
-    share = _reduced(part, n)
-    weight = _reduced(part * (n - part), n)
+    share = _reduce_fractions(part, n)
+    weight = _reduce_fractions(part * (n - part), n)
     return Splits(size, 2 * size - 1, parent, left, right, depth, share, weight)
 
 
@@ -115,7 +115,7 @@ def single() -> Splits:
     return Splits(1, 3, parent=one, left=zero, right=two, depth=zero, share=share, weight=weight)
 
 
-def _reduced(top: Integers, bottom: Integers) -> tuple[Integers, Integers]:
+def _reduce_fractions(top: Integers, bottom: Integers) -> tuple[Integers, Integers]:
     common = np.gcd(top, bottom)
     return top // common, bottom // common
 
@@ -159,10 +159,10 @@ class _ZeroSums:
                 "lattice noise needs sigma of at least 1/2, use the discrete Gaussian for less"
                 " noise"
             )
-        _trees(*self._drawn)
+        _trees(*self._sampling_parameters)
 
     @property
-    def _drawn(self) -> tuple[int | None, int, Fraction]:
+    def _sampling_parameters(self) -> tuple[int | None, int, Fraction]:
         """Rows, columns and σ² of one draw: a table, or a row (None) where rows are independent."""
         return None if self.columns_free else self.rows, self.columns, self.sigma2
 
@@ -221,7 +221,7 @@ class _ZeroSums:
         """``P(v = 0), P(v = 1), …`` of a cell v; None where that takes long (six rows and columns),
         and from σ = 2.
         """
-        rows, columns, sigma2 = self._drawn
+        rows, columns, sigma2 = self._sampling_parameters
         if rows is not None and rows < columns:  # the shorter side has the integrals
             rows, columns = columns, rows
         return _cell_law(rows, columns, sigma2)
@@ -239,7 +239,7 @@ class _ZeroSums:
             )
         # Where columns are free, one draw of the sampler is one row.
         draws = count * self.rows if self.columns_free else count
-        drawn = _sample(_plan(*self._drawn), draws, randomness)
+        drawn = _sample(_plan(*self._sampling_parameters), draws, randomness)
         return drawn.reshape(count, self.rows, self.columns)
 
 
@@ -347,12 +347,12 @@ class _DrawingOrder:
 
     def variance(self, i: int, j: int) -> Fraction:
         """Return s² of a pair of splits."""
-        row_weight = _fraction_at(self.rows.weight, i)
-        column_weight = _fraction_at(self.columns.weight, j)
+        row_weight = _get_fraction(self.rows.weight, i)
+        column_weight = _get_fraction(self.columns.weight, j)
         return self.sigma2 * row_weight * column_weight
 
 
-def _fraction_at(fractions: tuple[Integers, Integers], position: int) -> Fraction:
+def _get_fraction(fractions: tuple[Integers, Integers], position: int) -> Fraction:
     """The fraction at a position of an array of numerators and one of denominators."""
     numerators, denominators = fractions
     return Fraction(int(numerators[position]), int(denominators[position]))
@@ -485,10 +485,10 @@ def _log_loss(rows: Splits, columns: Splits, sigma2: Fraction) -> float:
 
 @lru_cache(maxsize=4)
 def _plan(rows: int | None, columns: int, sigma2: Fraction) -> _DrawingOrder:
-    return _planned(*_trees(rows, columns, sigma2), sigma2)
+    return _compute_plan(*_trees(rows, columns, sigma2), sigma2)
 
 
-def _planned(rows: Splits, columns: Splits, sigma2: Fraction) -> _DrawingOrder:
+def _compute_plan(rows: Splits, columns: Splits, sigma2: Fraction) -> _DrawingOrder:
     depth = np.add.outer(rows.depth, columns.depth).ravel()
     steps = np.cumsum(np.bincount(depth))
     order = np.argsort(depth.astype(np.uint16), kind="stable")
@@ -527,7 +527,7 @@ def _sample(plan: _DrawingOrder, count: int, randomness: Randomness) -> Integers
         # will do.
         tries = min(int((count - done) / plan.acceptance), largest_batch)
         sums = _propose(plan, tries, stream)
-        is_accepted = _accepted(plan, sums, stream)
+        is_accepted = _accept_tables(plan, sums, stream)
         accepted = np.flatnonzero(is_accepted)[: count - done]
         blocks = sums.reshape(plan.rows.nodes, plan.columns.nodes, -1)
         # Single rows and columns are the first nodes of their trees.
@@ -542,7 +542,7 @@ def _propose(plan: _DrawingOrder, count: int, stream: Stream) -> Integers:
     """Draw all block sums of `count` tables, top down; row = pair of nodes, column = table."""
     blocks = plan.rows.nodes * plan.columns.nodes
     sums = np.zeros((blocks, count), dtype=np.int64)
-    for pairs in _together(plan, max(1, _LANES // count)):
+    for pairs in _batch_pairs(plan, max(1, _LANES // count)):
         drawn_blocks, next_blocks = _blocks(plan, pairs)
         top, side, whole = (sums[at] for at in drawn_blocks)
         numerator, denominator = _centres(plan, pairs, (top, side, whole))
@@ -561,7 +561,7 @@ def _propose(plan: _DrawingOrder, count: int, stream: Stream) -> Integers:
     return sums
 
 
-def _together(plan: _DrawingOrder, most: int) -> Iterator[Integers]:
+def _batch_pairs(plan: _DrawingOrder, most: int) -> Iterator[Integers]:
     """Yield runs of pairs of one depth, at most `most` long: each depends on shallower pairs
     only.
     """
@@ -643,7 +643,7 @@ def _draw(
     return drawn
 
 
-def _accepted(plan: _DrawingOrder, sums: Integers, stream: Stream) -> NDArray[np.bool_]:
+def _accept_tables(plan: _DrawingOrder, sums: Integers, stream: Stream) -> NDArray[np.bool_]:
     """Decide, exactly, which tables to keep: each with probability Π θ(c; q)/θ(0; q).
 
     The product is at least 1 - `loss`, which decides nearly always for σ above 1; then floats

@@ -56,7 +56,7 @@ def canonical_noise(privacy: Tradeoff | Budget, sensitivity: int = 1) -> Canonic
     >>> float(pair.cdf(-0.5).round(4))
     0.1839
     """
-    f = curve_of(privacy).symmetric()
+    f = find_claimable_curve(privacy).symmetric()
     if f.is_trivial:
         raise Refused(
             "perfect privacy would need infinite noise: ask for a guarantee that allows some"
@@ -71,13 +71,13 @@ def canonical_noise(privacy: Tradeoff | Budget, sensitivity: int = 1) -> Canonic
     return Recursive(polygon.alphas, polygon.values, sensitivity=sensitivity)
 
 
-def curve_of(privacy: Tradeoff | Budget) -> Tradeoff:
+def find_claimable_curve(privacy: Tradeoff | Budget) -> Tradeoff:
     """Return the tradeoff function that the noise for `privacy` meets, and that may be claimed.
 
     Gaussian, (ε, δ) and polygons are met as they are. Of a curve that is known by numbers, or that
     follows from zCDP without implying it back, only the polygon of chords is claimed.
 
-    >>> curve_of(Budget.zcdp("1/2"))
+    >>> find_claimable_curve(Budget.zcdp("1/2"))
     Gaussian(mu_squared=Fraction(1, 1))
     """
     if isinstance(privacy, Budget):
@@ -160,11 +160,11 @@ def _farthest(alphas: Floats, values: Floats, start: int) -> int:
 def _fixed_point(f: Tradeoff) -> float:
     """A number just above the c with ``f(1 - c) = c``, where a symmetric curve may have a kink."""
 
-    def below(c: float) -> bool:
+    def is_below(c: float) -> bool:
         at_end = float(f(np.array([1 - c]))[0])
         return at_end * _LIFT > c
 
-    _, high = bisection(below, 0.0, 0.5, halvings=60)
+    _, high = bisection(is_below, 0.0, 0.5, halvings=60)
     return high
 
 

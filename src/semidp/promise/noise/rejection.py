@@ -173,7 +173,7 @@ def attempt(
     undecided = np.flatnonzero(code == UNDECIDED)
     for number in set(table[undecided].tolist()):
         these_lanes = undecided[table[undecided] == number]
-        q[these_lanes] = _resolved(family.tables[number], leading[these_lanes], stream)
+        q[these_lanes] = _resolve_draws(family.tables[number], leading[these_lanes], stream)
     spread = family.spreads[these.index]
     y = q * spread
     x = y + _offsets(spread, stream)
@@ -213,7 +213,7 @@ def _probability(
     return (-exponent).exp()
 
 
-def _resolved(table: Inversion, leading: NDArray[np.uint64], stream: Stream) -> Integers:
+def _resolve_draws(table: Inversion, leading: NDArray[np.uint64], stream: Stream) -> Integers:
     q = table.resolve(leading.astype(np.uint16), stream)
     if np.abs(q).max() > 1 << 14:  # tables end near 600: the probability is below exp(-2^15)
         raise Refused("the noise drawn does not fit in 64 bits, draw again or lower the scale")

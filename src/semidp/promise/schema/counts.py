@@ -86,7 +86,7 @@ class Table:
         view = self.schema.view(names)
         if not any(view):
             return _total(self)
-        part = self.schema.restrict(self.schema.named(view))
+        part = self.schema.restrict(self.schema.list_view_names(view))
         counts = self.schema.grid.sum(self.counts, view)
         return Table(part, counts.reshape(part.shape))
 
@@ -227,7 +227,7 @@ def _positions(feature: Feature, columns: Mapping[str, NDArray[Any]]) -> NDArray
     for name in feature.names:
         if name in columns:
             texts[name] = [value_text(value) for value in columns[name]]
-    return feature.located(texts)
+    return feature.locate_leaves(texts)
 
 
 def _column(frame: Any, name: str) -> Any:

@@ -24,8 +24,8 @@ from attrs import evolve, field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import DataError, SchemaError, did_you_mean
-from semidp.promise.exact import Number, exact, plain, shown
-from semidp.promise.notebook import shortened
+from semidp.promise.exact import Number, exact, format_value, plain
+from semidp.promise.notebook import shorten_items
 from semidp.promise.schema.margins import Chain
 
 SIZE = "size"
@@ -44,7 +44,7 @@ class Depth:
     """One depth of a nested feature: its name, the label of each node, and the first leaf below
     each.
 
-    >>> Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")]).depths[0]
+    >>> Feature.from_paths(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")]).depths[0]
     Depth(name='state', labels=('a', 'b'), starts=(0, 2))
     """
 
@@ -61,7 +61,7 @@ def _null_level(value: Any) -> str | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise SchemaError(f'a null level is a level such as "unknown", not {shown(value)}')
+        raise SchemaError(f'a null level is a level such as "unknown", not {format_value(value)}')
     return level_text(value)
 
 
@@ -118,7 +118,7 @@ class Feature:
     """
 
     name: str
-    levels: tuple[str, ...] = field(default=(), converter=_levels, repr=shortened)
+    levels: tuple[str, ...] = field(default=(), converter=_levels, repr=shorten_items)
     bins: tuple[Fraction | float, ...] | None = field(default=None, converter=_bins)
     null_level: str | None = field(default=None, converter=_null_level)
     above: tuple[Depth, ...] = field(default=(), repr=False)
@@ -147,7 +147,7 @@ class Feature:
         object.__setattr__(self, "levels", levels)
 
     @classmethod
-    def nested(
+    def from_paths(
         cls,
         names: Sequence[str],
         paths: Iterable[Sequence[str]],
@@ -162,7 +162,7 @@ class Feature:
         occur. A label lies in one parent, unless names `repeat`: then a level is its path. A
         `null_level` is one more child of every node, and a missing parent is a path of them.
 
-        >>> county = Feature.nested(["state", "county"], [("b", "z"), ("a", "x"), ("b", "y")])
+        >>> county = Feature.from_paths(["state", "county"], [("b", "z"), ("a", "x"), ("b", "y")])
         >>> county.levels, county.path(0), county.chain.size(1)
         (('z', 'y', 'x'), ('b', 'z'), 2)
         """
@@ -196,7 +196,7 @@ class Feature:
         rows.sort(key=places)
         above = []
         for depth, name in enumerate(names[:-1], start=1):
-            above.append(_depth_of(name, rows, depth))
+            above.append(_build_depth(name, rows, depth))
         leaves = tuple(row[-1] for row in rows)
         return cls(names[-1], leaves, null_level=null_level, above=tuple(above))
 
@@ -228,9 +228,9 @@ class Feature:
     def leaves_below(self, name: str) -> dict[str, list[int]]:
         """Return the leaves below each label of the depth `name`.
 
-        >>> Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")]).leaves_below(
-        ...     "state"
-        ... )
+        >>> Feature.from_paths(
+        ...     ["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")]
+        ... ).leaves_below("state")
         {'a': [0, 1], 'b': [2]}
         """
         return self._leaves_below[self.names.index(name)]
@@ -249,27 +249,29 @@ class Feature:
     def branch(self, depth: int, node: int) -> "Feature":
         """Return the feature with the leaves below one node at a depth alone; every depth stays.
 
-        >>> county = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+        >>> county = Feature.from_paths(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
         >>> county.branch(1, 0).paths()
         [('a', 'x'), ('a', 'y')]
         """
-        leaves = self.chain.below(depth, node, len(self.depths))
+        leaves = self.chain.slice_descendants(depth, node, len(self.depths))
         starts = self.chain.branch(depth, node).starts
         # Above the cut every depth keeps the one label on the way to the node.
         path = self.path(leaves.start)
         labels: list[tuple[str, ...]] = []
         for place, coarser in enumerate(self.above, start=1):
             if place > depth:
-                labels.append(coarser.labels[self.chain.below(depth, node, place)])
+                labels.append(coarser.labels[self.chain.slice_descendants(depth, node, place)])
             else:
                 labels.append((path[place - 1],))
         above = tuple(map(Depth, self.names, labels, starts))
         return Feature(self.name, self.levels[leaves], null_level=self.null_level, above=above)
 
-    def at(self, depth: int) -> "Feature":
+    def cut_to_depth(self, depth: int) -> "Feature":
         """Return the feature cut at a depth: its nodes there become the levels.
 
-        >>> Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")]).at(1)
+        >>> Feature.from_paths(
+        ...     ["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")]
+        ... ).cut_to_depth(1)
         Feature(name='state', levels=('a', 'b'), bins=None, null_level=None)
         """
         if depth == len(self.depths):
@@ -285,44 +287,44 @@ class Feature:
         """Return the feature with a finer outcome; `below` is the same feature down to the outcome,
         where its levels are public.
 
-        >>> ages = Feature.nested(["band", "age"], [("a", "1"), ("a", "2"), ("b", "9")])
-        >>> ages.at(1).above_outcome("age", ages).finer
+        >>> ages = Feature.from_paths(["band", "age"], [("a", "1"), ("a", "2"), ("b", "9")])
+        >>> ages.cut_to_depth(1).above_outcome("age", ages).finer
         (('age', (('1', '2'), ('9',))),)
         """
         labels: list[LabelPath] = []
         if below is not None:
             for node in range(len(self.levels)):
-                leaves = below.chain.below(len(self.names), node, len(below.names))
+                leaves = below.chain.slice_descendants(len(self.names), node, len(below.names))
                 labels.append(below.levels[leaves])
         kept = [entry for entry in self.finer if entry[0] != name]
         return evolve(self, finer=(*kept, (name, tuple(labels))))
 
-    def located(self, columns: Mapping[str, Sequence[str | None]]) -> NDArray[np.intp]:
+    def locate_leaves(self, columns: Mapping[str, Sequence[str | None]]) -> NDArray[np.intp]:
         """Return the leaf of each record of a nested feature, from the path's columns that are
         there as texts.
 
         The parents of a level follow from the declaration; where the data hold them too, they must
         agree.
 
-        >>> county = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+        >>> county = Feature.from_paths(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
         >>> (
-        ...     county.located({"county": ["z", "x"]}),
-        ...     county.located({"state": ["a"], "county": ["y"]}),
+        ...     county.locate_leaves({"county": ["z", "x"]}),
+        ...     county.locate_leaves({"state": ["a"], "county": ["y"]}),
         ... )
         (array([2, 0]), array([1]))
-        >>> county.located({"state": ["b"], "county": ["y"]})
+        >>> county.locate_leaves({"state": ["b"], "county": ["y"]})
         Traceback (most recent call last):
         semidp.errors.DataError: the data put a level of 'county' in another parent than the
         declaration: correct one
         """
         present = tuple(name for name in self.names if name in columns)
-        leaves = self._leaves_of(present)
+        leaves = self._index_leaves(present)
         rows = list(zip(*(columns[name] for name in present), strict=True))
         # Records repeat their labels: look at each combination once.
         distinct = dict.fromkeys(rows)
         if any(None in row for row in distinct):
             null = self.missing_level()
-            rows = [_filled(row, null) for row in rows]
+            rows = [_fill_missing_labels(row, null) for row in rows]
         positions = [leaves.get(row, -1) for row in rows]
         codes = np.array(positions, dtype=np.intp)
         if (codes < 0).any():
@@ -332,9 +334,9 @@ class Feature:
                     f"the data put a level of {self.name!r} in another parent than the declaration:"
                     " correct one"
                 )
-        return self.declared(codes)
+        return self.check_codes(codes)
 
-    def _leaves_of(self, present: tuple[str, ...]) -> dict[tuple[str, ...], int]:
+    def _index_leaves(self, present: tuple[str, ...]) -> dict[tuple[str, ...], int]:
         """Return the leaf that the labels at some depths mean; a missing label, the one that is
         missing longest.
         """
@@ -359,7 +361,7 @@ class Feature:
     def paths(self) -> list[tuple[str, ...]]:
         """Return the label of every leaf at every depth.
 
-        >>> Feature.nested(["state", "county"], [("a", "x"), ("b", "z")]).paths()
+        >>> Feature.from_paths(["state", "county"], [("a", "x"), ("b", "z")]).paths()
         [('a', 'x'), ('b', 'z')]
         """
         columns = []
@@ -384,12 +386,12 @@ class Feature:
         codes = np.full(column.shape, -1, dtype=np.intp)
         present = column[~missing]
         if self.bins is None:
-            codes[~missing] = self._matched(present)
+            codes[~missing] = self._encode_levels(present)
         else:
-            codes[~missing] = self._binned(present)
+            codes[~missing] = self._encode_bins(present)
         if missing.any():
             codes[missing] = self.levels.index(self.missing_level())
-        return self.declared(codes)
+        return self.check_codes(codes)
 
     @cached_property
     def edges(self) -> tuple[float, ...]:
@@ -402,7 +404,7 @@ class Feature:
         outside of all bins.
         """
         bins = len(self.bins or ()) - 1
-        return self.declared(np.where(numbers < bins, numbers, -1))
+        return self.check_codes(np.where(numbers < bins, numbers, -1))
 
     def missing_level(self) -> str:
         """Return the level of missing values; refuse them where none is declared."""
@@ -410,7 +412,7 @@ class Feature:
             raise missing_value(self.name)
         return self.null_level
 
-    def declared(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
+    def check_codes(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return positions among the levels; refuse values without one. Their position is
         negative.
         """
@@ -425,7 +427,7 @@ class Feature:
             )
         return codes
 
-    def _binned(self, values: NDArray[Any]) -> NDArray[np.intp]:
+    def _encode_bins(self, values: NDArray[Any]) -> NDArray[np.intp]:
         numbers = None
         # not raised from here: what is suppressed quotes a value
         with contextlib.suppress(TypeError, ValueError):
@@ -436,7 +438,7 @@ class Feature:
             )
         return self.in_bins(np.searchsorted(self.edges, numbers, side="right") - 1)
 
-    def _matched(self, values: NDArray[Any]) -> NDArray[np.intp]:
+    def _encode_levels(self, values: NDArray[Any]) -> NDArray[np.intp]:
         if values.dtype == object:
             values = np.array([level_text(value) for value in values], dtype=str)
         # Each distinct value is looked up once, however many records have it.
@@ -458,7 +460,7 @@ class Feature:
 
         >>> Feature("sex", ["f", "m"]).to_json()
         {'name': 'sex', 'levels': ['f', 'm']}
-        >>> Feature.nested(["state", "county"], [("a", "x"), ("b", "z")]).to_json()
+        >>> Feature.from_paths(["state", "county"], [("a", "x"), ("b", "z")]).to_json()
         {'name': 'county', 'nest': ['state', 'county'], 'tree': {'a': ['x'], 'b': ['z']}}
         """
         entry: dict[str, Any] = {"name": self.name}
@@ -513,7 +515,7 @@ class Feature:
                 return nest.feature(_paths(entry["tree"], nest.names))
             if "lookup" in entry:
                 file = Path(folder or ".") / entry["lookup"]
-                return nest.feature(_looked_up(file, nest))
+                return nest.feature(_read_paths(file, nest))
             raise SchemaError(
                 f"the nested feature {nest.names[-1]!r} needs its levels: give a tree or a lookup"
                 " file"
@@ -557,7 +559,7 @@ class Nest:
 
     def feature(self, paths: Iterable[Sequence[str]]) -> Feature:
         """Return the feature with these levels."""
-        return Feature.nested(self.names, paths, repeat=self.repeat, null_level=self.null_level)
+        return Feature.from_paths(self.names, paths, repeat=self.repeat, null_level=self.null_level)
 
     def to_json(self) -> dict[str, Any]:
         """Return the names as plain values: a feature without levels."""
@@ -596,7 +598,7 @@ def _named_finest(entry: Mapping[str, Any], names: Sequence[str]) -> bool:
     return entry.get("name", finest) in (finest, *finest)
 
 
-def _filled(row: Iterable[str | None], null: str) -> LabelPath:
+def _fill_missing_labels(row: Iterable[str | None], null: str) -> LabelPath:
     """A path with the level of missing values where a label is missing."""
     return tuple(null if label is None else label for label in row)
 
@@ -629,7 +631,7 @@ def _refuse_repeated(
             )
 
 
-def _depth_of(name: str, rows: Sequence[LabelPath], depth: int) -> Depth:
+def _build_depth(name: str, rows: Sequence[LabelPath], depth: int) -> Depth:
     """The nodes at one depth of sorted paths: their labels, and where each begins."""
     labels, starts = [], []
     before: LabelPath | None = None
@@ -673,7 +675,7 @@ def _paths(tree: Any, names: Sequence[str]) -> list[tuple[str, ...]]:
     return paths
 
 
-def _looked_up(file: Path, nest: Nest) -> list[tuple[str, ...]]:
+def _read_paths(file: Path, nest: Nest) -> list[tuple[str, ...]]:
     """Return the paths that a CSV file lists, a column a depth; other columns are ignored."""
     try:
         text = file.read_text(encoding="utf-8-sig")

@@ -57,10 +57,10 @@ def join(*views: View) -> View:
     return tuple(map(max, *views))
 
 
-def within(view: View, other: View) -> bool:
+def is_within_view(view: View, other: View) -> bool:
     """Whether `other` is at least as fine as `view` everywhere, so that it publishes it too.
 
-    >>> within((1, 0), (2, 0)), within((1, 1), (2, 0))
+    >>> is_within_view((1, 0), (2, 0)), is_within_view((1, 1), (2, 0))
     (True, False)
     """
     return not any(map(gt, view, other))
@@ -76,14 +76,14 @@ def maximal(views: Iterable[View]) -> list[View]:
     every = sorted({view for view in views if any(view)}, reverse=True)
     naming: dict[int, list[View]] = {}
     for view in every:
-        for axis in named(view):
+        for axis in list_axes(view):
             naming.setdefault(axis, []).append(view)
     largest = []
     for view in every:
         # A view that contains this one names all its features: look where the fewest do.
-        candidates = min((naming[axis] for axis in named(view)), key=len)
+        candidates = min((naming[axis] for axis in list_axes(view)), key=len)
         larger = [other for other in candidates if other != view]
-        if not any(within(view, other) for other in larger):
+        if not any(is_within_view(view, other) for other in larger):
             largest.append(view)
     return largest
 
@@ -96,7 +96,7 @@ def minimal(views: Collection[View]) -> list[View]:
     """
     smallest = []
     for view in views:
-        smaller = [other for other in views if other != view and within(other, view)]
+        smaller = [other for other in views if other != view and is_within_view(other, view)]
         if not smaller:
             smallest.append(view)
     return smallest
@@ -145,7 +145,7 @@ def junction_order(views: Sequence[View]) -> list[View] | None:
         # Running intersection: what the next view shares with all earlier ones must lie in one of
         # them.
         met = meet(views[best], join(*ordered))
-        if not any(within(met, other) for other in ordered):
+        if not any(is_within_view(met, other) for other in ordered):
             return None
         ordered.append(views[best])
     return ordered
@@ -171,10 +171,10 @@ def inclusion_exclusion(views: Sequence[View]) -> dict[View, int]:
 
 
 @lru_cache(maxsize=2**16)
-def named(view: View) -> tuple[int, ...]:
+def list_axes(view: View) -> tuple[int, ...]:
     """Return the features that a view names.
 
-    >>> named((2, 0, 1))
+    >>> list_axes((2, 0, 1))
     (0, 2)
     """
     return tuple(axis for axis, depth in enumerate(view) if depth)
@@ -186,7 +186,7 @@ def trimmed_view(view: View, table: View) -> View:
     >>> trimmed_view((1, 0, 0), (1, 0, 2))
     (1, 0)
     """
-    return tuple(view[axis] for axis in named(table))
+    return tuple(view[axis] for axis in list_axes(table))
 
 
 def variables(view: View) -> frozenset[tuple[int, int]]:
@@ -277,13 +277,13 @@ class Chain:
     def _children(self) -> dict[tuple[int, int], NDArray[np.intp]]:
         return {}
 
-    def below(self, depth: int, node: int, fine: int) -> slice:
+    def slice_descendants(self, depth: int, node: int, fine: int) -> slice:
         """Slice of the nodes at depth `fine` that descend from `node` of `depth`; the node itself
         if these are equal.
 
         `fine` must not be coarser than `depth`: `ancestor` looks upwards.
 
-        >>> Chain(5, ((0, 3), (0, 1, 2, 3, 4))).below(1, 1, 2)
+        >>> Chain(5, ((0, 3), (0, 1, 2, 3, 4))).slice_descendants(1, 1, 2)
         slice(3, 5, None)
         """
         start = int(self.first(depth, fine)[node])
@@ -300,10 +300,10 @@ class Chain:
         firsts = self.first(coarse, depth)
         return int(np.searchsorted(firsts, node, side="right")) - 1
 
-    def above(self, depth: int) -> NDArray[np.intp]:
+    def find_leaf_ancestors(self, depth: int) -> NDArray[np.intp]:
         """Return the ancestor of each leaf at a depth; the leaf itself at the deepest.
 
-        >>> Chain(5, ((0, 3), (0, 1, 2, 3, 4))).above(1).tolist()
+        >>> Chain(5, ((0, 3), (0, 1, 2, 3, 4))).find_leaf_ancestors(1).tolist()
         [0, 0, 0, 1, 1]
         """
         nodes = np.arange(self.size(depth))
@@ -316,10 +316,10 @@ class Chain:
         >>> Chain(5, ((0, 3), (0, 1, 2, 3, 4))).branch(1, 1)
         Chain(leaves=2)
         """
-        leaves = self.below(depth, node, self.depth)
+        leaves = self.slice_descendants(depth, node, self.depth)
         starts = [(0,)] * depth
         for fine in range(depth + 1, self.depth + 1):
-            nodes = self.below(depth, node, fine)
+            nodes = self.slice_descendants(depth, node, fine)
             inside = self.starts[fine - 1][nodes]
             starts.append(tuple(start - leaves.start for start in inside))
         return Chain(leaves.stop - leaves.start, tuple(starts))
@@ -363,11 +363,11 @@ class Grid:
         return tuple(0 for _ in self.chains)
 
     @property
-    def nested(self) -> bool:
+    def has_nested_feature(self) -> bool:
         """Whether some feature has more than one depth."""
         return any(chain.depth > 1 for chain in self.chains)
 
-    def alone(self, axis: int, depth: int = 1) -> View:
+    def build_feature_view(self, axis: int, depth: int = 1) -> View:
         """Return the view of one feature."""
         view = [0] * len(self.chains)
         view[axis] = depth
@@ -376,16 +376,16 @@ class Grid:
     @cached_property
     def shape(self) -> Shape:
         """The shape of the table."""
-        return self.shape_of(self.full)
+        return self.compute_margin_shape(self.full)
 
-    def shape_of(self, view: View) -> Shape:
+    def compute_margin_shape(self, view: View) -> Shape:
         """Return the shape of a margin's array."""
         pairs = zip(self.chains, view, strict=True)
         return tuple(chain.size(depth) for chain, depth in pairs if depth)
 
-    def size_of(self, view: View) -> int:
+    def count_margin_cells(self, view: View) -> int:
         """Return the number of cells of a margin."""
-        return math.prod(self.shape_of(view))
+        return math.prod(self.compute_margin_shape(view))
 
     def holds(self, most: int) -> bool:
         """Whether an array of all cells may be made: it has at most `most` cells, and no more axes
@@ -396,7 +396,7 @@ class Grid:
         """
         if len(self.chains) > MAX_AXES:
             return False
-        return self.size_of(self.full) <= most
+        return self.count_margin_cells(self.full) <= most
 
     def sum(self, values: NDArray[Any], view: View, source: View | None = None) -> NDArray[Any]:
         """Sum a table, or the margin at `source`, down to a coarser view; truth values are
@@ -404,11 +404,11 @@ class Grid:
         """
         source = self.full if source is None else source
         values = values.astype(np.int64) if values.dtype == bool else values
-        axes = named(source)
+        axes = list_axes(source)
         # Features that the view does not name are summed away first, which leaves less to reduce.
         dropped = tuple(place for place, axis in enumerate(axes) if view[axis] == 0)
         result = values.sum(axis=dropped) if dropped else values
-        for place, axis in enumerate(named(view)):
+        for place, axis in enumerate(list_axes(view)):
             if view[axis] < source[axis]:
                 firsts = self.chains[axis].first(view[axis], source[axis])
                 result = np.add.reduceat(result, firsts, axis=place)
@@ -422,7 +422,7 @@ class Grid:
         broadcasts.
         """
         target = self.full if target is None else target
-        axes = named(target)
+        axes = list_axes(target)
         sizes = [self.chains[axis].size(view[axis]) for axis in axes]
         values = np.reshape(values, sizes)
         for place, axis in enumerate(axes):
@@ -431,7 +431,7 @@ class Grid:
                 values = np.repeat(values, children, axis=place)
         return values
 
-    def below(self, view: View, source: View | None = None) -> Any:
+    def count_finer_cells(self, view: View, source: View | None = None) -> Any:
         """Return the number of cells of the table (or of the margin at `source`) in each cell of a
         margin.
 
@@ -440,13 +440,13 @@ class Grid:
         """
         source = self.full if source is None else source
         product: Any = 1
-        for axis in named(source):
+        for axis in list_axes(source):
             if view[axis] < source[axis]:
                 children = self.chains[axis].children(view[axis], source[axis])
                 if (children == children[0]).all():
                     product = product * int(children[0])
                 else:  # a single node would be the same for all: the margin names this feature
-                    sides = [-1 if other == axis else 1 for other in named(view)]
+                    sides = [-1 if other == axis else 1 for other in list_axes(view)]
                     product = product * children.reshape(sides)
         return product
 
@@ -456,9 +456,9 @@ class Grid:
         """
         source = self.full if source is None else source
         # Number the cells of the margin, and spread the numbers like any values.
-        numbers = np.arange(self.size_of(view), dtype=np.intp)
+        numbers = np.arange(self.count_margin_cells(view), dtype=np.intp)
         spread = self.spread(numbers, view, source)
-        return np.broadcast_to(spread, self.shape_of(source)).ravel()
+        return np.broadcast_to(spread, self.compute_margin_shape(source)).ravel()
 
     def box(self, chosen: Iterable[tuple[View, int]]) -> list[slice]:
         """Return the leaves of each feature that lie in all of the chosen margin cells (their flat
@@ -470,19 +470,19 @@ class Grid:
         # for each feature the finest depth that is chosen, and the node there
         nodes = [(0, 0)] * len(self.chains)
         for view, flat in chosen:
-            codes = np.unravel_index(flat, self.shape_of(view))
-            for axis, code in zip(named(view), codes, strict=True):
+            codes = np.unravel_index(flat, self.compute_margin_shape(view))
+            for axis, code in zip(list_axes(view), codes, strict=True):
                 if view[axis] > nodes[axis][0]:
                     nodes[axis] = (view[axis], int(code))
         pairs = zip(self.chains, nodes, strict=True)
-        return [chain.below(depth, node, chain.depth) for chain, (depth, node) in pairs]
+        return [chain.slice_descendants(depth, node, chain.depth) for chain, (depth, node) in pairs]
 
-    def coarsened(self, view: View) -> "Grid":
+    def coarsen(self, view: View) -> "Grid":
         """Return the grid of a margin as a table of its own, of the features that it names."""
-        chains = [_cut(self.chains[axis], view[axis]) for axis in named(view)]
+        chains = [_cut(self.chains[axis], view[axis]) for axis in list_axes(view)]
         return Grid(tuple(chains))
 
-    def inhabited(
+    def find_inhabited_cells(
         self, possible: Mask | None, totals: "Iterable[Totals]", view: View | None = None
     ) -> Mask | None:
         """Return the cells of a view that are possible and where no margin is empty; None where
@@ -496,7 +496,7 @@ class Grid:
                 mask = occurs if mask is None else mask & occurs
         if mask is None:
             return None
-        return np.ascontiguousarray(np.broadcast_to(mask, self.shape_of(view)))
+        return np.ascontiguousarray(np.broadcast_to(mask, self.compute_margin_shape(view)))
 
     def operator(self, views: Sequence[View], domain: Mask) -> Any:
         """Return margins as a sparse matrix of ones: a column a cell of the domain, a row a margin
@@ -523,7 +523,7 @@ class Totals:
 
     Axes of length one for the other features are dropped.
 
-    >>> Totals((1, 0), np.array([[3], [7]])).down(Grid.flat((2, 2)), (0, 0)).counts
+    >>> Totals((1, 0), np.array([[3], [7]])).sum_to_view(Grid.flat((2, 2)), (0, 0)).counts
     array(10)
     """
 
@@ -535,7 +535,7 @@ class Totals:
         if unnamed and self.counts.ndim == len(self.view):
             object.__setattr__(self, "counts", self.counts.squeeze(unnamed))
 
-    def down(self, grid: Grid, view: View) -> "Totals":
+    def sum_to_view(self, grid: Grid, view: View) -> "Totals":
         """Return the coarser margin that follows from this one."""
         return Totals(view, grid.sum(self.counts, view, self.view))
 
@@ -553,7 +553,7 @@ def finest(
     for total in totals:
         view = down_to(total.view)
         if any(view):
-            coarsened[view] = total.down(grid, view)
+            coarsened[view] = total.sum_to_view(grid, view)
     return tuple(coarsened[view] for view in maximal(coarsened))
 
 

@@ -28,14 +28,14 @@ class StructuralZero:
     Each pair names a feature and one or several of its levels; a cell that matches every pair is
     impossible. Structural zeros are declared, never inferred from empty cells.
 
-    >>> StructuralZero.of({"age": "child", "status": ["married", "widowed"]}).levels
+    >>> StructuralZero.from_pattern({"age": "child", "status": ["married", "widowed"]}).levels
     (('age', ('child',)), ('status', ('married', 'widowed')))
     """
 
     levels: tuple[tuple[str, tuple[str, ...]], ...]
 
     @classmethod
-    def of(cls, pattern: Mapping[str, str | Sequence[str]]) -> "StructuralZero":
+    def from_pattern(cls, pattern: Mapping[str, str | Sequence[str]]) -> "StructuralZero":
         """Build one from a mapping of feature to level or levels."""
         if not pattern:
             raise SchemaError("a structural zero must name at least one feature and level")
@@ -140,7 +140,7 @@ class Schema:
     def view(self, names: Iterable[str]) -> View:
         """Return the depth at which the margin over `names` has each feature; 0 where it has none.
 
-        >>> places = Feature.nested(["state", "county"], [("a", "x"), ("b", "y")])
+        >>> places = Feature.from_paths(["state", "county"], [("a", "x"), ("b", "y")])
         >>> Schema([places, Feature("sex", "fm")]).view(["county"])
         (2, 0)
         """
@@ -149,11 +149,11 @@ class Schema:
             depths[axis] = max(depths[axis], depth)
         return tuple(depths)
 
-    def named(self, view: View) -> tuple[str, ...]:
+    def list_view_names(self, view: View) -> tuple[str, ...]:
         """Return the names that a view stands for, closed: who names a county has named its state.
 
-        >>> places = Feature.nested(["state", "county"], [("a", "x"), ("b", "y")])
-        >>> Schema([places, Feature("sex", "fm")]).named((2, 0))
+        >>> places = Feature.from_paths(["state", "county"], [("a", "x"), ("b", "y")])
+        >>> Schema([places, Feature("sex", "fm")]).list_view_names((2, 0))
         ('state', 'county')
         """
         names: list[str] = []
@@ -161,9 +161,9 @@ class Schema:
             names += feature.names[:depth]
         return tuple(names)
 
-    def closed(self, names: Iterable[str]) -> tuple[str, ...]:
+    def complete_names(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return names in the schema's order, with those that they imply."""
-        return self.named(self.view(names))
+        return self.list_view_names(self.view(names))
 
     def restrict(self, names: Iterable[str]) -> "Schema":
         """Return the schema of the margin over `names`, in this schema's order: features are
@@ -175,24 +175,24 @@ class Schema:
         features = []
         for feature, depth in zip(self.features, view, strict=True):
             if depth:
-                features.append(feature.at(depth))
+                features.append(feature.cut_to_depth(depth))
         left = {name for feature in features for name in feature.names}
         zeros = [zero for zero in self.structural_zeros if left.issuperset(dict(zero.levels))]
         return Schema(tuple(features), tuple(zeros))
 
-    def order_of(self, names: Iterable[str]) -> tuple[int, ...]:
+    def order_axes(self, names: Iterable[str]) -> tuple[int, ...]:
         """Return the positions of the features in the order in which names mention them; others
         follow.
 
-        >>> Schema([Feature("sex", "fm"), Feature("region", "ns"), Feature("age", "yo")]).order_of(
-        ...     ["age", "sex"]
-        ... )
+        >>> Schema(
+        ...     [Feature("sex", "fm"), Feature("region", "ns"), Feature("age", "yo")]
+        ... ).order_axes(["age", "sex"])
         (2, 0, 1)
         """
         mentioned = [self.axis(name) for name in names]
         return tuple(dict.fromkeys((*mentioned, *range(len(self.features)))))
 
-    def arranged(self, order: Sequence[int]) -> "Schema":
+    def reorder_features(self, order: Sequence[int]) -> "Schema":
         """Return the schema with its features in another order, by their positions."""
         features = [self.features[axis] for axis in order]
         return Schema(tuple(features), self.structural_zeros)
@@ -282,7 +282,7 @@ class Schema:
         try:
             entries, zero_entries = value.get("feature", ()), value.get("structural_zero", ())
             features = tuple(Feature.from_json(entry, folder) for entry in entries)
-            zeros = tuple(StructuralZero.of(entry) for entry in zero_entries)
+            zeros = tuple(StructuralZero.from_pattern(entry) for entry in zero_entries)
         except (AttributeError, TypeError, KeyError):
             raise SchemaError(
                 'each feature of a schema needs name = "…" and levels = ["…", …] or bins = [0, 18,'

@@ -174,7 +174,7 @@ class FeatureMove:
     """The person and the carriers have different parts: none change places."""
 
     @classmethod
-    def along(cls, move: ExchangeMove, axis: int, depths: Sequence[int]) -> "FeatureMove":
+    def from_move(cls, move: ExchangeMove, axis: int, depths: Sequence[int]) -> "FeatureMove":
         """Return one feature of an exchange, in a tree that has only some depths of the feature.
 
         Whoever shares a node below these depths shares the last of them. Whoever does not share it
@@ -287,7 +287,7 @@ def _note_patterns(
         children: dict[Path, int] = {}
         for numbers, _ in chosen:
             children.update(numbers)
-        kind = _occupied(places, children) if move.records_alike else key
+        kind = _make_occupancy_key(places, children) if move.records_alike else key
         by_key[key] = Pattern(kind, kernels, same)
 
 
@@ -302,20 +302,20 @@ def _same(places: Sequence[Path], depth: int) -> Mask:
 def _paths(tree: Tree, move: BallMove | FeatureMove) -> Iterator[list[Path]]:
     """Yield the paths of all records of a move, nodes numbered as they are met."""
 
-    def below(earlier: list[Path], prefix: Path) -> Iterator[Path]:
+    def extend_prefix(earlier: list[Path], prefix: Path) -> Iterator[Path]:
         depth = len(prefix)
         if depth == len(tree.counts):
             yield prefix
             return
         used = {path[depth] for path in earlier if path[:depth] == prefix}
         for node in tree.choose_nodes(prefix, used):
-            yield from below(earlier, (*prefix, node))
+            yield from extend_prefix(earlier, (*prefix, node))
 
     def grow(earlier: list[Path]) -> Iterator[list[Path]]:
         if len(earlier) == move.records:
             yield earlier
             return
-        for path in below(earlier, ()):
+        for path in extend_prefix(earlier, ()):
             longer = [*earlier, path]
             if move.leads_on(longer, tree):
                 yield from grow(longer)
@@ -345,7 +345,7 @@ def _kernels(
         yield dict(zip(parents, chosen, strict=True)), kernel
 
 
-def _occupied(paths: Sequence[Path], counts: Mapping[Path, int]) -> object:
+def _make_occupancy_key(paths: Sequence[Path], counts: Mapping[Path, int]) -> object:
     """Key that stays the same when records of the same sign change places: the occupied nodes, from
     the root down.
     """

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.margins import Chain, Floats, Grid, View, named
+from semidp.promise.schema.margins import Chain, Floats, Grid, View, list_axes
 from semidp.promise.schema.schema import Schema, StructuralZero
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.residuals import kept_nodes
@@ -39,9 +39,9 @@ class Cut:
     Examples
     --------
     >>> from semidp.promise.schema.features import Feature
-    >>> places = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
-    >>> cut = Cut.at(Schema([Feature("sex", "fm"), places]), "state")
-    >>> cut, cut.above((1, 2)), cut.reaches((1, 2))
+    >>> places = Feature.from_paths(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+    >>> cut = Cut.from_name(Schema([Feature("sex", "fm"), places]), "state")
+    >>> cut, cut.coarsen_view((1, 2)), cut.reaches((1, 2))
     (Cut(axis=1, depth=1), (1, 1), True)
     """
 
@@ -49,7 +49,7 @@ class Cut:
     depth: int
 
     @classmethod
-    def at(cls, schema: Schema, name: str) -> "Cut":
+    def from_name(cls, schema: Schema, name: str) -> "Cut":
         """Return the cut at a named depth; refuse one that has nothing below."""
         depths = [feature.names[:-1] for feature in schema.features]
         for axis, names in enumerate(depths):
@@ -69,7 +69,7 @@ class Cut:
         """Return the name of the depth: the inverse of `at`."""
         return schema.features[self.axis].names[self.depth - 1]
 
-    def above(self, view: View) -> View:
+    def coarsen_view(self, view: View) -> View:
         """Return the view with the nested feature no finer than the cut."""
         above = list(view)
         above[self.axis] = min(view[self.axis], self.depth)
@@ -92,18 +92,18 @@ class Cut:
         features[self.axis] = features[self.axis].branch(self.depth, node)
         zeros = []
         for zero in schema.structural_zeros:
-            here = {name: _held(levels, name, features) for name, levels in zero.levels}
+            here = {name: _filter_levels(levels, name, features) for name, levels in zero.levels}
             if all(here.values()):
-                zeros.append(StructuralZero.of(here))
+                zeros.append(StructuralZero.from_pattern(here))
         return Schema(tuple(features), tuple(zeros))
 
     def row(self, grid: Grid, view: View, values: NDArray[Any], node: int) -> NDArray[Any]:
         """Return the part of a table that belongs to one node of the cut; the table names the cut
         or something finer.
         """
-        place = named(view).index(self.axis)
+        place = list_axes(view).index(self.axis)
         chain = grid.chains[self.axis]
-        below = chain.below(self.depth, node, view[self.axis])
+        below = chain.slice_descendants(self.depth, node, view[self.axis])
         return values[(slice(None),) * place + (below,)]
 
     def exact(self, dataspace: Dataspace, node: int) -> Dataspace:
@@ -113,14 +113,14 @@ class Cut:
         part = self.branch(dataspace.schema, node)
         grid = dataspace.schema.grid
         tables = {}
-        for margin, total in zip(dataspace.margins, dataspace.published, strict=True):
+        for margin, total in zip(dataspace.margins, dataspace.published_totals, strict=True):
             if self.reaches(total.view):
                 counts = self.row(grid, total.view, total.counts, node)
                 tables[Margin(*margin.names)] = Table(part.restrict(margin.names), counts)
-        return Dataspace.known(part, tables, None if tables else 0)
+        return Dataspace.from_totals(part, tables, None if tables else 0)
 
 
-def _held(levels: Sequence[str], name: str, features: Sequence[Feature]) -> list[str]:
+def _filter_levels(levels: Sequence[str], name: str, features: Sequence[Feature]) -> list[str]:
     """Levels of `name`, a feature or a depth of one, that the features still have."""
     owner = next(feature for feature in features if name in feature.names)
     below = owner.leaves_below(name)
@@ -133,17 +133,17 @@ def space_above(space: ProductSpace, cut: Cut) -> ProductSpace:
     >>> from semidp.promise.sensitivity.products import product_space
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.schema.features import Feature
-    >>> places = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
-    >>> public = Dataspace.of(
+    >>> places = Feature.from_paths(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+    >>> public = Dataspace.from_table(
     ...     Table(Schema([places, Feature("sex", "fm")]), np.ones((3, 2), int)), []
     ... )
     >>> space = product_space(public, Ball(1), [["county", "sex"]])
-    >>> space_above(space, Cut(0, 1)).measured == tuple(
-    ...     view for view in space.measured if view[0] < 2
+    >>> space_above(space, Cut(0, 1)).measured_residuals == tuple(
+    ...     view for view in space.measured_residuals if view[0] < 2
     ... )
     True
     """
-    above = dict.fromkeys(cut.above(view) for view in space.views)
+    above = dict.fromkeys(cut.coarsen_view(view) for view in space.views)
     return evolve(space, views=tuple(above))
 
 
@@ -171,26 +171,26 @@ class BranchSpace(ProductSpace):
     lower: frozenset[View]
 
     @property
-    def _kept(self) -> tuple[NDArray[np.bool_], ...]:
+    def _inhabited_leaves(self) -> tuple[NDArray[np.bool_], ...]:
         return self.kept
 
     @cached_property
-    def measured(self) -> tuple[View, ...]:
+    def measured_residuals(self) -> tuple[View, ...]:
         """The residuals that need noise: those of the whole product that can differ from zero
         here.
         """
-        return tuple(view for view in self.needed if view in self.lower)
+        return tuple(view for view in self.needed_residuals if view in self.lower)
 
     @property
-    def _fixed(self) -> list[View]:
-        return [view for view in super()._fixed if self.cut.reaches(view)]
+    def _fixed_residuals(self) -> list[View]:
+        return [view for view in super()._fixed_residuals if self.cut.reaches(view)]
 
-    def shared_out(self, row: Floats, number: int, power: int = 1) -> Floats:
+    def divide_below_cut(self, row: Floats, number: int, power: int = 1) -> Floats:
         """Divide what a table has at the cut evenly among the cells below (variances: to the power
         2).
         """
         view = self.views[number]
-        above = self.cut.above(view)
+        above = self.cut.coarsen_view(view)
         return self.residuals.spread(self.trim(row, above), above, view, power)
 
 
@@ -206,13 +206,13 @@ def branch_space(space: ProductSpace, cut: Cut, node: int) -> BranchSpace | None
         The depth at which it is cut, and the node there.
     """
     chain = cut.chain(space.schema)
-    kept = list(space._kept)
-    kept[cut.axis] = kept[cut.axis][chain.below(cut.depth, node, chain.depth)]
+    kept = list(space._inhabited_leaves)
+    kept[cut.axis] = kept[cut.axis][chain.slice_descendants(cut.depth, node, chain.depth)]
     if not kept[cut.axis].any():
         return None
     # Only what reaches below the cut is measured here; the rest was measured above it.
     views = tuple(view for view in space.views if cut.reaches(view))
-    lower = frozenset(view for view in space.measured if cut.reaches(view))
+    lower = frozenset(view for view in space.measured_residuals if cut.reaches(view))
     public = cut.exact(space.dataspace, node)
     return BranchSpace(public, space.adjacency, views, cut, tuple(kept), lower)
 
@@ -221,7 +221,7 @@ def families_above(space: ProductSpace, cut: Cut, node: int) -> tuple[int, ...]:
     """Numbers of siblings of a node of the cut and of each of its ancestors, the coarsest first.
     Nodes that can hold no record do not count.
     """
-    held = kept_nodes(cut.chain(space.schema), space._kept[cut.axis], cut.depth)
+    held = kept_nodes(cut.chain(space.schema), space._inhabited_leaves[cut.axis], cut.depth)
     siblings = space.residuals.families(cut.axis, cut.depth)
     # Nodes that can hold no record were trimmed away: count those before the node that can.
     place = int(held[:node].sum())

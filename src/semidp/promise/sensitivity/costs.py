@@ -19,8 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.promise.exact import up
-from semidp.promise.schema.margins import Chain, Floats, View, join, maximal, meet, named, variables
+from semidp.promise.exact import round_up
+from semidp.promise.schema.margins import (
+    Chain,
+    Floats,
+    View,
+    join,
+    list_axes,
+    maximal,
+    meet,
+    variables,
+)
 from semidp.promise.sensitivity.agreement import BallMove, FeatureMove, Shape, Tree
 from semidp.promise.sensitivity.exchange_moves import Block, ExchangeMove, list_exchanges
 from semidp.promise.sensitivity.families import MOST_WORK, Family, fits
@@ -149,7 +158,7 @@ class BallCosts:
         if self.moves is not None:
             listed = float(self._squares(self.moves, view).max(initial=0.0))
             if listed > 0:
-                return self._upwards(listed, view)
+                return self._round_up(listed, view)
         alike = self._class(view)
         if alike not in self._costs:
             # a norm of so many moves is at most so many times that of one, and costs are squares
@@ -164,7 +173,7 @@ class BallCosts:
         published.
         """
         kinds = []
-        for axis in named(view):
+        for axis in list_axes(view):
             kinds.append((self._kinds[axis], view[axis], self._depths[axis], axis))
         kinds.sort()
         axes = [kind[-1] for kind in kinds]
@@ -195,18 +204,21 @@ class BallCosts:
         """Cost of one move of a records: the least of the closed forms, and of the patterns where
         these are few enough.
         """
-        axes = named(view)
+        axes = list_axes(view)
         slots = tuple(self.slot(view, axis) for axis in axes)
         # Each of these is an upper bound by an argument of its own, so that their least holds as
         # well.
-        least = min(self._closed(slots, self._held(view)), self._certified(view))
-        families = self._families_of(view)
+        least = min(
+            self._compute_closed_form(slots, self._list_margin_slots(view)),
+            self._certify_cost(view),
+        )
+        families = self._build_view_families(view)
         if families is not None:
             only = tuple(1 for _ in axes)
             largest = 0.0
             for family in families:
                 largest = family.bound(only, largest)
-            least = min(least, self._upwards(largest, view))
+            least = min(least, self._round_up(largest, view))
         if least == 0:
             raise Refused(
                 f"with a = {self.a} the adjacent datasets agree on something that the published"
@@ -266,7 +278,7 @@ class BallCosts:
         they touch.
         """
         by_margin = [self._best_margin(view) for view in views]
-        by_blocks = [self._touched(view) for view in views]
+        by_blocks = [self._flag_touched_margins(view) for view in views]
         divisions: dict[tuple[tuple[int, ...], ...], None] = {}
         for labels in (by_margin, by_blocks):
             groups: dict[object, list[int]] = {}
@@ -275,7 +287,7 @@ class BallCosts:
             divisions[tuple(map(tuple, groups.values()))] = None
         return list(divisions)
 
-    def _touched(self, view: View) -> tuple[bool, ...]:
+    def _flag_touched_margins(self, view: View) -> tuple[bool, ...]:
         """For each margin, whether it shares a feature with a residual."""
         return tuple(any(meet(margin, view)) for margin in self.margins)
 
@@ -283,10 +295,10 @@ class BallCosts:
         """The margin by which the records of a move are best paired off for one residual; None for
         no margin.
         """
-        free = tuple(self.slot(view, axis).free for axis in named(view))
+        free = tuple(self.slot(view, axis).free for axis in list_axes(view))
         best, least = None, single_move(free)
         for margin in self._touching([view]):
-            slots = tuple(self.slot(view, axis, margin) for axis in named(view))
+            slots = tuple(self.slot(view, axis, margin) for axis in list_axes(view))
             cost = single_move(slots)
             if cost < least:
                 best, least = margin, cost
@@ -302,14 +314,14 @@ class BallCosts:
     def _group(self, views: tuple[View, ...], numbers: tuple[int, ...], work: int) -> ResidualGroup:
         """Some residuals with every bound on what they cost together that takes at most `work`."""
         grouped = [views[number] for number in numbers]
-        singles = np.array([up(self.cost(view)) for view in grouped])
+        singles = np.array([round_up(self.cost(view)) for view in grouped])
         parts: list[GroupCost] = []
-        axes = sorted({axis for view in grouped for axis in named(view)})
-        local = tuple(_depths_of(view, axes) for view in grouped)
+        axes = sorted({axis for view in grouped for axis in list_axes(view)})
+        local = tuple(_select_depths(view, axes) for view in grouped)
         if len(grouped) > 1 and len(axes) <= _MOST_FEATURES:
             deepest = join(*grouped)
-            parts += self._patterned(axes, deepest, local, work)
-            parts += self._paired(grouped, axes, deepest, local)
+            parts += self._bound_by_patterns(axes, deepest, local, work)
+            parts += self._bound_by_pairs(grouped, axes, deepest, local)
         # the sharpest kind comes first
         return ResidualGroup(numbers, (*parts, SumOfCosts(singles)))
 
@@ -322,20 +334,20 @@ class BallCosts:
         for margin in self.margins:
             in_use = meet(margin, deepest)
             margins.append(tuple(in_use[axis] for axis in axes))
-        family = Family.of(trees, BallMove(self.a), margins)
+        family = Family.from_ball_move(trees, BallMove(self.a), margins)
         return None if family is None else [family]
 
-    def _families_of(self, view: View) -> list[Family] | None:
+    def _build_view_families(self, view: View) -> list[Family] | None:
         """All moves as patterns of the slots of one residual; None where there are too many."""
-        axes = named(view)
+        axes = list_axes(view)
         slots = [self.slot(view, axis) for axis in axes]
         margins = []
         for margin in self.margins:
             margins.append(tuple(_depth_in_slot(margin[axis], view[axis]) for axis in axes))
-        family = Family.of(slots, BallMove(self.a), margins, 1)
+        family = Family.from_ball_move(slots, BallMove(self.a), margins, 1)
         return None if family is None else [family]
 
-    def _patterned(
+    def _bound_by_patterns(
         self, axes: Sequence[int], deepest: View, local: tuple[View, ...], work: int
     ) -> list[GroupCost]:
         """All moves as patterns of the features `axes`, if these are few enough."""
@@ -359,7 +371,7 @@ class BallCosts:
                     return False
         return True
 
-    def _paired(
+    def _bound_by_pairs(
         self, views: Sequence[View], axes: Sequence[int], deepest: View, local: tuple[View, ...]
     ) -> list[GroupCost]:
         """Bounds by single records: a move of a records is paired off by one margin, or by none.
@@ -373,7 +385,7 @@ class BallCosts:
         for margin in (self.residuals.grid.nothing, *self._touching(views)):
             kept = meet(margin, deepest)
             trees = [Tree(self._tree(deepest, axis).counts, kept[axis]) for axis in axes]
-            family = Family.of(trees, BallMove(1), [], scale=scale)
+            family = Family.from_ball_move(trees, BallMove(1), [], scale=scale)
             if family is not None and fits(family, local, _MOST_SINGLE):
                 parts.append(PatternMoves((family,), local))
         return parts
@@ -391,7 +403,7 @@ class BallCosts:
                 # them.
                 self._listed_squares[view] = self._squares_by_cells(moves, view, cells)
             else:
-                residuals = self._residuals_of(moves.tables, moves.released, view)
+                residuals = self._compute_residuals(moves.tables, moves.released, view)
                 self._listed_squares[view] = (residuals**2).sum(axis=1)
         return self._listed_squares[view]
 
@@ -399,7 +411,7 @@ class BallCosts:
         """|H_d M_d m|² of every listed move from the residuals of single cells, some moves at a
         time.
         """
-        units = self._residuals_of(np.eye(cells, dtype=np.int64), moves.released, view)
+        units = self._compute_residuals(np.eye(cells, dtype=np.int64), moves.released, view)
         ones = np.ones(units.shape[1])
         flat = moves.tables.reshape(len(moves.tables), -1)
         squares = []
@@ -408,24 +420,26 @@ class BallCosts:
             squares.append((rows @ units) ** 2 @ ones)
         return np.concatenate(squares)
 
-    def _residuals_of(self, tables: NDArray[np.int64], released: View, view: View) -> Floats:
+    def _compute_residuals(self, tables: NDArray[np.int64], released: View, view: View) -> Floats:
         """The residual of each table at the released view, one row each."""
         shape = self.residuals.shape(released)
         rows = []
         for table in tables:
             summed = self.residuals.table(table.reshape(shape), released, view)
-            rows.append(self.residuals.centred(view, summed).ravel())
+            rows.append(self.residuals.center(view, summed).ravel())
         return np.stack(rows)
 
-    def _held(self, view: View) -> tuple[tuple[Tree, ...], ...]:
+    def _list_margin_slots(self, view: View) -> tuple[tuple[Tree, ...], ...]:
         """Slots of a residual under each margin that shares a feature with it, taken alone."""
         held = []
         for margin in self.margins:
             if any(meet(margin, view)):
-                held.append(tuple(self.slot(view, axis, margin) for axis in named(view)))
+                held.append(tuple(self.slot(view, axis, margin) for axis in list_axes(view)))
         return tuple(held)
 
-    def _closed(self, slots: tuple[Tree, ...], held: tuple[tuple[Tree, ...], ...]) -> Fraction:
+    def _compute_closed_form(
+        self, slots: tuple[Tree, ...], held: tuple[tuple[Tree, ...], ...]
+    ) -> Fraction:
         """Closed form of a cost: a² times what one record can do.
 
         The records that appear have the published levels of those that vanish, margin by margin:
@@ -435,7 +449,7 @@ class BallCosts:
         free = tuple(slot.free for slot in slots)
         return self.a**2 * min(single_move(kept) for kept in (free, *held))
 
-    def _certified(self, view: View) -> Fraction:
+    def _certify_cost(self, view: View) -> Fraction:
         """Certified Δ2² of the table at the depths of the residual. It bounds the residual, because
         H_d is a projection and only shortens.
         """
@@ -446,11 +460,11 @@ class BallCosts:
         margins = [frozenset(variables(meet(margin, view)) & vary) for margin in self.margins]
         return Fraction(certified_norms(self.a, vary, margins).l2_squared)
 
-    def _upwards(self, value: float, view: View) -> Fraction:
+    def _round_up(self, value: float, view: View) -> Fraction:
         """Exact fraction of a cost that was computed in floating point, or one that is certainly no
         smaller.
         """
-        multiples = [math.lcm(*self._children(axis, view[axis])) for axis in named(view)]
+        multiples = [math.lcm(*self._children(axis, view[axis])) for axis in list_axes(view)]
         denominator = math.prod(multiples)
         if denominator <= _EXACT_DENOMINATOR:
             # Kernels are multiples of 1 / denominator: the float is one of them, up to its
@@ -497,12 +511,12 @@ class ExchangeCosts(BallCosts):
         """The published depths of each block: a margin, or one feature where margins overlap."""
         blocks = []
         for margin in maximal(self.margins):
-            blocks.append({axis: margin[axis] for axis in named(margin)})
+            blocks.append({axis: margin[axis] for axis in list_axes(margin)})
         features = [axis for block in blocks for axis in block]
         if len(features) == len(set(features)):
             return list(blocks)
         deepest = join(*self.margins)
-        return [{axis: deepest[axis]} for axis in named(deepest)]
+        return [{axis: deepest[axis]} for axis in list_axes(deepest)]
 
     @cached_property
     def _constant(self) -> frozenset[int]:
@@ -536,7 +550,7 @@ class ExchangeCosts(BallCosts):
         """How many records of an exchange these residuals can see change: the person, a carrier for
         each block that they touch, and for linked members whoever makes room.
         """
-        seen = {*named(join(*views))}
+        seen = {*list_axes(join(*views))}
         touched = [block for block in self._blocks if not seen.isdisjoint(block)]
         if seen.isdisjoint(self.inherited):
             return min(self.a, len(touched) + 1)
@@ -544,19 +558,21 @@ class ExchangeCosts(BallCosts):
 
     def families(self, axes: Sequence[int], deepest: View) -> list[Family] | None:
         """Return one family for each kind of exchange; None where there are too many."""
-        return self._described(axes, {axis: [*range(1, deepest[axis] + 1)] for axis in axes}, 0)
+        return self._describe_families(
+            axes, {axis: [*range(1, deepest[axis] + 1)] for axis in axes}, 0
+        )
 
-    def _families_of(self, view: View) -> list[Family] | None:
+    def _build_view_families(self, view: View) -> list[Family] | None:
         depths = {}
-        for axis in named(view):
+        for axis in list_axes(view):
             # a residual sees nodes and their parents; rules are about published nodes
             in_use = {view[axis] - 1, view[axis]}
             for block in self._blocks:
                 in_use.add(block.get(axis, 0))
             depths[axis] = sorted(depth for depth in in_use if 0 < depth <= view[axis])
-        return self._described(named(view), depths, -1)
+        return self._describe_families(list_axes(view), depths, -1)
 
-    def _described(
+    def _describe_families(
         self, axes: Sequence[int], depths: Mapping[int, list[int]], first: int
     ) -> list[Family] | None:
         """One family for each kind of exchange, with trees of the given depths: kernels at all of
@@ -569,7 +585,7 @@ class ExchangeCosts(BallCosts):
         firsts = [first % len(depths[axis]) for axis in axes]
         families: dict[tuple[FeatureMove, ...], Family] = {}
         for move in moves:
-            along = tuple(FeatureMove.along(move, axis, depths[axis]) for axis in axes)
+            along = tuple(FeatureMove.from_move(move, axis, depths[axis]) for axis in axes)
             if along in families:
                 continue
             family = Family.exchanges(trees, along, firsts)
@@ -586,13 +602,13 @@ class ExchangeCosts(BallCosts):
             counts.append(tuple(np.unique(chain.children(above, depth)).tolist()))
         return Tree(tuple(counts), 0, _find_shape(chain, tuple(depths)))
 
-    def _certified(self, view: View) -> Fraction:
+    def _certify_cost(self, view: View) -> Fraction:
         """Certified Δ2² of a table that touches q blocks under exchange: q² + q + 2
         (docs/exchange.md; the argument is at `ExchangeTable._plain`). Linked members exceed it.
         """
         if self.inherited:
             return Fraction(2 * self._visible([view]) ** 2)
-        q = sum(self._touched(view))
+        q = sum(self._flag_touched_margins(view))
         return Fraction(q * q + q + 2)
 
 
@@ -613,7 +629,7 @@ def _find_shape(chain: Chain, depths: tuple[int, ...]) -> Shape | None:
     return shapes[0]
 
 
-def _depths_of(view: View, axes: Sequence[int]) -> View:
+def _select_depths(view: View, axes: Sequence[int]) -> View:
     """Depths of a view in the features `axes` alone."""
     return tuple(view[axis] for axis in axes)
 

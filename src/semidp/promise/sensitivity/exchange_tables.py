@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.promise.schema.margins import Counts, Totals, View, meet, named
+from semidp.promise.schema.margins import Counts, Totals, View, list_axes, meet
 from semidp.promise.sensitivity.norms import ReleasedTable, TableNorms
 from semidp.promise.sensitivity.patterns import LARGEST_A, Norms
-from semidp.promise.sensitivity.probes import Probes, SelfCheckError, drawn
+from semidp.promise.sensitivity.probes import Probes, SelfCheckError, draw_exchanges
 from semidp.promise.spaces.exchange_blocks import Blocks, servings
 
 _MOST_PATTERNS = 2_000_000  # combinations of agreements that are looked at: a few seconds
@@ -78,11 +78,11 @@ class SeenBlock:
                 for number, before in enumerate(carried):
                     after = before
                     if number == server:
-                        after = self.handed_over(x, carrier_cells[number], x_value, before)
+                        after = self.hand_over_value(x, carrier_cells[number], x_value, before)
                     values += [before, after]
                 yield tuple(values)
 
-    def handed_over(self, x: int, cell: int, x_value: Value, carrier_value: Value) -> Value:
+    def hand_over_value(self, x: int, cell: int, x_value: Value, carrier_value: Value) -> Value:
         """Value of the serving carrier in `cell` after the exchange: x's nodes on the features
         where the cells differ.
         """
@@ -167,11 +167,11 @@ class ExchangeTable:
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("ill", "yn")])
-    >>> public = Dataspace.of(
+    >>> public = Dataspace.from_table(
     ...     Table(schema, np.full((2, 3, 2), 5)), [Margin("sex"), Margin("region")]
     ... )
-    >>> blocks = Blocks.of(public)
-    >>> tables = [ReleasedTable.of(public, view) for view in ((1, 1, 1), (1, 1, 0))]
+    >>> blocks = Blocks.from_dataspace(public)
+    >>> tables = [ReleasedTable.from_dataspace(public, view) for view in ((1, 1, 1), (1, 1, 0))]
     >>> [ExchangeTable(blocks, table).result.norms.l2_squared for table in tables]
     [8, 4]
     """
@@ -185,11 +185,11 @@ class ExchangeTable:
         table.
         """
         shape = self.table.grid.shape
-        axes = enumerate(named(self.table.released))
+        axes = enumerate(list_axes(self.table.released))
         return {axis: math.prod(shape[place + 1 :]) for place, axis in axes}
 
     @cached_property
-    def seen(self) -> tuple[SeenBlock, ...]:
+    def seen_blocks(self) -> tuple[SeenBlock, ...]:
         """The blocks in which the table sees two levels or more."""
         blocks = (self._seen_block(margin) for margin in self.blocks.margins)
         return tuple(block for block in blocks if block is not None)
@@ -197,7 +197,7 @@ class ExchangeTable:
     def _seen_block(self, margin: Totals) -> SeenBlock | None:
         """One margin as the table sees it; None where the table sees a single level of it."""
         released = self.table.released
-        axes = tuple(axis for axis in named(margin.view) if released[axis])
+        axes = tuple(axis for axis in list_axes(margin.view) if released[axis])
         if not axes:
             return None
         view = margin.view
@@ -208,12 +208,14 @@ class ExchangeTable:
         counts = self.blocks.structure.grid.sum(margin.counts, view, margin.view)
         nodes, seen = [], []
         for cell in np.argwhere(counts).tolist():
-            node_of = dict(zip(named(view), cell, strict=True))
+            node_of = dict(zip(list_axes(view), cell, strict=True))
             nodes.append(tuple(node_of[axis] for axis in axes))
             seen.append(tuple(self._in_sight(axis, view[axis], node_of[axis]) for axis in axes))
         if len(nodes) < 2:
             return None
-        alike = len(named(view)) == 1 or all(len(options) == 1 for cell in seen for options in cell)
+        alike = len(list_axes(view)) == 1 or all(
+            len(options) == 1 for cell in seen for options in cell
+        )
         positive = tuple(counts[counts > 0].tolist())
         return SeenBlock(axes, positive, tuple(nodes), tuple(seen), alike)
 
@@ -242,7 +244,7 @@ class ExchangeTable:
         # A coarser table sees one ancestor of the node.
         if released <= depth:
             return (chain.ancestor(depth, node, released),)
-        below = chain.below(depth, node, released)
+        below = chain.slice_descendants(depth, node, released)
         inhabited = structure.inhabited_nodes(axis, released)[below]
         return tuple((below.start + np.flatnonzero(inhabited)).tolist())
 
@@ -257,7 +259,7 @@ class ExchangeTable:
         if self._zeros_outside(outside):
             cells = self._possible_levels(axes)
         else:
-            inhabited = (self._inhabited(axis) for axis in axes)
+            inhabited = (self._list_inhabited_nodes(axis) for axis in axes)
             cells = product(*inhabited)
         strides = [self._strides[axis] for axis in axes]
         first_cells = islice(cells, most)
@@ -275,14 +277,16 @@ class ExchangeTable:
     def _possible_levels(self, axes: Sequence[int]) -> Iterable[Sequence[int]]:
         """Combinations of levels of some features that a record can have."""
         structure = self.blocks.structure
-        inhabited = structure.grid.inhabited(structure.schema.possible, structure.margins)
+        inhabited = structure.grid.find_inhabited_cells(
+            structure.schema.possible, structure.margins
+        )
         assert inhabited is not None, "asked beside structural zeros"
         depths = enumerate(self.table.released)
         view = tuple(depth if axis in axes else 0 for axis, depth in depths)
         levels: list[list[int]] = np.argwhere(structure.grid.sum(inhabited, view)).tolist()
         return levels
 
-    def _inhabited(self, axis: int) -> list[int]:
+    def _list_inhabited_nodes(self, axis: int) -> list[int]:
         """Nodes of a feature, at the table's depth, that can hold a record."""
         nodes = self.blocks.structure.inhabited_nodes(axis, self.table.released[axis])
         indices: list[int] = np.flatnonzero(nodes).tolist()
@@ -292,19 +296,19 @@ class ExchangeTable:
         """The blocks in sight, then everything outside of blocks as one part."""
         levels = self._levels(most)
         outside = SeenBlock((), (self.blocks.structure.n,), ((0,),), ((levels,),), True)
-        return (*self.seen, outside)
+        return (*self.seen_blocks, outside)
 
     @property
     def reach(self) -> int:
         """The most records of one exchange that the table can see change."""
-        return min(len(self.seen) + 1, self.blocks.structure.n)
+        return min(len(self.seen_blocks) + 1, self.blocks.structure.n)
 
     @cached_property
     def bound(self) -> Norms:
         """Upper bound of the norms: what holds for exchanges with q blocks in sight, and what holds
         for any q+1 records.
         """
-        any_records = self.table.certified(self.reach, self.blocks.margins)
+        any_records = self.table.certify_norms(self.reach, self.blocks.margins)
         blocks = self.table.blocks
         if blocks is not None and self.reach <= LARGEST_A:
             any_records = any_records.least(blocks.norms(self.reach)[0])
@@ -325,7 +329,7 @@ class ExchangeTable:
         least q-2 of them for b > 1, do not coincide at all. Fewer carriers than blocks give at most
         ``q²-q+2`` again, and two carriers 6.
         """
-        q = len(self.seen)
+        q = len(self.seen_blocks)
         if not self._blocks_alone:
             return _norms_by_margins(q)
         if q <= 1:
@@ -339,7 +343,7 @@ class ExchangeTable:
         published.
         """
         no_finer = all(
-            len(nodes) == 1 for block in self.seen for cell in block.seen for nodes in cell
+            len(nodes) == 1 for block in self.seen_blocks for cell in block.seen for nodes in cell
         )
         return no_finer and len(self._levels(2)) < 2
 
@@ -355,17 +359,17 @@ class ExchangeTable:
         # above.
         if norms.norms.most(self._probes.norms) != norms.norms:
             raise SelfCheckError("an exchange moves the table by more than its norms")
-        if norms.norms.least(self._proved) != norms.norms:
+        if norms.norms.least(self._proved_norms) != norms.norms:
             raise SelfCheckError("the norms of a table are above what is proved for exchanges")
         return norms
 
     @cached_property
     def _probes(self) -> Probes:
         """Some exchanges of this table, drawn by the definition."""
-        return drawn(self.blocks, self.table.released)
+        return draw_exchanges(self.blocks, self.table.released)
 
     @property
-    def _proved(self) -> Norms:
+    def _proved_norms(self) -> Norms:
         """``Δ1 <= 2(q+1), Δ2² <= q²+q+2, Δ∞ <= max(1, q)`` for a table with features of q published
         margins.
 
@@ -375,7 +379,7 @@ class ExchangeTable:
         return _norms_by_margins(sum(map(any, touched)))
 
     def _search(self) -> TableNorms:
-        nothing_seen = not self.seen and len(self._levels(2)) < 2
+        nothing_seen = not self.seen_blocks and len(self._levels(2)) < 2
         if self.blocks.structure.n == 0 or nothing_seen:
             return TableNorms(Norms(0, 0, 0), True, "the published statistics fix the table")
         closed = self._closed_form()
@@ -394,21 +398,21 @@ class ExchangeTable:
         first of them is.
         """
         move = self._blocks_move() if self._blocks_alone else self._free_move()
-        if move is None or Norms.of(move[None]) != self._plain:
+        if move is None or Norms.from_vectors(move[None]) != self._plain:
             return None
         return TableNorms(self._plain, True, "closed form for exchanges", move)
 
     def _free_move(self) -> Counts | None:
-        q, free = len(self.seen), self._levels(2)
-        largest_cells = [_rich(block, q, 1) for block in self.seen]
+        q, free = len(self.seen_blocks), self._levels(2)
+        largest_cells = [_rich(block, q, 1) for block in self.seen_blocks]
         pairs = [pair for pair in largest_cells if pair is not None]
         if len(free) < 2 or len(pairs) < q:
             return None
         parts: list[Values] = []
-        for number, (block, pair) in enumerate(zip(self.seen, pairs, strict=True)):
+        for number, (block, pair) in enumerate(zip(self.seen_blocks, pairs, strict=True)):
             y_cell, x_cell = pair
             y, x = block.first_value(y_cell), block.first_value(x_cell)
-            taken = block.handed_over(x_cell, y_cell, x, y)
+            taken = block.hand_over_value(x_cell, y_cell, x, y)
             records = [x, y]
             for carrier in range(q):
                 records += [y, taken if carrier == number else y]
@@ -418,14 +422,14 @@ class ExchangeTable:
         return self._table([*parts, unpublished])
 
     def _blocks_move(self) -> Counts | None:
-        q = len(self.seen)
-        largest_cells = [_rich(block, q, 2) for block in self.seen]
+        q = len(self.seen_blocks)
+        largest_cells = [_rich(block, q, 2) for block in self.seen_blocks]
         pairs = [pair for pair in largest_cells if pair is not None]
         if q < 3 or len(pairs) < q:
             return None
         parts: list[Values] = []
         last = q - 1
-        for number, (block, pair) in enumerate(zip(self.seen, pairs, strict=True)):
+        for number, (block, pair) in enumerate(zip(self.seen_blocks, pairs, strict=True)):
             # `_rich` put the cell with more records first.
             common, rare = block.first_value(pair[0]), block.first_value(pair[1])
             x, y = rare, common
@@ -445,11 +449,11 @@ class ExchangeTable:
         """Exact norms: the largest over all agreements of the records of an exchange. None where
         there are too many to look at.
         """
-        listed_cells = [len(block.counts) for block in self.seen if not block.alike]
-        if len(self.seen) > 6 or max(listed_cells, default=0) > _MOST_CELLS:
+        listed_cells = [len(block.counts) for block in self.seen_blocks if not block.alike]
+        if len(self.seen_blocks) > 6 or max(listed_cells, default=0) > _MOST_CELLS:
             return None
         best, widest, work = Norms(0, 0, 0), None, 0
-        for servers, carriers in servings(len(self.seen)):
+        for servers, carriers in servings(len(self.seen_blocks)):
             if carriers + 1 > self.blocks.structure.n:
                 continue
             options = []
@@ -511,7 +515,7 @@ class ExchangeTable:
             every = parts[number].assignments(carriers, server, every=True)
             return list(islice(every, _MOST_ASSIGNMENTS))
 
-        for servers, carriers in servings(len(self.seen)):
+        for servers, carriers in servings(len(self.seen_blocks)):
             if carriers + 1 > self.blocks.structure.n:
                 continue
             numbered = enumerate((*servers, None))
@@ -531,8 +535,8 @@ class ExchangeTable:
         for number, part in enumerate(parts):
             # What lies in no block comes last; its values are places in the flat table already.
             steps = [1]
-            if number < len(self.seen):
-                steps = [self._strides[axis] for axis in self.seen[number].axes]
+            if number < len(self.seen_blocks):
+                steps = [self._strides[axis] for axis in self.seen_blocks[number].axes]
             rows = []
             for values in part:
                 rows.append([sum(map(mul, value, steps)) for value in values])
@@ -543,8 +547,8 @@ class ExchangeTable:
     def _start(self) -> int:
         """Offset of the features with only one level in sight: all records share it."""
         structure, released = self.blocks.structure, self.table.released
-        in_sight = {axis for block in self.seen for axis in block.axes}
-        published = {*named(released)} & self.blocks.axes
+        in_sight = {axis for block in self.seen_blocks for axis in block.axes}
+        published = {*list_axes(released)} & self.blocks.axes
         start = 0
         for axis in published - in_sight:
             only_node = int(structure.inhabited_nodes(axis, released[axis]).argmax())
@@ -648,4 +652,4 @@ def _pattern_norms(agreement: int, records: int) -> Norms:
         earlier = (other for other in range(record) if bits >> other & 1)
         first = next(earlier, record)
         cells[first] += 1 if record % 2 else -1
-    return Norms.of(np.array([cells]))
+    return Norms.from_vectors(np.array([cells]))

@@ -81,7 +81,7 @@ class Family:
     Examples
     --------
     >>> two = Tree(((2,),), 0)
-    >>> family = Family.of([two], BallMove(1), [])
+    >>> family = Family.from_ball_move([two], BallMove(1), [])
     >>> family.most([(1,)], np.array([1.0]))[0]  # one record, two levels
     2.0
     """
@@ -92,7 +92,7 @@ class Family:
     kept_margins: bool = True
 
     @classmethod
-    def of(
+    def from_ball_move(
         cls,
         trees: Sequence[Tree],
         move: BallMove,
@@ -122,7 +122,7 @@ class Family:
         # a margin of one feature is kept by the patterns of that feature already
         tied = [margin for margin in margins if np.count_nonzero(margin) > 1]
         if tied and any(patterns(tree, move, first, True) is None for tree in trees):
-            return cls._untied(Family.of(trees, move, [], first, scale))
+            return cls._mark_relaxed(Family.from_ball_move(trees, move, [], first, scale))
         parts = _components(len(trees), tied)
         options: list[tuple[Pattern, ...]] = []
         for place, tree in enumerate(trees):
@@ -143,7 +143,7 @@ class Family:
         return cls(signs, tuple(factors), scale, len(factors) == len(parts))
 
     @staticmethod
-    def _untied(family: "Family | None") -> "Family | None":
+    def _mark_relaxed(family: "Family | None") -> "Family | None":
         """Mark a family that keeps joint margins only feature by feature, and so has more moves
         than need be hidden.
         """
@@ -163,14 +163,14 @@ class Family:
                 options = patterns(tree.free, move, first)
             if options is None:
                 return None
-            factors.append(Factor((place,), (_stacked(options),)))
+            factors.append(Factor((place,), (_stack_kernels(options),)))
         return cls(np.array(moves[0].signs), tuple(factors))
 
     def times(self, square: int) -> "Family":
         """Return the family with every square multiplied by `square`: moves that are made several
         times in a row.
 
-        >>> family = Family.of([Tree(((2,),), 0)], BallMove(1), [])
+        >>> family = Family.from_ball_move([Tree(((2,),), 0)], BallMove(1), [])
         >>> family.times(9).most([(1,)], np.array([1.0]))[0]
         18.0
         """
@@ -225,7 +225,7 @@ class Family:
         """
         if not self.combinations:
             return 0.0, np.zeros(len(views))
-        table = _Arranged.of(self, views, tau)
+        table = _Arranged.from_family(self, views, tau)
         best, chosen = -math.inf, [0] * len(self.factors)
         for outer, values in table.values():
             place = int(values.argmax())
@@ -274,7 +274,7 @@ class Family:
 
         What is found is a move of the family, so that its cost is a lower bound of `most`.
         """
-        table = _Arranged.of(self, views, tau)
+        table = _Arranged.from_family(self, views, tau)
         best, squares = -math.inf, np.zeros(len(views))
         for _ in range(starts):
             chosen = [int(generator.integers(factor.options)) for factor in self.factors]
@@ -300,7 +300,7 @@ class _Arranged:
     outside: int
 
     @classmethod
-    def of(cls, family: Family, views: Sequence[View], tau: Floats) -> "_Arranged":
+    def from_family(cls, family: Family, views: Sequence[View], tau: Floats) -> "_Arranged":
         """Arrange the residuals for a family; the factor with most options comes last."""
         entries, weights = family._entries
         sizes = [factor.options for factor in family.factors]
@@ -354,14 +354,14 @@ class _Arranged:
         while True:
             before = best
             for place, matrix in enumerate(self.matrices):
-                beside = self._beside(place, chosen)
+                beside = self._compute_column_coefficients(place, chosen)
                 values = np.einsum("okl,kl,l->o", matrix, beside, self.weights)
                 chosen[place] = int(values.argmax())
                 best = float(values[chosen[place]])
             if best <= before * (1 + 1e-9) + 1e-12:
                 return best, self.order((), chosen)
 
-    def _beside(self, free: int, chosen: Sequence[int]) -> Floats:
+    def _compute_column_coefficients(self, free: int, chosen: Sequence[int]) -> Floats:
         """Coefficients of the columns of the factor `free` where all others have chosen options:
         column, layer.
         """
@@ -387,7 +387,7 @@ def fits(family: Family, views: Sequence[View], most: int = MOST_WORK) -> bool:
     return keys <= _MOST_KEYS and family.work <= most
 
 
-def _stacked(options: Sequence[Pattern]) -> Floats:
+def _stack_kernels(options: Sequence[Pattern]) -> Floats:
     """The kernels of patterns as an array: pattern, depth, entry."""
     if not options:
         return np.zeros((0, 1, 1))
@@ -441,8 +441,12 @@ def _factors(
     for place in part:
         every = sorted(representatives) if place == in_order else range(len(options[place]))
         numbers.append(np.array(every, dtype=np.intp))
-        stacked.append(_stacked(options[place]))
-    rows = _balanced(part, options, numbers, margins, signs) if len(part) > 1 else numbers[:1]
+        stacked.append(_stack_kernels(options[place]))
+    rows = (
+        _find_balanced_combinations(part, options, numbers, margins, signs)
+        if len(part) > 1
+        else numbers[:1]
+    )
     if rows is None:
         # feature by feature there are more moves than the margins allow, which is safe
         alone = zip(part, stacked, numbers, strict=True)
@@ -451,7 +455,7 @@ def _factors(
     return [Factor(part, chosen)]
 
 
-def _balanced(
+def _find_balanced_combinations(
     part: tuple[int, ...],
     options: Sequence[tuple[Pattern, ...]],
     numbers: Sequence[NDArray[np.intp]],

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from semidp.promise.exact import up
+from semidp.promise.exact import round_up
 from semidp.promise.schema.margins import Floats, View
 from semidp.promise.sensitivity.families import Family
 
@@ -128,7 +128,7 @@ class ResidualGroup:
         mine = tau[list(self.numbers)]
         return [part.worst(mine)[0] + part.slack(mine) for part in self.parts]
 
-    def preferred(self, tau: Floats) -> GroupCost:
+    def choose_bound(self, tau: Floats) -> GroupCost:
         """Return the bound that is least at τ; the first of several that are as good."""
         values = self.values(tau)
         limit = min(values) * (1 + _ALIKE)
@@ -147,11 +147,11 @@ class JointBound:
         # the sum of the groups is rounded as well
         return total * (1 + (len(self.groups) + 4) * _ROUND)
 
-    def settled(self, tau: Floats) -> "JointBound":
+    def choose_parts(self, tau: Floats) -> "JointBound":
         """Return the bound with one part for each group, the least at τ. With one part each it is
         convex in τ.
         """
-        groups = [ResidualGroup(group.numbers, (group.preferred(tau),)) for group in self.groups]
+        groups = [ResidualGroup(group.numbers, (group.choose_bound(tau),)) for group in self.groups]
         return JointBound(tuple(groups))
 
     @property
@@ -183,4 +183,4 @@ def precisions(views: Sequence[View], sigma2: Mapping[View, Fraction]) -> Floats
     >>> precisions([(1,)], {(1,): Fraction(4)})
     array([0.25])
     """
-    return np.array([up(1 / sigma2[view]) for view in views])
+    return np.array([round_up(1 / sigma2[view]) for view in views])

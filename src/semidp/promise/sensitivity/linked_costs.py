@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from semidp.errors import Refused
-from semidp.promise.exact import sqrt_up, up
-from semidp.promise.schema.margins import View, named
+from semidp.promise.exact import round_up, sqrt_up
+from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts
 from semidp.promise.sensitivity.joint_costs import JointBound, ResidualGroup, SumOfCosts
 from semidp.promise.sensitivity.residuals import Residuals
@@ -67,11 +67,11 @@ class LinkedCosts:
     def joint(self, sigma2: Mapping[View, Fraction]) -> float:
         """Return an upper bound of ``Σ_d k_d/σ_d²``."""
         costs = [self.cost(view) / square for view, square in sigma2.items()]
-        return up(sum(costs, Fraction(0)))
+        return round_up(sum(costs, Fraction(0)))
 
     def bounds(self, views: tuple[View, ...]) -> tuple[JointBound, ...]:
         """Return the sum of the costs, which is the only joint bound that is proved here."""
-        singles = np.array([up(self.cost(view)) for view in views])
+        singles = np.array([round_up(self.cost(view)) for view in views])
         every = tuple(range(len(views)))
         group = ResidualGroup(every, (SumOfCosts(singles),))
         return (JointBound((group,)),)
@@ -98,10 +98,10 @@ class MemberCosts(LinkedCosts):
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> zone, sex = Feature("zone", "ab"), Feature("sex", "fm")
-    >>> persons = Dataspace.of(Table(Schema([zone, sex]), [[3, 2], [1, 4]]), [])
+    >>> persons = Dataspace.from_table(Table(Schema([zone, sex]), [[3, 2], [1, 4]]), [])
     >>> homes = Table(Schema([zone, Feature("size", "123")]), [[1, 2, 0], [0, 1, 1]])
     >>> public = LinkedDataspace.joining(
-    ...     persons, Dataspace.of(homes, [Margin("zone")]), Link("member", 1, 3)
+    ...     persons, Dataspace.from_table(homes, [Margin("zone")]), Link("member", 1, 3)
     ... )
     >>> costs = MemberCosts(public, Residuals(persons.schema.grid), True)
     >>> costs.cost((0, 1)), costs.cost((1, 0)), costs.cost((1, 1))
@@ -117,23 +117,23 @@ class MemberCosts(LinkedCosts):
 
     @property
     def _margins(self) -> tuple[View, ...]:
-        return tuple(margin.view for margin in self.public.published)
+        return tuple(margin.view for margin in self.public.published_totals)
 
     def _bound(self, view: View) -> Fraction:
         changed = min(self.a, self.public.n)
         ball = _ball_cost(self.residuals, self._margins, changed, view)
         if self._exchanges_member:
             return min(ball, self._exchanges.cost(view))
-        return min(ball, self._of_unit_exchange(view)) if self.exchange else ball
+        return min(ball, self._bound_unit_exchange(view)) if self.exchange else ball
 
-    def _of_unit_exchange(self, view: View) -> Fraction:
+    def _bound_unit_exchange(self, view: View) -> Fraction:
         """Cost where a whole unit is exchanged: m exchanges of one member, and the members of the
         carrying units where the table sees features of units.
         """
         link = self.public.link
-        blocks = len(self.public.units.published)
+        blocks = len(self.public.units.published_totals)
         one = _exchange_cost(self.residuals, self._margins, view)
-        inherits = self.public.inherited_axes & {*named(view)}
+        inherits = self.public.inherited_axes & {*list_axes(view)}
         followers = link.most * blocks if inherits else 0
         return _sum_of_lengths(link.most, one, followers)
 
@@ -178,10 +178,10 @@ class UnitCosts(LinkedCosts):
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> zone, sex = Feature("zone", "ab"), Feature("sex", "fm")
-    >>> persons = Dataspace.of(Table(Schema([zone, sex]), [[3, 2], [1, 4]]), [])
+    >>> persons = Dataspace.from_table(Table(Schema([zone, sex]), [[3, 2], [1, 4]]), [])
     >>> homes = Table(Schema([zone, Feature("size", "123")]), [[1, 2, 0], [0, 1, 1]])
     >>> public = LinkedDataspace.joining(
-    ...     persons, Dataspace.of(homes, [Margin("zone")]), Link("member", 1, 3)
+    ...     persons, Dataspace.from_table(homes, [Margin("zone")]), Link("member", 1, 3)
     ... )
     >>> costs = UnitCosts(public, Residuals(homes.schema.grid), True)
     >>> costs.cost((0, 1)), costs.cost((1, 1))  # half of it lies in the mean of two zones
@@ -198,27 +198,27 @@ class UnitCosts(LinkedCosts):
         return max(self.public.reach.derived_units, 1)
 
     def _bound(self, view: View) -> Fraction:
-        derived = self.public.derived_axes & {*named(view)}
+        derived = self.public.derived_axes & {*list_axes(view)}
         if self.public.link.protect is Protect.unit:
-            return self._of_unit(view, derived)
+            return self._bound_unit_replacement(view, derived)
         if not derived:
-            names = ", ".join(self.public.units.schema.named(view))
+            names = ", ".join(self.public.units.schema.list_view_names(view))
             raise Refused(
                 f"units by {names} are not protected where one member is: publish them exactly"
                 f" (units:{names})"
             )
         if not self.exchange:
-            return self.public.reach.derived_units**2 * self._recomposed(view, derived)
+            return self.public.reach.derived_units**2 * self._bound_derived_change(view, derived)
         # so many units change, each by what one unit can change
-        many = self.public.reach.exchanged_units**2 * self._recomposed(view, derived)
+        many = self.public.reach.exchanged_units**2 * self._bound_derived_change(view, derived)
         return min(many, self._sharper(view, derived))
 
-    def _of_unit(self, view: View, derived: frozenset[int]) -> Fraction:
+    def _bound_unit_replacement(self, view: View, derived: frozenset[int]) -> Fraction:
         """Cost where a whole unit is replaced: carriers of its own features, and units that gain or
         lose members.
         """
         reach, link = self.public.reach, self.public.link
-        margins = tuple(margin.view for margin in self.public.units.published)
+        margins = tuple(margin.view for margin in self.public.units.published_totals)
         only_size = derived == {self.public.size_axis}
         # The fewer features of its members a table sees, the fewer units it sees change.
         units = reach.derived_units
@@ -233,11 +233,11 @@ class UnitCosts(LinkedCosts):
         gaining = 0
         if derived:
             # units that gain or lose the members of this one, or only other members
-            blocks = len(self.public.published)
+            blocks = len(self.public.published_totals)
             gaining = link.most - link.least if only_size else link.most * (1 + blocks)
         return min(ball, _sum_of_lengths(1, one, gaining))
 
-    def _recomposed(self, view: View, derived: frozenset[int]) -> Fraction:
+    def _bound_derived_change(self, view: View, derived: frozenset[int]) -> Fraction:
         """Largest square of the change of one unit that keeps its own features and changes derived
         ones.
 
@@ -245,7 +245,7 @@ class UnitCosts(LinkedCosts):
         """
         # own features stay: their part of the residual has the length of one node
         share = Fraction(1)
-        for axis in named(view):
+        for axis in list_axes(view):
             if axis not in derived:
                 siblings = int(self.residuals.siblings(axis, view[axis]).max())
                 share *= 1 - Fraction(1, siblings)
@@ -272,9 +272,9 @@ class UnitCosts(LinkedCosts):
         elsewhere 2h² is returned. They were compared with every pair of small datasets
         (docs/linked.md, "How the promise was checked").
         """
-        blocks = [margin.view for margin in self.public.published]
+        blocks = [margin.view for margin in self.public.published_totals]
         at_most = Fraction(2 * self.public.reach.exchanged_units**2)
-        if any({*named(block)} - self.public.inherited_axes for block in blocks):
+        if any({*list_axes(block)} - self.public.inherited_axes for block in blocks):
             return at_most
         # one unit goes up by one, another down
         if derived == {self.public.size_axis}:
@@ -292,7 +292,7 @@ class UnitCosts(LinkedCosts):
         """
         of_units = self.public.units.schema.names
         of_members = self.public.schema.features
-        for axis in named(block):
+        for axis in list_axes(block):
             name = of_members[axis].name
             if name not in of_units:
                 return False

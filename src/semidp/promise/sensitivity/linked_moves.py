@@ -12,7 +12,7 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.schema.margins import Chain, Floats, View, named
+from semidp.promise.schema.margins import Chain, Floats, View, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace
 from semidp.promise.spaces.linked import LinkedDataspace
 
@@ -81,9 +81,9 @@ class Change:
 
 
 @cache
-def above(chain: Chain, depth: int) -> NDArray[np.intp]:
+def find_leaf_ancestors(chain: Chain, depth: int) -> NDArray[np.intp]:
     """Ancestor of every leaf at a depth; the leaf itself at the last depth."""
-    return chain.above(depth)
+    return chain.find_leaf_ancestors(depth)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class LinkedLayout:
     public: LinkedDataspace
 
     @cached_property
-    def own(self) -> tuple[str, ...]:
+    def own_names(self) -> tuple[str, ...]:
         """Names of the own features of units; that of group quarters comes last."""
         names = []
         for axis, feature in enumerate(self.public.units.schema.features):
@@ -109,7 +109,7 @@ class LinkedLayout:
         return tuple(names) if quarters is None else (*names, quarters.feature)
 
     @cached_property
-    def derived(self) -> tuple[int, ...]:
+    def other_derived_axes(self) -> tuple[int, ...]:
         """Axes of the derived features of units, other than the size."""
         size = self.public.size_axis
         return tuple(axis for axis in sorted(self.public.derived_axes) if axis != size)
@@ -120,7 +120,7 @@ class LinkedLayout:
         axes = range(len(self.public.schema.features))
         return tuple(axis for axis in axes if axis not in self.public.inherited_axes)
 
-    def counted(self, own: Leaves) -> bool:
+    def is_counted(self, own: Leaves) -> bool:
         """Whether tables of units count this unit: it is no group quarters."""
         home = self.public.home
         return home is None or own[-1] == home[1]
@@ -131,12 +131,12 @@ class LinkedLayout:
         cell = []
         for axis, feature in enumerate(self.public.schema.features):
             inherited = axis in self.public.inherited_axes
-            cell.append(own[self.own.index(feature.name)] if inherited else by_axis[axis])
+            cell.append(own[self.own_names.index(feature.name)] if inherited else by_axis[axis])
         return tuple(cell)
 
     def unit(self, own: Leaves, size: int, derived: Leaves) -> Leaves:
         """Return the cell of a counted unit."""
-        by_axis = dict(zip(self.derived, derived, strict=True))
+        by_axis = dict(zip(self.other_derived_axes, derived, strict=True))
         cell = []
         for axis, feature in enumerate(self.public.units.schema.features):
             if axis == self.public.size_axis:
@@ -144,10 +144,10 @@ class LinkedLayout:
             elif axis in by_axis:
                 cell.append(by_axis[axis])
             else:
-                cell.append(own[self.own.index(feature.name)])
+                cell.append(own[self.own_names.index(feature.name)])
         return tuple(cell)
 
-    def of_members(self, change: Change) -> Iterator[Signed]:
+    def list_member_cells(self, change: Change) -> Iterator[Signed]:
         """Yield the cells of member tables that a change takes a record from (-1) or adds one to
         (+1).
         """
@@ -164,12 +164,12 @@ class LinkedLayout:
                     yield -1, gone
                     yield 1, new
 
-    def of_units(self, change: Change) -> Iterator[Signed]:
+    def list_unit_cells(self, change: Change) -> Iterator[Signed]:
         """Yield the cells of unit tables that a change takes a unit from (-1) or adds one to
         (+1).
         """
         for unit in change.units:
-            if self.counted(unit.before):
+            if self.is_counted(unit.before):
                 (size, later), (derived, derived_later) = unit.sizes, unit.derived
                 yield -1, self.unit(unit.before, size, derived)
                 yield 1, self.unit(unit.after, later, derived_later)
@@ -195,7 +195,7 @@ class Lengths:
     sigma2: Mapping[View, Fraction]
 
     @cached_property
-    def _kept(self) -> list[NDArray[np.intp]]:
+    def _leaf_positions(self) -> list[NDArray[np.intp]]:
         """For each feature the number of every leaf among those that can hold a record; -1 for the
         other leaves.
         """
@@ -208,14 +208,14 @@ class Lengths:
         """Whether all cells have levels that can hold a record."""
         for _, cell in cells:
             for axis, leaf in enumerate(cell):
-                if self._kept[axis][leaf] < 0:
+                if self._leaf_positions[axis][leaf] < 0:
                     return False
         return True
 
     @cached_property
     def _depths(self) -> list[tuple[int, int]]:
         """Every pair (feature, depth) that some residual names."""
-        seen = {(axis, view[axis]) for view in self.sigma2 for axis in named(view)}
+        seen = {(axis, view[axis]) for view in self.sigma2 for axis in list_axes(view)}
         return sorted(seen)
 
     def squares(self, cells: Sequence[Signed]) -> dict[View, float]:
@@ -224,27 +224,27 @@ class Lengths:
         both = np.outer(signs, signs)
         kernels = {}
         for axis, depth in self._depths:
-            leaves = self._kept[axis][[cell[axis] for _, cell in cells]]
+            leaves = self._leaf_positions[axis][[cell[axis] for _, cell in cells]]
             kernels[axis, depth] = self._kernel(axis, depth, leaves)
         lengths = {}
         for view in self.sigma2:
             product = both
-            for axis in named(view):
+            for axis in list_axes(view):
                 product = product * kernels[axis, view[axis]]
             lengths[view] = float(product.sum())
         return lengths
 
     def _kernel(self, axis: int, depth: int, leaves: NDArray[np.intp]) -> Floats:
-        nodes = self._above(axis, depth)[leaves]
-        parents = self._above(axis, depth - 1)[leaves]
+        nodes = self._find_leaf_ancestors(axis, depth)[leaves]
+        parents = self._find_leaf_ancestors(axis, depth - 1)[leaves]
         siblings = self.space.residuals.siblings(axis, depth)[nodes]
         same = nodes[:, None] == nodes[None, :]
         family = parents[:, None] == parents[None, :]
         return np.asarray(family * (same - 1 / siblings[:, None]))
 
-    def _above(self, axis: int, depth: int) -> NDArray[np.intp]:
+    def _find_leaf_ancestors(self, axis: int, depth: int) -> NDArray[np.intp]:
         """Node at a depth above every leaf of a feature."""
-        return above(self.space.residuals.grid.chains[axis], depth)
+        return find_leaf_ancestors(self.space.residuals.grid.chains[axis], depth)
 
     def length(self, cells: Sequence[Signed]) -> float:
         """Return ``Σ_d |R_d m|²/σ_d²``."""
@@ -261,9 +261,9 @@ class Lengths:
             table = np.zeros(residuals.shape(view), dtype=np.int64)
             for sign, cell in cells:
                 nodes = []
-                for axis in named(view):
-                    leaf = self._kept[axis][cell[axis]]
-                    nodes.append(self._above(axis, view[axis])[leaf])
+                for axis in list_axes(view):
+                    leaf = self._leaf_positions[axis][cell[axis]]
+                    nodes.append(self._find_leaf_ancestors(axis, view[axis])[leaf])
                 table[tuple(nodes)] += sign
-            parts.append(residuals.scaled(view, table).ravel())
+            parts.append(residuals.compute_integer_residual(view, table).ravel())
         return np.concatenate(parts)

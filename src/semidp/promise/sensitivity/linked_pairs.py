@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from semidp.errors import Refused
-from semidp.promise.schema.margins import View, named
+from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.sensitivity.linked_moves import (
     Change,
     Leaves,
@@ -24,7 +24,7 @@ from semidp.promise.sensitivity.linked_moves import (
     MemberChange,
     Signed,
     UnitChange,
-    above,
+    find_leaf_ancestors,
 )
 from semidp.promise.sensitivity.linked_products import LinkedPair, LinkedSpace
 from semidp.promise.sensitivity.linked_totals import HeldTotals
@@ -100,11 +100,13 @@ class Moves(ABC):
     @cached_property
     def blocks(self) -> tuple[View, ...]:
         """Views of the exact totals of members."""
-        return tuple(total.view for total in self.layout.public.published)
+        return tuple(total.view for total in self.layout.public.published_totals)
 
     def own_places(self, block: View) -> list[int]:
         """Positions of the features of a block among the own levels of members."""
-        places = [axis for axis in named(block) if axis not in self.layout.public.inherited_axes]
+        places = [
+            axis for axis in list_axes(block) if axis not in self.layout.public.inherited_axes
+        ]
         return [self.layout.levels.index(axis) for axis in places]
 
     def value(self, own: Leaves, levels: Sequence[int], block: View) -> Leaves:
@@ -112,7 +114,7 @@ class Moves(ABC):
         cell = self.layout.member(own, tuple(levels))
         return self.nodes(cell, block)
 
-    def placed(self, block: View, old: Leaves, new: Leaves) -> bool:
+    def differ_in_place(self, block: View, old: Leaves, new: Leaves) -> bool:
         """Whether two units differ in their published place."""
         nothing = tuple(0 for _ in self.layout.levels)
         inherited = self.layout.public.inherited_axes
@@ -126,12 +128,12 @@ class Moves(ABC):
         """Nodes of a cell of members at the depths of a view."""
         chains = self.layout.public.schema.grid.chains
         nodes = []
-        for axis in named(view):
-            ancestors = above(chains[axis], view[axis])
+        for axis in list_axes(view):
+            ancestors = find_leaf_ancestors(chains[axis], view[axis])
             nodes.append(int(ancestors[cell[axis]]))
         return tuple(nodes)
 
-    def change_of(
+    def build_change(
         self,
         draft: Draft,
         before: Sequence[Leaves],
@@ -152,7 +154,7 @@ class Moves(ABC):
                 continue
             first = draft.sizes[number]
             # quarters hold whoever lives in them: only those who move are told of
-            if not self.layout.counted(old):
+            if not self.layout.is_counted(old):
                 first = leaving[number]
             stays = first - leaving[number]
             if stays < 0:
@@ -207,8 +209,8 @@ class MemberExchange(Moves):
                 levels[place] = new[place]
             if self.value(of_units[home], levels, block) != target:
                 return None
-            handed = self._handed(block, levels, old, new)
-            moves = self.placed(block, of_units[left], of_units[entered])
+            handed = self._hand_over_levels(block, levels, old, new)
+            moves = self.differ_in_place(block, of_units[left], of_units[entered])
             homes = (home, left if moves else home)
             members.append(MemberChange(homes, tuple(levels), tuple(handed)))
             if moves:
@@ -216,7 +218,9 @@ class MemberExchange(Moves):
                 alone = not self.own_places(block)
         return self._with_room(draft, of_units, members, short, alone)
 
-    def _handed(self, block: View, levels: Sequence[int], old: Leaves, new: Leaves) -> list[int]:
+    def _hand_over_levels(
+        self, block: View, levels: Sequence[int], old: Leaves, new: Leaves
+    ) -> list[int]:
         """Levels of a carrier afterwards: the member's old ones where the published values of old
         and new differ.
         """
@@ -224,7 +228,7 @@ class MemberExchange(Moves):
         handed = list(levels)
         for place in self.own_places(block):
             axis = self.layout.levels[place]
-            nodes = above(chains[axis], block[axis])
+            nodes = find_leaf_ancestors(chains[axis], block[axis])
             if nodes[old[place]] != nodes[new[place]]:
                 handed[place] = old[place]
         return handed
@@ -237,20 +241,20 @@ class MemberExchange(Moves):
         short: int,
         alone: bool,
     ) -> Change | None:
-        change = self.change_of(draft, of_units, of_units, members)
+        change = self.build_change(draft, of_units, of_units, members)
         entered = members[0].units[1]
         if change is None or self._fits(change) or alone or short == entered:
             return change
         # a member of the new unit goes to the place that is short
         levels = tuple(draft.levels[-1])
         mover = MemberChange((entered, short), levels, levels)
-        return self.change_of(draft, of_units, of_units, [*members, mover])
+        return self.build_change(draft, of_units, of_units, [*members, mover])
 
     def _fits(self, change: Change) -> bool:
         link = self.layout.public.link
         for unit in change.units:
             holds = link.least <= unit.sizes[1] <= link.most
-            if self.layout.counted(unit.before) and not holds:
+            if self.layout.is_counted(unit.before) and not holds:
                 return False
         return True
 
@@ -296,11 +300,11 @@ class MemberBall(Moves):
                 for place in self.own_places(block):
                     after[place] = draft.levels[giver][place]
                 # the place of the giver, or one that is published as the same
-                if self.placed(block, of_units[draft.homes[giver]], of_units[target]):
+                if self.differ_in_place(block, of_units[draft.homes[giver]], of_units[target]):
                     target = draft.homes[giver]
             old = tuple(draft.levels[2 * number])
             members.append(MemberChange((home, target), old, tuple(after)))
-        return self.change_of(draft, of_units, of_units, members)
+        return self.build_change(draft, of_units, of_units, members)
 
 
 class UnitExchange(Moves):
@@ -315,7 +319,7 @@ class UnitExchange(Moves):
     @cached_property
     def unit_blocks(self) -> tuple[View, ...]:
         """The exact totals of units."""
-        return tuple(total.view for total in self.layout.public.units.published)
+        return tuple(total.view for total in self.layout.public.units.published_totals)
 
     @property
     def units(self) -> int:
@@ -339,8 +343,8 @@ class UnitExchange(Moves):
         after = [target, *before[1:]]
         schema = self.layout.public.units.schema
         for number, block in enumerate(self.unit_blocks, start=1):
-            names = [schema.features[axis].name for axis in named(block)]
-            places = [self.layout.own.index(name) for name in names]
+            names = [schema.features[axis].name for axis in list_axes(block)]
+            places = [self.layout.own_names.index(name) for name in names]
             if all(before[0][place] == target[place] for place in places):
                 continue
             carrier = list(before[number])
@@ -350,7 +354,7 @@ class UnitExchange(Moves):
                 carrier[place] = before[0][place]
             after[number] = tuple(carrier)
         members = self._members(draft)
-        return self.change_of(draft, before, after, members)
+        return self.build_change(draft, before, after, members)
 
     def _members(self, draft: Draft) -> list[MemberChange]:
         link = self.layout.public.link
@@ -418,10 +422,10 @@ class WithinUnits(Moves):
         for number in range(self._count):
             home = number // self.layout.public.link.most
             members.append(MemberChange((home, home), tuple(old), tuple(new)))
-        return self.change_of(draft, of_units, of_units, members)
+        return self.build_change(draft, of_units, of_units, members)
 
 
-def moves_of(layout: LinkedLayout, adjacency: Adjacency) -> list[Moves]:
+def list_move_kinds(layout: LinkedLayout, adjacency: Adjacency) -> list[Moves]:
     """Return the kinds of change that a promise compares."""
     if layout.public.link.protect is Protect.member:
         exchanges: list[Moves] = [MemberExchange(layout)]
@@ -449,22 +453,22 @@ class WorstChange:
     members: Lengths
     units: Lengths
 
-    def cells_of(self, change: Change) -> tuple[list[Signed], list[Signed]]:
+    def list_changed_cells(self, change: Change) -> tuple[list[Signed], list[Signed]]:
         """Return the cells that tables of members and of units lose and gain."""
-        of_members = [*self.layout.of_members(change)]
-        of_units = [*self.layout.of_units(change)]
+        of_members = [*self.layout.list_member_cells(change)]
+        of_units = [*self.layout.list_unit_cells(change)]
         return of_members, of_units
 
     def cost(self, change: Change) -> float:
         """Return ``Σ_d |R_d m|²/σ_d²`` over the residuals of both kinds; -1 where a cell can hold
         nobody.
         """
-        members, units = self.cells_of(change)
+        members, units = self.list_changed_cells(change)
         if not self.members.possible(members) or not self.units.possible(units):
             return -1.0
         return self.members.length(members) + self.units.length(units)
 
-    def found(self, moves: Sequence[Moves]) -> Change | None:
+    def find_worst_change(self, moves: Sequence[Moves]) -> Change | None:
         """Return the worst change that was found; None where there is none."""
         # the same pair every time: everything that it follows from is public
         random = np.random.default_rng(1)
@@ -472,7 +476,7 @@ class WorstChange:
         for one in moves:
             for _ in range(_STARTS):
                 climb = _Climb(self, one, random)
-                change, cost = climb.climbed()
+                change, cost = climb.climb()
                 if change is not None and cost > longest * (1 + 1e-9):
                     best, longest = change, cost
         return best
@@ -490,7 +494,7 @@ class _Climb:
         public = search.layout.public
         self.levels = [self._leaves(public.schema.shape[axis]) for axis in search.layout.levels]
         shape = public.units.schema.shape
-        self.derived = [self._leaves(shape[axis]) for axis in search.layout.derived]
+        self.derived = [self._leaves(shape[axis]) for axis in search.layout.other_derived_axes]
         least, most = public.link.least, public.link.most
         ends = {least, least + 1, least + 2, (least + most) // 2, most - 2, most - 1, most}
         self.sizes = sorted(size for size in ends if least <= size <= most)
@@ -515,7 +519,7 @@ class _Climb:
         chosen = self.random.permutation(count)[:_LEVELS]
         return sorted(int(leaf) for leaf in chosen)
 
-    def _drafted(self) -> Draft:
+    def _draw_draft(self) -> Draft:
         pick = self.random.integers
         units, members = self.moves.units, self.moves.members
 
@@ -525,34 +529,34 @@ class _Climb:
             entered = cells[min(1, units - 1)]
             cells[1:] = [entered] * (units - 1)
         # The order of these draws is part of what a seed fixes.
-        sizes = [self._of(self.sizes) for _ in range(units)]
-        derived = [self._each(self.derived) for _ in range(units)]
-        later = [self._each(self.derived) for _ in range(units)]
-        levels = [self._each(self.levels) for _ in range(members)]
+        sizes = [self._draw_value(self.sizes) for _ in range(units)]
+        derived = [self._draw_values(self.derived) for _ in range(units)]
+        later = [self._draw_values(self.derived) for _ in range(units)]
+        levels = [self._draw_values(self.levels) for _ in range(members)]
         homes = [int(pick(units)) for _ in range(members)]
         choices = [int(pick(values)) for values in self.moves.choices]
         return Draft(cells, sizes, derived, later, levels, homes, choices)
 
-    def _of(self, values: Sequence[int]) -> int:
+    def _draw_value(self, values: Sequence[int]) -> int:
         """One value, drawn at random."""
         return int(values[int(self.random.integers(len(values)))])
 
-    def _each(self, several: Sequence[Sequence[int]]) -> list[int]:
+    def _draw_values(self, several: Sequence[Sequence[int]]) -> list[int]:
         """One value of each list, drawn at random."""
-        return [self._of(values) for values in several]
+        return [self._draw_value(values) for values in several]
 
-    def _judged(self, draft: Draft) -> tuple[Change | None, float]:
+    def _judge_draft(self, draft: Draft) -> tuple[Change | None, float]:
         change = self.moves.change(draft, self.cells)
         if change is None:
             return None, -1.0
-        if not self._within(change) or not self.totals.sizes_fit(change):
+        if not self._is_within_reach(change) or not self.totals.sizes_fit(change):
             return None, -1.0
         cost = self.search.cost(change)
         if cost <= 0 or not self.totals.holds(change):
             return None, -1.0
         return change, cost
 
-    def _within(self, change: Change) -> bool:
+    def _is_within_reach(self, change: Change) -> bool:
         """Whether no more members and units change than the promise names."""
         reach = self.search.layout.public.reach
         if change.changed_members > reach.members or len(change.units) > reach.derived_units:
@@ -561,37 +565,37 @@ class _Climb:
         resized = [unit for unit in change.units if unit.moves or unit.resizes]
         return len(moved) <= reach.own_units and len(resized) <= reach.size_units
 
-    def climbed(self) -> tuple[Change | None, float]:
+    def climb(self) -> tuple[Change | None, float]:
         """Return a change that no single variation makes more costly."""
         for _ in range(_TRIES):
-            draft = self._drafted()
-            change, cost = self._judged(draft)
+            draft = self._draw_draft()
+            change, cost = self._judge_draft(draft)
             if change is not None:
                 break
         if change is None:
             return None, -1.0
         for _ in range(_SWEEPS):
             before = cost
-            change, cost = self._swept(draft, change, cost)
-            change, cost = self._kicked(draft, change, cost)
+            change, cost = self._sweep_draft(draft, change, cost)
+            change, cost = self._kick_draft(draft, change, cost)
             if cost <= before * (1 + 1e-9):
                 break
         return change, cost
 
-    def _swept(self, draft: Draft, change: Change, cost: float) -> tuple[Change, float]:
+    def _sweep_draft(self, draft: Draft, change: Change, cost: float) -> tuple[Change, float]:
         """Vary every number by itself, and keep variations that cost more."""
         for row, place, values in self._variations(draft):
             for value in values:
                 kept = row[place]
                 row[place] = value
-                other, longer = self._judged(draft)
+                other, longer = self._judge_draft(draft)
                 if other is not None and longer > cost * (1 + 1e-12):
                     change, cost = other, longer
                 else:
                     row[place] = kept
         return change, cost
 
-    def _kicked(self, draft: Draft, change: Change, cost: float) -> tuple[Change, float]:
+    def _kick_draft(self, draft: Draft, change: Change, cost: float) -> tuple[Change, float]:
         """Vary two or three numbers at once, at random, because totals tie some of them
         together.
         """
@@ -603,8 +607,8 @@ class _Climb:
             for number in chosen:
                 row, place, values = variations[number]
                 kept.append((row, place, row[place]))
-                row[place] = self._of(values)
-            other, longer = self._judged(draft)
+                row[place] = self._draw_value(values)
+            other, longer = self._judge_draft(draft)
             if other is not None and longer > cost * (1 + 1e-12):
                 change, cost = other, longer
                 continue
@@ -641,7 +645,7 @@ def worst_linked_pair(
     layout = LinkedLayout(space.dataspace)
     lengths = Lengths(space.members, members), Lengths(space.units, units)
     search = WorstChange(layout, *lengths)
-    change = search.found(moves_of(layout, space.adjacency))
+    change = search.find_worst_change(list_move_kinds(layout, space.adjacency))
     if change is None:
         raise Refused(
             "no two linked datasets with the published totals were found that differ in what is"
@@ -650,7 +654,7 @@ def worst_linked_pair(
     vectors = []
     for side in (-1, 1):
         parts = []
-        for of_kind, cells in zip(lengths, search.cells_of(change), strict=True):
+        for of_kind, cells in zip(lengths, search.list_changed_cells(change), strict=True):
             on_side = [(1, cell) for sign, cell in cells if sign == side]
             parts.append(of_kind.vector(on_side))
         vectors.append(np.concatenate(parts))

@@ -56,22 +56,22 @@ class KindSpace(ProductSpace):
         return costs  # type: ignore[no-any-return]
 
     @property
-    def _attained(self) -> Mapping[View, float]:
+    def _attained_squares(self) -> Mapping[View, float]:
         """Nothing: exchanges are drawn for records of one kind alone."""
         return {}
 
     @cached_property
-    def _kept(self) -> tuple[NDArray[np.bool_], ...]:
+    def _inhabited_leaves(self) -> tuple[NDArray[np.bool_], ...]:
         """For each feature the leaves that can hold a member or a unit: a level leaves if it has
         neither.
         """
         kept = []
         for axis, feature in enumerate(self.schema.features):
-            nodes = [_inhabited(self.dataspace, axis)]
+            nodes = [_find_inhabited_leaves(self.dataspace, axis)]
             for other in (self.public.members, self.public.units):
                 names = [part.name for part in other.schema.features]
                 if other is not self.dataspace and feature.name in names:
-                    nodes.append(_inhabited(other, names.index(feature.name)))
+                    nodes.append(_find_inhabited_leaves(other, names.index(feature.name)))
             kept.append(np.logical_or.reduce(nodes))
         if self.counted == MEMBER and self.public.home is not None and self.public.units.n:
             # counted units have this level, whether anybody lives in them or not
@@ -83,7 +83,7 @@ class KindSpace(ProductSpace):
     @property
     def kept_leaves(self) -> tuple[NDArray[np.bool_], ...]:
         """For each feature the leaves that can hold a member or a unit."""
-        return self._kept
+        return self._inhabited_leaves
 
     @cached_property
     def impossible(self) -> Mapping[int, NDArray[np.intp]]:
@@ -96,8 +96,8 @@ class KindSpace(ProductSpace):
         return "bounds for linked records"
 
 
-def _inhabited(dataspace: Any, axis: int) -> NDArray[np.bool_]:
-    structure = Structure.of(dataspace)
+def _find_inhabited_leaves(dataspace: Any, axis: int) -> NDArray[np.bool_]:
+    structure = Structure.from_dataspace(dataspace)
     return structure.inhabited_nodes(axis, dataspace.schema.grid.full[axis])
 
 
@@ -143,7 +143,7 @@ class LinkedPair(Pair):
         """How much of the claim the pair costs: costs of residuals are bounds, added."""
         return self.cost / self.claimed
 
-    def weighed(self, precision: Floats, claimed: float) -> "LinkedPair":
+    def with_precision(self, precision: Floats, claimed: float) -> "LinkedPair":
         """Return the pair for noise of different variance in its entries, and what that claims."""
         return LinkedPair(
             self.first,
@@ -192,12 +192,12 @@ class LinkedSpace(QuerySpace):
     @property
     def norms(self) -> Norms:
         """Upper bounds of the norms of the whole vector."""
-        return _added(self.members.norms, self.units.norms)
+        return _add_norms(self.members.norms, self.units.norms)
 
     @property
     def naive(self) -> Norms:
         """The same bounds for one member and one unit where nothing is exact."""
-        return _added(self.members.naive, self.units.naive)
+        return _add_norms(self.members.naive, self.units.naive)
 
     @property
     def method(self) -> str:
@@ -216,7 +216,7 @@ class LinkedSpace(QuerySpace):
 
     def project(self, values: ArrayLike) -> Floats:
         """Centre every residual."""
-        members, units = self.split(self.checked(values))
+        members, units = self.split(self.check_shape(values))
         return np.concatenate([self.members.project(members), self.units.project(units)])
 
     def fixed_part(self) -> Floats:
@@ -296,18 +296,18 @@ def linked_space(
     >>> persons = Table(Schema([zone, sex]), [[3, 2], [1, 4]])
     >>> homes = Table(Schema([zone, Feature("size", "123")]), [[1, 2, 0], [0, 1, 1]])
     >>> public = LinkedDataspace.joining(
-    ...     Dataspace.of(persons, []),
-    ...     Dataspace.of(homes, [Margin("zone")]),
+    ...     Dataspace.from_table(persons, []),
+    ...     Dataspace.from_table(homes, [Margin("zone")]),
     ...     Link("member", 1, 3),
     ... )
     >>> space = linked_space(public, Exchange(2), [["zone", "sex"]], [["zone", "size"]])
-    >>> space.members.measured, space.units.measured
+    >>> space.members.measured_residuals, space.units.measured_residuals
     (((0, 1), (1, 0), (1, 1)), ((0, 1), (1, 1)))
     """
     _refuse_other_numbers(public, adjacency)
     kinds = []
     for counted, tables in ((MEMBER, members), (UNIT, units)):
-        dataspace = public.about(counted)
+        dataspace = public.for_kind(counted)
         views = tuple(dataspace.schema.view(names) for names in tables)
         if not views or not all(map(any, views)):
             raise InputError(
@@ -335,7 +335,7 @@ def _refuse_other_numbers(public: LinkedDataspace, adjacency: Adjacency) -> None
         )
 
 
-def _added(one: Norms, other: Norms) -> Norms:
+def _add_norms(one: Norms, other: Norms) -> Norms:
     return Norms(one.l1 + other.l1, one.l2_squared + other.l2_squared, max(one.linf, other.linf))
 
 

@@ -14,8 +14,13 @@ from numpy.typing import NDArray
 
 from semidp.errors import SemidpError
 from semidp.promise.schema.counts import Table
-from semidp.promise.schema.margins import Totals, View, named
-from semidp.promise.sensitivity.linked_moves import Change, Leaves, LinkedLayout, above
+from semidp.promise.schema.margins import Totals, View, list_axes
+from semidp.promise.sensitivity.linked_moves import (
+    Change,
+    Leaves,
+    LinkedLayout,
+    find_leaf_ancestors,
+)
 from semidp.promise.spaces.dataspace import Dataspace
 
 _SECONDS = 10.0
@@ -48,7 +53,7 @@ class HeldTotals:
         link = self.layout.public.link
         sizes: list[int] = []
         for unit in change.units:
-            if self.layout.counted(unit.before):
+            if self.layout.is_counted(unit.before):
                 sizes += unit.sizes
         return all(link.least <= size <= link.most for size in sizes)
 
@@ -56,13 +61,13 @@ class HeldTotals:
         """Whether the change keeps every exact total of units, and each total has as many units as
         the change uses.
         """
-        counted = [unit for unit in change.units if self.layout.counted(unit.before)]
+        counted = [unit for unit in change.units if self.layout.is_counted(unit.before)]
         taken = Counter(unit.before for unit in counted)
         if any(self.cells.get(cell, 0) < units for cell, units in taken.items()):
             return False
         schema = self.layout.public.units.schema
-        for total in self.layout.public.units.published:
-            axes = [self._own_place(schema.features[axis].name) for axis in named(total.view)]
+        for total in self.layout.public.units.published_totals:
+            axes = [self._own_place(schema.features[axis].name) for axis in list_axes(total.view)]
             before = Counter(self._node(total, axes, unit.before) for unit in counted)
             after = Counter(self._node(total, axes, unit.after) for unit in counted)
             if before != after or not _enough(total, before):
@@ -70,14 +75,14 @@ class HeldTotals:
         return True
 
     def _own_place(self, name: str) -> int:
-        return self.layout.own.index(name)
+        return self.layout.own_names.index(name)
 
     def _node(self, total: Totals, places: list[int], own: Leaves) -> Leaves:
         """Cell of an exact total of units for some own features."""
         chains = self.layout.public.units.schema.grid.chains
         nodes = []
-        for axis, place in zip(named(total.view), places, strict=True):
-            of_leaves = above(chains[axis], total.view[axis])
+        for axis, place in zip(list_axes(total.view), places, strict=True):
+            of_leaves = find_leaf_ancestors(chains[axis], total.view[axis])
             nodes.append(int(of_leaves[own[place]]))
         return tuple(nodes)
 
@@ -86,14 +91,14 @@ class HeldTotals:
         other units.
         """
         public = self.layout.public
-        losses = [cell for sign, cell in self.layout.of_members(change) if sign < 0]
-        gains = [cell for sign, cell in self.layout.of_members(change) if sign > 0]
+        losses = [cell for sign, cell in self.layout.list_member_cells(change) if sign < 0]
+        gains = [cell for sign, cell in self.layout.list_member_cells(change) if sign > 0]
         placed = None
-        for total in public.published:
+        for total in public.published_totals:
             before, after = self._values(total.view, losses), self._values(total.view, gains)
             if before != after or not _enough(total, before):
                 return False
-            if public.inherited_axes & {*named(total.view)}:
+            if public.inherited_axes & {*list_axes(total.view)}:
                 placed = total
         if placed is None:
             return self._members_fit(change)
@@ -102,9 +107,9 @@ class HeldTotals:
     def _values(self, view: View, cells: Iterable[Leaves]) -> Counter[Leaves]:
         chains = self.layout.public.schema.grid.chains
         counts: Counter[Leaves] = Counter()
-        nodes = {axis: above(chains[axis], view[axis]) for axis in named(view)}
+        nodes = {axis: find_leaf_ancestors(chains[axis], view[axis]) for axis in list_axes(view)}
         for cell in cells:
-            value = tuple(int(nodes[axis][cell[axis]]) for axis in named(view))
+            value = tuple(int(nodes[axis][cell[axis]]) for axis in list_axes(view))
             counts[value] += 1
         return counts
 
@@ -113,7 +118,7 @@ class HeldTotals:
         `most` each.
         """
         public = self.layout.public
-        counted = [unit for unit in change.units if self.layout.counted(unit.before)]
+        counted = [unit for unit in change.units if self.layout.is_counted(unit.before)]
         inside = sum(unit.sizes[0] for unit in change.units)
         other_units = public.units.n - len(counted)
         if other_units < 0:
@@ -129,16 +134,16 @@ class HeldTotals:
 
     # --- places
 
-    def _inherited(self, total: Totals) -> list[int]:
-        return [axis for axis in named(total.view) if axis in self.layout.public.inherited_axes]
+    def _list_inherited_axes(self, total: Totals) -> list[int]:
+        return [axis for axis in list_axes(total.view) if axis in self.layout.public.inherited_axes]
 
     def _place(self, total: Totals, own: Leaves) -> Leaves:
         """The published place of a unit."""
         schema = self.layout.public.schema
         nodes = []
-        for axis in self._inherited(total):
+        for axis in self._list_inherited_axes(total):
             leaf = own[self._own_place(schema.features[axis].name)]
-            of_leaves = above(schema.grid.chains[axis], total.view[axis])
+            of_leaves = find_leaf_ancestors(schema.grid.chains[axis], total.view[axis])
             nodes.append(int(of_leaves[leaf]))
         return tuple(nodes)
 
@@ -149,27 +154,31 @@ class HeldTotals:
         """Whether the units of a place can hold its exact members, with the units of the change as
         they are.
         """
-        public, inherited = self.layout.public, self._inherited(total)
-        summed = [place for place, axis in enumerate(named(total.view)) if axis not in inherited]
+        public, inherited = self.layout.public, self._list_inherited_axes(total)
+        summed = [
+            place for place, axis in enumerate(list_axes(total.view)) if axis not in inherited
+        ]
         members = int(total.counts.sum(axis=tuple(summed))[node])
         here = [unit for unit in change.units if self._place(total, unit.before) == node]
-        counted = [unit for unit in here if self.layout.counted(unit.before)]
+        counted = [unit for unit in here if self.layout.is_counted(unit.before)]
         if public.home is not None and public.home[0] in inherited:
             level = node[inherited.index(public.home[0])]
             if level != public.home[1]:
                 return True  # quarters of any number
-            return self._bounded(total, node, members, counted)
+            return self._fits_size_bounds(total, node, members, counted)
         if public.home is not None:
             return members >= sum(unit.sizes[0] for unit in here)
-        return self._bounded(total, node, members, counted)
+        return self._fits_size_bounds(total, node, members, counted)
 
-    def _bounded(self, total: Totals, node: Leaves, members: int, counted: list[Any]) -> bool:
-        units = self._units_of(total)[node] - len(counted)
+    def _fits_size_bounds(
+        self, total: Totals, node: Leaves, members: int, counted: list[Any]
+    ) -> bool:
+        units = self._count_units(total)[node] - len(counted)
         left = members - sum(unit.sizes[0] for unit in counted)
         link = self.layout.public.link
         return bool(units >= 0 and link.least * units <= left <= link.most * units)
 
-    def _units_of(self, total: Totals) -> Counter[Leaves]:
+    def _count_units(self, total: Totals) -> Counter[Leaves]:
         """Number of units of every published place."""
         if total.view not in self._by_place:
             counts: Counter[Leaves] = Counter()
@@ -197,7 +206,7 @@ class HeldTotals:
         if not names:
             yield home, public.units.n
             return
-        counts = _some_table(public.units.over(names))
+        counts = _some_table(public.units.restrict_features(names))
         for cell in np.argwhere(counts > 0):
             leaves = tuple(int(leaf) for leaf in cell)
             yield (*leaves, *home), int(counts[leaves])
@@ -210,7 +219,7 @@ def _enough(total: Totals, used: Counter[Leaves]) -> bool:
 
 def _some_table(dataspace: Dataspace) -> NDArray[np.int64]:
     """Some table with the exact totals; the only one where one total names every feature."""
-    for total in dataspace.published:
+    for total in dataspace.published_totals:
         if total.view == dataspace.schema.grid.full:
             return np.asarray(total.counts)
     # A solver stands behind it, which only an audit needs.

@@ -24,8 +24,8 @@ from semidp.promise.schema.margins import (
     common_part,
     join,
     junction_order,
+    list_axes,
     meet,
-    named,
 )
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces.dataspace import Dataspace
@@ -50,7 +50,7 @@ class ListedTables:
     shape: Shape
 
     @classmethod
-    def of(cls, dataspace: Dataspace, released: View) -> "ListedTables | None":
+    def from_dataspace(cls, dataspace: Dataspace, released: View) -> "ListedTables | None":
         """List a small dataspace; None where it is too large."""
         listed = fiber(dataspace)
         if listed is None:
@@ -61,9 +61,9 @@ class ListedTables:
         grid = dataspace.schema.grid
         flat = grid.labels(released)[cells(dataspace)]
         # A matrix of ones that sums the listed cells into the released ones.
-        into = np.zeros((cells_each, grid.size_of(released)), dtype=np.int64)
+        into = np.zeros((cells_each, grid.count_margin_cells(released)), dtype=np.int64)
         into[np.arange(cells_each), flat] = 1
-        return cls(listed, listed @ into, grid.shape_of(released))
+        return cls(listed, listed @ into, grid.compute_margin_shape(released))
 
     @property
     def only(self) -> Counts | None:
@@ -75,7 +75,7 @@ class ListedTables:
         """Yield each distinct difference of two tables at most a records apart; zero is left
         out.
         """
-        numbers = _numbered(self.released)
+        numbers = _encode_tables(self.released)
         seen = {bytes(numbers[0].nbytes)}  # the number of no difference
         for tables, near in self._pairs(a):
             differences = numbers[near] - numbers[tables]
@@ -98,7 +98,7 @@ class ListedTables:
         best, worst = Norms(0, 0, 0), None
         for tables, near in self._pairs(a):
             differences = self.released[near] - self.released[tables]
-            norms = Norms.of(differences)
+            norms = Norms.from_vectors(differences)
             if norms.l2_squared > best.l2_squared:
                 squares = (differences**2).sum(axis=1)
                 worst = differences[squares.argmax()].reshape(self.shape)
@@ -123,14 +123,14 @@ class ListedTables:
             yield tables + start, near
 
 
-def _numbered(tables: Counts) -> Counts:
+def _encode_tables(tables: Counts) -> Counts:
     """Encode each table as a few whole numbers, linearly. Differences of codes stand for
     differences of tables, and sort alike.
 
     Differences of counts up to c are the digits of a number of base 2c + 1, as many in each number
     as 64 bits hold.
 
-    >>> _numbered(np.array([[0, 2], [1, 0]])).ravel().tolist()
+    >>> _encode_tables(np.array([[0, 2], [1, 0]])).ravel().tolist()
     [2, 5]
     """
     base = 2 * int(tables.max(initial=0)) + 1
@@ -169,12 +169,12 @@ def moves(grid: Grid, margins: Sequence[Totals], domain: Mask | None, a: int) ->
     counts = [margin.counts.ravel() for margin in margins]
     for size in range(1, a + 1):
         if math.comb(len(where) + size - 1, size) <= _MOST_MULTISETS:
-            yield from _grouped(grid.shape, labels, counts, where, size)
+            yield from _match_multisets(grid.shape, labels, counts, where, size)
         else:
             yield from _one_by_one(grid, margins, labels, counts, where, size)
 
 
-def _grouped(
+def _match_multisets(
     shape: Shape, labels: Sequence[Labels], counts: Sequence[Counts], where: Labels, size: int
 ) -> Iterator[Counts]:
     """Yield the moves of `size` records from a list of all multisets of so many cells. Two
@@ -234,10 +234,10 @@ def _one_by_one(
     appearing = _Appearing(grid, [margin.view for margin in margins], plain, where.tolist())
     for vanish in combinations_with_replacement(where.tolist(), size):
         appearing.count()
-        if not _within(vanish, plain, sizes):
+        if not _holds_records(vanish, plain, sizes):
             continue
         gone = Counter(vanish)
-        for appear in appearing.beside(vanish):
+        for appear in appearing.list_multisets(vanish):
             if any(cell in gone for cell in appear):
                 continue
             move = np.zeros(grid.shape, dtype=np.int64)
@@ -248,7 +248,7 @@ def _one_by_one(
             yield move
 
 
-def _within(
+def _holds_records(
     vanish: Sequence[int], labels: Sequence[list[int]], counts: Sequence[list[int]]
 ) -> bool:
     """Whether t holds the records that vanish."""
@@ -285,7 +285,7 @@ class _Appearing:
                 " another mechanism"
             )
 
-    def beside(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    def list_multisets(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Yield the multisets of allowed cells that have the margins of `vanish`, in the way that
         is shorter.
         """
@@ -294,9 +294,9 @@ class _Appearing:
         if self.shuffle:
             permuted = math.factorial(size) ** len(self.blocks)
             shuffled = permuted <= math.comb(len(self.where) + size, size)
-        yield from self._shuffled(vanish) if shuffled else self._searched(vanish)
+        yield from self._shuffle_levels(vanish) if shuffled else self._search_cells(vanish)
 
-    def _shuffled(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    def _shuffle_levels(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """For margins that are disjoint apart from a common part: permute the levels of each block
         but the first.
         """
@@ -322,7 +322,7 @@ class _Appearing:
                 if all(cell in self.allowed for cell in appear):
                     yield appear
 
-    def _searched(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    def _search_cells(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """For any margins: choose cells in order while the margins that are left allow it."""
         left = []
         for label in self.labels:
@@ -373,7 +373,7 @@ def four_cell_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
     >>> int(abs(move).sum()), int(abs(move.sum(axis=2)).max()), int(abs(move.sum(axis=0)).max())
     (4, 0, 0)
     """
-    if grid.nested:
+    if grid.has_nested_feature:
         return None
     by_view = {margin.view: margin for margin in margins}
     for root in margins:
@@ -381,11 +381,11 @@ def four_cell_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
         tree = junction_order([root.view, *other_views])
         if tree is None or len(tree) < 2:
             return None
-        beyond = _beyond(tree)
+        beyond = _find_far_features(tree)
         later = [by_view[view] for view in tree[2:]]
         for near, far in _starts(grid, by_view[tree[0]], by_view[tree[1]]):
-            one = _completed(grid.shape, later, near)
-            other = _completed(grid.shape, later, far)
+            one = _complete_record(grid.shape, later, near)
+            other = _complete_record(grid.shape, later, far)
             move = _swap(grid.shape, one, other, beyond)
             if np.abs(move).sum() == 4:
                 return move
@@ -416,16 +416,16 @@ def cube_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
     >>> int(abs(cube_move(Grid.flat((2, 2, 2)), pairs)).sum())
     8
     """
-    if grid.nested:
+    if grid.has_nested_feature:
         return None
     levels = [np.arange(size) for size in grid.shape]
     for margin in margins:
-        for axis in named(margin.view):
-            counts = margin.down(grid, grid.alone(axis)).counts
+        for axis in list_axes(margin.view):
+            counts = margin.sum_to_view(grid, grid.build_feature_view(axis)).counts
             commonest_first = np.argsort(-counts, kind="stable")
             levels[axis] = commonest_first[: int((counts > 0).sum())]
     varying = [axis for axis, choice in enumerate(levels) if len(choice) > 1]
-    published = [{*named(margin.view)} for margin in margins]
+    published = [{*list_axes(margin.view)} for margin in margins]
     for size in range(1, len(varying) + 1):
         for chosen in combinations(varying, size):
             if any({*chosen} <= axes for axes in published):
@@ -444,10 +444,10 @@ def _starts(grid: Grid, parent: Totals, child: Totals) -> Iterator[tuple[Levels,
     cells of either margin.
     """
     shared = meet(parent.view, child.view)
-    sizes = parent.down(grid, shared).counts
+    sizes = parent.sum_to_view(grid, shared).counts
     for flat in np.argsort(-sizes, axis=None, kind="stable")[:_MOST_LEVELS]:
         level = [int(code) for code in np.unravel_index(flat, sizes.shape)]
-        fixed = dict(zip(named(shared), level, strict=True))
+        fixed = dict(zip(list_axes(shared), level, strict=True))
         left, right = _commonest(parent, fixed), _commonest(child, fixed)
         if len(left) == len(right) == 2:
             yield {**left[0], **right[0]}, {**left[1], **right[1]}
@@ -455,7 +455,7 @@ def _starts(grid: Grid, parent: Totals, child: Totals) -> Iterator[tuple[Levels,
 
 def _commonest(margin: Totals, fixed: Levels) -> list[Levels]:
     """Two cells of a margin with the largest counts, among those with the fixed levels."""
-    axes = named(margin.view)
+    axes = list_axes(margin.view)
     window = tuple(fixed.get(axis, slice(None)) for axis in axes)
     counts = np.asarray(margin.counts[window])
     open_axes = [axis for axis in axes if axis not in fixed]
@@ -467,18 +467,18 @@ def _commonest(margin: Totals, fixed: Levels) -> list[Levels]:
     return cells
 
 
-def _completed(shape: Shape, margins: Sequence[Totals], start: Levels) -> Levels:
+def _complete_record(shape: Shape, margins: Sequence[Totals], start: Levels) -> Levels:
     """Complete a record along the junction tree: at the commonest cell of each margin, or else at
     level 0.
     """
     record = dict(start)
     for margin in margins:
-        fixed = {axis: record[axis] for axis in named(margin.view) if axis in record}
+        fixed = {axis: record[axis] for axis in list_axes(margin.view) if axis in record}
         record.update(_commonest(margin, fixed)[0])
     return {axis: record.get(axis, 0) for axis in range(len(shape))}
 
 
-def _beyond(tree: Sequence[View]) -> set[int]:
+def _find_far_features(tree: Sequence[View]) -> set[int]:
     """Features on the second margin's side of the edge between the first two margins of a junction
     tree.
     """
@@ -487,5 +487,5 @@ def _beyond(tree: Sequence[View]) -> set[int]:
         # A later margin hangs on the earlier one with which it shares most.
         nearest = max(side, key=lambda other: sum(meet(view, other)))
         side[view] = side[nearest]
-    far = {axis for view, is_far in side.items() if is_far for axis in named(view)}
-    return far - {*named(tree[0])}
+    far = {axis for view, is_far in side.items() if is_far for axis in list_axes(view)}
+    return far - {*list_axes(tree[0])}

@@ -22,15 +22,15 @@ from semidp.promise.schema.margins import (
     Totals,
     View,
     finest,
+    is_within_view,
     join,
     meet,
     trimmed_view,
     variables,
-    within,
 )
 from semidp.promise.sensitivity.moves import ListedTables, cube_move, four_cell_move
 from semidp.promise.sensitivity.patterns import LARGEST_A, BlockTable, Norms, certified_norms
-from semidp.promise.sensitivity.probes import SelfCheckError, drawn
+from semidp.promise.sensitivity.probes import SelfCheckError, draw_exchanges
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.spaces.structure import Structure
@@ -62,11 +62,11 @@ class TableNorms:
     move: Counts | None = field(default=None, repr=False)
     only: Counts | None = field(default=None, repr=False)
 
-    def repeated(self, times: int) -> "TableNorms":
+    def repeat_moves(self, times: int) -> "TableNorms":
         """Return the norms for `times` moves in a row: upper bounds, since t may not hold all of
         them.
 
-        >>> TableNorms(Norms(4, 8, 2), True, "closed form").repeated(5)
+        >>> TableNorms(Norms(4, 8, 2), True, "closed form").repeat_moves(5)
         TableNorms(norms=Norms(l1=20, l2_squared=200, linf=10), exact=False, method='5 times the
         closed form')
         """
@@ -74,7 +74,7 @@ class TableNorms:
             return self
         move = None if self.move is None else times * self.move
         method = f"{times} times the {self.method}"
-        return TableNorms(self.norms.scaled(times), False, method, move, self.only)
+        return TableNorms(self.norms.multiply(times), False, method, move, self.only)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,9 +92,9 @@ class ReleasedTable:
     visible: tuple[Totals, ...]
 
     @classmethod
-    def of(cls, dataspace: Dataspace, released: View) -> "ReleasedTable":
+    def from_dataspace(cls, dataspace: Dataspace, released: View) -> "ReleasedTable":
         """Restrict what is published to the released features."""
-        structure = Structure.of(dataspace)
+        structure = Structure.from_dataspace(dataspace)
         visible = []
         for total in finest(structure.grid, structure.margins, lambda view: meet(view, released)):
             visible.append(Totals(trimmed_view(total.view, released), total.counts))
@@ -103,14 +103,14 @@ class ReleasedTable:
     @cached_property
     def grid(self) -> Grid:
         """The cells of the released table."""
-        return self.structure.grid.coarsened(self.released)
+        return self.structure.grid.coarsen(self.released)
 
     @cached_property
     def blocks(self) -> BlockTable | None:
         """The released table as blocks of counts, if its margins are disjoint apart from a common
         part.
         """
-        return BlockTable.of(self.grid, self.visible, self.structure.n, self.possible)
+        return BlockTable.from_margins(self.grid, self.visible, self.structure.n, self.possible)
 
     @cached_property
     def possible(self) -> Mask | None:
@@ -118,14 +118,14 @@ class ReleasedTable:
         all are.
         """
         schema = self.structure.schema
-        return schema.restrict(schema.named(self.released)).possible
+        return schema.restrict(schema.list_view_names(self.released)).possible
 
     @cached_property
     def varying(self) -> frozenset[tuple[int, int]]:
         """Each (feature, depth) of the released table that has a choice."""
         return self.structure.varying & variables(self.released)
 
-    def certified(self, a: int, margins: Sequence[Totals], even: bool = False) -> Norms:
+    def certify_norms(self, a: int, margins: Sequence[Totals], even: bool = False) -> Norms:
         """Return the bound on the norms for a records that the pattern of margins alone gives."""
         sets = [variables(margin.view) & self.varying for margin in margins]
         return certified_norms(a, self.varying, sets, even)
@@ -144,7 +144,7 @@ class ReleasedTable:
         if self.released == self.structure.grid.full:
             return True
         common = self.structure.common
-        return common is not None and within(common, self.released)
+        return common is not None and is_within_view(common, self.released)
 
     def realisable(self, move: Counts) -> bool:
         """Whether t allows a move: some table of D_t holds the records that vanish.
@@ -194,25 +194,25 @@ def find_norms(table: ReleasedTable, a: int) -> TableNorms:
     >>> table = Table(
     ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]]
     ... )
-    >>> public = Dataspace.of(table, [Margin("sex"), Margin("region")])
-    >>> found = find_norms(ReleasedTable.of(public, (1, 1)), 3)
+    >>> public = Dataspace.from_table(table, [Margin("sex"), Margin("region")])
+    >>> found = find_norms(ReleasedTable.from_dataspace(public, (1, 1)), 3)
     >>> found.norms, found.exact, found.method
     (Norms(l1=4, l2_squared=4, linf=1), True, 'record patterns')
     """
     a = min(a, table.structure.n)
     result = _search(table, a)
     # A lower and an upper bound that share no step with the search hold it in between.
-    if result.norms.most(_drawn(table, a)) != result.norms:
+    if result.norms.most(_probe_norms(table, a)) != result.norms:
         raise SelfCheckError(
             "records that keep every exact total move the table by more than its norms"
         )
-    upper = table.certified(a, table.structure.margins, _even(table))
+    upper = table.certify_norms(a, table.structure.margins, _even(table))
     if result.exact and result.norms.least(upper) != result.norms:
         raise SelfCheckError("the norms of a table are above what is proved for so many records")
     return result
 
 
-def _drawn(table: ReleasedTable, a: int) -> Norms:
+def _probe_norms(table: ReleasedTable, a: int) -> Norms:
     """What drawn exchanges of at most a records attain: a lower bound that shares no step with the
     search.
 
@@ -222,19 +222,19 @@ def _drawn(table: ReleasedTable, a: int) -> Norms:
     if table.structure.schema.structural_zeros:
         return Norms(0, 0, 0)
     try:
-        blocks = Blocks.of(table.dataspace)
+        blocks = Blocks.from_dataspace(table.dataspace)
     except Refused:
         return Norms(0, 0, 0)
-    return drawn(blocks, table.released).within(a).norms
+    return draw_exchanges(blocks, table.released).limit_records(a).norms
 
 
 def _search(table: ReleasedTable, a: int) -> TableNorms:
     structure = table.structure
     open_part = structure.canonical(table.released)
-    published = any(within(open_part, margin.view) for margin in structure.margins)
+    published = any(is_within_view(open_part, margin.view) for margin in structure.margins)
     if published or not any(open_part):
         return TableNorms(Norms(0, 0, 0), True, "the published statistics fix the table")
-    upper = table.certified(a, structure.margins, _even(table))
+    upper = table.certify_norms(a, structure.margins, _even(table))
     blocks = table.blocks
     if blocks is not None and a <= LARGEST_A:
         norms, move = blocks.norms(a)
@@ -242,12 +242,12 @@ def _search(table: ReleasedTable, a: int) -> TableNorms:
         if table.lifts and sure and not (structure.schema.structural_zeros and blocks.free):
             return TableNorms(norms, True, "record patterns", move)
         upper = upper.least(norms)
-    tables = ListedTables.of(table.dataspace, table.released)
+    tables = ListedTables.from_dataspace(table.dataspace, table.released)
     if tables is not None:
         norms, move = tables.norms(a)
         return TableNorms(norms, True, "listing of all tables", move, tables.only)
     # No method is exact here: a bound is, after all, if some move attains it.
-    attained, move = _attained(table, a)
+    attained, move = _find_attained_norms(table, a)
     return TableNorms(upper, attained == upper, "certified bound", move)
 
 
@@ -264,12 +264,12 @@ def _even(table: ReleasedTable) -> bool:
     levels = []
     for margin, part in zip(structure.margins, sets, strict=True):
         if part:
-            visible = margin.down(structure.grid, meet(margin.view, table.released))
+            visible = margin.sum_to_view(structure.grid, meet(margin.view, table.released))
             levels.append(visible.levels)
     return min(levels) == 2
 
 
-def _attained(table: ReleasedTable, a: int) -> tuple[Norms, Counts | None]:
+def _find_attained_norms(table: ReleasedTable, a: int) -> tuple[Norms, Counts | None]:
     """Norms that known moves attain, and the move with the largest Δ2: a small pattern, repeated.
 
     Where moves of the released table need not come from moves of the records, a larger table is
@@ -279,7 +279,7 @@ def _attained(table: ReleasedTable, a: int) -> tuple[Norms, Counts | None]:
     more = structure.common
     if more is None or structure.schema.structural_zeros:
         more = structure.grid.full
-    whole = ReleasedTable.of(table.dataspace, join(table.released, more))
+    whole = ReleasedTable.from_dataspace(table.dataspace, join(table.released, more))
     best, widest = Norms(0, 0, 0), None
     largest = max(LARGEST_MASK, math.prod(table.grid.shape))
     if not whole.lifts or math.prod(whole.grid.shape) > largest:
@@ -288,7 +288,7 @@ def _attained(table: ReleasedTable, a: int) -> tuple[Norms, Counts | None]:
     for move in _known_moves(whole, a):
         if whole.realisable(move):
             released = whole.grid.sum(move, shown).reshape(table.grid.shape)
-            norms = Norms.of(released[None])
+            norms = Norms.from_vectors(released[None])
             if norms.l2_squared > best.l2_squared:
                 widest = released
             best = best.most(norms)

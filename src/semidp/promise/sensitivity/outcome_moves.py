@@ -90,10 +90,10 @@ class OutcomeMoves:
         ends = [(node, (values[0], values[-1])) for node, values in enumerate(self.values)]
         best = np.zeros(3)
         for move in self._moves:
-            along = self._along(move)
+            along = self._restrict_move(move)
             if self._by_outcome and (2 * len(ends)) ** along.letters > _MOST_PLACEMENTS:
                 widest = max(values[-1] for values in self.values)
-                return self.replaced_norms.scaled(widest)
+                return self.replaced_norms.multiply(widest)
             signs = np.array(along.signs, dtype=np.float64)
             # a sum is linear in every value, so that its norms are largest at the ends of levels
             for nodes, values in _chunks(self._place(along, ends, not self._by_outcome)):
@@ -107,7 +107,7 @@ class OutcomeMoves:
         """Σ k_g, Σ k_g² and the largest k_g: how many values are replaced in each group."""
         best = np.zeros(3)
         for move in self._moves:
-            along = self._along(move)
+            along = self._restrict_move(move)
             signs = np.array(along.signs, dtype=np.float64)
             few = self._distinct_values(along.letters)
             if sum(len(values) for _, values in few) ** along.letters > _MOST_PLACEMENTS:
@@ -117,7 +117,7 @@ class OutcomeMoves:
             for nodes, values in _chunks(self._place(along, few, False)):
                 at = values[:, along.places]
                 equal = at[:, :, None] == at[:, None, :]
-                norms = self._largest(move, nodes, partial(_replaced, signs, equal))
+                norms = self._largest(move, nodes, partial(_compute_replaced_norms, signs, equal))
                 best = np.maximum(best, norms)
         return _whole_norms(best)
 
@@ -135,7 +135,7 @@ class OutcomeMoves:
         every = [*enumerate(self.values)]
         best = 0.0
         for move in self._moves:
-            along = self._along(move)
+            along = self._restrict_move(move)
             signs = np.array(along.signs, dtype=np.float64)
             products = signs[:, None] * signs[None, :]
             if sum(map(len, self.values)) ** along.letters > _MOST_PLACEMENTS:
@@ -162,8 +162,8 @@ class OutcomeMoves:
             blocks.append({outcome: 1})
         best = np.zeros(3)
         for move in list_exchanges(blocks, (design, outcome), (), constant):
-            where = FeatureMove.along(move, design, [1])
-            along = FeatureMove.along(move, outcome, [1])
+            where = FeatureMove.from_move(move, design, [1])
+            along = FeatureMove.from_move(move, outcome, [1])
             placed = list(self._place(along, ends, True))
             chosen = [*_place_cells(where, len(rows))]
             if not placed or not chosen:
@@ -174,7 +174,7 @@ class OutcomeMoves:
             for record, letter in enumerate(where.places):
                 factors[:, letter] += signed[:, record]
             if len(placed) * len(chosen) * cells.shape[1] > _MOST_VECTORS:
-                longest = Norms.of(rows)
+                longest = Norms.from_vectors(rows)
                 lengths = float(np.abs(factors).sum(axis=1).max())
                 norms = [lengths * longest.l1, lengths**2 * longest.l2_squared]
                 best = np.maximum(best, [*norms, lengths * longest.linf])
@@ -198,8 +198,8 @@ class OutcomeMoves:
                 kept.append((node, range(node * letters, node * letters + size)))
         return kept
 
-    def _along(self, move: ExchangeMove) -> FeatureMove:
-        return FeatureMove.along(move, self.axis, [self._depth])
+    def _restrict_move(self, move: ExchangeMove) -> FeatureMove:
+        return FeatureMove.from_move(move, self.axis, [self._depth])
 
     def _place(
         self,
@@ -261,7 +261,7 @@ class OutcomeMoves:
 
     def _same_outcome(self, move: ExchangeMove, nodes: NDArray[np.intp], group: Group) -> Mask:
         """Whether two records are in one group as far as the outcome's levels decide."""
-        along = self._along(move)
+        along = self._restrict_move(move)
         records = len(along.places)
         if self.axis not in group:
             return np.ones((1, records, records), dtype=bool)
@@ -286,7 +286,7 @@ class OutcomeMoves:
             published = next((block[axis] for block in self.blocks if axis in block), depth)
             depths = sorted({depth, published})
             tree = Tree(tuple(self._counts(axis, depths)), 0)
-            along = FeatureMove.along(move, axis, depths)
+            along = FeatureMove.from_move(move, axis, depths)
             options = patterns(tree, along, len(depths) - 1, True)
             if options is None:
                 raise ValueError("an exchange of so many records is not listed")
@@ -334,7 +334,7 @@ def _squares(kernels: Floats, same: Mask) -> Floats:
     return np.stack([squares] * 3)
 
 
-def _replaced(signs: Floats, equal: Mask, same_group: Mask) -> Floats:
+def _compute_replaced_norms(signs: Floats, equal: Mask, same_group: Mask) -> Floats:
     """Norms of the numbers of replaced values by group: a row a norm, a column a placement."""
     same_value = same_group & equal
     net = np.abs((same_value * signs).sum(axis=2)) / same_value.sum(axis=2)

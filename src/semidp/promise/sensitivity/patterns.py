@@ -37,7 +37,7 @@ LARGEST_SEARCH = 2000  # beyond this a the plain bound a² is used for Δ2²
 class Norms:
     """The norms of a sensitivity space: Δ1, Δ2² and Δ∞, all whole numbers.
 
-    >>> Norms(4, 4, 1).scaled(3)
+    >>> Norms(4, 4, 1).multiply(3)
     Norms(l1=12, l2_squared=36, linf=3)
     """
 
@@ -46,11 +46,11 @@ class Norms:
     linf: int
 
     @classmethod
-    def of(cls, vectors: NDArray[Any]) -> "Norms":
+    def from_vectors(cls, vectors: NDArray[Any]) -> "Norms":
         """Return the largest norms of some vectors of whole numbers, one after the other along the
         first axis.
 
-        >>> Norms.of(np.array([[1, -1, 0], [0, 0, 0]]))
+        >>> Norms.from_vectors(np.array([[1, -1, 0], [0, 0, 0]]))
         Norms(l1=2, l2_squared=2, linf=1)
         """
         sizes = np.abs(vectors).reshape(len(vectors), -1)
@@ -58,7 +58,7 @@ class Norms:
         l2_squared = (sizes * sizes).sum(axis=1).max(initial=0)
         return cls(int(l1), int(l2_squared), int(sizes.max(initial=0)))
 
-    def scaled(self, factor: int) -> "Norms":
+    def multiply(self, factor: int) -> "Norms":
         """Return the norms of the space with every element multiplied by `factor`."""
         return Norms(factor * self.l1, factor**2 * self.l2_squared, factor * self.linf)
 
@@ -303,7 +303,7 @@ class BlockTable:
     possible: Mask | None = field(default=None, repr=False)
 
     @classmethod
-    def of(
+    def from_margins(
         cls, grid: Grid, margins: Sequence[Totals], n: int, possible: Mask | None = None
     ) -> "BlockTable | None":
         """Return the table if its margins are disjoint apart from a common part; else None."""
@@ -316,7 +316,7 @@ class BlockTable:
         return self.slices.grid
 
     @cached_property
-    def published(self) -> View:
+    def published_view(self) -> View:
         """All that the margins say of any feature."""
         return join(self.grid.nothing, *(margin.view for margin in self.slices.margins))
 
@@ -336,11 +336,13 @@ class BlockTable:
         it.
         """
         counts = []
-        for axis, (chain, depth) in enumerate(zip(self.grid.chains, self.published, strict=True)):
+        for axis, (chain, depth) in enumerate(
+            zip(self.grid.chains, self.published_view, strict=True)
+        ):
             inhabited = np.ones(chain.size(depth), dtype=bool)
             for margin in self.slices.margins:
                 if depth and margin.view[axis] == depth:
-                    alone = margin.down(self.grid, self.grid.alone(axis, depth))
+                    alone = margin.sum_to_view(self.grid, self.grid.build_feature_view(axis, depth))
                     inhabited &= alone.counts > 0
             children = chain.children(depth, chain.depth)
             counts.append(children[inhabited])
@@ -376,7 +378,7 @@ class BlockTable:
         ...     Totals((1, 0), np.array([[5], [5], [5]])),
         ...     Totals((0, 1), np.array([[4, 6, 5]])),
         ... )
-        >>> BlockTable.of(Grid.flat((3, 3)), [rows, columns], 15).norms(3)[0]
+        >>> BlockTable.from_margins(Grid.flat((3, 3)), [rows, columns], 15).norms(3)[0]
         Norms(l1=6, l2_squared=6, linf=1)
         """
         # best[s]: the widest choice of s records over the slices seen so far, as (squares,
@@ -407,7 +409,7 @@ class BlockTable:
         for pattern, place in chosen:
             # the blocks in the order in which `distinct_slices` sorted them
             rows = zip(self.slices.margins, self.slices.rows(place), strict=True)
-            blocks = sorted(rows, key=lambda block: _capped(block[1][1], a))
+            blocks = sorted(rows, key=lambda block: _cap_counts(block[1][1], a))
             start = [(self.slices.common, place)] if any(self.slices.common) else []
             for sign, counts, side in ((1, pattern.appear, 0), (-1, pattern.vanish, 1)):
                 for part, count in enumerate(counts):
@@ -442,7 +444,7 @@ def _positive(counts: NDArray[np.int64]) -> Block:
     return tuple(int(count) for count in counts if count)
 
 
-def _capped(row: NDArray[np.int64], a: int) -> Block:
+def _cap_counts(row: NDArray[np.int64], a: int) -> Block:
     """The a largest counts of a row, each at most a, the largest first."""
     largest = -np.sort(-row)[:a]
     return _positive(np.minimum(largest, a))
@@ -500,9 +502,9 @@ def certified_norms(
     for alpha in range(1, k + 1):
         # The largest positive entry α and the largest negative entry β share the a records of the
         # positive part.
-        packed = [_packed(a, beta) for beta in range(1, min(alpha, a - alpha) + 1)]
+        packed = [_maximize_square_sum(a, beta) for beta in range(1, min(alpha, a - alpha) + 1)]
         if packed:
-            best = max(best, _packed(a, alpha) + max(packed))
+            best = max(best, _maximize_square_sum(a, alpha) + max(packed))
     return Norms(2 * a, best, k)
 
 
@@ -531,6 +533,6 @@ def edge_cover(features: frozenset[Any], margins: Sequence[frozenset[Any]]) -> f
     return float(len(distinct) if solved.fun is None else solved.fun)
 
 
-def _packed(a: int, x: int) -> int:
+def _maximize_square_sum(a: int, x: int) -> int:
     """g(x): the largest sum of squares of whole numbers in 0..x that sum to a."""
     return (a // x) * x * x + (a % x) ** 2

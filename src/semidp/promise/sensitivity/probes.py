@@ -22,8 +22,8 @@ from semidp.promise.schema.margins import (
     Shape,
     Totals,
     View,
+    list_axes,
     meet,
-    named,
 )
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces.exchange_blocks import Blocks
@@ -63,10 +63,10 @@ class Probes:
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("ill", "yn")])
-    >>> public = Dataspace.of(
+    >>> public = Dataspace.from_table(
     ...     Table(schema, np.full((2, 3, 2), 5)), [Margin("sex"), Margin("region")]
     ... )
-    >>> drawn(Blocks.of(public), (1, 1, 1)).norms
+    >>> draw_exchanges(Blocks.from_dataspace(public), (1, 1, 1)).norms
     Norms(l1=6, l2_squared=8, linf=2)
     """
 
@@ -85,9 +85,9 @@ class Probes:
         cells = (same * self.signs[:, None, :]).sum(axis=2)  # for each record the count of its cell
         earlier = np.tril(np.ones((records, records), dtype=bool), -1)
         cells[(same & earlier).any(axis=2)] = 0  # each cell counts once, with its first record
-        return Norms.of(cells)
+        return Norms.from_vectors(cells)
 
-    def within(self, records: int) -> "Probes":
+    def limit_records(self, records: int) -> "Probes":
         """The exchanges that change at most `records` records: pairs of the ball A_records."""
         kept = np.abs(self.signs).sum(axis=1) <= 2 * records
         return Probes(self.nodes[kept], self.signs[kept])
@@ -101,7 +101,7 @@ class Probes:
                 yield move
 
 
-def drawn(blocks: Blocks, released: View) -> Probes:
+def draw_exchanges(blocks: Blocks, released: View) -> Probes:
     """Draw exchanges that t allows; none where the blocks in sight are too many.
 
     The generator has a fixed seed: only public values are looked at, and the same question has the
@@ -113,7 +113,7 @@ def drawn(blocks: Blocks, released: View) -> Probes:
     for margin in margins:
         if any(meet(margin.view, released)) and margin.levels > 1:
             in_sight.append(margin)
-    axes = named(released)
+    axes = list_axes(released)
     checkable = not structure.schema.structural_zeros or structure.grid.holds(LARGEST_MASK)
     if structure.n == 0 or len(in_sight) > _MOST_BLOCKS or not checkable:
         nodes = np.zeros((0, 2, len(axes)), dtype=np.intp)
@@ -124,7 +124,7 @@ def drawn(blocks: Blocks, released: View) -> Probes:
     signs = np.stack([-carries, carries], axis=2)[allowed]
     seen = []
     for axis in axes:
-        node_of_leaf = structure.grid.chains[axis].above(released[axis])
+        node_of_leaf = structure.grid.chains[axis].find_leaf_ancestors(released[axis])
         seen.append(node_of_leaf[records[:, :, axis]])
     return Probes(np.stack(seen, axis=2), signs.reshape(len(pairs), -1))
 
@@ -138,13 +138,13 @@ def largest_residual(blocks: Blocks, view: View, records: int, kept: Sequence[Ma
     ``s' (∘_i K_i) s`` with signs s and, for each feature of d,
     ``K = 1[same parent] (1[same node] - 1/c)`` for records with c inhabited siblings.
     """
-    probes = drawn(blocks, view).within(records)
+    probes = draw_exchanges(blocks, view).limit_records(records)
     signs = probes.signs.astype(np.float64)
     products = signs[:, :, None] * signs[:, None, :]
-    for place, axis in enumerate(named(view)):
+    for place, axis in enumerate(list_axes(view)):
         chain, depth = blocks.structure.grid.chains[axis], view[axis]
         firsts = chain.first(depth - 1, depth)
-        inhabited = np.unique(chain.above(depth)[kept[axis]])
+        inhabited = np.unique(chain.find_leaf_ancestors(depth)[kept[axis]])
         homes = np.searchsorted(firsts, inhabited, side="right") - 1
         siblings = np.bincount(homes, minlength=len(firsts))
         nodes = probes.nodes[:, :, place]
@@ -160,23 +160,23 @@ def _pairwise_equal(codes: Nodes) -> Truths:
     return equal
 
 
-def _inhabited(structure: Structure, axis: int) -> Mask:
+def _find_inhabited_leaves(structure: Structure, axis: int) -> Mask:
     """Leaves of a feature that every published margin allows."""
     chain = structure.grid.chains[axis]
     result = np.ones(chain.leaves, dtype=bool)
     for margin in structure.margins:
         depth = margin.view[axis]
         if depth:
-            place = named(margin.view).index(axis)
+            place = list_axes(margin.view).index(axis)
             other_axes = tuple(other for other in range(margin.counts.ndim) if other != place)
             occurs = margin.counts.sum(axis=other_axes) > 0
-            result &= occurs[chain.above(depth)]
+            result &= occurs[chain.find_leaf_ancestors(depth)]
     return result
 
 
 def _disjoint(margins: Sequence[Totals]) -> tuple[Totals, ...]:
     """The published margins; none where a feature is in two of them."""
-    axes = [{*named(margin.view)} for margin in margins]
+    axes = [{*list_axes(margin.view)} for margin in margins]
     shared = any(one & other for one, other in combinations(axes, 2))
     return () if shared else tuple(margins)
 
@@ -213,7 +213,7 @@ class _Draw:
         for block, margin in enumerate(self.in_sight):
             both = cells[:, :2, block]
             nodes = np.unravel_index(both, margin.counts.shape)
-            for axis, node in zip(named(margin.view), nodes, strict=True):
+            for axis, node in zip(list_axes(margin.view), nodes, strict=True):
                 some = rows[node[:, 0] != node[:, 1]]
                 server = servers[some, block] + 1
                 after[some, server, axis] = leaves[some, 0, axis]  # it takes x's leaf
@@ -272,13 +272,13 @@ class _Draw:
                 first_cell = int(np.flatnonzero(margin.counts)[0])
                 codes = np.full((draws, records), first_cell)
             node_codes = np.unravel_index(codes, margin.counts.shape)
-            for axis, node in zip(named(margin.view), node_codes, strict=True):
+            for axis, node in zip(list_axes(margin.view), node_codes, strict=True):
                 nodes[:, :, axis] = node
                 depths[axis] = margin.view[axis]
         for axis, depth in enumerate(depths):
             chain = self.structure.grid.chains[axis]
-            leaves = np.flatnonzero(_inhabited(self.structure, axis))
-            homes = chain.above(depth)[leaves]
+            leaves = np.flatnonzero(_find_inhabited_leaves(self.structure, axis))
+            homes = chain.find_leaf_ancestors(depth)[leaves]
             node = nodes[:, :, axis]
             first = leaves[np.searchsorted(homes, node, side="left")]
             final = leaves[np.searchsorted(homes, node, side="right") - 1]

@@ -24,9 +24,9 @@ from semidp.promise.schema.margins import (
     Floats,
     Totals,
     View,
+    is_within_view,
     join,
-    named,
-    within,
+    list_axes,
 )
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts, MoveList
@@ -34,8 +34,13 @@ from semidp.promise.sensitivity.moves import ListedTables
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.probes import SelfCheckError, largest_residual
 from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.sensitivity.residuals import Residuals, below, kept_nodes, trimmed
-from semidp.promise.sensitivity.table_spaces import domain_of, sensitivity_space
+from semidp.promise.sensitivity.residuals import (
+    Residuals,
+    kept_nodes,
+    list_coarser_views,
+    trim_grid,
+)
+from semidp.promise.sensitivity.table_spaces import find_possible_cells, sensitivity_space
 from semidp.promise.sensitivity.worst_pairs import Pair
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
@@ -66,9 +71,9 @@ def product_space(
     >>> from semidp.promise.schema.features import Feature
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("age", "yo")])
     >>> table = Table(schema, np.arange(12).reshape(2, 3, 2) + 5)
-    >>> public = Dataspace.of(table, [Margin("sex")])
+    >>> public = Dataspace.from_table(table, [Margin("sex")])
     >>> space = product_space(public, Ball(2), [["sex", "region"], ["region", "age"]])
-    >>> space.measured
+    >>> space.measured_residuals
     ((0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 1, 0))
     >>> vector = space.measure([table.margin(["sex", "region"]), table.margin(["region", "age"])])
     >>> bool(
@@ -88,7 +93,7 @@ def product_space(
     if len(set(views)) < len(views):
         raise InputError("two tables of the product have the same features: name each once")
     space = ProductSpace(dataspace, adjacency, views)
-    if adjacency.a == 0 and space.measured:
+    if adjacency.a == 0 and space.measured_residuals:
         raise NotTogether(
             "what is published leaves a single dataset: give each table a budget of its own"
         )
@@ -127,37 +132,37 @@ class ProductSpace(QuerySpace):
     @cached_property
     def residuals(self) -> Residuals:
         """The geometry of the nodes that can hold a record."""
-        return Residuals(trimmed(self.schema.grid, self._kept))
+        return Residuals(trim_grid(self.schema.grid, self._inhabited_leaves))
 
     @cached_property
-    def needed(self) -> tuple[View, ...]:
+    def needed_residuals(self) -> tuple[View, ...]:
         """Residuals of which the tables consist. Those that are zero by construction are left
         out.
         """
-        every = {view for table in self.views for view in below(table)}
+        every = {view for table in self.views for view in list_coarser_views(table)}
         return tuple(sorted(view for view in every if self.residuals.varies(view)))
 
     @cached_property
-    def measured(self) -> tuple[View, ...]:
+    def measured_residuals(self) -> tuple[View, ...]:
         """Residuals that need noise: neither a published margin nor n fixes them."""
-        exact = [margin.view for margin in self.dataspace.published]
+        exact = [margin.view for margin in self.dataspace.published_totals]
         exact.append(self.schema.grid.nothing)
-        return tuple(view for view in self.needed if not _in_some(view, exact))
+        return tuple(view for view in self.needed_residuals if not _is_within_some(view, exact))
 
     @cached_property
     def inside(self) -> tuple[tuple[View, ...], ...]:
         """For each table the measured residuals that it is put together from."""
-        measured = {*self.measured}
+        measured = {*self.measured_residuals}
         tables = []
         for view in self.views:
-            tables.append(tuple(small for small in below(view) if small in measured))
+            tables.append(tuple(small for small in list_coarser_views(view) if small in measured))
         return tuple(tables)
 
     @cached_property
     def holders(self) -> Mapping[View, tuple[int, ...]]:
         """For each measured residual the numbers of the tables that are put together from it."""
         tables: dict[View, list[int]] = {}
-        for view in self.measured:
+        for view in self.measured_residuals:
             tables[view] = []
         for number, parts in enumerate(self.inside):
             for view in parts:
@@ -167,13 +172,13 @@ class ProductSpace(QuerySpace):
     @cached_property
     def costs(self) -> BallCosts:
         """What residuals cost under the adjacency."""
-        margins = tuple(margin.view for margin in self.dataspace.published)
+        margins = tuple(margin.view for margin in self.dataspace.published_totals)
         released = join(*self.views)
-        tables = self._listed(released)
+        tables = self._list_moves(released)
         listed = None if tables is None else MoveList(tables, released)
         kind = self.adjacency.by_kind(ball=BallCosts, exchange=ExchangeCosts)
-        once = min(self.adjacency.once, self.dataspace.n)
-        return kind(self.residuals, margins, once, listed, self.adjacency.repeated)
+        once = min(self.adjacency.records_per_move, self.dataspace.n)
+        return kind(self.residuals, margins, once, listed, self.adjacency.most_moves)
 
     @cached_property
     def cost(self) -> Mapping[View, Fraction]:
@@ -182,33 +187,35 @@ class ProductSpace(QuerySpace):
         Where these are few, none is used that some exchange of so many records, drawn by the
         definition, exceeds.
         """
-        costs = {view: self.costs.cost(view) for view in self.measured}
-        for view, attained in self._attained.items():
+        costs = {view: self.costs.cost(view) for view in self.measured_residuals}
+        for view, attained in self._attained_squares.items():
             if attained > float(costs[view]) * (1 + 1e-9):
                 raise SelfCheckError("an exchange moves a residual by more than its cost")
         return costs
 
     @property
-    def _attained(self) -> Mapping[View, float]:
+    def _attained_squares(self) -> Mapping[View, float]:
         """Largest squares of residuals under drawn exchanges, for some residuals; none where
         margins overlap.
         """
-        if len(self.measured) > _MOST_CHECKED:
+        if len(self.measured_residuals) > _MOST_CHECKED:
             return {}
         try:
-            blocks = Blocks.of(self.dataspace)
+            blocks = Blocks.from_dataspace(self.dataspace)
         except Refused:
             return {}
         records = self.adjacency.by_kind(ball=self.costs.a, exchange=blocks.reach)
         # A norm of so many moves is at most so many times that of one; costs are squares of norms.
         squared_times = self.costs.times**2
         attained = {}
-        for view in self.measured:
-            attained[view] = squared_times * largest_residual(blocks, view, records, self._kept)
+        for view in self.measured_residuals:
+            attained[view] = squared_times * largest_residual(
+                blocks, view, records, self._inhabited_leaves
+            )
         return attained
 
     @cached_property
-    def remembered(self) -> dict[object, Any]:
+    def result_cache(self) -> dict[object, Any]:
         """Cache for results that other modules compute for this space, by keys of theirs."""
         return {}
 
@@ -216,7 +223,7 @@ class ProductSpace(QuerySpace):
     def parts(self) -> Mapping[View, slice]:
         """Slice of each measured residual in the vector."""
         places, start = {}, 0
-        for view in self.measured:
+        for view in self.measured_residuals:
             end = start + math.prod(self.residuals.shape(view))
             places[view] = slice(start, end)
             start = end
@@ -225,7 +232,7 @@ class ProductSpace(QuerySpace):
     @cached_property
     def scales(self) -> NDArray[np.int64]:
         """Whole number by which each entry of the vector was multiplied to be whole."""
-        scales = [self.residuals.scale(view).ravel() for view in self.measured]
+        scales = [self.residuals.scale(view).ravel() for view in self.measured_residuals]
         return np.concatenate([np.zeros(0, np.int64), *scales])
 
     @property
@@ -241,14 +248,16 @@ class ProductSpace(QuerySpace):
         Features that no table uses do not matter.
         """
         # by name: the features of a union of releases may stand in another order
-        axes = sorted(named(join(*self.views)), key=lambda axis: self.schema.features[axis].name)
+        axes = sorted(
+            list_axes(join(*self.views)), key=lambda axis: self.schema.features[axis].name
+        )
         return {**self._tables, "levels": self._levels(axes)}
 
     def _levels(self, axes: Iterable[int]) -> str:
         """Digest of the levels of some features that can hold a record."""
         digest = hashlib.sha256()
         for axis in axes:
-            kept = self._kept[axis]
+            kept = self._inhabited_leaves[axis]
             names = "\0".join(self.schema.features[axis].names)
             digest.update(f"{names}\0{len(kept)}\0".encode())
             digest.update(np.packbits(kept).tobytes())
@@ -261,32 +270,32 @@ class ProductSpace(QuerySpace):
         >>> from semidp.promise.spaces.adjacency import Ball
         >>> from semidp.promise.schema.features import Feature
         >>> table = Table(Schema([Feature("sex", "fm"), Feature("age", "yo")]), [[3, 2], [1, 4]])
-        >>> space = product_space(Dataspace.of(table, []), Ball(1), [["sex", "age"]])
+        >>> space = product_space(Dataspace.from_table(table, []), Ball(1), [["sex", "age"]])
         >>> space.answers(space.query()), space.answers({**space.query(), "levels": ""})
         (True, False)
         """
         mine = self.query()
-        leaves = [np.packbits(kept).tobytes() for kept in self._kept]
+        leaves = [np.packbits(kept).tobytes() for kept in self._inhabited_leaves]
         every = hashlib.sha256(b"".join(leaves)).hexdigest()
-        digests = (mine["levels"], self._levels(named(join(*self.views))), every)
+        digests = (mine["levels"], self._levels(list_axes(join(*self.views))), every)
         recorded, stated = _in_name_order(query), _in_name_order(mine)
         return any(recorded == {**stated, "levels": digest} for digest in digests)
 
     @property
     def _tables(self) -> dict[str, Any]:
         """Kind and tables of the query, as plain values."""
-        features = [list(self.schema.named(view)) for view in self.views]
+        features = [list(self.schema.list_view_names(view)) for view in self.views]
         return {"kind": "product", "tables": features}
 
     def trim(self, values: NDArray[np.generic], view: View) -> NDArray[np.generic]:
         """Cut a table at a view down to the nodes that can hold a record."""
         return values[self._where(view)]
 
-    def whole(self, values: Floats, view: View) -> Floats:
+    def restore_full_table(self, values: Floats, view: View) -> Floats:
         """Put values of the nodes that can hold a record back into a full table; the other cells
         are zero.
         """
-        result = np.zeros(self.schema.grid.shape_of(view))
+        result = np.zeros(self.schema.grid.compute_margin_shape(view))
         result[self._where(view)] = values
         return result
 
@@ -294,8 +303,8 @@ class ProductSpace(QuerySpace):
         """Index of the nodes that can hold a record, for a table at a view."""
         chains = self.schema.grid.chains
         nodes = []
-        for axis in named(view):
-            nodes.append(kept_nodes(chains[axis], self._kept[axis], view[axis]))
+        for axis in list_axes(view):
+            nodes.append(kept_nodes(chains[axis], self._inhabited_leaves[axis], view[axis]))
         return np.ix_(*nodes)
 
     def values(self, table: Table) -> NDArray[np.int64]:
@@ -310,9 +319,9 @@ class ProductSpace(QuerySpace):
         """
         cut: list[NDArray[np.int64]] = []
         for table, view in zip(tables, self.views, strict=True):
-            if table.schema.names != self.schema.named(view):
+            if table.schema.names != self.schema.list_view_names(view):
                 raise InputError("the tables of a product must be those that it was prepared for")
-            if not self.dataspace.over(table.schema.names).contains(table):
+            if not self.dataspace.restrict_features(table.schema.names).contains(table):
                 raise DataError(
                     "a table contradicts what is published: build the space from its totals"
                 )
@@ -322,44 +331,48 @@ class ProductSpace(QuerySpace):
             # Every table that holds a residual gives the same one: sum it from the smallest.
             place = min(holders, key=lambda number: cut[number].size)
             part = self.residuals.table(cut[place], self.views[place], view)
-            vectors.append(self.residuals.scaled(view, part).ravel())
+            vectors.append(self.residuals.compute_integer_residual(view, part).ravel())
         return np.concatenate(vectors)
 
     @property
-    def _fixed(self) -> list[View]:
+    def _fixed_residuals(self) -> list[View]:
         """Residuals that what is published fixes."""
-        return [view for view in self.needed if view not in self.parts]
+        return [view for view in self.needed_residuals if view not in self.parts]
 
     @cached_property
-    def known(self) -> Mapping[View, Floats]:
+    def exact_residuals(self) -> Mapping[View, Floats]:
         """Values of the residuals that are published exactly, from the published totals alone."""
         exact = {}
-        for view in self._fixed:
+        for view in self._fixed_residuals:
             if not any(view):
                 exact[view] = np.array(float(self.dataspace.n or 0))
                 continue
-            holding = (margin for margin in self.dataspace.published if within(view, margin.view))
+            holding = (
+                margin
+                for margin in self.dataspace.published_totals
+                if is_within_view(view, margin.view)
+            )
             margin = next(holding)
             cut = self.trim(margin.counts, margin.view)
             summed = self.residuals.table(cut, margin.view, view)
-            exact[view] = self.residuals.centred(view, summed)
+            exact[view] = self.residuals.center(view, summed)
         return exact
 
-    def parted(self, vector: ArrayLike) -> dict[View, Floats]:
+    def split_residuals(self, vector: ArrayLike) -> dict[View, Floats]:
         """Return a vector as residuals: each part divided by its scale and centred."""
         values = np.asarray(vector, dtype=np.float64) / self.scales
         residuals = {}
         for view, part in self.parts.items():
-            residuals[view] = self.residuals.centred(view, values[part])
+            residuals[view] = self.residuals.center(view, values[part])
         return residuals
 
     def estimates(self, vector: ArrayLike) -> list[Floats]:
         """Return every table put together from a vector of measurements and what is published."""
-        residuals = {**self.known, **self.parted(vector)}
+        residuals = {**self.exact_residuals, **self.split_residuals(vector)}
         tables = []
         for view in self.views:
-            trimmed_table = self.residuals.together(residuals, view)
-            tables.append(self.whole(trimmed_table, view))
+            trimmed_table = self.residuals.sum_residuals(residuals, view)
+            tables.append(self.restore_full_table(trimmed_table, view))
         return tables
 
     def alike(self, table: int) -> tuple[object, ...]:
@@ -367,7 +380,7 @@ class ProductSpace(QuerySpace):
         the noise in their residuals is the same.
         """
         view = self.views[table]
-        axes = named(view)
+        axes = list_axes(view)
         return tuple((self._kinds[axis], view[axis]) for axis in axes)
 
     @cached_property
@@ -377,7 +390,7 @@ class ProductSpace(QuerySpace):
         """
         numbers: dict[object, int] = {}
         kinds = []
-        for chain, kept in zip(self.schema.grid.chains, self._kept, strict=True):
+        for chain, kept in zip(self.schema.grid.chains, self._inhabited_leaves, strict=True):
             kinds.append(numbers.setdefault((chain, kept.tobytes()), len(numbers)))
         return kinds
 
@@ -394,7 +407,7 @@ class ProductSpace(QuerySpace):
             shaped = unscaled.reshape(self.residuals.shape(small))
             centred = self.residuals.centred_variance(small, shaped)
             result = result + self.residuals.spread(centred, small, view, power=2)
-        return self.whole(result, view)
+        return self.restore_full_table(result, view)
 
     @cached_property
     def impossible(self) -> Mapping[int, NDArray[np.intp]]:
@@ -403,11 +416,13 @@ class ProductSpace(QuerySpace):
 
         Structural zeros, and empty cells of joint margins. Only whole cells of the table count.
         """
-        if not self.schema.structural_zeros and not any(map(_has_gaps, self.dataspace.published)):
+        if not self.schema.structural_zeros and not any(
+            map(_has_gaps, self.dataspace.published_totals)
+        ):
             return {}
         positions = {}
         for number, view in enumerate(self.views):
-            mask = domain_of(self.dataspace, view)
+            mask = find_possible_cells(self.dataspace, view)
             if mask is None:
                 continue
             levels = np.zeros(mask.shape, dtype=bool)
@@ -420,7 +435,7 @@ class ProductSpace(QuerySpace):
     def possible_cells(self, table: int) -> NDArray[np.intp]:
         """Return the positions of the cells of one table that a record can lie in."""
         view = self.views[table]
-        mask = np.zeros(self.schema.grid.shape_of(view), dtype=bool)
+        mask = np.zeros(self.schema.grid.compute_margin_shape(view), dtype=bool)
         mask[self._where(view)] = True
         if table in self.impossible:
             mask.ravel()[self.impossible[table]] = False
@@ -432,7 +447,7 @@ class ProductSpace(QuerySpace):
         """
         if table not in self.impossible:
             return None
-        shape = self.schema.grid.shape_of(self.views[table])
+        shape = self.schema.grid.compute_margin_shape(self.views[table])
         mask = np.ones(shape, dtype=bool)
         mask.ravel()[self.impossible[table]] = False
         return mask
@@ -441,16 +456,16 @@ class ProductSpace(QuerySpace):
         """Return weights on the entries of the vector, from weights on cells of the tables (by
         number).
         """
-        return self.pulled(self.gathered(weights))
+        return self.pull_back_weights(self.gather_weights(weights))
 
-    def gathered(self, weights: Mapping[int, ArrayLike]) -> dict[View, Floats]:
+    def gather_weights(self, weights: Mapping[int, ArrayLike]) -> dict[View, Floats]:
         """Return weights on the measured residuals, from weights on cells of the tables (by
         number).
         """
         gathered: dict[View, Floats] = {}
         for table, cell_weights in weights.items():
             view = self.views[table]
-            shape = self.schema.grid.shape_of(view)
+            shape = self.schema.grid.compute_margin_shape(view)
             array = np.asarray(cell_weights, dtype=np.float64)
             if array.shape != shape:
                 raise InputError(
@@ -460,17 +475,17 @@ class ProductSpace(QuerySpace):
             for small in self.inside[table]:
                 # The transpose of putting the table together: weights of cells are summed onto its
                 # residuals.
-                share = self.residuals.gathered(cut, view, small)
+                share = self.residuals.gather_weights(cut, view, small)
                 gathered[small] = gathered.get(small, 0.0) + share
         return gathered
 
-    def pulled(self, gathered: Mapping[View, Floats]) -> Floats:
+    def pull_back_weights(self, gathered: Mapping[View, Floats]) -> Floats:
         """Return weights on the entries of the vector, from weights on residuals: the transpose of
         centring and of dividing by the scales.
         """
         result = np.zeros(self.shape)
         for view, values in gathered.items():
-            centred = self.residuals.centred(view, values)
+            centred = self.residuals.center(view, values)
             result[self.parts[view]] = centred.ravel()
         return result / self.scales
 
@@ -483,7 +498,7 @@ class ProductSpace(QuerySpace):
     def naive(self) -> Norms:
         """The same bounds for one record where nothing but n is public."""
         free = BallCosts(self.residuals, (), 1)
-        return self._norms({view: free.cost(view) for view in self.measured})
+        return self._norms({view: free.cost(view) for view in self.measured_residuals})
 
     @property
     def method(self) -> str:
@@ -495,16 +510,16 @@ class ProductSpace(QuerySpace):
     @property
     def is_zero(self) -> bool:
         """Whether what is published fixes every table."""
-        return not self.measured
+        return not self.measured_residuals
 
     @property
     def dimension(self) -> int:
         """The number of free directions of all measured residuals."""
-        return sum(self.residuals.dimension(view) for view in self.measured)
+        return sum(self.residuals.dimension(view) for view in self.measured_residuals)
 
     def project(self, values: ArrayLike) -> Floats:
         """Centre every part of the vector: what adjacent datasets can differ by is centred."""
-        residuals = self.parted(self.checked(values))
+        residuals = self.split_residuals(self.check_shape(values))
         parts = [part.ravel() for part in residuals.values()]
         return np.concatenate([np.zeros(0), *parts]) * self.scales
 
@@ -535,11 +550,11 @@ class ProductSpace(QuerySpace):
         """
         if self.is_zero:
             return None
-        moves = self._drawn() if self.costs.moves is None else self.costs.moves.tables
+        moves = self._draw_moves() if self.costs.moves is None else self.costs.moves.tables
         squares = self.cost if sigma2 is None else sigma2
         best, longest = None, 0.0
         for move in moves:
-            vector = self._vector_of(move)
+            vector = self._vectorize_move(move)
             lengths = []
             for view, part in self.parts.items():
                 unscaled = vector[part] / self.scales[part]
@@ -549,15 +564,15 @@ class ProductSpace(QuerySpace):
                 best, longest = vector, length
         return best
 
-    def _vector_of(self, move: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _vectorize_move(self, move: NDArray[np.int64]) -> NDArray[np.int64]:
         """Scaled residuals of a difference of tables; the difference is at the finest view in
         use.
         """
         released = join(*self.views)
         parts = []
-        for view in self.measured:
+        for view in self.measured_residuals:
             table = self.residuals.table(move, released, view)
-            parts.append(self.residuals.scaled(view, table).ravel())
+            parts.append(self.residuals.compute_integer_residual(view, table).ravel())
         return np.concatenate(parts)
 
     def difference(self, pair: Pair) -> str:
@@ -565,13 +580,13 @@ class ProductSpace(QuerySpace):
         return f"{pair.entries} measured entries of all tables together"
 
     @cached_property
-    def _kept(self) -> tuple[NDArray[np.bool_], ...]:
+    def _inhabited_leaves(self) -> tuple[NDArray[np.bool_], ...]:
         """For each feature, the leaves that can hold a record."""
-        structure = Structure.of(self.dataspace)
+        structure = Structure.from_dataspace(self.dataspace)
         full = self.schema.grid.full
         kept = [structure.inhabited_nodes(axis, depth) for axis, depth in enumerate(full)]
         if self.schema.structural_zeros and self.schema.grid.holds(LARGEST_MASK):
-            mask = domain_of(self.dataspace, full)
+            mask = find_possible_cells(self.dataspace, full)
             if mask is not None:
                 for axis in range(len(full)):
                     other_axes = tuple(other for other in range(len(full)) if other != axis)
@@ -593,7 +608,7 @@ class ProductSpace(QuerySpace):
         largest = math.ceil(math.sqrt(max(squares.values())))
         return Norms(math.ceil(sum(lengths)), total, largest)
 
-    def _listed(self, released: View) -> NDArray[np.int64] | None:
+    def _list_moves(self, released: View) -> NDArray[np.int64] | None:
         """Every move of a small dataspace, as tables at the finest view; None where there are too
         many.
         """
@@ -616,23 +631,23 @@ class ProductSpace(QuerySpace):
 
     def _ball_moves(self, released: View) -> Iterable[Counts]:
         """Differences of two listed tables that at most a records make."""
-        tables = ListedTables.of(self.dataspace, released)
+        tables = ListedTables.from_dataspace(self.dataspace, released)
         a = min(self.adjacency.a, self.dataspace.n)
         return () if tables is None else tables.moves(a)
 
     def _exchange_moves(self, released: View) -> Iterable[Counts]:
         """Changes of one table by the exchanges of one person."""
-        features = self.schema.named(released)
+        features = self.schema.list_view_names(released)
         return sensitivity_space(self.dataspace, self.adjacency, features).moves()
 
-    def _drawn(self) -> Iterable[NDArray[np.int64]]:
+    def _draw_moves(self) -> Iterable[NDArray[np.int64]]:
         """Yield random moves that keep every published margin: a records in the ball, or one
         exchange.
         """
         generator = np.random.default_rng(0)  # public values only: an audit looks for a bad pair
         released, chains = join(*self.views), self.residuals.grid.chains
-        shape, axes = self.residuals.shape(released), named(released)
-        blocks = [named(margin.view) for margin in self.dataspace.published]
+        shape, axes = self.residuals.shape(released), list_axes(released)
+        blocks = [list_axes(margin.view) for margin in self.dataspace.published_totals]
         published = {axis for block in blocks for axis in block}
         if len(published) < sum(map(len, blocks)):
             # Overlapping margins: one block of all published features, whose swaps keep every
@@ -648,7 +663,7 @@ class ProductSpace(QuerySpace):
             for sign, records in ((1, after), (-1, before)):
                 nodes = []
                 for axis in axes:
-                    node_of_leaf = chains[axis].above(released[axis])
+                    node_of_leaf = chains[axis].find_leaf_ancestors(released[axis])
                     nodes.append(node_of_leaf[records[:, axis]])
                 np.add.at(move, tuple(nodes), sign)
             if move.any():
@@ -676,10 +691,10 @@ class ProductSpace(QuerySpace):
         """
         x, y = two
         chains, before, after = self.residuals.grid.chains, [x], [y]
-        for margin in self.dataspace.published:
+        for margin in self.dataspace.published_totals:
             differ = []
-            for axis in named(margin.view):
-                node_of_leaf = chains[axis].above(margin.view[axis])
+            for axis in list_axes(margin.view):
+                node_of_leaf = chains[axis].find_leaf_ancestors(margin.view[axis])
                 if np.ptp(node_of_leaf[two[:, axis]]):
                     differ.append(axis)
             if not differ:
@@ -691,21 +706,21 @@ class ProductSpace(QuerySpace):
                 carrier = two[generator.integers(2)] if generator.integers(2) else anybody
                 before.append(carrier.copy())
                 after.append(carrier.copy())
-            for axis in named(margin.view):
+            for axis in list_axes(margin.view):
                 taken = x if axis in differ else y
                 before[-1][axis] = y[axis]
                 after[-1][axis] = taken[axis]
         return np.array(before), np.array(after)
 
 
-def _in_some(view: View, others: Iterable[View]) -> bool:
+def _is_within_some(view: View, others: Iterable[View]) -> bool:
     """Whether some other view is at least as fine, so that this one follows from it."""
-    return any(within(view, other) for other in others)
+    return any(is_within_view(view, other) for other in others)
 
 
 def _has_gaps(margin: Totals) -> bool:
     """Whether a joint margin has empty cells, in which no record can lie."""
-    return len(named(margin.view)) > 1 and not margin.counts.all()
+    return len(list_axes(margin.view)) > 1 and not margin.counts.all()
 
 
 def _in_name_order(query: Mapping[str, Any]) -> dict[str, Any]:

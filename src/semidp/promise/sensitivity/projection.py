@@ -24,10 +24,10 @@ from semidp.promise.schema.margins import (
     Mask,
     View,
     inclusion_exclusion,
+    is_within_view,
     join,
     junction_order,
     meet,
-    within,
 )
 
 DENSE_MARGIN_CELLS = 3000  # the Gram matrix of that many margin cells takes 72 MB and some seconds
@@ -146,7 +146,9 @@ class AveragingProjection:
         terms = []
         domain = None if self.domain is None else self.domain.astype(np.int64)
         for view, coefficient in inclusion_exclusion(self.margins).items():
-            cells = self.grid.below(view) if domain is None else self.grid.sum(domain, view)
+            cells = (
+                self.grid.count_finer_cells(view) if domain is None else self.grid.sum(domain, view)
+            )
             terms.append((view, coefficient, cells))
         return sorted(terms, key=lambda term: -sum(term[0]))
 
@@ -157,7 +159,9 @@ class AveragingProjection:
         trace = 0
         for view, coefficient, cells in self.terms:
             margin_cells = (
-                self.grid.size_of(view) if self.domain is None else int((cells > 0).sum())
+                self.grid.count_margin_cells(view)
+                if self.domain is None
+                else int((cells > 0).sum())
             )
             trace += coefficient * margin_cells
         if self.domain is None:
@@ -174,7 +178,7 @@ class AveragingProjection:
         for view, coefficient, cells in self.terms:
             share = _share(sums[view], coefficient, cells)
             shares.append(self.grid.spread(share, view))
-        for part in _gathered(shares, result.size // 8):
+        for part in _merge_small_parts(shares, result.size // 8):
             result -= part
         if self.domain is not None:
             result *= self.domain
@@ -185,7 +189,7 @@ class AveragingProjection:
         sums: dict[View, Floats] = {}
         # Finest first: a coarser margin is summed from the smallest one that holds it.
         for view, _, _ in self.terms:
-            holding = [finer for finer in sums if within(view, finer)]
+            holding = [finer for finer in sums if is_within_view(view, finer)]
             if holding:
                 smallest = min(holding, key=lambda finer: sums[finer].size)
                 sums[view] = self.grid.sum(sums[smallest], view, smallest)
@@ -197,7 +201,7 @@ class AveragingProjection:
         """Return (I - P) φ from the margins of φ."""
         result = np.zeros(self.grid.shape)
         for view, coefficient, cells in self.terms:
-            holding = (i for i, margin in enumerate(self.margins) if within(view, margin))
+            holding = (i for i, margin in enumerate(self.margins) if is_within_view(view, margin))
             number = next(holding)
             total = self.grid.sum(np.asarray(margins[number]), view, self.margins[number])
             result += self.grid.spread(_share(total, coefficient, cells), view)
@@ -209,7 +213,7 @@ class AveragingProjection:
         """Return the diagonal of P: 1 - Σ coefficient / (cells averaged)."""
         result = np.ones(self.grid.shape)
         for view, coefficient, cells in self.terms:
-            ones = np.ones(self.grid.shape_of(view))
+            ones = np.ones(self.grid.compute_margin_shape(view))
             result -= self.grid.spread(_share(ones, coefficient, cells), view)
         if self.domain is not None:
             result *= self.domain
@@ -237,7 +241,7 @@ class AveragingProjection:
             below = []
             for depth in depths:
                 leaves = chain.children(depth, chain.depth)
-                below.append(leaves[chain.above(depth)])
+                below.append(leaves[chain.find_leaf_ancestors(depth)])
             different, which = np.unique(np.stack(below), axis=1, return_inverse=True)
             used.append(depths)
             sizes.append(different.T.tolist())
@@ -265,7 +269,7 @@ class AveragingProjection:
                 cells *= below[place] - deeper
             weight = Fraction(int(deepest == self.grid.full))
             for view, coefficient, _ in self.terms:
-                if within(view, deepest):
+                if is_within_view(view, deepest):
                     averaged = [
                         leaves[depth] for leaves, depth in zip(leaves_at, view, strict=True)
                     ]
@@ -460,7 +464,7 @@ def row_patterns(shape: tuple[int, ...], project: Callable[[Floats], Floats]) ->
     return Patterns(np.array(which, dtype=np.intp).reshape(shape), tuple(map(dict, numbers)))
 
 
-def _gathered(parts: Sequence[Floats], limit: int) -> list[Floats]:
+def _merge_small_parts(parts: Sequence[Floats], limit: int) -> list[Floats]:
     """Add up arrays that broadcast to the whole table, as long as their sum stays below `limit`.
     Each pass over the whole table is what costs.
     """

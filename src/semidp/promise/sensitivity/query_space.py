@@ -68,7 +68,7 @@ class QuerySpace(ABC):
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 3], [4, 9]])
-    >>> space: QuerySpace = sensitivity_space(Dataspace.of(table, [Margin("sex")]), Ball(2))
+    >>> space: QuerySpace = sensitivity_space(Dataspace.from_table(table, [Margin("sex")]), Ball(2))
     >>> space.l1, space.l2_squared, space.linf
     (4, 8, 2)
     """
@@ -196,7 +196,7 @@ class QuerySpace(ABC):
         """Whether S = {0}: what is published fixes the query, which is then published exactly."""
         return self.l2_squared == 0
 
-    def published(self, noisy: NDArray[Any]) -> Floats:
+    def project_noisy_values(self, noisy: NDArray[Any]) -> Floats:
         """Return ``P·noisy`` plus the part that is fixed: post-processing of public numbers."""
         return self.project(noisy) + self.fixed_part()
 
@@ -242,19 +242,19 @@ class QuerySpace(ABC):
         """
         raise InputError("this query is not a table of counts: measure its values")
 
-    def variance_of(self, weights: ArrayLike) -> float:
+    def compute_weighted_variance(self, weights: ArrayLike) -> float:
         """Return w'Pw = |P w|²: the variance of the weighted sum of the entries of projected unit
         noise.
         """
         return float((self.project(weights) ** 2).sum())
 
-    def side_by_side(self) -> dict[str, Norms]:
+    def compare_norms(self) -> dict[str, Norms]:
         """Return the norms of S_DP (one record), S_Group (any a records) and S_Semi (what is
         published kept).
         """
         return {
             "S_DP": self.naive,
-            "S_Group": self.naive.scaled(self.adjacency.a),
+            "S_Group": self.naive.multiply(self.adjacency.a),
             "S_Semi": self.norms,
         }
 
@@ -275,7 +275,7 @@ class QuerySpace(ABC):
             )
         return evolve(self, adjacency=adjacency)  # type: ignore[misc]
 
-    def checked(self, values: ArrayLike) -> NDArray[Any]:
+    def check_shape(self, values: ArrayLike) -> NDArray[Any]:
         """Return values as an array; refuse another shape than the query's."""
         array = np.asarray(values)
         if array.shape != tuple(self.shape):
@@ -304,7 +304,9 @@ class ExplicitSpace(QuerySpace):
     Examples
     --------
     >>> from semidp.promise.spaces.adjacency import Ball
-    >>> space = ExplicitSpace([[1, -1, 0], [0, 1, -1]], Dataspace.described("five people"), Ball(1))
+    >>> space = ExplicitSpace(
+    ...     [[1, -1, 0], [0, 1, -1]], Dataspace.from_description("five people"), Ball(1)
+    ... )
     >>> space.l1, space.l2_squared, space.linf, space.dimension
     (2, 2, 1, 2)
     >>> space.project([3, 0, 0]).round(9).tolist()
@@ -341,7 +343,7 @@ class ExplicitSpace(QuerySpace):
         self.vectors: NDArray[np.int64] = stacked.astype(np.int64)
         self.vectors.setflags(write=False)
         self.dataspace, self.adjacency = dataspace, adjacency
-        self.fixed = None if fixed is None else self.checked(fixed).astype(np.float64)
+        self.fixed = None if fixed is None else self.check_shape(fixed).astype(np.float64)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -352,7 +354,7 @@ class ExplicitSpace(QuerySpace):
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ of the listed vectors, in whole numbers without a limit."""
         # squares of 64-bit integers would wrap and look small
-        return Norms.of(self.vectors.astype(object))
+        return Norms.from_vectors(self.vectors.astype(object))
 
     @property
     def naive(self) -> Norms:
@@ -378,7 +380,7 @@ class ExplicitSpace(QuerySpace):
 
     def project(self, values: ArrayLike) -> Floats:
         """Project onto the span."""
-        array = self.checked(values).astype(np.float64)
+        array = self.check_shape(values).astype(np.float64)
         return np.asarray(self.basis.T @ (self.basis @ array.ravel())).reshape(self.shape)
 
     def fixed_part(self) -> Floats:
@@ -389,9 +391,11 @@ class ExplicitSpace(QuerySpace):
             )
         return self.fixed
 
-    def published(self, noisy: NDArray[Any]) -> Floats:
+    def project_noisy_values(self, noisy: NDArray[Any]) -> Floats:
         """Return the noisy values, projected where the rest is known."""
-        return noisy.astype(np.float64) if self.fixed is None else super().published(noisy)
+        return (
+            noisy.astype(np.float64) if self.fixed is None else super().project_noisy_values(noisy)
+        )
 
     def published_variances(self) -> Floats:
         """Return the variance of each published entry for unit noise: one where nothing is

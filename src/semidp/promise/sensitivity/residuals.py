@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.promise.schema.margins import Chain, Floats, Grid, View, named
+from semidp.promise.schema.margins import Chain, Floats, Grid, View, list_axes
 
 _LARGEST = 2**62
 
 
-def below(view: View) -> Iterator[View]:
+def list_coarser_views(view: View) -> Iterator[View]:
     """Yield the views that are at most as fine: the residuals of which a table consists.
 
-    >>> list(below((2, 1)))
+    >>> list(list_coarser_views((2, 1)))
     [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
     """
     return itertools.product(*(range(depth + 1) for depth in view))
@@ -44,12 +44,13 @@ class Residuals:
     >>> grid = Grid((Chain(3, ((0, 2), (0, 1, 2))), Chain.flat(2)))
     >>> residuals, table = Residuals(grid), np.array([[1, 2], [3, 4], [5, 9]])
     >>> # Four times [[0.5, -0.5], [-0.5, 0.5]]
-    >>> residuals.scaled((1, 1), grid.sum(table, (1, 1))).tolist()
+    >>> residuals.compute_integer_residual((1, 1), grid.sum(table, (1, 1))).tolist()
     [[2, -2], [-2, 2]]
     >>> parts = {
-    ...     d: residuals.centred(d, residuals.table(table, grid.full, d)) for d in below(grid.full)
+    ...     d: residuals.center(d, residuals.table(table, grid.full, d))
+    ...     for d in list_coarser_views(grid.full)
     ... }
-    >>> bool(np.allclose(residuals.together(parts, grid.full), table))
+    >>> bool(np.allclose(residuals.sum_residuals(parts, grid.full), table))
     True
     """
 
@@ -57,7 +58,7 @@ class Residuals:
 
     def shape(self, view: View) -> tuple[int, ...]:
         """Return the shape of a table at a view: one axis for each feature that it names."""
-        return self.grid.shape_of(view)
+        return self.grid.compute_margin_shape(view)
 
     def table(self, values: NDArray[Any], source: View, view: View) -> NDArray[Any]:
         """Sum a table at `source` down to a coarser view."""
@@ -88,9 +89,9 @@ class Residuals:
         """
         self.largest_scale(view)
         result = np.ones(self.shape(view), dtype=np.int64)
-        for place, axis in enumerate(named(view)):
+        for place, axis in enumerate(list_axes(view)):
             counts = self.siblings(axis, view[axis]).astype(np.int64)
-            result *= _along(counts, place, result.ndim)
+            result *= _reshape_along_axis(counts, place, result.ndim)
         return result
 
     def largest_scale(self, view: View) -> int:
@@ -100,7 +101,7 @@ class Residuals:
         >>> Residuals(Grid.flat((3, 4))).largest_scale((1, 1))
         12
         """
-        largest_families = [int(self.siblings(axis, view[axis]).max()) for axis in named(view)]
+        largest_families = [int(self.siblings(axis, view[axis]).max()) for axis in list_axes(view)]
         largest = math.prod(largest_families)
         if largest >= _LARGEST:
             raise Refused(
@@ -108,7 +109,7 @@ class Residuals:
             )
         return largest
 
-    def scaled(self, view: View, table: NDArray[np.int64]) -> NDArray[np.int64]:
+    def compute_integer_residual(self, view: View, table: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the residual of a table at a view times `scale`, in whole numbers.
 
         Along each feature ``c x - Σ x`` over the c siblings; every number on the way is at most n
@@ -121,17 +122,17 @@ class Residuals:
                 "the counts times the numbers of levels do not fit in 62 bits: release smaller"
                 " tables"
             )
-        for place, axis in enumerate(named(view)):
+        for place, axis in enumerate(list_axes(view)):
             counts = self.siblings(axis, view[axis]).astype(np.int64)
             family_sums = self._family(values, place, axis, view[axis])
-            values = _along(counts, place, values.ndim) * values - family_sums
+            values = _reshape_along_axis(counts, place, values.ndim) * values - family_sums
         return values
 
-    def centred(self, view: View, values: NDArray[Any]) -> Floats:
+    def center(self, view: View, values: NDArray[Any]) -> Floats:
         """Return ``H_d v``: along each feature, children minus the mean of their siblings."""
         result = np.asarray(values, dtype=np.float64).reshape(self.shape(view))
-        for place, axis in enumerate(named(view)):
-            count = _along(self.siblings(axis, view[axis]), place, result.ndim)
+        for place, axis in enumerate(list_axes(view)):
+            count = _reshape_along_axis(self.siblings(axis, view[axis]), place, result.ndim)
             family_sums = self._family(result, place, axis, view[axis])
             result = result - family_sums / count
         return result
@@ -142,8 +143,8 @@ class Residuals:
         """
         values = np.asarray(variance, dtype=np.float64)
         result = np.broadcast_to(values, self.shape(view))
-        for place, axis in enumerate(named(view)):
-            count = _along(self.siblings(axis, view[axis]), place, result.ndim)
+        for place, axis in enumerate(list_axes(view)):
+            count = _reshape_along_axis(self.siblings(axis, view[axis]), place, result.ndim)
             family_sums = self._family(result, place, axis, view[axis])
             result = (1 - 2 / count) * result + family_sums / count.astype(float) ** 2
         return result
@@ -152,29 +153,29 @@ class Residuals:
         """Divide each entry at a view evenly among its descendants at a finer view. Variances are
         divided with ``power=2``.
         """
-        axes = named(target)
+        axes = list_axes(target)
         result = self.grid.spread(np.asarray(values, dtype=np.float64), view, target)
         for place, axis in enumerate(axes):
             if view[axis] < target[axis]:
                 share = _share(self.grid.chains[axis], view[axis], target[axis])
-                result = result * _along(share**power, place, len(axes))
+                result = result * _reshape_along_axis(share**power, place, len(axes))
         return np.broadcast_to(result, self.shape(target))
 
-    def gathered(self, weights: NDArray[Any], source: View, view: View) -> Floats:
+    def gather_weights(self, weights: NDArray[Any], source: View, view: View) -> Floats:
         """Return weights on the entries of a residual, from weights on the cells at `source`: the
         transpose of `spread`.
         """
         values = np.asarray(weights, dtype=np.float64).reshape(self.shape(source))
-        for place, axis in enumerate(named(source)):
+        for place, axis in enumerate(list_axes(source)):
             if view[axis] < source[axis]:
                 share = _share(self.grid.chains[axis], view[axis], source[axis])
-                values = values * _along(share, place, values.ndim)
+                values = values * _reshape_along_axis(share, place, values.ndim)
         return self.table(values, source, view)
 
-    def together(self, residuals: "dict[View, Floats]", view: View) -> Floats:
+    def sum_residuals(self, residuals: "dict[View, Floats]", view: View) -> Floats:
         """Return the table at a view: the sum of the residuals below it."""
         result = np.zeros(self.shape(view))
-        for small in below(view):
+        for small in list_coarser_views(view):
             if small in residuals:
                 result = result + self.spread(residuals[small], small, view)
         return result
@@ -184,7 +185,7 @@ class Residuals:
         below it.
         """
         product = 1.0
-        for axis in named(target):
+        for axis in list_axes(target):
             product *= _gain(self.grid.chains[axis], view[axis], target[axis])
         return product
 
@@ -192,7 +193,7 @@ class Residuals:
         """Whether the residual can be non-zero: each named feature has a parent with several
         children at that depth.
         """
-        largest_families = [int(self.siblings(axis, view[axis]).max()) for axis in named(view)]
+        largest_families = [int(self.siblings(axis, view[axis]).max()) for axis in list_axes(view)]
         return all(size > 1 for size in largest_families)
 
     def dimension(self, view: View) -> int:
@@ -202,7 +203,7 @@ class Residuals:
         6
         """
         free = []
-        for axis in named(view):
+        for axis in list_axes(view):
             chain, depth = self.grid.chains[axis], view[axis]
             # The children of each parent sum to zero: one condition a parent.
             free.append(chain.size(depth) - chain.size(depth - 1))
@@ -216,11 +217,11 @@ class Residuals:
         return np.asarray(np.repeat(sums, chain.children(depth - 1, depth), axis=place))
 
 
-def trimmed(grid: Grid, inhabited: Sequence[NDArray[np.bool_]]) -> Grid:
+def trim_grid(grid: Grid, inhabited: Sequence[NDArray[np.bool_]]) -> Grid:
     """Return the grid without the leaves that can hold no record, and without the nodes above them
     that become empty.
 
-    >>> grid = trimmed(Grid((Chain(3, ((0, 2), (0, 1, 2))),)), [np.array([True, True, False])])
+    >>> grid = trim_grid(Grid((Chain(3, ((0, 2), (0, 1, 2))),)), [np.array([True, True, False])])
     >>> grid.chains[0].leaves, grid.chains[0].starts
     (2, ((0,), (0, 1)))
     """
@@ -242,7 +243,7 @@ def kept_nodes(chain: Chain, kept: NDArray[np.bool_], depth: int) -> NDArray[np.
     return np.asarray(np.logical_or.reduceat(kept, firsts))
 
 
-def _along(vector: NDArray[Any], place: int, axes: int) -> NDArray[Any]:
+def _reshape_along_axis(vector: NDArray[Any], place: int, axes: int) -> NDArray[Any]:
     sides = [1] * axes
     sides[place] = -1
     return vector.reshape(sides)

@@ -27,8 +27,8 @@ from semidp.promise.schema.margins import (
     Mask,
     Totals,
     View,
-    named,
-    within,
+    is_within_view,
+    list_axes,
 )
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.exchange_tables import ExchangeTable
@@ -72,7 +72,7 @@ def sensitivity_space(
     >>> from semidp.promise.schema.counts import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
     >>> table = Table(schema, [[1, 2, 3], [4, 5, 6]])
-    >>> public = Dataspace.of(table, [Margin("sex"), Margin("region")])
+    >>> public = Dataspace.from_table(table, [Margin("sex"), Margin("region")])
     >>> space = sensitivity_space(public, Ball(3))
     >>> space.l1, space.l2_squared, space.linf, space.dimension, space.exact
     (4, 4, 1, 2, True)
@@ -107,8 +107,10 @@ class TableSpace(QuerySpace):
     >>> table = Table(
     ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]]
     ... )
-    >>> space = sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Ball(3))
-    >>> space.side_by_side()["S_Semi"], space.side_by_side()["S_Group"]
+    >>> space = sensitivity_space(
+    ...     Dataspace.from_table(table, [Margin("sex"), Margin("region")]), Ball(3)
+    ... )
+    >>> space.compare_norms()["S_Semi"], space.compare_norms()["S_Group"]
     (Norms(l1=4, l2_squared=4, linf=1), Norms(l1=6, l2_squared=18, linf=3))
     >>> len(list(space.moves())), space.matrix().cells.shape
     (6, (2, 3))
@@ -163,14 +165,14 @@ class TableSpace(QuerySpace):
         for axis, depth in enumerate(finest):
             coarser = (*finest[:axis], depth - 1, *finest[axis + 1 :])
             if any(coarser) and not any(
-                within(coarser, margin.view) for margin in self._released_table.visible
+                is_within_view(coarser, margin.view) for margin in self._released_table.visible
             ):
                 return False
         return True
 
     def project(self, values: ArrayLike) -> Floats:
         """Project onto the tables with zero published margins, on the cells that can occur."""
-        return self._projector.project(self.checked(values))
+        return self._projector.project(self.check_shape(values))
 
     def fixed_part(self) -> Floats:
         """Return (I - P) φ: the part of the table that the published statistics fix, computed from
@@ -213,7 +215,7 @@ class TableSpace(QuerySpace):
     def _worst_first(self) -> Iterator[Counts]:
         """Yield the worst move, then some other moves, the longest first."""
         worst = self.worst_move()
-        times = self.adjacency.repeated
+        times = self.adjacency.most_moves
         if worst is not None:
             # where the totals do not hold so many of it, fewer
             for repeated in range(times, 0, -1):
@@ -227,11 +229,11 @@ class TableSpace(QuerySpace):
 
     def listing(self) -> ListedTables | None:
         """Return every table of a small dataspace, or None where there are too many."""
-        return ListedTables.of(self.dataspace, self.released)
+        return ListedTables.from_dataspace(self.dataspace, self.released_view)
 
     def released_space(self) -> Dataspace:
         """Return what is published about the released table alone."""
-        return self.dataspace.over(self.schema.names)
+        return self.dataspace.restrict_features(self.schema.names)
 
     def values(self, table: Table) -> Counts:
         """Return the counts of the released table; refuse another table, and one that contradicts
@@ -277,9 +279,9 @@ class TableSpace(QuerySpace):
         matrix has one row.
         """
         visible, grid = self._released_table.visible, self._released_table.grid
-        if grid.nested:
+        if grid.has_nested_feature:
             return None
-        axes = [named(margin.view) for margin in visible]
+        axes = [list_axes(margin.view) for margin in visible]
         published = [axis for group in axes for axis in group]
         unpublished = tuple(axis for axis in range(len(self.shape)) if axis not in published)
         overlap = len({*published}) < len(published)
@@ -323,13 +325,13 @@ class TableSpace(QuerySpace):
         return RowsForm(cells[order], tuple(row_lengths), tuple(row_totals))
 
     @property
-    def released(self) -> View:
+    def released_view(self) -> View:
         """The view of the released table in the schema of the dataspace."""
         return self.dataspace.schema.view(self.schema.names)
 
     @cached_property
     def _released_table(self) -> ReleasedTable:
-        return ReleasedTable.of(self.dataspace, self.released)
+        return ReleasedTable.from_dataspace(self.dataspace, self.released_view)
 
     @cached_property
     def _relation(self) -> "_TableMoves":
@@ -404,7 +406,7 @@ class _BallMoves(_TableMoves):
         if self.table.lifts and structure.decomposable and whole:
             a = min(self.adjacency.a, structure.n)
             return moves(self.table.grid, self.table.visible, domain, a)
-        listing = ListedTables.of(self.table.dataspace, self.table.released)
+        listing = ListedTables.from_dataspace(self.table.dataspace, self.table.released)
         if listing is None:
             raise Refused(
                 "the moves of this table are too many to list: release fewer features, or publish"
@@ -417,22 +419,22 @@ class _Exchanges(_TableMoves):
     """One person is exchanged, once for each record."""
 
     @cached_property
-    def _once(self) -> ExchangeTable:
-        return ExchangeTable(Blocks.of(self.table.dataspace), self.table)
+    def _exchange_table(self) -> ExchangeTable:
+        return ExchangeTable(Blocks.from_dataspace(self.table.dataspace), self.table)
 
     @property
     def reach(self) -> int:
-        return self.adjacency.times * self._once.reach
+        return self.adjacency.times * self._exchange_table.reach
 
     @property
     def norms(self) -> TableNorms:
-        return self._once.result.repeated(self.adjacency.times)
+        return self._exchange_table.result.repeat_moves(self.adjacency.times)
 
     def moves(self, domain: Mask | None) -> Iterator[Counts]:
-        return (move * self.adjacency.times for move in self._once.moves())
+        return (move * self.adjacency.times for move in self._exchange_table.moves())
 
 
-def domain_of(dataspace: Dataspace, released: View) -> Mask | None:
+def find_possible_cells(dataspace: Dataspace, released: View) -> Mask | None:
     """Return a mask of the cells of a table that can be positive; None where all can. `released` is
     its view.
 
@@ -443,11 +445,11 @@ def domain_of(dataspace: Dataspace, released: View) -> Mask | None:
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.spaces.dataspace import Margin
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
-    >>> public = Dataspace.of(Table(schema, [[1, 0, 3], [4, 0, 6]]), [Margin("region")])
-    >>> domain_of(public, (1, 1)).tolist()
+    >>> public = Dataspace.from_table(Table(schema, [[1, 0, 3], [4, 0, 6]]), [Margin("region")])
+    >>> find_possible_cells(public, (1, 1)).tolist()
     [[True, False, True], [True, False, True]]
     """
-    return _domain(ReleasedTable.of(dataspace, released))
+    return _domain(ReleasedTable.from_dataspace(dataspace, released))
 
 
 def _domain(table: ReleasedTable) -> Mask | None:
@@ -457,11 +459,11 @@ def _domain(table: ReleasedTable) -> Mask | None:
     if hidden and structure.grid.holds(LARGEST_MASK):
         # Features that are not released may rule out cells of the table: look at all cells, then
         # sum.
-        whole = structure.grid.inhabited(structure.schema.possible, structure.margins)
+        whole = structure.grid.find_inhabited_cells(structure.schema.possible, structure.margins)
         if whole is not None:
             mask = structure.grid.sum(whole.astype(np.int64), table.released) > 0
     else:
-        names = structure.schema.named(table.released)
+        names = structure.schema.list_view_names(table.released)
         possible = structure.schema.restrict(names).possible
-        mask = table.grid.inhabited(possible, table.visible)
+        mask = table.grid.find_inhabited_cells(possible, table.visible)
     return None if mask is None or mask.all() else mask

@@ -145,7 +145,7 @@ def _table_below(move: Counts, public: Dataspace, fixed: Floats) -> Counts | Non
         totals = {}
         for margin, total in zip(public.margins, public.totals, strict=True):
             totals[margin] = Table(total.schema, total.counts - gone.margin(margin.names).counts)
-        left = Dataspace.known(schema, totals, public.n - gone.n)
+        left = Dataspace.from_totals(schema, totals, public.n - gone.n)
         counts = fit_table(fixed - taken, left, time_limit=_SECONDS).counts
     except InputError:  # the totals hold fewer records than the move takes away
         return None

@@ -112,13 +112,13 @@ class Adjacency(ABC):
 
     @property
     @abstractmethod
-    def repeated(self) -> int:
+    def most_moves(self) -> int:
         """How many moves lead one after the other from a dataset to an adjacent one, at most."""
 
     @property
-    def once(self) -> int:
+    def records_per_move(self) -> int:
         """The most records that one of these moves changes."""
-        return self.a // self.repeated
+        return self.a // self.most_moves
 
     @abstractmethod
     def by_kind(self, *, ball: Answer, exchange: Answer) -> Answer:
@@ -161,10 +161,10 @@ class Adjacency(ABC):
         """Whether every pair of `other` in its dataspace is provably a pair of this relation: IND'
         ⊆ IND.
         """
-        fewer = other.differ(other_space) <= self.a and self._bounds_units_of(other)
+        fewer = other.count_changed_records(other_space) <= self.a and self._covers_units(other)
         return fewer and other_space.is_within(dataspace)
 
-    def _bounds_units_of(self, other: "Adjacency") -> bool:
+    def _covers_units(self, other: "Adjacency") -> bool:
         """Whether `other` changes no more units; a promise that bounds them and one that does not
         are not compared.
         """
@@ -172,7 +172,7 @@ class Adjacency(ABC):
             return self.units is other.units
         return other.units.is_within(self.units)
 
-    def differ(self, dataspace: Datasets) -> int:
+    def count_changed_records(self, dataspace: Datasets) -> int:
         """Return the most records in which two adjacent datasets of a dataspace differ."""
         return self.a if dataspace.n is None else min(self.a, dataspace.n)
 
@@ -229,10 +229,10 @@ class Adjacency(ABC):
         units = value.get("units")
         changed = None if units is None else ChangedUnits.from_json(units)
         kind = value.get("kind", AdjacencyKind.ball)
-        return Adjacency.named(kind, value["a"], protection, changed)
+        return Adjacency.from_kind(kind, value["a"], protection, changed)
 
     @staticmethod
-    def named(
+    def from_kind(
         kind: str,
         a: int,
         protection: Protection | None = None,
@@ -240,7 +240,7 @@ class Adjacency(ABC):
     ) -> "Adjacency":
         """Return the relation that files call `kind`.
 
-        >>> Adjacency.named("exchange", 2)
+        >>> Adjacency.from_kind("exchange", 2)
         Exchange(a=2)
         """
         for relation in (Ball, Exchange):
@@ -276,7 +276,7 @@ class Ball(Adjacency):
         return ball
 
     @property
-    def repeated(self) -> int:
+    def most_moves(self) -> int:
         """1: all records of a person change at once."""
         return 1
 
@@ -312,11 +312,11 @@ class Ball(Adjacency):
         >>> from semidp.promise.schema.features import Feature
         >>> from semidp.promise.schema.counts import Table
         >>> table = Table(Schema([Feature("sex", "fm"), Feature("ill", "yn")]), [[1, 0], [0, 1]])
-        >>> public = Dataspace.of(table, [Margin("sex")])
+        >>> public = Dataspace.from_table(table, [Margin("sex")])
         >>> records = [("f", "y"), ("m", "n")]
         >>> (
         ...     len(Ball(2).neighbours(records, public)),
-        ...     len(Exchange.of(public).neighbours(records, public)),
+        ...     len(Exchange.from_dataspace(public).neighbours(records, public)),
         ... )
         (7, 5)
         """
@@ -378,8 +378,8 @@ class Exchange(Adjacency):
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("ill", "yn")]), [[1, 1], [0, 1]])
-    >>> public = Dataspace.of(table, [Margin("sex")])
-    >>> exchange = Exchange.of(public)
+    >>> public = Dataspace.from_table(table, [Margin("sex")])
+    >>> exchange = Exchange.from_dataspace(public)
     >>> exchange
     Exchange(a=2)
     >>> one, swapped = (
@@ -404,15 +404,17 @@ class Exchange(Adjacency):
             )
 
     @classmethod
-    def of(cls, dataspace: Datasets, protection: Protection | None = None) -> "Exchange":
+    def from_dataspace(
+        cls, dataspace: Datasets, protection: Protection | None = None
+    ) -> "Exchange":
         """Return the exchanges of a dataspace; refuse margins that overlap, and structural zeros
         that tie a margin to another feature.
         """
         times = 1 if protection is None else protection.times
-        return cls(times * Blocks.of(dataspace).reach, protection)
+        return cls(times * Blocks.from_dataspace(dataspace).reach, protection)
 
     @property
-    def repeated(self) -> int:
+    def most_moves(self) -> int:
         """One exchange for each record of a person."""
         return self.times
 
@@ -445,8 +447,8 @@ class Exchange(Adjacency):
                 " dataspace"
             )
         self._refuse_several()
-        blocks = Blocks.of(dataspace)
-        return blocks.adjacent(blocks.coded(one), blocks.coded(other))
+        blocks = Blocks.from_dataspace(dataspace)
+        return blocks.adjacent(blocks.encode_records(one), blocks.encode_records(other))
 
     def _refuse_several(self) -> None:
         """Refuse to compare records without their persons."""
@@ -462,25 +464,25 @@ class Exchange(Adjacency):
         itself.
         """
         self._refuse_several()
-        blocks = Blocks.of(dataspace)
-        records = blocks.coded(dataset)
+        blocks = Blocks.from_dataspace(dataspace)
+        records = blocks.encode_records(dataset)
         if not blocks.contains(records):
             raise InputError("the dataset does not have the published totals of the dataspace")
-        return sorted(map(blocks.labelled, blocks.neighbours(records)))
+        return sorted(map(blocks.label_records, blocks.neighbours(records)))
 
     def check(self, dataspace: Dataspace) -> None:
         """Refuse margins that share a feature, and structural zeros that tie a margin to another
         feature.
         """
-        Blocks.of(dataspace)
+        Blocks.from_dataspace(dataspace)
 
     def covers(self, dataspace: Datasets, other: Adjacency, other_space: Datasets) -> bool:
         """Whether `other` has the same exchanges, or what one record does alone; pairs of more are
         never covered.
         """
-        if other.differ(other_space) > 1 or other.units is not None:
+        if other.count_changed_records(other_space) > 1 or other.units is not None:
             same_pairs = other.kind is self.kind and dataspace == other_space
-            return same_pairs and other.times <= self.times and self._bounds_units_of(other)
+            return same_pairs and other.times <= self.times and self._covers_units(other)
         return super().covers(dataspace, other, other_space)
 
     def steps(self, other: Adjacency) -> int | None:
@@ -647,13 +649,13 @@ def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) ->
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 3], [4, 9]])
-    >>> a = semi_adjacency(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    >>> a = semi_adjacency(Dataspace.from_table(table, [Margin("sex"), Margin("region")]))
     >>> a.worst_case, a.definition, a.bound, a.method
     (3, 2, 3, 'closed form for disjoint margins')
     >>> print(a.witness)
     (m, s) → (f, n) needs (f, s) → (m, s); (m, n) → (m, s)
     >>> semi_adjacency(
-    ...     Dataspace.of(table, [Margin("sex"), Margin("region")]), Protection("patient", 2)
+    ...     Dataspace.from_table(table, [Margin("sex"), Margin("region")]), Protection("patient", 2)
     ... ).bound
     6
     """
@@ -661,14 +663,14 @@ def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) ->
         raise InputError(
             "a(t) of a dataspace that is only described is not known: give its schema and margins"
         )
-    structure = Structure.of(dataspace)
+    structure = Structure.from_dataspace(dataspace)
     if structure.n == 0:
         return SemiAdjacency(0, 0, 0, "no records")
     if protection is not None and protection.times > 1:
         return _several(structure, protection)
     if not structure.zeros_matter and structure.common is not None:
         return _closed_form(structure)
-    listed = by_listing(dataspace)
+    listed = list_semi_adjacency(dataspace)
     if listed is not None:
         return listed
     bound, method = _bound(structure)
@@ -734,7 +736,7 @@ def semi_adjacency_bound(
     occurs = []
     for view in views:
         if possible is None:
-            counts = np.ones(grid.shape_of(view), dtype=np.int64)
+            counts = np.ones(grid.compute_margin_shape(view), dtype=np.int64)
         else:
             counts = grid.sum(possible, view)
         occurs.append(Totals(view, counts))
@@ -779,7 +781,7 @@ def exchange_bound(
     >>> exchange_bound(schema, [Margin("sex"), Margin("region")])
     Exchange(a=3)
     """
-    return Exchange.of(even_space(schema, margins, 1), protection)
+    return Exchange.from_dataspace(even_space(schema, margins, 1), protection)
 
 
 def _closed_form(structure: Structure) -> SemiAdjacency:
@@ -812,7 +814,7 @@ def _closed_form(structure: Structure) -> SemiAdjacency:
     return SemiAdjacency(least if exact else None, 2, most, method, find_witness)
 
 
-def by_listing(dataspace: Dataspace) -> SemiAdjacency | None:
+def list_semi_adjacency(dataspace: Dataspace) -> SemiAdjacency | None:
     """Return both readings by listing D_t, or None where it is too large.
 
     >>> from semidp.promise.spaces.dataspace import Margin
@@ -820,7 +822,7 @@ def by_listing(dataspace: Dataspace) -> SemiAdjacency | None:
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 1], [0, 1]])
-    >>> listed = by_listing(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    >>> listed = list_semi_adjacency(Dataspace.from_table(table, [Margin("sex"), Margin("region")]))
     >>> listed.worst_case, listed.definition
     (3, 2)
     """

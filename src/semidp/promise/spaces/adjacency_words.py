@@ -71,7 +71,7 @@ class AdjacencyWords(ABC):
         """
 
     @abstractmethod
-    def protected(self, exact: str) -> str:
+    def describe_protection(self, exact: str) -> str:
         """Sentences on what a guarantee beside exact statistics protects."""
 
     @abstractmethod
@@ -118,14 +118,17 @@ class AdjacencyWords(ABC):
         together = self.noun if self.a == 1 else self._records
         return f"Why {together} move together"
 
-    def together(self, exact: bool) -> str:
+    def describe_joint_change(self, exact: bool) -> str:
         """Say in a few words how many records change together; `exact` says whether there are exact
         totals.
         """
         a = self.a
         if self.protection is not None:
             kept = " under the exact totals" if exact else ""
-            who, changed = self.protection.who, f"{self._changed}{_in_brackets(*self._of_units)}"
+            who, changed = (
+                self.protection.who,
+                f"{self._records_and_units}{_in_brackets(*self._of_units)}",
+            )
             return f"a = {a}: {who} can be different with up to {changed}{kept}"
         if a == 1:
             return f"a = 1: one record changes alone{' under the exact totals' if exact else ''}"
@@ -138,7 +141,7 @@ class AdjacencyWords(ABC):
         return count_noun(self.a, self.one, self.noun)
 
     @property
-    def _changed(self) -> str:
+    def _records_and_units(self) -> str:
         """How many records change, and how many units with them."""
         if self.units is None or self.protection is None:
             return self._records
@@ -172,7 +175,7 @@ class AdjacencyWords(ABC):
 class BallWords(AdjacencyWords):
     """Words for any `a` records that change at once.
 
-    >>> BallWords(1).name, BallWords(2).together(exact=True)
+    >>> BallWords(1).name, BallWords(2).describe_joint_change(exact=True)
     ('any 1 record', 'a = 2: up to 2 records change together under the exact totals')
     """
 
@@ -187,7 +190,7 @@ class BallWords(AdjacencyWords):
     def name(self) -> str:
         if not self.a:
             return f"no {self.noun}"
-        return f"any {self._changed}{_in_brackets(*self._person, *self._of_units)}"
+        return f"any {self._records_and_units}{_in_brackets(*self._person, *self._of_units)}"
 
     @property
     def used(self) -> str:
@@ -202,7 +205,9 @@ class BallWords(AdjacencyWords):
     @property
     def pairs(self) -> str:
         at_once = "" if self.a == 1 and self.units is None else " at once"
-        return f"any {self._changed}{at_once}{_in_brackets(*self._person, *self._of_units)}"
+        return (
+            f"any {self._records_and_units}{at_once}{_in_brackets(*self._person, *self._of_units)}"
+        )
 
     @property
     def promise(self) -> str:
@@ -221,14 +226,14 @@ class BallWords(AdjacencyWords):
         alone = self.a == 1 and self.units is None
         change = "changes" if alone else "change at once"
         units = _in_brackets(*self._of_units)
-        return f"For any {self._changed} that {change}{units} the same noise gives"
+        return f"For any {self._records_and_units} that {change}{units} the same noise gives"
 
-    def protected(self, exact: str) -> str:
+    def describe_protection(self, exact: str) -> str:
         if self.protection is not None:
             who, whose = self.protection.who, self.whose
             compared = (
                 f"Datasets that agree on every exact statistic ({exact}) are hard to tell apart if"
-                f" they differ in at most {self._changed}{self._limits}."
+                f" they differ in at most {self._records_and_units}{self._limits}."
             )
             return (
                 f"What is protected: {whose}, as far as the exact statistics leave them open."
@@ -271,7 +276,7 @@ class ExchangeWords(AdjacencyWords):
     def restriction(self) -> str:
         within = ""
         if self.units is not None:
-            within = _in_brackets(f"up to {self._changed} in all", *self._of_units)
+            within = _in_brackets(f"up to {self._records_and_units} in all", *self._of_units)
         return f"{self.pairs}{within}: the claim is about these, and not about any {self.noun}"
 
     @property
@@ -287,7 +292,7 @@ class ExchangeWords(AdjacencyWords):
         if not self.a:
             return "exchange (nobody can change)"
         whose = "" if self.protection is None else f"{self.protection.who}, "
-        return f"exchange{_in_brackets(f'{whose}up to {self._changed}', *self._of_units)}"
+        return f"exchange{_in_brackets(f'{whose}up to {self._records_and_units}', *self._of_units)}"
 
     @property
     def used(self) -> str:
@@ -295,11 +300,11 @@ class ExchangeWords(AdjacencyWords):
 
     @property
     def column(self) -> str:
-        return f"for exchanges of up to {self._changed}"
+        return f"for exchanges of up to {self._records_and_units}"
 
     @property
     def same_noise(self) -> str:
-        most = f"at most {self._changed} in all{self._limits}"
+        most = f"at most {self._records_and_units} in all{self._limits}"
         return (
             f"For exchanges alone, in which {self.who} changes and others only hand over the"
             f" published values that are taken ({most}), the same noise gives"
@@ -309,7 +314,7 @@ class ExchangeWords(AdjacencyWords):
     def _several_at_once(self) -> str:
         """Records in a change that the promise is not about."""
         if self.units is not None:
-            return self._changed
+            return self._records_and_units
         return f"{max(self.a, 2)} {self.noun}"
 
     @property
@@ -321,10 +326,11 @@ class ExchangeWords(AdjacencyWords):
         units = self.protection.units
         return (
             f"{handed}, other {units} only hand over published own features, and gain or lose the"
-            f" {self.noun} that it loses or gains: at most {self._changed} in all{self._limits}"
+            f" {self.noun} that it loses or gains: at most {self._records_and_units} in"
+            f" all{self._limits}"
         )
 
-    def protected(self, exact: str) -> str:
+    def describe_protection(self, exact: str) -> str:
         if self.protection is not None:
             who, record = self.protection.who, self.protection.record
             return (
@@ -387,9 +393,9 @@ class ExchangeWords(AdjacencyWords):
             )
         return "Who changes with one person" if exact else super().heading(exact)
 
-    def together(self, exact: bool) -> str:
+    def describe_joint_change(self, exact: bool) -> str:
         if self.a <= 1 or self.protection is not None:
-            return super().together(exact)
+            return super().describe_joint_change(exact)
         other_people = f"up to {self.a - 1} others hand"
         if self.a == 2:
             other_people = "one other hands"

@@ -19,11 +19,11 @@ from semidp.promise.schema.margins import (
     Grid,
     Totals,
     View,
+    is_within_view,
     join,
     junction_order,
     maximal,
     meet,
-    within,
 )
 from semidp.promise.spaces.dataspace import Dataspace
 
@@ -59,8 +59,8 @@ class CellBounds:
     >>> table = Table(
     ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 0], [4, 5, 1]]
     ... )
-    >>> bounds = CellBounds.of(
-    ...     Dataspace.of(table, [Margin("sex"), Margin("region")]), table.schema.names
+    >>> bounds = CellBounds.from_dataspace(
+    ...     Dataspace.from_table(table, [Margin("sex"), Margin("region")]), table.schema.names
     ... )
     >>> bounds.lower.tolist(), bounds.upper.tolist()
     ([[0, 0, 0], [2, 4, 0]], [[3, 3, 1], [5, 7, 1]])
@@ -74,11 +74,11 @@ class CellBounds:
     possible: NDArray[np.bool_] | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, dataspace: Dataspace, names: Iterable[str]) -> "CellBounds":
+    def from_dataspace(cls, dataspace: Dataspace, names: Iterable[str]) -> "CellBounds":
         """Return the bounds of the table over some features."""
         schema = dataspace.schema
         n = np.array(dataspace.n or 0, dtype=np.int64)
-        totals = (Totals(schema.grid.nothing, n), *dataspace.published)
+        totals = (Totals(schema.grid.nothing, n), *dataspace.published_totals)
         return cls(schema.grid, schema.view(names), totals, schema.possible)
 
     @property
@@ -116,16 +116,16 @@ class CellBounds:
         missing = set()
         for one, other in itertools.combinations(views, 2):
             shared = meet(one, other)
-            if not within(shared, self.view):
+            if not is_within_view(shared, self.view):
                 missing.add(join(self.view, shared))
         everything = join(self.view, *missing)
         finer = {*missing, everything} - {self.view}
-        return [view for view in finer if self.grid.size_of(view) <= _MOST_CELLS]
+        return [view for view in finer if self.grid.count_margin_cells(view) <= _MOST_CELLS]
 
     def _direct(self, view: View) -> tuple[Counts, Counts]:
         """The bounds of one table by the margins that are rolled up to it."""
-        shape = self.grid.shape_of(view)
-        rolled = self._rolled(view)
+        shape = self.grid.compute_margin_shape(view)
+        rolled = self._sum_shared_margins(view)
         # Fréchet's upper bound: no cell has more records than any margin cell around it.
         upper = np.full(shape, np.iinfo(np.int64).max)
         for total in rolled.values():
@@ -146,7 +146,7 @@ class CellBounds:
             lower = np.maximum(lower, least)
         return lower, upper
 
-    def _rolled(self, view: View) -> dict[View, Totals]:
+    def _sum_shared_margins(self, view: View) -> dict[View, Totals]:
         """The exact margins summed to what a table has of them, without those that others contain;
         and n.
         """
@@ -154,7 +154,7 @@ class CellBounds:
         for total in self.totals:
             shared = meet(total.view, view)
             if shared not in summed:
-                summed[shared] = total.down(self.grid, shared)
+                summed[shared] = total.sum_to_view(self.grid, shared)
         kept = [*maximal(summed), self.grid.nothing]
         return {shared: summed[shared] for shared in kept}
 
@@ -168,10 +168,10 @@ class CellBounds:
         """
         union = chosen[0]
         first = self.grid.spread(rolled[union].counts, union, view)
-        total = np.array(np.broadcast_to(first, self.grid.shape_of(view)))
+        total = np.array(np.broadcast_to(first, self.grid.compute_margin_shape(view)))
         for clique in chosen[1:]:
             shared = meet(union, clique)
-            separator = rolled[clique].down(self.grid, shared)
+            separator = rolled[clique].sum_to_view(self.grid, shared)
             total += self.grid.spread(rolled[clique].counts, clique, view)
             total -= self.grid.spread(separator.counts, shared, view)
             union = join(union, clique)
@@ -184,10 +184,10 @@ class CellBounds:
         least what the others there leave; the best margin counts.
         """
         marks = np.asarray(chosen).astype(np.int64)
-        inside = marks.reshape(self.grid.shape_of(self.view))
+        inside = marks.reshape(self.grid.compute_margin_shape(self.view))
         outside = 1 - inside
         lows, highs = [], []
-        for margin, total in self._rolled(self.view).items():
+        for margin, total in self._sum_shared_margins(self.view).items():
             low_in = self.grid.sum(self.lower * inside, margin, self.view)
             high_in = self.grid.sum(self.upper * inside, margin, self.view)
             low_out = self.grid.sum(self.lower * outside, margin, self.view)

@@ -47,11 +47,11 @@ class Margin:
         self.__attrs_init__(tuple(dict.fromkeys(names)))
 
     @classmethod
-    def of(cls, value: "Margin | str | Iterable[str]") -> "Margin":
+    def from_names(cls, value: "Margin | str | Iterable[str]") -> "Margin":
         """Return a margin from what a user may write for one: itself, a feature, or several
         features.
 
-        >>> Margin.of("sex"), Margin.of(["sex", "region"])
+        >>> Margin.from_names("sex"), Margin.from_names(["sex", "region"])
         (Margin('sex'), Margin('sex', 'region'))
         """
         if isinstance(value, Margin):
@@ -71,37 +71,37 @@ class Margin:
     def __str__(self) -> str:
         return " × ".join(self.names) if self.names else "total"
 
-    def within(self, other: "Margin") -> bool:
+    def is_within(self, other: "Margin") -> bool:
         """Whether `other` publishes this margin too.
 
-        >>> Margin("sex").within(Margin("sex", "region"))
+        >>> Margin("sex").is_within(Margin("sex", "region"))
         True
         """
         return {*self.names} <= {*other.names}
 
-    def within_any(self, others: "Iterable[Margin]") -> bool:
+    def is_within_any(self, others: "Iterable[Margin]") -> bool:
         """Whether one of several margins publishes this one too.
 
-        >>> Margin("sex").within_any([Margin("age"), Margin("sex", "region")])
+        >>> Margin("sex").is_within_any([Margin("age"), Margin("sex", "region")])
         True
         """
-        return any(self.within(other) for other in others)
+        return any(self.is_within(other) for other in others)
 
 
-def normalised(schema: Schema, margins: Iterable[Margin]) -> tuple[Margin, ...]:
+def normalize_margins(schema: Schema, margins: Iterable[Margin]) -> tuple[Margin, ...]:
     """Return the margins in the schema's order, without those that another one contains.
 
     >>> from semidp.promise.schema.features import Feature
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
-    >>> normalised(schema, [Margin("region", "sex"), Margin("sex"), Margin()])
+    >>> normalize_margins(schema, [Margin("region", "sex"), Margin("sex"), Margin()])
     (Margin('sex', 'region'),)
     """
     views = [schema.view(margin.names) for margin in margins]
     kept = maximal(views)
-    return tuple(Margin(*schema.named(view)) for view in kept)
+    return tuple(Margin(*schema.list_view_names(view)) for view in kept)
 
 
-def _merged(features: Iterable[Feature]) -> tuple[Feature, ...] | None:
+def _merge_features(features: Iterable[Feature]) -> tuple[Feature, ...] | None:
     """Return features without repetitions, a chain in place of its upper part; None where two
     contradict each other.
     """
@@ -115,7 +115,7 @@ def _merged(features: Iterable[Feature]) -> tuple[Feature, ...] | None:
         old = kept[same[0]]
         upper, deeper = sorted((old, feature), key=lambda one: len(one.names))
         depth = len(upper.names)
-        is_upper_part = upper.names == deeper.names[:depth] and deeper.at(depth) == upper
+        is_upper_part = upper.names == deeper.names[:depth] and deeper.cut_to_depth(depth) == upper
         if len(same) > 1 or not is_upper_part:
             return None
         # what is known of finer outcomes stays known; which labels lie where, of the deeper one
@@ -126,7 +126,7 @@ def _merged(features: Iterable[Feature]) -> tuple[Feature, ...] | None:
     return tuple(kept)
 
 
-def _ordered(total: Table, schema: Schema) -> Table:
+def _reorder_table(total: Table, schema: Schema) -> Table:
     """Return a table with its features in the order of a schema."""
     part = schema.restrict(total.schema.names)
     place = {feature.name: axis for axis, feature in enumerate(total.schema.features)}
@@ -151,7 +151,9 @@ class Datasets(ABC):
 
     Examples
     --------
-    >>> Dataspace.described("state totals").is_within(Dataspace.described("county totals"))
+    >>> Dataspace.from_description("state totals").is_within(
+    ...     Dataspace.from_description("county totals")
+    ... )
     False
     """
 
@@ -211,7 +213,7 @@ class Datasets(ABC):
     def from_json(value: Mapping[str, Any]) -> "Datasets":
         """Read what `to_json` wrote.
 
-        >>> space = Dataspace.described("state totals")
+        >>> space = Dataspace.from_description("state totals")
         >>> Datasets.from_json(space.to_json()) == space
         True
         """
@@ -224,7 +226,7 @@ class Datasets(ABC):
             part = schema.restrict(names)
             counts = np.array(entry["counts"], np.int64).reshape(part.shape)
             values[Margin(*names)] = Table(part, counts)
-        members = Dataspace.known(schema, values, value["n"])
+        members = Dataspace.from_totals(schema, values, value["n"])
         if "link" not in value:
             return members
         # Linked records are a dataspace of their own, in a module that knows this one.
@@ -240,7 +242,7 @@ class Datasets(ABC):
 class DescribedDatasets(Datasets):
     """Datasets known only by the name of what is published, comparable only with themselves.
 
-    >>> DescribedDatasets("state totals") == Dataspace.described("state totals")
+    >>> DescribedDatasets("state totals") == Dataspace.from_description("state totals")
     True
     """
 
@@ -260,7 +262,7 @@ class DescribedDatasets(Datasets):
     def summary(self) -> str:
         """Return the description.
 
-        >>> Dataspace.described("state totals").summary()
+        >>> Dataspace.from_description("state totals").summary()
         'state totals'
         """
         return self.description
@@ -294,7 +296,7 @@ class Dataspace(Datasets):
     >>> from semidp.promise.schema.features import Feature
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
     >>> table = Table(schema, [[1, 2, 3], [4, 5, 6]])
-    >>> space = Dataspace.of(table, [Margin("sex"), Margin("region")])
+    >>> space = Dataspace.from_table(table, [Margin("sex"), Margin("region")])
     >>> space.n, space.value(Margin("sex")).counts.tolist()
     (21, [6, 15])
     >>> space.contains(Table(schema, [[2, 1, 3], [3, 6, 6]]))
@@ -312,7 +314,7 @@ class Dataspace(Datasets):
     def __attrs_post_init__(self) -> None:
         if self.n is None or self.n < 0:
             raise InputError("a dataspace needs the number of records, at least 0")
-        is_normalised = normalised(self.schema, self.margins) == self.margins
+        is_normalised = normalize_margins(self.schema, self.margins) == self.margins
         if not is_normalised or len(self.totals) != len(self.margins):
             raise InputError(
                 "build a dataspace with Dataspace.of(table, margins) or Dataspace.known(schema,"
@@ -338,14 +340,14 @@ class Dataspace(Datasets):
                     )
 
     @classmethod
-    def of(cls, table: Table, margins: Iterable[Margin]) -> "Dataspace":
+    def from_table(cls, table: Table, margins: Iterable[Margin]) -> "Dataspace":
         """Return the space of datasets that agree with `table` on `margins`."""
-        kept = normalised(table.schema, margins)
+        kept = normalize_margins(table.schema, margins)
         totals = tuple(table.margin(margin.names) for margin in kept)
         return cls(table.schema, kept, totals, table.n)
 
     @classmethod
-    def known(
+    def from_totals(
         cls, schema: Schema, values: Mapping[Margin, Table], n: int | None = None
     ) -> "Dataspace":
         """Return the space with published values known from elsewhere.
@@ -353,13 +355,13 @@ class Dataspace(Datasets):
         >>> from semidp.promise.schema.features import Feature
         >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
         >>> sexes = Table(schema.restrict(["sex"]), [6, 15])
-        >>> Dataspace.known(schema, {Margin("sex"): sexes}).n
+        >>> Dataspace.from_totals(schema, {Margin("sex"): sexes}).n
         21
         """
         closed = {}
         for margin, table in values.items():
-            closed[Margin(*schema.closed(margin.names))] = table
-        kept = normalised(schema, closed)
+            closed[Margin(*schema.complete_names(margin.names))] = table
+        kept = normalize_margins(schema, closed)
         totals = tuple(closed[margin] for margin in kept)
         if n is None:
             if not totals:
@@ -368,10 +370,10 @@ class Dataspace(Datasets):
         return cls(schema, kept, totals, n)
 
     @staticmethod
-    def described(text: str) -> DescribedDatasets:
+    def from_description(text: str) -> DescribedDatasets:
         """Return datasets known only by name, comparable only with themselves.
 
-        >>> Dataspace.described("state totals") == Dataspace.described("state totals")
+        >>> Dataspace.from_description("state totals") == Dataspace.from_description("state totals")
         True
         """
         return DescribedDatasets(text)
@@ -382,9 +384,9 @@ class Dataspace(Datasets):
 
     def value(self, margin: Margin) -> Table:
         """Return the published value of a margin (or of one nested in it)."""
-        closed = Margin(*self.schema.closed(margin.names))
+        closed = Margin(*self.schema.complete_names(margin.names))
         for published, total in zip(self.margins, self.totals, strict=True):
-            if closed.within(published):
+            if closed.is_within(published):
                 return total if closed == published else total.margin(closed.names)
         return super().value(margin)
 
@@ -393,24 +395,26 @@ class Dataspace(Datasets):
 
         >>> from semidp.promise.schema.features import Feature
         >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 2], [3, 4]])
-        >>> Dataspace.of(table, [Margin("sex", "region")]).publishes(Margin("sex"))
+        >>> Dataspace.from_table(table, [Margin("sex", "region")]).publishes(Margin("sex"))
         True
         """
-        closed = Margin(*self.schema.closed(margin.names))
+        closed = Margin(*self.schema.complete_names(margin.names))
         # no features: the number of records, which is always public
-        return not closed.names or closed.within_any(self.margins)
+        return not closed.names or closed.is_within_any(self.margins)
 
-    def about(self, kind: str) -> "Dataspace":
+    def for_kind(self, kind: str) -> "Dataspace":
         """Return what is public about the records of one kind: their features, their number, their
         margins.
 
         A request names the kind of record that it counts, and asks for its datasets here.
 
         >>> from semidp.promise.schema.features import Feature
-        >>> space = Dataspace.of(Table(Schema([Feature("sex", "fm")]), [3, 4]), [Margin("sex")])
-        >>> space.about("record") is space
+        >>> space = Dataspace.from_table(
+        ...     Table(Schema([Feature("sex", "fm")]), [3, 4]), [Margin("sex")]
+        ... )
+        >>> space.for_kind("record") is space
         True
-        >>> space.about("household")
+        >>> space.for_kind("household")
         Traceback (most recent call last):
         semidp.errors.InputError: the data hold no records of the kind 'household'; they hold record
         """
@@ -421,7 +425,7 @@ class Dataspace(Datasets):
         return self
 
     @cached_property
-    def published(self) -> tuple[Totals, ...]:
+    def published_totals(self) -> tuple[Totals, ...]:
         """The published margins as arrays with an axis for each feature that they name, for the
         geometry of margins.
         """
@@ -431,14 +435,14 @@ class Dataspace(Datasets):
             totals.append(Totals(view, total.counts))
         return tuple(totals)
 
-    def over(self, names: Iterable[str]) -> "Dataspace":
+    def restrict_features(self, names: Iterable[str]) -> "Dataspace":
         """Return the dataspace of the table over some features alone.
 
         >>> from semidp.promise.schema.features import Feature
         >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 2], [3, 4]])
-        >>> Dataspace.of(table, [Margin("sex", "region")]).over(["region"]).value(
-        ...     Margin("region")
-        ... ).counts
+        >>> Dataspace.from_table(table, [Margin("sex", "region")]).restrict_features(
+        ...     ["region"]
+        ... ).value(Margin("region")).counts
         array([4, 6])
         """
         part = self.schema.restrict(names)
@@ -446,8 +450,8 @@ class Dataspace(Datasets):
         for margin in self.margins:
             names = [name for name in margin.names if name in part.names]
             shared.append(Margin(*names))
-        values = {margin: self.value(margin) for margin in normalised(part, shared)}
-        return Dataspace.known(part, values, self.n)
+        values = {margin: self.value(margin) for margin in normalize_margins(part, shared)}
+        return Dataspace.from_totals(part, values, self.n)
 
     def coded_as(self, schema: Schema) -> "Dataspace":
         """Return the same where features that no exact total has are published in other levels.
@@ -455,7 +459,7 @@ class Dataspace(Datasets):
         >>> from semidp.promise.schema.features import Feature
         >>> homes = Table(Schema([Feature("zone", "ab"), Feature("size", "123")]), np.ones((2, 3)))
         >>> coded = Schema([Feature("zone", "ab"), Feature("size", ["1", "2+"])])
-        >>> Dataspace.of(homes, [Margin("zone")]).coded_as(coded).schema.shape
+        >>> Dataspace.from_table(homes, [Margin("zone")]).coded_as(coded).schema.shape
         (2, 2)
         """
         fixed = {name for margin in self.margins for name in margin.names}
@@ -484,7 +488,9 @@ class Dataspace(Datasets):
 
         >>> from semidp.promise.schema.features import Feature
         >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])
-        >>> space = Dataspace.of(Table(schema, [[1, 1], [0, 1]]), [Margin("sex"), Margin("region")])
+        >>> space = Dataspace.from_table(
+        ...     Table(schema, [[1, 1], [0, 1]]), [Margin("sex"), Margin("region")]
+        ... )
         >>> [table.counts.tolist() for table in space.tables()]
         [[[0, 2], [1, 0]], [[1, 1], [0, 1]]]
         """
@@ -520,11 +526,11 @@ class Dataspace(Datasets):
         >>> from semidp.promise.schema.features import Feature
         >>> sexes = {Margin("sex"): Table(Schema([Feature("sex", "fm")]), [6, 15])}
         >>> ages = {Margin("age"): Table(Schema([Feature("age", "yo")]), [11, 10])}
-        >>> regions = Dataspace.known(
+        >>> regions = Dataspace.from_totals(
         ...     Schema([Feature("sex", "fm"), Feature("region", "ns")]), sexes
         ... )
         >>> both = regions.union(
-        ...     Dataspace.known(Schema([Feature("region", "ns"), Feature("age", "yo")]), ages)
+        ...     Dataspace.from_totals(Schema([Feature("region", "ns"), Feature("age", "yo")]), ages)
         ... )
         >>> both.schema.names, both.summary()
         (('sex', 'region', 'age'), 'sex, age')
@@ -536,7 +542,7 @@ class Dataspace(Datasets):
             return None
         if self.n != other.n:
             return None
-        features = _merged((*self.schema.features, *other.schema.features))
+        features = _merge_features((*self.schema.features, *other.schema.features))
         if features is None:
             return None
         zeros, theirs = self.schema.structural_zeros, other.schema.structural_zeros
@@ -547,10 +553,10 @@ class Dataspace(Datasets):
         schema = Schema(features, zeros)
         told = []
         for one in (self, other):
-            for margin, total in one._told:
-                told.append((margin, _ordered(total, schema)))
+            for margin, total in one._margin_total_pairs:
+                told.append((margin, _reorder_table(total, schema)))
         try:
-            space = Dataspace.known(schema, dict(told), self.n)
+            space = Dataspace.from_totals(schema, dict(told), self.n)
         except DataError:
             return None
         # A margin that both publish must have the same values in both.
@@ -563,13 +569,15 @@ class Dataspace(Datasets):
         """
         if self.schema.structural_zeros or schema.structural_zeros:
             return self if self.schema == schema else None
-        if _merged((*schema.features, *self.schema.features)) != schema.features:
+        if _merge_features((*schema.features, *self.schema.features)) != schema.features:
             return None
-        values = {margin: _ordered(total, schema) for margin, total in self._told}
-        return Dataspace.known(schema, values, self.n)
+        values = {
+            margin: _reorder_table(total, schema) for margin, total in self._margin_total_pairs
+        }
+        return Dataspace.from_totals(schema, values, self.n)
 
     @property
-    def _told(self) -> tuple[tuple[Margin, Table], ...]:
+    def _margin_total_pairs(self) -> tuple[tuple[Margin, Table], ...]:
         return tuple(zip(self.margins, self.totals, strict=True))
 
     def summary(self) -> str:

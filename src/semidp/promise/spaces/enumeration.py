@@ -1,7 +1,7 @@
 """The tables and datasets of a small dataspace, one by one: definitions that execute.
 
-Only for spaces small enough to list; closed forms are in `adjacency` and `sensitivity` and are tested
-against this.
+Only for spaces small enough to list; closed forms are in `adjacency` and `sensitivity` and are
+tested against this.
 """
 
 import math
@@ -33,13 +33,13 @@ def cells(dataspace: Dataspace) -> NDArray[np.intp]:
     >>> table = Table(
     ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 0, 1], [2, 0, 1]]
     ... )
-    >>> cells(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    >>> cells(Dataspace.from_table(table, [Margin("sex"), Margin("region")]))
     array([0, 2, 3, 5])
     """
     if not isinstance(dataspace, Dataspace):
         raise InputError("a dataspace that is only described cannot be enumerated")
     schema = dataspace.schema
-    mask = schema.grid.inhabited(schema.possible, dataspace.published)
+    mask = schema.grid.find_inhabited_cells(schema.possible, dataspace.published_totals)
     return np.arange(schema.size) if mask is None else np.flatnonzero(mask)
 
 
@@ -54,7 +54,7 @@ def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 1], [0, 1]])
-    >>> fiber(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    >>> fiber(Dataspace.from_table(table, [Margin("sex"), Margin("region")]))
     array([[0, 2, 1, 0],
            [1, 1, 0, 1]])
     """
@@ -112,10 +112,10 @@ def _certainly_more(dataspace: Dataspace, where: NDArray[np.intp]) -> bool:
     Then they are ``Π C(t + k - 1, k - 1)`` over the cells of the margin, with k cells of the table
     in each.
     """
-    if len(dataspace.published) > 1 or not len(where):
+    if len(dataspace.published_totals) > 1 or not len(where):
         return False
     totals, sizes = [dataspace.n or 0], [len(where)]
-    for margin in dataspace.published:
+    for margin in dataspace.published_totals:
         labels = dataspace.schema.grid.labels(margin.view)[where]
         numbers = np.bincount(labels, minlength=margin.counts.size)
         totals, sizes = margin.counts.ravel().tolist(), numbers.tolist()
@@ -148,7 +148,7 @@ def datasets(dataspace: Dataspace) -> Iterator[tuple[tuple[str, ...], ...]]:
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
-    >>> space = Dataspace.of(Table(Schema([Feature("sex", "fm")]), [1, 1]), [Margin("sex")])
+    >>> space = Dataspace.from_table(Table(Schema([Feature("sex", "fm")]), [1, 1]), [Margin("sex")])
     >>> list(datasets(space))
     [(('f',), ('m',)), (('m',), ('f',))]
     """
@@ -156,11 +156,11 @@ def datasets(dataspace: Dataspace) -> Iterator[tuple[tuple[str, ...], ...]]:
         records: list[tuple[str, ...]] = []
         for cell in np.argwhere(table.counts).tolist():
             count = int(table.counts[tuple(cell)])
-            records += [labelled(dataspace.schema, cell)] * count
+            records += [label_record(dataspace.schema, cell)] * count
         yield from sorted(set(permutations(records)))
 
 
-def labelled(schema: Schema, record: Iterable[int]) -> tuple[str, ...]:
+def label_record(schema: Schema, record: Iterable[int]) -> tuple[str, ...]:
     """Return the labels of a record at every depth of its features, from the codes of its
     leaves.
     """
@@ -180,7 +180,7 @@ def _constraints(
     rows: list[list[int]] = [[0] for _ in where]
     values = [np.array([dataspace.n], dtype=np.int64)]
     start = 1
-    for total in dataspace.published:
+    for total in dataspace.published_totals:
         labels = schema.grid.labels(total.view)[where].tolist()
         for row, cell in zip(rows, labels, strict=True):
             row.append(start + cell)

@@ -16,9 +16,16 @@ import numpy as np
 
 from semidp.errors import InputError, Refused
 from semidp.promise.schema.features import ANSWERED_SUFFIX
-from semidp.promise.schema.margins import LARGEST_MASK, Totals, View, meet, named, within
+from semidp.promise.schema.margins import (
+    LARGEST_MASK,
+    Totals,
+    View,
+    is_within_view,
+    list_axes,
+    meet,
+)
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
-from semidp.promise.spaces.enumeration import cells, labelled
+from semidp.promise.spaces.enumeration import cells, label_record
 from semidp.promise.spaces.structure import Structure
 
 Record = tuple[int, ...]  # a leaf of every feature
@@ -46,7 +53,9 @@ class Blocks:
     >>> from semidp.promise.schema.counts import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns"), Feature("ill", "yn")])
     >>> table = Table(schema, np.full((2, 2, 2), 1))
-    >>> blocks = Blocks.of(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    >>> blocks = Blocks.from_dataspace(
+    ...     Dataspace.from_table(table, [Margin("sex"), Margin("region")])
+    ... )
     >>> blocks.count, blocks.reach
     (2, 3)
     """
@@ -55,7 +64,7 @@ class Blocks:
     structure: Structure
 
     @classmethod
-    def of(cls, dataspace: Datasets) -> "Blocks":
+    def from_dataspace(cls, dataspace: Datasets) -> "Blocks":
         """Return the blocks; refuse margins that overlap, and structural zeros or answers that tie
         a block to another feature.
         """
@@ -64,12 +73,12 @@ class Blocks:
                 "exchanges in a dataspace that is only described are not known: give schema and"
                 " margins"
             )
-        blocks = cls(dataspace, Structure.of(dataspace))
+        blocks = cls(dataspace, Structure.from_dataspace(dataspace))
         blocks._refuse_answers()
         views = [margin.view for margin in blocks.margins]
         for position, one in enumerate(views):
             for other in views[:position]:
-                shared = named(meet(one, other))
+                shared = list_axes(meet(one, other))
                 if shared:
                     name = dataspace.schema.features[shared[0]].name
                     raise Refused(
@@ -121,7 +130,7 @@ class Blocks:
     @cached_property
     def axes(self) -> frozenset[int]:
         """The features that lie in a block."""
-        return frozenset(axis for margin in self.margins for axis in named(margin.view))
+        return frozenset(axis for margin in self.margins for axis in list_axes(margin.view))
 
     def _zeros_tie(self) -> bool:
         """Whether the cells that can occur are fewer than: all below the blocks, times what zeros
@@ -129,11 +138,11 @@ class Blocks:
         """
         schema, grid = self.structure.schema, self.structure.grid
         zeros = [schema.view(dict(zero.levels)) for zero in schema.structural_zeros]
-        if all(self._apart(view) for view in zeros):
+        if all(self._is_separate_zero(view) for view in zeros):
             return False
         if not grid.holds(LARGEST_MASK):
             return True
-        inhabited = grid.inhabited(None, self.structure.margins)
+        inhabited = grid.find_inhabited_cells(None, self.structure.margins)
         if inhabited is None:
             inhabited = np.ones(grid.shape, dtype=bool)
         possible = inhabited & schema.possible_cells
@@ -142,12 +151,12 @@ class Blocks:
         outside = possible.any(axis=tuple(self.axes), keepdims=True)
         return bool((possible != (inhabited & outside)).any())
 
-    def _apart(self, zero: View) -> bool:
+    def _is_separate_zero(self, zero: View) -> bool:
         """Whether a structural zero lies inside one margin, where it is an empty cell, or touches
         no block.
         """
-        inside = any(within(zero, margin.view) for margin in self.structure.margins)
-        return inside or self.axes.isdisjoint(named(zero))
+        inside = any(is_within_view(zero, margin.view) for margin in self.structure.margins)
+        return inside or self.axes.isdisjoint(list_axes(zero))
 
     @cached_property
     def cells(self) -> tuple[Record, ...]:
@@ -168,7 +177,7 @@ class Blocks:
         for chain in self.structure.grid.chains:
             by_depth = [[-1] * chain.leaves]
             for depth in range(1, chain.depth + 1):
-                by_depth.append(chain.above(depth).tolist())
+                by_depth.append(chain.find_leaf_ancestors(depth).tolist())
             nodes.append(by_depth)
         return nodes
 
@@ -185,7 +194,7 @@ class Blocks:
                 differing.append((margin.view, axes))
         return differing
 
-    def _from(self, records: Records, i: int, x: Record, y: Record) -> Iterator[Records]:
+    def _list_successors(self, records: Records, i: int, x: Record, y: Record) -> Iterator[Records]:
         """Iterate over what arises from a small dataset when one person goes from x to y."""
         differ = self._differ(x, y)
         carriers = []
@@ -205,14 +214,14 @@ class Blocks:
                     changed[j][axis] = x[axis]
             yield tuple(map(tuple, changed))
 
-    def backward(self, records: Records) -> Iterator[Records]:
+    def list_predecessors(self, records: Records) -> Iterator[Records]:
         """Iterate over the datasets from which a small one arises."""
         for i, y in enumerate(records):
             for x in self.cells:
                 differ = self._differ(x, y)
                 carriers = [self._former_carriers(records, i, x, block) for block in differ]
                 for chosen in product(*carriers):
-                    yield from self._undone(records, i, x, zip(differ, chosen, strict=True))
+                    yield from self._undo_carriers(records, i, x, zip(differ, chosen, strict=True))
 
     def _former_carriers(
         self, records: Records, i: int, x: Record, block: tuple[View, list[int]]
@@ -230,7 +239,7 @@ class Blocks:
                 carriers.append(j)
         return carriers
 
-    def _undone(
+    def _undo_carriers(
         self,
         records: Records,
         i: int,
@@ -245,7 +254,7 @@ class Blocks:
         for (view, axes), j in served:
             for axis in axes:
                 places.append((j, axis))
-                leaves_below.append(self._below(axis, view[axis], y[axis]))
+                leaves_below.append(self._list_possible_leaves(axis, view[axis], y[axis]))
         for leaves in product(*leaves_below):
             before = [list(record) for record in records]
             before[i] = list(x)
@@ -253,7 +262,7 @@ class Blocks:
                 before[j][axis] = leaf
             yield tuple(map(tuple, before))
 
-    def _below(self, axis: int, depth: int, leaf: int) -> list[int]:
+    def _list_possible_leaves(self, axis: int, depth: int, leaf: int) -> list[int]:
         """The leaves that can occur below the node of a leaf."""
         inhabited = self.structure.inhabited_nodes(axis, self.structure.grid.chains[axis].depth)
         nodes = self._nodes[axis][depth]
@@ -262,10 +271,10 @@ class Blocks:
 
     def neighbours(self, records: Records) -> set[Records]:
         """Return the datasets adjacent to a small one, without itself."""
-        datasets = set(self.backward(records))
+        datasets = set(self.list_predecessors(records))
         for i, x in enumerate(records):
             for y in self.cells:
-                datasets.update(self._from(records, i, x, y))
+                datasets.update(self._list_successors(records, i, x, y))
         return datasets - {records}
 
     def adjacent(self, one: Records, other: Records) -> bool:
@@ -282,7 +291,7 @@ class Blocks:
         changed = [i for i, (x, y) in enumerate(pairs) if x != y]
         if len(changed) > self.reach:
             return False
-        return any(other in self._from(one, i, one[i], other[i]) for i in changed)
+        return any(other in self._list_successors(one, i, one[i], other[i]) for i in changed)
 
     def contains(self, records: Records) -> bool:
         """Whether a dataset has the published totals."""
@@ -297,7 +306,7 @@ class Blocks:
         margins = self.structure.margins
         return all(np.array_equal(grid.sum(table, total.view), total.counts) for total in margins)
 
-    def coded(self, dataset: Iterable[Sequence[Any]]) -> Records:
+    def encode_records(self, dataset: Iterable[Sequence[Any]]) -> Records:
         """Return labelled records (a label for every depth of every feature) as leaves."""
         features = self.structure.schema.features
         leaf_of = []
@@ -322,9 +331,9 @@ class Blocks:
             records.append(tuple(codes))
         return tuple(records)
 
-    def labelled(self, records: Records) -> tuple[tuple[str, ...], ...]:
+    def label_records(self, records: Records) -> tuple[tuple[str, ...], ...]:
         """Return records with their labels."""
-        return tuple(labelled(self.structure.schema, record) for record in records)
+        return tuple(label_record(self.structure.schema, record) for record in records)
 
 
 def servings(blocks: int) -> Iterator[tuple[tuple[int | None, ...], int]]:

@@ -36,8 +36,8 @@ def graver_degree(structure: Structure) -> int | None:
     ...     Schema([Feature("a", "01"), Feature("b", "012"), Feature("c", "0123")]),
     ...     np.ones((2, 3, 4)),
     ... )
-    >>> pairs = Dataspace.of(table, [Margin("a", "b"), Margin("b", "c"), Margin("a", "c")])
-    >>> graver_degree(Structure.of(pairs))
+    >>> pairs = Dataspace.from_table(table, [Margin("a", "b"), Margin("b", "c"), Margin("a", "c")])
+    >>> graver_degree(Structure.from_dataspace(pairs))
     6
     """
     degree = _known_degree(structure)
@@ -47,7 +47,7 @@ def graver_degree(structure: Structure) -> int | None:
     most_cells = MOST_CELLS if degree is None else _FEW_CELLS
     if cells is None or len(cells) > most_cells:
         return degree
-    grid, published = structure.grid, structure.published
+    grid, published = structure.grid, structure.published_view
     rows = []
     for margin in structure.essential:
         labels = grid.labels(margin.view, published)[cells]
@@ -89,8 +89,8 @@ def _published_cells(structure: Structure) -> NDArray[np.intp] | None:
     """Cells that can occur at the join of all published views, flat; None where that table is too
     large.
     """
-    grid, view = structure.grid, structure.published
-    size = grid.size_of(view)
+    grid, view = structure.grid, structure.published_view
+    size = grid.count_margin_cells(view)
     if structure.zeros_matter:
         size = max(size, structure.schema.size)
     if size > LARGEST_MASK:
@@ -99,7 +99,7 @@ def _published_cells(structure: Structure) -> NDArray[np.intp] | None:
     declared = structure.schema.possible
     if declared is not None and structure.zeros_matter:
         possible = grid.sum(declared, view) > 0
-    inhabited = grid.inhabited(possible, structure.margins, view)
+    inhabited = grid.find_inhabited_cells(possible, structure.margins, view)
     if inhabited is None:
-        return np.arange(grid.size_of(view))
+        return np.arange(grid.count_margin_cells(view))
     return np.flatnonzero(inhabited)

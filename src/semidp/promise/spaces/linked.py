@@ -16,7 +16,7 @@ from attrs import field, frozen
 from semidp.errors import InputError, Refused
 from semidp.promise.exact import count_noun
 from semidp.promise.schema.features import SIZE
-from semidp.promise.schema.margins import View, meet, named
+from semidp.promise.schema.margins import View, list_axes, meet
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.adjacency import Adjacency, AdjacencyKind, SemiAdjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
@@ -33,7 +33,7 @@ def _names(value: Iterable[str]) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _whole(value: int, name: str) -> int:
+def _check_whole_number(value: int, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InputError(f"{name} is a whole number, not {str(value)[:40]!r}")
     return value
@@ -145,9 +145,9 @@ class Link:
     quarters: Quarters | None = None
 
     def __attrs_post_init__(self) -> None:
-        if _whole(self.least, "the least number of members of a unit") not in (0, 1):
+        if _check_whole_number(self.least, "the least number of members of a unit") not in (0, 1):
             raise InputError("the least number of members of a unit is 0 or 1")
-        most = _whole(self.most, "the largest number of members of a unit")
+        most = _check_whole_number(self.most, "the largest number of members of a unit")
         if not max(1, self.least) <= most <= MOST_MEMBERS:
             raise InputError(
                 f"the largest number of members of a unit lies between 1 and {MOST_MEMBERS:,}"
@@ -217,12 +217,12 @@ class LinkedDataspace(Dataspace):
     >>> from semidp.promise.schema.counts import Table
     >>> from semidp.promise.schema.features import Feature
     >>> zone, sex = Feature("zone", "ab"), Feature("sex", "fm")
-    >>> persons = Dataspace.of(Table(Schema([zone, sex]), [[3, 2], [1, 4]]), [])
+    >>> persons = Dataspace.from_table(Table(Schema([zone, sex]), [[3, 2], [1, 4]]), [])
     >>> homes = Table(Schema([zone, Feature("size", "123")]), [[1, 2, 0], [0, 1, 1]])
     >>> public = LinkedDataspace.joining(
-    ...     persons, Dataspace.of(homes, [Margin("zone")]), Link("member", 1, 3)
+    ...     persons, Dataspace.from_table(homes, [Margin("zone")]), Link("member", 1, 3)
     ... )
-    >>> public.inherited, public.about("unit").n, public.summary()
+    >>> public.inherited_names, public.for_kind("unit").n, public.summary()
     (('zone',), 5, 'the number of members, units by zone')
     """
 
@@ -294,14 +294,14 @@ class LinkedDataspace(Dataspace):
         """Dataspace of the members alone."""
         return Dataspace(self.schema, self.margins, self.totals, self.n)
 
-    def about(self, kind: str) -> Dataspace:
+    def for_kind(self, kind: str) -> Dataspace:
         """Return the dataspace of the records of one kind."""
         if kind == UNIT:
             return self.units
-        return self.members if kind == MEMBER else super().about(kind)
+        return self.members if kind == MEMBER else super().for_kind(kind)
 
     @cached_property
-    def inherited(self) -> tuple[str, ...]:
+    def inherited_names(self) -> tuple[str, ...]:
         """The features that members have from their units."""
         of_units = {feature.name for feature in self.units.schema.features}
         if self.link.quarters is not None:
@@ -312,7 +312,7 @@ class LinkedDataspace(Dataspace):
     def inherited_axes(self) -> frozenset[int]:
         """The places of inherited features among those of members."""
         features = enumerate(self.schema.features)
-        return frozenset(axis for axis, feature in features if feature.name in self.inherited)
+        return frozenset(axis for axis, feature in features if feature.name in self.inherited_names)
 
     @cached_property
     def derived_axes(self) -> frozenset[int]:
@@ -350,7 +350,7 @@ class LinkedDataspace(Dataspace):
         """How many members and units change together; refuse exact totals under which the promise
         is not known.
         """
-        return Reach.of(self)
+        return Reach.from_dataspace(self)
 
     def summary(self) -> str:
         """Say in a few words what is published."""
@@ -375,7 +375,7 @@ class LinkedDataspace(Dataspace):
         lines.append(f"the number of units, {self.units.n:,}, each {sizes}")
         return lines
 
-    def why_together(self) -> list[str]:
+    def explain_promise(self) -> list[str]:
         """Say whom the promise is about, and why others change with that member or unit."""
         reach, link = self.reach, self.link
         if link.protect is Protect.member:
@@ -473,37 +473,37 @@ class Reach:
     exchanged_units: int
 
     @classmethod
-    def of(cls, public: LinkedDataspace) -> "Reach":
+    def from_dataspace(cls, public: LinkedDataspace) -> "Reach":
         """Return the numbers of a promise under exact totals of both kinds."""
-        views = [margin.view for margin in public.published]
+        views = [margin.view for margin in public.published_totals]
         refuse_shared(views, "exact totals of members")
         if public.link.protect is Protect.member:
-            return cls._of_member(public, views)
-        return cls._of_unit(public, views)
+            return cls._from_protected_member(public, views)
+        return cls._from_protected_unit(public, views)
 
     @classmethod
-    def _of_member(cls, public: LinkedDataspace, views: list[View]) -> "Reach":
-        placed = [view for view in views if public.inherited_axes & {*named(view)}]
+    def _from_protected_member(cls, public: LinkedDataspace, views: list[View]) -> "Reach":
+        placed = [view for view in views if public.inherited_axes & {*list_axes(view)}]
         if len(placed) > 1:
             raise Refused(
                 "at most one exact total of members may have features of their units, for one"
                 " member is protected: publish one of them, or both jointly"
             )
         # a second mover makes room where the new unit is full; each further total needs a carrier
-        with_own = [view for view in views if {*named(view)} - public.inherited_axes]
+        with_own = [view for view in views if {*list_axes(view)} - public.inherited_axes]
         members = min(2 + len(with_own), public.n)
         units = min(2 * members, public.units.n)
         exchanged = min(2 + len(views), public.units.n)
         return cls(members, 0, units, units, exchanged)
 
     @classmethod
-    def _of_unit(cls, public: LinkedDataspace, views: list[View]) -> "Reach":
-        if any(public.inherited_axes & {*named(view)} for view in views):
+    def _from_protected_unit(cls, public: LinkedDataspace, views: list[View]) -> "Reach":
+        if any(public.inherited_axes & {*list_axes(view)} for view in views):
             raise Refused(
                 "exact totals of members by a feature of their units are not known for whole units:"
                 " publish them with noise, or protect members"
             )
-        unit_views = [margin.view for margin in public.units.published]
+        unit_views = [margin.view for margin in public.units.published_totals]
         refuse_shared(unit_views, "exact totals of units")
         link, all_units = public.link, public.units.n
         q_m, q_u = len(views), len(unit_views)
@@ -522,10 +522,10 @@ def linked_adjacency(public: LinkedDataspace, kind: AdjacencyKind) -> Adjacency:
     """
     link, reach = public.link, public.reach
     if link.protect is Protect.member:
-        return Adjacency.named(kind, reach.members)
+        return Adjacency.from_kind(kind, reach.members)
     protection = link.whole_unit
     units = ChangedUnits(reach.own_units, reach.size_units, reach.derived_units)
-    return Adjacency.named(kind, reach.members, protection, units)
+    return Adjacency.from_kind(kind, reach.members, protection, units)
 
 
 def adjacency_from_json(value: Mapping[str, Any], dataspace: Datasets | None) -> Adjacency:

@@ -99,4 +99,4 @@ def _listed_witness(
     records = [tuple(map(int, cell)) for cell in levels]
     before = [records[cell] for cell in np.flatnonzero(moved > 0) for _ in range(int(moved[cell]))]
     after = [records[cell] for cell in np.flatnonzero(moved < 0) for _ in range(int(-moved[cell]))]
-    return Witness.of(schema, records[x], records[y], list(zip(before, after, strict=True)))
+    return Witness.from_codes(schema, records[x], records[y], list(zip(before, after, strict=True)))

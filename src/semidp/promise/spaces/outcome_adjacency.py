@@ -17,7 +17,7 @@ def outcome_adjacency(dataspace: Dataspace, protection: Protection | None = None
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
     >>> one_group = Table(Schema([Feature("ward", ["a"])]), [5])
-    >>> outcome_adjacency(Dataspace.of(one_group, [Margin("ward")]))
+    >>> outcome_adjacency(Dataspace.from_table(one_group, [Margin("ward")]))
     Ball(a=1)
     """
     alone = min(1 if protection is None else protection.times, dataspace.n)
@@ -32,8 +32,8 @@ def outcome_exchange(dataspace: Dataspace, protection: Protection | None = None)
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [5, 4])
-    >>> outcome_exchange(Dataspace.of(wards, [Margin("ward")]))
+    >>> outcome_exchange(Dataspace.from_table(wards, [Margin("ward")]))
     Exchange(a=2)
     """
-    exchange = Exchange.of(dataspace, protection)
+    exchange = Exchange.from_dataspace(dataspace, protection)
     return Exchange(max(exchange.a, exchange.times if dataspace.n else 0), protection)

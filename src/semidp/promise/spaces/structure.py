@@ -21,9 +21,9 @@ from semidp.promise.schema.margins import (
     View,
     common_part,
     finest,
+    is_within_view,
     join,
     junction_order,
-    within,
 )
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace
@@ -44,10 +44,10 @@ class Structure:
     >>> from semidp.promise.spaces.dataspace import Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.counts import Table
-    >>> places = Feature.nested(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c")])
+    >>> places = Feature.from_paths(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c")])
     >>> table = Table(Schema([places, Feature("sex", "fm")]), [[5, 5], [5, 5], [7, 7]])
-    >>> structure = Structure.of(
-    ...     Dataspace.of(table, [Margin("state"), Margin("county"), Margin("sex")])
+    >>> structure = Structure.from_dataspace(
+    ...     Dataspace.from_table(table, [Margin("state"), Margin("county"), Margin("sex")])
     ... )
     >>> [total.view for total in structure.margins], structure.common
     ([(2, 0), (0, 1)], (0, 0))
@@ -58,9 +58,9 @@ class Structure:
     margins: tuple[Totals, ...]
 
     @classmethod
-    def of(cls, dataspace: Dataspace) -> "Structure":
+    def from_dataspace(cls, dataspace: Dataspace) -> "Structure":
         """Analyse a dataspace."""
-        return cls(dataspace.schema, dataspace.n, dataspace.published)
+        return cls(dataspace.schema, dataspace.n, dataspace.published_totals)
 
     @property
     def grid(self) -> Grid:
@@ -110,7 +110,9 @@ class Structure:
             published = margin.view[axis]
             if not published:
                 continue
-            counts = margin.down(self.grid, self.grid.alone(axis, published)).counts
+            counts = margin.sum_to_view(
+                self.grid, self.grid.build_feature_view(axis, published)
+            ).counts
             # A finer margin is summed up to the depth; a coarser one lets all its descendants
             # occur.
             if published >= depth:
@@ -132,7 +134,7 @@ class Structure:
         return tuple(coarsest)
 
     @cached_property
-    def published(self) -> View:
+    def published_view(self) -> View:
         """All that is published about any feature, together."""
         return join(self.grid.nothing, *(margin.view for margin in self.margins))
 
@@ -157,15 +159,15 @@ class Structure:
             return True
         possible = self.schema.possible_cells
         # Published cells that some possible record completes, or that a margin leaves empty anyway.
-        completable = self.grid.sum(possible.astype(np.int64), self.published) > 0
+        completable = self.grid.sum(possible.astype(np.int64), self.published_view) > 0
         for margin in self.margins:
-            empty = self.grid.spread(margin.counts == 0, margin.view, self.published)
+            empty = self.grid.spread(margin.counts == 0, margin.view, self.published_view)
             completable = completable | empty
         return not bool(completable.all())
 
     def _inside_margin(self, view: View) -> bool:
         """Whether a published margin is at least as fine as a view."""
-        return any(within(view, margin.view) for margin in self.margins)
+        return any(is_within_view(view, margin.view) for margin in self.margins)
 
     @cached_property
     def common(self) -> View | None:
@@ -229,7 +231,7 @@ class Slices:
         # The place of each cell among those of its level of Z, the largest count first.
         rank = np.arange(len(home)) - np.searchsorted(home, home)
         kept = (rank < a) & (counts > 0)
-        levels = self.grid.size_of(self.common)
+        levels = self.grid.count_margin_cells(self.common)
         largest = np.zeros((levels, a), dtype=np.int64)
         largest[home[kept], rank[kept]] = np.minimum(counts[kept], a)
         used = int((largest > 0).any(axis=0).sum())
@@ -273,7 +275,7 @@ class Slices:
         """
         counts = self.margins[number].counts.ravel()
         home = self.homes[number]
-        size = self.grid.size_of(self.common)
+        size = self.grid.count_margin_cells(self.common)
         positive = counts > 0
         rarest = np.full(size, np.iinfo(np.int64).max)
         np.minimum.at(rarest, home[positive], counts[positive])

@@ -30,7 +30,7 @@ class TopCode:
     Examples
     --------
     >>> code = TopCode(3, 1, 5)
-    >>> code.levels, code.summed(np.array([7, 5, 4, 2, 1]), 0).tolist()
+    >>> code.levels, code.sum_to_levels(np.array([7, 5, 4, 2, 1]), 0).tolist()
     (('1', '2', '3+'), [7, 5, 7])
     >>> code.spread(np.array([0, 0, 1]), 0).tolist()
     [0, 0, 1, 1, 1]
@@ -48,7 +48,7 @@ class TopCode:
             )
 
     @classmethod
-    def of(cls, top: int, link: Link) -> "TopCode":
+    def from_link(cls, top: int, link: Link) -> "TopCode":
         """Return the top code of linked units; refuse a size that no unit may have."""
         return cls(top, link.least, link.most)
 
@@ -63,7 +63,7 @@ class TopCode:
         return self.most - self.least + 1
 
     @property
-    def grouped(self) -> int:
+    def top_size_count(self) -> int:
         """How many sizes the last level stands for."""
         return self.most - self.top + 1
 
@@ -78,18 +78,18 @@ class TopCode:
         coded = Feature(SIZE, self.levels)
         return Schema(coded if part.name == SIZE else part for part in schema.features)
 
-    def summed(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
+    def sum_to_levels(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
         """Sum numbers by single sizes to the published levels."""
         return np.add.reduceat(values, range(self.place + 1), axis=axis)
 
     def spread(self, weights: NDArray[Any], axis: int) -> NDArray[Any]:
         """Return the weights on single sizes that weights on published levels have."""
-        times = [1] * self.place + [self.grouped]
+        times = [1] * self.place + [self.top_size_count]
         return np.repeat(weights, times, axis=axis)
 
     # --- arrays by single size in which every size from the top on has the number of the last level
 
-    def stretched(self, values: Floats) -> Floats:
+    def repeat_top_sum(self, values: Floats) -> Floats:
         """Sum the sizes from the top on, along the last axis, and put the sum in the place of
         each.
         """
@@ -103,7 +103,7 @@ class TopCode:
         result[self.place :] = of_last
         return result
 
-    def kept(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
+    def take_levels(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
         """Return the published levels of such an array."""
         return np.take(values, range(self.place + 1), axis=axis)
 
@@ -115,10 +115,10 @@ class TopCode:
         The weights of k of n sizes are ``1 - k/n`` (k times) and ``-k/n`` (n - k times): their
         squares add up to ``k (n - k)/n``, and their absolute values to twice that.
         """
-        grouped, sizes = self.grouped, self.sizes
+        grouped, sizes = self.top_size_count, self.sizes
         return grouped * (sizes - grouped) / max(1, sizes - 1)
 
     @property
     def own_factor(self) -> float:
         """The weight ``1 - k/n`` of the last level on an entry of its own, beside ``1 - 1/n``."""
-        return (self.sizes - self.grouped) / max(1, self.sizes - 1)
+        return (self.sizes - self.top_size_count) / max(1, self.sizes - 1)

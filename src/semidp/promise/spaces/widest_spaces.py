@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from semidp.errors import Refused
 from semidp.promise.schema.counts import Table
-from semidp.promise.schema.margins import LARGEST_MASK, named
+from semidp.promise.schema.margins import LARGEST_MASK, list_axes
 from semidp.promise.schema.schema import Schema
-from semidp.promise.spaces.dataspace import Dataspace, Margin, normalised
+from semidp.promise.spaces.dataspace import Dataspace, Margin, normalize_margins
 
 
 def even_space(schema: Schema, margins: Iterable[Margin], each: int) -> Dataspace:
@@ -29,13 +29,13 @@ def even_space(schema: Schema, margins: Iterable[Margin], each: int) -> Dataspac
     """
     if schema.structural_zeros:
         counts = each * np.asarray(schema.possible, dtype=np.int64)
-        return Dataspace.of(Table(schema, counts), margins)
+        return Dataspace.from_table(Table(schema, counts), margins)
     values = {}
-    for margin in normalised(schema, margins):
+    for margin in normalize_margins(schema, margins):
         part = schema.restrict(margin.names)
-        cells_below = schema.grid.below(schema.view(margin.names))
+        cells_below = schema.grid.count_finer_cells(schema.view(margin.names))
         values[margin] = Table(part, np.full(part.shape, each) * cells_below)
-    return Dataspace.known(schema, values, each * schema.size)
+    return Dataspace.from_totals(schema, values, each * schema.size)
 
 
 def widest_space(schema: Schema, margins: Iterable[Margin], known: Dataspace, a: int) -> Dataspace:
@@ -65,17 +65,19 @@ def widest_space(schema: Schema, margins: Iterable[Margin], known: Dataspace, a:
     --------
     >>> from semidp.promise.schema.features import Feature
     >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nsw")])
-    >>> known = Dataspace.known(schema, {Margin("sex"): Table(schema.restrict(["sex"]), [4, 1, 0])})
+    >>> known = Dataspace.from_totals(
+    ...     schema, {Margin("sex"): Table(schema.restrict(["sex"]), [4, 1, 0])}
+    ... )
     >>> [
     ...     total.counts.tolist()
     ...     for total in widest_space(schema, [Margin("sex"), Margin("region")], known, 3).totals
     ... ]
     [[6, 3, 0], [3, 3, 3]]
     """
-    kept = normalised(schema, margins)
+    kept = normalize_margins(schema, margins)
     # With structural zeros only the whole table will do.
-    groups = [list(kept)] if schema.structural_zeros else _connected(schema, kept)
-    filled = [_filled(schema, together, known, a) for together in groups]
+    groups = [list(kept)] if schema.structural_zeros else _group_connected_margins(schema, kept)
+    filled = [_fill_possible_cells(schema, together, known, a) for together in groups]
     n = max((int(counts.sum()) for _, counts in filled), default=0)
     values: dict[Margin, Table] = {}
     for together, (part, counts) in zip(groups, filled, strict=True):
@@ -85,10 +87,10 @@ def widest_space(schema: Schema, margins: Iterable[Margin], known: Dataspace, a:
         flat[int(flat.argmax())] += n - int(flat.sum())
         table = Table(part, counts)
         values |= {margin: table.margin(margin.names) for margin in together}
-    return Dataspace.known(schema, values, n)
+    return Dataspace.from_totals(schema, values, n)
 
 
-def _filled(
+def _fill_possible_cells(
     schema: Schema, together: Sequence[Margin], known: Dataspace, a: int
 ) -> tuple[Schema, NDArray[np.int64]]:
     """A records in every cell of some margins together that the known values leave possible."""
@@ -102,10 +104,10 @@ def _filled(
         )
     inside = {}
     for margin, total in zip(known.margins, known.totals, strict=True):
-        if any(margin.within(whole) for whole in together):
+        if any(margin.is_within(whole) for whole in together):
             inside[margin] = total
-    published = Dataspace.known(part, inside, known.n).published
-    possible = part.grid.inhabited(part.possible, published)
+    published = Dataspace.from_totals(part, inside, known.n).published_totals
+    possible = part.grid.find_inhabited_cells(part.possible, published)
     # A records a cell hold every record that two adjacent datasets differ in (see `widest_space`).
     counts = np.full(part.shape, a, dtype=np.int64)
     if possible is not None:
@@ -113,11 +115,11 @@ def _filled(
     return part, counts
 
 
-def _connected(schema: Schema, margins: Iterable[Margin]) -> list[list[Margin]]:
+def _group_connected_margins(schema: Schema, margins: Iterable[Margin]) -> list[list[Margin]]:
     """Return margins in groups that share no feature."""
     groups: list[tuple[set[int], list[Margin]]] = []
     for margin in margins:
-        axes, mine = set(named(schema.view(margin.names))), [margin]
+        axes, mine = set(list_axes(schema.view(margin.names))), [margin]
         for other in [group for group in groups if group[0] & axes]:
             groups.remove(other)
             axes = axes | other[0]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
-from semidp.promise.spaces.enumeration import labelled
+from semidp.promise.spaces.enumeration import label_record
 from semidp.promise.spaces.structure import Cover, Slices, Structure
 
 Record = tuple[int, ...]
@@ -31,7 +31,7 @@ class Witness:
 
     >>> from semidp.promise.schema.features import Feature
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])
-    >>> print(Witness.of(schema, (0, 0), (1, 0), [((1, 1), (0, 1))]))
+    >>> print(Witness.from_codes(schema, (0, 0), (1, 0), [((1, 1), (0, 1))]))
     (f, n) → (m, n) needs (m, s) → (f, s)
     """
 
@@ -41,26 +41,30 @@ class Witness:
     others: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
 
     @classmethod
-    def of(
+    def from_codes(
         cls, schema: Schema, x: Record, y: Record, others: Sequence[tuple[Record, Record]]
     ) -> "Witness":
         """Name the levels of records given by their codes."""
         moved = []
         for before, after in others:
-            moved.append((labelled(schema, before), labelled(schema, after)))
-        record, wants = labelled(schema, x), labelled(schema, y)
+            moved.append((label_record(schema, before), label_record(schema, after)))
+        record, wants = label_record(schema, x), label_record(schema, y)
         return cls(schema.names, record, wants, tuple(moved))
 
     def to_json(self) -> dict[str, Any]:
         """Return the witness as plain values."""
 
-        def named(levels: tuple[str, ...]) -> dict[str, str]:
+        def name_levels(levels: tuple[str, ...]) -> dict[str, str]:
             return dict(zip(self.features, levels, strict=True))
 
         moves = []
         for before, after in self.others:
-            moves.append({"from": named(before), "to": named(after)})
-        return {"record": named(self.record), "wants": named(self.wants), "others": moves}
+            moves.append({"from": name_levels(before), "to": name_levels(after)})
+        return {
+            "record": name_levels(self.record),
+            "wants": name_levels(self.wants),
+            "others": moves,
+        }
 
     def __str__(self) -> str:
         moves = [_arrow(before, after) for before, after in self.others]
@@ -88,8 +92,8 @@ def slice_witness(
     varying = [b for b, levels in enumerate(level_counts) if levels > 1]
     # `Cover` numbers the blocks by their rarest count.
     varying.sort(key=lambda b: int(rows[b][y[b]]))
-    agree = [_chosen(varying, pattern) for pattern in cover.agree] or [set()]
-    parts = [_chosen(varying, part) for part in cover.parts] or [set()]
+    agree = [_select_blocks(varying, pattern) for pattern in cover.agree] or [set()]
+    parts = [_select_blocks(varying, part) for part in cover.parts] or [set()]
     carriers = [list(y) for _ in parts]
     x = list(y)
     for b in varying:
@@ -111,21 +115,21 @@ def slice_witness(
     after = []
     if away:
         # x lies at another level of the common part: the first carrier takes its place there.
-        start = _elsewhere(structure, slices, z)
+        start = _pick_other_record(structure, slices, z)
         after.append(start)
         x = carriers[0]
     else:
         start = record(x)
     replaced = list(zip(carriers, parts, strict=True))
     for carrier, part in replaced[len(after) :]:
-        after.append(record(_replaced(carrier, part, x)))
+        after.append(record(_replace_levels(carrier, part, x)))
     moved = []
     for before, now in zip(carriers, after, strict=True):
         moved.append((record(before), now))
-    return Witness.of(structure.schema, start, record(y), moved)
+    return Witness.from_codes(structure.schema, start, record(y), moved)
 
 
-def _chosen(blocks: Sequence[int], places: Iterable[int]) -> set[int]:
+def _select_blocks(blocks: Sequence[int], places: Iterable[int]) -> set[int]:
     """The blocks at some places of a list."""
     return {blocks[place] for place in places}
 
@@ -136,7 +140,7 @@ def _rarest(row: NDArray[np.int64]) -> int:
     return int(np.where(row > 0, row, beyond).argmin())
 
 
-def _elsewhere(structure: Structure, slices: Slices, z: int) -> Record:
+def _pick_other_record(structure: Structure, slices: Slices, z: int) -> Record:
     """A record at another level of the common part, at the commonest cell of each margin there."""
     inhabited = np.flatnonzero(slices.sizes).tolist()
     home = next(other for other in inhabited if other != z)
@@ -156,7 +160,9 @@ def a_record(structure: Structure, chosen: Iterable[tuple[View, int]] = ()) -> R
     >>> table = Table(
     ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[0, 0, 1], [0, 2, 1]]
     ... )
-    >>> structure = Structure.of(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    >>> structure = Structure.from_dataspace(
+    ...     Dataspace.from_table(table, [Margin("sex"), Margin("region")])
+    ... )
     >>> a_record(structure), a_record(structure, [((1, 0), 1)])
     ((0, 1), (1, 1))
     """
@@ -177,13 +183,19 @@ def completions(structure: Structure, record: Sequence[int]) -> Iterator[Record]
     >>> table = Table(
     ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[0, 0, 1], [0, 2, 1]]
     ... )
-    >>> list(completions(Structure.of(Dataspace.of(table, [Margin("sex")])), (1, 0)))
+    >>> list(
+    ...     completions(
+    ...         Structure.from_dataspace(Dataspace.from_table(table, [Margin("sex")])), (1, 0)
+    ...     )
+    ... )
     [(1, 0), (1, 1), (1, 2)]
     """
     ranges = []
-    for chain, depth, leaf in zip(structure.grid.chains, structure.published, record, strict=True):
-        node = int(chain.above(depth)[leaf])
-        ranges.append(chain.below(depth, node, chain.depth))
+    for chain, depth, leaf in zip(
+        structure.grid.chains, structure.published_view, record, strict=True
+    ):
+        node = int(chain.find_leaf_ancestors(depth)[leaf])
+        ranges.append(chain.slice_descendants(depth, node, chain.depth))
     possible = structure.schema.possible
     if possible is None:
         sizes = [range(part.stop - part.start) for part in ranges]
@@ -205,7 +217,9 @@ def free_witness(structure: Structure) -> Witness | None:
     >>> from semidp.promise.schema.counts import Table
     >>> print(
     ...     free_witness(
-    ...         Structure.of(Dataspace.of(Table(Schema([Feature("sex", "fm")]), [3, 4]), []))
+    ...         Structure.from_dataspace(
+    ...             Dataspace.from_table(Table(Schema([Feature("sex", "fm")]), [3, 4]), [])
+    ...         )
     ...     )
     ... )
     (f) → (m) needs no other record
@@ -213,10 +227,10 @@ def free_witness(structure: Structure) -> Witness | None:
     start = a_record(structure)
     records = (record for record in completions(structure, start) if record != start)
     other = next(records, None)
-    return None if other is None else Witness.of(structure.schema, start, other, [])
+    return None if other is None else Witness.from_codes(structure.schema, start, other, [])
 
 
-def _replaced(levels: list[int], where: set[int], by: list[int]) -> list[int]:
+def _replace_levels(levels: list[int], where: set[int], by: list[int]) -> list[int]:
     """Take over the levels of another record in some blocks."""
     replaced = list(levels)
     for block in where:

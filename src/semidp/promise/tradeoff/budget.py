@@ -128,11 +128,11 @@ class Budget:
         assert self.epsilon is not None, "a budget has rho, mu or epsilon"
         return Approximate(self.epsilon, self.delta or Fraction(0))
 
-    def shared(self, parts: int) -> "Budget":
+    def split_evenly(self, parts: int) -> "Budget":
         """Return the budget of each of several measurements. Together they spend no more than this
         budget.
 
-        >>> Budget.zcdp(1).shared(4).rho, Budget.gdp(1).shared(4).mu
+        >>> Budget.zcdp(1).split_evenly(4).rho, Budget.gdp(1).split_evenly(4).mu
         (Fraction(1, 4), Fraction(1, 2))
         """
         return self.share(Fraction(1, parts))
@@ -147,15 +147,15 @@ class Budget:
             return self
         if self.mu is not None:
             return Budget.gdp(sqrt_down(self.mu**2 * part))
-        amounts = [number * part for number in self._given().values()]
-        return Budget._of(self.kind, amounts)
+        amounts = [number * part for number in self._collect_given_numbers().values()]
+        return Budget._from_numbers(self.kind, amounts)
 
     @staticmethod
-    def together(parts: "Sequence[Budget | None]") -> "Budget | None":
+    def sum_budgets(parts: "Sequence[Budget | None]") -> "Budget | None":
         """Return what several measurements may spend together, simply added; None where kinds
         differ or one has none.
 
-        >>> Budget.together([Budget.gdp("3/5"), Budget.gdp("4/5")]).mu
+        >>> Budget.sum_budgets([Budget.gdp("3/5"), Budget.gdp("4/5")]).mu
         Fraction(1, 1)
         """
         budgets = [part for part in parts if part is not None]
@@ -171,16 +171,16 @@ class Budget:
         # A delta of 1 promises nothing.
         if sum(part.delta or Fraction(0) for part in budgets) >= 1:
             return None
-        amounts = [part._given().values() for part in budgets]
+        amounts = [part._collect_given_numbers().values() for part in budgets]
         sums = [sum(numbers, Fraction(0)) for numbers in zip(*amounts, strict=True)]
-        return Budget._of(budgets[0].kind, sums)
+        return Budget._from_numbers(budgets[0].kind, sums)
 
     @staticmethod
-    def stated(value: Mapping[str, Any]) -> "Budget | None":
+    def from_plan_keys(value: Mapping[str, Any]) -> "Budget | None":
         """Read a budget from the keys of a plan: one of epsilon (with delta or without), rho or mu;
         None without any.
 
-        >>> Budget.stated({"epsilon": "1"}) == Budget.pure(1)
+        >>> Budget.from_plan_keys({"epsilon": "1"}) == Budget.pure(1)
         True
         """
         stated_keys = [key for key in ("epsilon", "rho", "mu") if value.get(key) is not None]
@@ -203,7 +203,7 @@ class Budget:
 
     def keys(self) -> dict[str, str]:
         """Return the budget as the keys of a plan that `stated` reads."""
-        return {name: plain(x) for name, x in self._given().items()}
+        return {name: plain(x) for name, x in self._collect_given_numbers().items()}
 
     def __str__(self) -> str:
         amounts = ", ".join(f"{name} = {text}" for name, text in self.keys().items())
@@ -236,12 +236,12 @@ class Budget:
         numbers = {"rho": self.rho, "mu": self.mu, "epsilon": self.epsilon, "delta": self.delta}
         return {name: x for name, x in numbers.items() if x is not None}
 
-    def _given(self) -> dict[str, Fraction]:
+    def _collect_given_numbers(self) -> dict[str, Fraction]:
         names = GIVEN[self.kind]
         return {name: x for name, x in self._numbers().items() if name in names}
 
     @classmethod
-    def _of(cls, kind: BudgetKind, numbers: Sequence[Number]) -> "Budget":
+    def _from_numbers(cls, kind: BudgetKind, numbers: Sequence[Number]) -> "Budget":
         makers: dict[BudgetKind, Callable[..., Budget]]
         makers = {
             "zcdp": cls.zcdp,
@@ -262,7 +262,7 @@ class Budget:
         if kind not in get_args(BudgetKind):
             kinds = ", ".join(get_args(BudgetKind))
             raise InputError(f"a budget is one of {kinds}, not {kind!r}")
-        return cls._of(kind, [value[name] for name in GIVEN[kind]])
+        return cls._from_numbers(kind, [value[name] for name in GIVEN[kind]])
 
 
 def _amount(value: Number, name: str) -> Fraction:

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from semidp.promise.ball_arithmetic import RealBall, above, ball, least, sharp
-from semidp.promise.exact import Number, down, up
+from semidp.promise.ball_arithmetic import RealBall, ball, least, round_ball_up, sharp
+from semidp.promise.exact import Number, round_down, round_up
 from semidp.promise.tradeoff.function import (
     ROUNDOFF,
     Floats,
     Tradeoff,
+    exp_down,
     group_size,
-    grown,
     proportion,
     read_up,
 )
@@ -56,13 +56,13 @@ def compose(*parts: Tradeoff) -> Tradeoff:
     rho = _total(part.implied_rho() for part in kept)
     if rho is not None and any(isinstance(part, ZCDP) for part in kept):
         return ZCDP(rho)
-    kept = _merged(kept)
+    kept = _merge_parts(kept)
     if len(kept) == 1:
         return kept[0]
     return Composed(tuple(kept))
 
 
-def _merged(parts: list[Tradeoff]) -> list[Tradeoff]:
+def _merge_parts(parts: list[Tradeoff]) -> list[Tradeoff]:
     """Add up the Gaussians and the zCDP parts, and sort the rest, so that equal compositions are
     equal values.
     """
@@ -90,12 +90,12 @@ class Numeric(Cornered):
         pure = self.implied_epsilon()
         if pure is not None and epsilon >= pure:
             return 0.0
-        of_curve = float(self._deltas(np.array([down(epsilon)]))[0])
+        of_curve = float(self._deltas(np.array([round_down(epsilon)]))[0])
         return min(of_curve, *self._other_deltas(epsilon), 1.0)
 
     def epsilon(self, delta: Number) -> float:
         exactly = proportion(delta, "delta")
-        target = down(exactly)
+        target = round_down(exactly)
         pure = self.implied_epsilon()
         sizes, powers = self._outer
         best = math.inf
@@ -107,7 +107,7 @@ class Numeric(Cornered):
             best = steepest * (1 + 4 * ROUNDOFF)
             best += 8 * ROUNDOFF * (1 + best) if best else 0.0
         best = min(best, *self._other_epsilons(exactly), math.inf)
-        return best if pure is None else min(best, up(pure))
+        return best if pure is None else min(best, round_up(pure))
 
     def _other_deltas(self, epsilon: Fraction) -> list[float]:
         """Return bounds of delta(epsilon) from other proofs: arithmetic leaves the curve itself no
@@ -133,13 +133,13 @@ class Numeric(Cornered):
     def _deltas(self, epsilons: Floats) -> Floats:
         sizes, powers = self._outer
         powers = powers * (1 + 2 * ROUNDOFF)
-        factors = grown(epsilons)
+        factors = exp_down(epsilons)
         best = [np.max(powers - factor * sizes) for factor in factors]
         deltas: Floats = np.clip(np.array(best), 0.0, 1.0)
         pure = self.implied_epsilon()
         if pure is None:
             return deltas
-        return np.where(epsilons >= up(pure), 0.0, deltas)
+        return np.where(epsilons >= round_up(pure), 0.0, deltas)
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class Composed(Numeric):
         are multiples of epsilon: a grid that holds them all is exact for these parts, and the only
         grid needed without others.
         """
-        reaches = [reach_of(part) for part in self.parts]
+        reaches = [compute_loss_reach(part) for part in self.parts]
         spreads = []
         for part, reach in zip(self.parts, reaches, strict=True):
             # about the standard deviation of the losses, if they were Gaussian
@@ -189,7 +189,9 @@ class Composed(Numeric):
 
     @cached_property
     def _outer(self) -> tuple[Floats, Floats]:
-        return convolve_all([losses_of(part, self.step) for part in self.parts]).power_curve()
+        return convolve_all(
+            [discretize_losses(part, self.step) for part in self.parts]
+        ).power_curve()
 
     @cached_property
     def _basic(self) -> tuple[Fraction, Fraction, Tradeoff] | None:
@@ -200,7 +202,7 @@ class Composed(Numeric):
         closed form.
         """
         smooth = [part for part in self.parts if isinstance(part, (Gaussian, ZCDP))]
-        points = [_bounded(part) for part in self.parts if part not in smooth]
+        points = [_bound_losses(part) for part in self.parts if part not in smooth]
         spent = _total(epsilon for epsilon, _ in points)
         lost = _total(delta for _, delta in points)
         if spent is None or lost is None:
@@ -212,7 +214,7 @@ class Composed(Numeric):
         if self._basic is not None and epsilon >= self._basic[0]:
             spent, lost, remainder = self._basic
             more = Fraction(remainder.delta(epsilon - spent))
-            deltas.append(up(more + lost))
+            deltas.append(round_up(more + lost))
         return deltas
 
     def _other_epsilons(self, delta: Fraction) -> list[float]:
@@ -221,7 +223,7 @@ class Composed(Numeric):
             spent, lost, remainder = self._basic
             more = remainder.epsilon(delta - lost)
             is_finite = math.isfinite(more)
-            epsilons.append(up(spent + Fraction(more)) if is_finite else math.inf)
+            epsilons.append(round_up(spent + Fraction(more)) if is_finite else math.inf)
         return epsilons
 
 
@@ -272,18 +274,20 @@ class Grouped(Numeric):
         def group_delta() -> RealBall:
             return ball(Fraction(once)) * geometric(self.size, ball(step))
 
-        return min(above(sharp(group_delta)), 1.0)
+        return min(round_ball_up(sharp(group_delta)), 1.0)
 
     @cached_property
     def _outer(self) -> tuple[Floats, Floats]:
         once = self.curve._outer
         grouped = once
         for _ in range(self.size - 1):
-            grouped = _after(once, grouped)
+            grouped = _compose_corners(once, grouped)
         return grouped
 
 
-def _after(outer: tuple[Floats, Floats], inner: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+def _compose_corners(
+    outer: tuple[Floats, Floats], inner: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
     """Return the corners of the power function ``outer(inner(size))``, powers rounded up."""
     inner_sizes, inner_powers = inner
     rising, first = np.unique(inner_powers, return_index=True)
@@ -297,18 +301,18 @@ def _after(outer: tuple[Floats, Floats], inner: tuple[Floats, Floats]) -> tuple[
     return sizes, np.maximum.accumulate(powers)
 
 
-def losses_of(part: Tradeoff, step: float) -> Losses:
+def discretize_losses(part: Tradeoff, step: float) -> Losses:
     """Return the privacy losses of a symmetric curve on a grid, rounded towards more loss.
 
-    >>> round(float(losses_of(Gaussian(Fraction(1)), 0.25).masses.sum()), 9)
+    >>> round(float(discretize_losses(Gaussian(Fraction(1)), 0.25).masses.sum()), 9)
     1.0
     """
     if isinstance(part, Cornered):
-        return Losses.through(*part._outer, step)
-    return Losses.of(part._deltas, step, reach_of(part))
+        return Losses.from_corners(*part._outer, step)
+    return Losses.from_deltas(part._deltas, step, compute_loss_reach(part))
 
 
-def _bounded(part: Tradeoff) -> tuple[Fraction | None, Fraction]:
+def _bound_losses(part: Tradeoff) -> tuple[Fraction | None, Fraction]:
     """Return an (epsilon, delta) of a part at which its losses end, with no epsilon where they do
     not.
     """
@@ -337,15 +341,15 @@ def _total(values: Iterable[Fraction | None]) -> Fraction | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def reach_of(part: Tradeoff) -> float:
+def compute_loss_reach(part: Tradeoff) -> float:
     """Return the loss beyond which a part has next to no mass.
 
-    >>> reach_of(Approximate(Fraction(2)))
+    >>> compute_loss_reach(Approximate(Fraction(2)))
     2.0
     """
     pure = part.implied_epsilon()
     if pure is not None:
-        return up(pure)
+        return round_up(pure)
     marks = part._landmarks()
     deltas = part._deltas(marks)
     enough = deltas <= deltas[-1] + _NEGLIGIBLE

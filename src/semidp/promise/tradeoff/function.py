@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from semidp.errors import InputError
 from semidp.promise.ball_arithmetic import least
-from semidp.promise.exact import Number, exact, nonnegative, up
+from semidp.promise.exact import Number, exact, nonnegative, round_up
 
 Floats = npt.NDArray[np.float64]
 ROUNDOFF = 2.0**-52
@@ -34,7 +34,7 @@ class Order(enum.Enum):
     """How one curve stands to another; "stronger" means more private, that is pointwise at least as
     high.
 
-    >>> Order.STRONGER.reversed()
+    >>> Order.STRONGER.reverse()
     <Order.WEAKER: 'weaker'>
     """
 
@@ -43,20 +43,20 @@ class Order(enum.Enum):
     WEAKER = "weaker"
     NOT_COMPARABLE = "not comparable"
 
-    def reversed(self) -> "Order":
+    def reverse(self) -> "Order":
         """Return the same statement seen from the other side.
 
-        >>> Order.EQUAL.reversed()
+        >>> Order.EQUAL.reverse()
         <Order.EQUAL: 'equal'>
         """
         return {Order.STRONGER: Order.WEAKER, Order.WEAKER: Order.STRONGER}.get(self, self)
 
     @classmethod
-    def of(cls, below: bool, above: bool) -> "Order":
+    def from_comparison(cls, below: bool, above: bool) -> "Order":
         """Return the order of a curve that is somewhere below (`below`), somewhere above (`above`)
         another.
 
-        >>> Order.of(below=True, above=True)
+        >>> Order.from_comparison(below=True, above=True)
         <Order.NOT_COMPARABLE: 'not comparable'>
         """
         if below and above:
@@ -118,7 +118,7 @@ class Tradeoff(ABC):
             return 0.0
         if target == 0:
             pure = self.implied_epsilon()
-            return math.inf if pure is None else up(pure)
+            return math.inf if pure is None else round_up(pure)
         return read_up(least(lambda epsilon: self.delta(Fraction(epsilon)) <= target))
 
     def compose(self, *others: "Tradeoff") -> "Tradeoff":
@@ -168,7 +168,7 @@ class Tradeoff(ABC):
                 mine[i], yours[i] = ours.delta(epsilon), theirs.delta(epsilon)
             below = below or bool(np.any(mine > yours * (1 + _TIE)))
             above = above or bool(np.any(yours > mine * (1 + _TIE)))
-        return Order.of(below, above)
+        return Order.from_comparison(below, above)
 
     def implied_rho(self) -> Fraction | None:
         """Return an exact rho such that rho-zCDP follows, or None where none is known."""
@@ -212,13 +212,13 @@ class Tradeoff(ABC):
         return np.array([self.delta(epsilon) for epsilon in exact_epsilons])
 
     @property
-    def _reflected(self) -> "Tradeoff":
+    def _reflection(self) -> "Tradeoff":
         """The curve with the two datasets exchanged."""
         return self
 
     def _sides(self, other: "Tradeoff") -> tuple["Tradeoff", ...]:
         both = not (self.is_symmetric and other.is_symmetric)
-        return (self, self._reflected) if both else (self,)
+        return (self, self._reflection) if both else (self,)
 
 
 def read_up(x: float) -> float:
@@ -244,10 +244,10 @@ def strength(value: Number, name: str) -> Fraction:
     return number
 
 
-def grown(epsilons: Floats) -> Floats:
+def exp_down(epsilons: Floats) -> Floats:
     """Return e^epsilon, rounded down and at most 1e307: a smaller factor gives a larger delta.
 
-    >>> grown(np.array([0.0, 1e6])) <= np.array([1.0, 1e307])
+    >>> exp_down(np.array([0.0, 1e6])) <= np.array([1.0, 1e307])
     array([ True,  True])
     """
     with np.errstate(over="ignore"):

@@ -34,7 +34,7 @@ class Losses:
     infinite: float
 
     @classmethod
-    def of(cls, deltas: Callable[[Floats], Floats], step: float, reach: float) -> "Losses":
+    def from_deltas(cls, deltas: Callable[[Floats], Floats], step: float, reach: float) -> "Losses":
         """Return masses on the grid whose delta(epsilon) is at least `deltas`, with equality on the
         grid.
 
@@ -43,7 +43,7 @@ class Losses:
         infinite. Rounding only ever adds mass, so that the total may exceed 1 a little, and every
         delta with it.
 
-        >>> half = Losses.of(lambda e: np.maximum(-np.expm1((e - 1) / 2), 0), 0.25, 1.0)
+        >>> half = Losses.from_deltas(lambda e: np.maximum(-np.expm1((e - 1) / 2), 0), 0.25, 1.0)
         >>> round(float(half.masses.sum() + half.infinite), 12)
         1.0
         """
@@ -72,14 +72,14 @@ class Losses:
         return cls(step, -top, masses, float(values[-1]))
 
     @classmethod
-    def through(cls, sizes: Floats, powers: Floats, step: float) -> "Losses":
+    def from_corners(cls, sizes: Floats, powers: Floats, step: float) -> "Losses":
         """Return masses on the grid for a power function with the given corners.
 
         Each edge is one loss, the logarithm of its slope. Off the grid it is split over both
         neighbours so that both datasets keep its probability. Rounding shifts a mass by a few units
         at most, paid at infinity.
 
-        >>> coin = Losses.through(
+        >>> coin = Losses.from_corners(
         ...     np.array([0.0, 0.25, 1.0]), np.array([0.0, 0.75, 1.0]), math.log(3)
         ... )
         >>> coin.masses.round(6).tolist(), coin.lowest, coin.infinite < 1e-14
@@ -137,9 +137,9 @@ class Losses:
             masses *= 1 + 4 * _PEAKS * ROUNDOFF
         infinite = self.infinite + other.infinite + lost
         lowest = self.lowest + other.lowest
-        return Losses(self.step, lowest, masses, infinite).trimmed(_TAIL)
+        return Losses(self.step, lowest, masses, infinite).trim_tails(_TAIL)
 
-    def trimmed(self, mass: float) -> "Losses":
+    def trim_tails(self, mass: float) -> "Losses":
         """Move an upper tail of at most `mass` to infinity, and a lower one up to the lowest loss
         kept.
         """

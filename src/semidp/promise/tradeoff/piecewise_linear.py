@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from semidp.errors import InputError
 from semidp.promise.ball_arithmetic import RealBall, ball, precision
-from semidp.promise.exact import Number, exact, nonnegative, plain, up
+from semidp.promise.exact import Number, exact, nonnegative, plain, round_up
 from semidp.promise.tradeoff.function import Floats, Order, Tradeoff, group_size, proportion
 from semidp.promise.tradeoff.polygons import BITS, Polygon, lowest
 
@@ -49,10 +49,10 @@ class PiecewiseLinear(Polygon):
         object.__setattr__(self, "alphas", tuple(alpha for alpha, _ in kept))
         object.__setattr__(self, "values", tuple(value for _, value in kept))
 
-    def at(self, alpha: Fraction) -> Fraction:
+    def evaluate_exactly(self, alpha: Fraction) -> Fraction:
         """Return ``f(alpha)`` exactly.
 
-        >>> PiecewiseLinear((0, Fraction(1, 3), 1), (0, 0, 1)).at(Fraction(1, 2))
+        >>> PiecewiseLinear((0, Fraction(1, 3), 1), (0, 0, 1)).evaluate_exactly(Fraction(1, 2))
         Fraction(1, 4)
         """
         return _interpolate(alpha, self.alphas, self.values)
@@ -60,44 +60,46 @@ class PiecewiseLinear(Polygon):
     def group(self, k: int) -> "PiecewiseLinear":
         result = self
         for _ in range(group_size(k) - 1):
-            result = self._after(result)
+            result = self._compose_after(result)
         return result
 
-    def _after(self, inner: "PiecewiseLinear") -> "PiecewiseLinear":
+    def _compose_after(self, inner: "PiecewiseLinear") -> "PiecewiseLinear":
         top = inner.values[-1]
         # f∘g bends where g does, and where g reaches a bend of f.
-        pulled = [inner._inverse_at(alpha) for alpha in self.alphas if 0 < alpha < top]
+        pulled = [inner._evaluate_inverse(alpha) for alpha in self.alphas if 0 < alpha < top]
         alphas = sorted({*inner.alphas, *pulled})
-        values = tuple(self.at(inner.at(alpha)) for alpha in alphas)
+        values = tuple(self.evaluate_exactly(inner.evaluate_exactly(alpha)) for alpha in alphas)
         return PiecewiseLinear(tuple(alphas), values)
 
-    def _inverse_at(self, value: Fraction) -> Fraction:
+    def _evaluate_inverse(self, value: Fraction) -> Fraction:
         zeros = [i for i, value in enumerate(self.values) if value == 0]
         start = max(zeros, default=0)
         return _interpolate(value, self.values[start:], self.alphas[start:])
 
     def symmetric(self) -> "PiecewiseLinear":
-        other = self._reflected
+        other = self._reflection
         alphas = sorted({*self.alphas, *other.alphas})
-        places = [(alpha, self.at(alpha), other.at(alpha)) for alpha in alphas]
+        places = [
+            (alpha, self.evaluate_exactly(alpha), other.evaluate_exactly(alpha)) for alpha in alphas
+        ]
         corners = [(alpha, max(values)) for alpha, *values in places]
         for (low, ours, theirs), (high, ours_next, theirs_next) in itertools.pairwise(places):
             left, right = ours - theirs, ours_next - theirs_next
             if left * right < 0:  # both are straight here, and meet
                 alpha = low + (high - low) * left / (left - right)
-                corners.append((alpha, self.at(alpha)))
-        return _through(sorted(corners))
+                corners.append((alpha, self.evaluate_exactly(alpha)))
+        return _from_corners(sorted(corners))
 
     def compare(self, other: Tradeoff) -> Order:
         if not isinstance(other, PiecewiseLinear):
             return super().compare(other)
         alphas = {*self.alphas, *other.alphas}
-        gaps = [self.at(alpha) - other.at(alpha) for alpha in alphas]
-        return Order.of(below=min(gaps) < 0, above=max(gaps) > 0)
+        gaps = [self.evaluate_exactly(alpha) - other.evaluate_exactly(alpha) for alpha in alphas]
+        return Order.from_comparison(below=min(gaps) < 0, above=max(gaps) > 0)
 
     @property
     def is_symmetric(self) -> bool:
-        return self._reflected == self
+        return self._reflection == self
 
     @property
     def is_trivial(self) -> bool:
@@ -106,7 +108,7 @@ class PiecewiseLinear(Polygon):
     def _delta(self, epsilon: Fraction) -> float:
         if epsilon == 0:
             corners = zip(self.alphas, self.values, strict=True)
-            return up(max(alpha - value for alpha, value in corners))
+            return round_up(max(alpha - value for alpha, value in corners))
         return super()._delta(epsilon)
 
     def to_json(self) -> dict[str, Any]:
@@ -115,7 +117,7 @@ class PiecewiseLinear(Polygon):
         return {"kind": "piecewise", "alphas": alphas, "values": values}
 
     @cached_property
-    def _reflected(self) -> "PiecewiseLinear":
+    def _reflection(self) -> "PiecewiseLinear":
         reflected = []
         for alpha, value in zip(self.alphas, self.values, strict=True):
             reflected.append((1 - value, 1 - alpha))
@@ -123,7 +125,7 @@ class PiecewiseLinear(Polygon):
         if corners[0][0] > 0:  # f(1) < 1: the inverse is 0 up to 1 - f(1)
             corners.insert(0, (Fraction(0), Fraction(0)))
         # a flat start of f reflects to a vertical end at alpha = 1; the curve keeps its lower value
-        return _through(_increasing(corners))
+        return _from_corners(_increasing(corners))
 
     def _compute_corners(self) -> list[tuple[RealBall, RealBall]]:
         corners = []
@@ -170,7 +172,7 @@ def from_profile(points: Iterable[tuple[Number, Number]]) -> PiecewiseLinear:
     inner = [corner for corner in corners if corner[0] < 1]
     ends = [(zero, first), *inner, (one, one)]
     curve = [(1 - size, 1 - power) for size, power in reversed(ends)]
-    return _through(curve).symmetric()
+    return _from_corners(curve).symmetric()
 
 
 def from_function(f: Callable[[Floats], npt.ArrayLike], points: int = 1024) -> PiecewiseLinear:
@@ -224,7 +226,7 @@ def from_function(f: Callable[[Floats], npt.ArrayLike], points: int = 1024) -> P
             first = grid[int(np.argmax(fails))]
             raise InputError(f"not a tradeoff function: {law} fails at alpha = {first:.6g}")
     exact_points = [(Fraction(alpha), Fraction(value)) for alpha, value in hull.tolist()]
-    return _through(_below_chords(lower_hull(exact_points)))
+    return _from_corners(_below_chords(lower_hull(exact_points)))
 
 
 def _check_shape(alphas: Sequence[Fraction], values: Sequence[Fraction]) -> None:
@@ -325,6 +327,6 @@ def _ceiling(x: RealBall) -> Fraction:
     return Fraction(math.ceil(value * _GRID), _GRID)
 
 
-def _through(corners: list[Corner]) -> PiecewiseLinear:
+def _from_corners(corners: list[Corner]) -> PiecewiseLinear:
     alphas, values = zip(*corners, strict=True)
     return PiecewiseLinear(alphas, values)

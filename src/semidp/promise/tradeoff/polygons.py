@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from semidp.promise.ball_arithmetic import RealBall, above, ball, below, precision
-from semidp.promise.exact import Number, plain, rounded_up, up
+from semidp.promise.ball_arithmetic import RealBall, ball, precision, round_ball_down, round_ball_up
+from semidp.promise.exact import Number, format_rounded_up, plain, round_up
 from semidp.promise.tradeoff.function import (
     ROUNDOFF,
     Floats,
     Tradeoff,
+    exp_down,
     group_size,
-    grown,
     proportion,
     pure_rho,
     read_up,
@@ -76,12 +76,12 @@ class Polygon(Cornered):
     def _outer(self) -> tuple[Floats, Floats]:
         # Smaller sizes and larger powers: a test that is better than the true one, so that less is
         # claimed.
-        sizes = [max(below(size), 0.0) for size, _ in self._corners]
-        powers = [min(above(power), 1.0) for _, power in self._corners]
+        sizes = [max(round_ball_down(size), 0.0) for size, _ in self._corners]
+        powers = [min(round_ball_up(power), 1.0) for _, power in self._corners]
         return np.array(sizes), np.array(powers)
 
     def _delta(self, epsilon: Fraction) -> float:
-        first = above(self._corners[0][1])
+        first = round_ball_up(self._corners[0][1])
         # Beyond the steepest slope only the power at size 0 is left.
         steepest = self._steepest()
         if steepest is not None and epsilon >= steepest:
@@ -89,7 +89,7 @@ class Polygon(Cornered):
         with precision(BITS):
             factor = ball(epsilon).exp()
             inner = self._corners[1:-1]
-            gaps = [above(power - factor * size) for size, power in inner]
+            gaps = [round_ball_up(power - factor * size) for size, power in inner]
         return max([first, *gaps, 0.0])
 
     def epsilon(self, delta: Number) -> float:
@@ -103,9 +103,9 @@ class Polygon(Cornered):
                 # delta(epsilon) <= delta at a corner iff e^epsilon >= (power - delta) / size
                 ratio = (power - goal) / size
                 if not ratio <= 1:
-                    largest = max(largest, read_up(above(ratio.log())))
+                    largest = max(largest, read_up(round_ball_up(ratio.log())))
         steepest = self._steepest()
-        return largest if steepest is None else min(largest, up(steepest))
+        return largest if steepest is None else min(largest, round_up(steepest))
 
     def _steepest(self) -> Fraction | None:
         """Return an epsilon beyond which delta no longer falls, where one is known exactly."""
@@ -126,7 +126,7 @@ class Polygon(Cornered):
         # delta(epsilon) is the largest gap between the power function and the line of slope
         # e^epsilon.
         best: Floats = np.full(epsilons.shape, powers[0])
-        factor = grown(epsilons)
+        factor = exp_down(epsilons)
         inner = zip(sizes[1:-1], powers[1:-1], strict=True)
         for size, power in inner:
             gap = power - factor * size + ROUNDOFF * power
@@ -178,7 +178,8 @@ class Approximate(Polygon):
         return {"kind": "approximate", **parameters, "group": self.size}
 
     def __str__(self) -> str:
-        numbers = f"epsilon = {rounded_up(self.epsilon0)}, delta = {rounded_up(self.delta0)}"
+        epsilon, delta = format_rounded_up(self.epsilon0), format_rounded_up(self.delta0)
+        numbers = f"epsilon = {epsilon}, delta = {delta}"
         together = "" if self.size == 1 else f" for each of {self.size} records"
         return f"Approximate({numbers}{together})"
 

@@ -15,16 +15,16 @@ import numpy as np
 import scipy
 
 from semidp.errors import InputError
-from semidp.promise.ball_arithmetic import RealBall, above, ball, sharp
+from semidp.promise.ball_arithmetic import RealBall, ball, round_ball_up, sharp
 from semidp.promise.exact import (
     Number,
     bisection,
-    down,
+    format_rounded_up,
     nonnegative,
     plain,
-    rounded_up,
+    round_down,
+    round_up,
     sqrt_up,
-    up,
 )
 from semidp.promise.tradeoff.function import (
     LARGEST,
@@ -67,7 +67,7 @@ class OneNumber(Tradeoff):
 
     def compare(self, other: Tradeoff) -> Order:
         if isinstance(other, OneNumber) and other.kind == self.kind:
-            return Order.of(self.number > other.number, self.number < other.number)
+            return Order.from_comparison(self.number > other.number, self.number < other.number)
         return super().compare(other)
 
     @property
@@ -78,7 +78,8 @@ class OneNumber(Tradeoff):
         return {"kind": self.kind, self.name.removesuffix("0"): plain(self.number)}
 
     def __str__(self) -> str:
-        return f"{type(self).__name__}({self.name.removesuffix('0')} = {rounded_up(self.number)})"
+        name = self.name.removesuffix("0")
+        return f"{type(self).__name__}({name} = {format_rounded_up(self.number)})"
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class Gaussian(OneNumber):
         return sqrt_up(self.mu_squared)
 
     def _values(self, alpha: Floats) -> Floats:
-        z = scipy.special.ndtri(alpha) - up(self.mu)
+        z = scipy.special.ndtri(alpha) - round_up(self.mu)
         # ndtri and ndtr err by a few units; an error dz in z multiplies a tail by exp(|z| dz)
         bounded = np.clip(z, -40.0, 40.0)
         margin = 16 * ROUNDOFF * (2 + bounded**2)
@@ -128,10 +129,10 @@ class Gaussian(OneNumber):
             second = _normal_tail(e / mu + mu / 2)
             return first - e.exp() * second
 
-        return above(sharp(profile))
+        return round_ball_up(sharp(profile))
 
     def __str__(self) -> str:
-        return f"Gaussian(mu = {rounded_up(self.mu)})"
+        return f"Gaussian(mu = {format_rounded_up(self.mu)})"
 
     def implied_mu_squared(self) -> Fraction:
         return self.mu_squared
@@ -140,11 +141,11 @@ class Gaussian(OneNumber):
         return self.mu_squared / 2
 
     def _landmarks(self) -> Floats:
-        mu = up(self.mu)
+        mu = round_up(self.mu)
         return tail(mu * (_DEEPEST + mu / 2))
 
     def _deltas(self, epsilons: Floats) -> Floats:
-        mu = up(self.mu)
+        mu = round_up(self.mu)
         if mu == 0:
             return np.zeros(epsilons.shape)
         z = epsilons / mu - mu / 2
@@ -189,7 +190,7 @@ class ZCDP(OneNumber):
         object.__setattr__(self, "rho", strength(self.rho, "rho"))
 
     def _values(self, alpha: Floats) -> Floats:
-        root = up(sqrt_up(self.rho))
+        root = round_up(sqrt_up(self.rho))
         with np.errstate(divide="ignore"):
             low = -np.log(alpha)
             high = -np.log1p(-alpha)
@@ -218,7 +219,7 @@ class ZCDP(OneNumber):
         True
         """
         e = nonnegative(epsilon, "epsilon")
-        order = _best_order(down(self.rho), down(e))
+        order = _best_order(round_down(self.rho), round_down(e))
         x = 1 + Fraction(order)
 
         # any x > 1 gives a valid bound; the search above only makes it a good one
@@ -228,7 +229,7 @@ class ZCDP(OneNumber):
             correction = ball(x - 1) * log_share
             return (ball(exponent) + correction).exp() / ball(x)
 
-        return min(above(sharp(bound)), 1.0)
+        return min(round_ball_up(sharp(bound)), 1.0)
 
     @cached_property
     def _kink(self) -> Approximate:
@@ -238,7 +239,7 @@ class ZCDP(OneNumber):
         It follows from the conversion whatever x is; the search only makes it the best one for
         smaller epsilons.
         """
-        rho = up(self.rho)
+        rho = round_up(self.rho)
 
         def before(x: float) -> bool:
             size = math.exp(-rho * x * x)
@@ -258,13 +259,13 @@ class ZCDP(OneNumber):
         return self.rho
 
     def _landmarks(self) -> Floats:
-        rho = up(self.rho)
+        rho = round_up(self.rho)
         return tail(rho + 2 * math.sqrt(rho * 700))
 
     def _deltas(self, epsilons: Floats) -> Floats:
         if self.is_trivial:
             return np.zeros(epsilons.shape)
-        rho = up(self.rho)
+        rho = round_up(self.rho)
         # The best order for each epsilon, read off a table of orders; any order gives a valid
         # bound.
         last = float(epsilons.max(initial=1.0))
@@ -301,7 +302,7 @@ class Laplace(OneNumber):
 
     def _values(self, alpha: Floats) -> Floats:
         # rounded down: a smaller factor claims less
-        shrink = math.exp(-up(self.epsilon0))
+        shrink = math.exp(-round_up(self.epsilon0))
         shrink *= 1 - 4 * ROUNDOFF
         if shrink == 0:
             return np.where(alpha == 1, 1.0, 0.0)
@@ -319,7 +320,7 @@ class Laplace(OneNumber):
         gap = (epsilon - self.epsilon0) / 2
         if gap >= 0:
             return 0.0
-        return above(sharp(lambda: -ball(gap).expm1()))
+        return round_ball_up(sharp(lambda: -ball(gap).expm1()))
 
     def implied_rho(self) -> Fraction:
         return pure_rho(self.epsilon0)
@@ -328,11 +329,11 @@ class Laplace(OneNumber):
         return self.epsilon0
 
     def _landmarks(self) -> Floats:
-        beyond = 2 * up(self.epsilon0) + 1
-        return np.append(tail(down(self.epsilon0)), beyond)
+        beyond = 2 * round_up(self.epsilon0) + 1
+        return np.append(tail(round_down(self.epsilon0)), beyond)
 
     def _deltas(self, epsilons: Floats) -> Floats:
-        gap = np.maximum(up(self.epsilon0) - epsilons, 0.0)
+        gap = np.maximum(round_up(self.epsilon0) - epsilons, 0.0)
         true_deltas = -np.expm1(-gap / 2)
         deltas = true_deltas * (1 + 8 * ROUNDOFF) * (1 + 4 * ROUNDOFF)
         return np.minimum(deltas, 1.0)
@@ -360,11 +361,11 @@ def _best_order(rho: float, epsilon: float) -> float:
     at_most = epsilon / (2 * rho) + 1 / math.sqrt(rho)
     high = math.log(at_most) + 1
 
-    def below(log: float) -> bool:
+    def is_below(log: float) -> bool:
         y = math.exp(log)
         linear = (2 * y + 1) * rho
         at_order = linear + log - math.log1p(y)
         return at_order < epsilon
 
-    _, high = bisection(below, low, high, halvings=64)
+    _, high = bisection(is_below, low, high, halvings=64)
     return math.exp(high)

@@ -22,9 +22,9 @@ from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.noise.sums import Weighted, half_widths
 from semidp.promise.progress import Progress, silent
-from semidp.promise.schema.margins import Mask, Totals, View, named
+from semidp.promise.schema.margins import Mask, Totals, View, list_axes
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.table_spaces import domain_of
+from semidp.promise.sensitivity.table_spaces import find_possible_cells
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.combined.several_releases import (
     ListedTable,
@@ -36,11 +36,11 @@ from semidp.publish.combined.table_evidence import (
     Evidence,
     IndependentNoise,
     TableNoise,
+    collect_evidence,
     digest,
-    evidence_of,
     exact_evidence,
 )
-from semidp.publish.combined.tree_layout import Floats, TreeLayout, cells_of
+from semidp.publish.combined.tree_layout import Floats, TreeLayout, count_cells
 from semidp.publish.estimation.classes import Classes
 from semidp.publish.estimation.estimates import Estimate, estimate
 from semidp.publish.estimation.measurements import Measurements
@@ -68,9 +68,9 @@ class Combination(SeveralReleases):
     @cached_property
     def layout(self) -> TreeLayout:
         """Order of the cells for the estimator."""
-        if cells_of(self.schema) > MOST_CELLS:
+        if count_cells(self.schema) > MOST_CELLS:
             raise Refused(
-                f"all features together have {cells_of(self.schema):,} cells, and at most"
+                f"all features together have {count_cells(self.schema):,} cells, and at most"
                 f" {MOST_CELLS:,} are combined"
             )
         return TreeLayout(self.dataspace)
@@ -81,7 +81,7 @@ class Combination(SeveralReleases):
         every: list[Evidence] = []
         digests = []
         for release in self.releases:
-            parts = evidence_of(release, self.layout)
+            parts = collect_evidence(release, self.layout)
             digests.append((release, [(one.observed.values.size, digest(one)) for one in parts]))
             every += parts
         refuse_twice(digests)
@@ -93,13 +93,13 @@ class Combination(SeveralReleases):
         layout = self.layout
         observed = [part.observed for part in self.evidence]
         measurements = Measurements(layout.places, layout.sizes, observed, layout.possible)
-        coupled = Classes.of(measurements).block
+        coupled = Classes.from_measurements(measurements).block
         if coupled > MOST_COUPLED:
             raise Refused(
                 "several nested features, structural zeros or empty cells of exact joint totals"
                 f" couple {coupled:,} cells here, and at most {MOST_COUPLED:,} are combined:"
-                " combine releases of fewer such features, or use semidp.inference.estimate with the places"
-                " as a tree"
+                " combine releases of fewer such features, or use semidp.inference.estimate with"
+                " the places as a tree"
             )
         return estimate(measurements)
 
@@ -112,19 +112,19 @@ class Combination(SeveralReleases):
         """Estimates and standard errors of the cells of a table, in the order of the schema."""
         answers = self.answer.table(self.layout.depth(view), self.layout.query(view))
         if np.isnan(answers.values).any():
-            names = ", ".join(self.schema.named(view))
+            names = ", ".join(self.schema.list_view_names(view))
             raise Refused(f"what was measured does not determine the table of {names}")
-        values = self.layout.restored(answers.values, view)
-        errors = self.layout.restored(answers.standard_errors, view)
-        if not self._rounded:
+        values = self.layout.restore_table(answers.values, view)
+        errors = self.layout.restore_table(answers.standard_errors, view)
+        if not self._has_rounding:
             return values, errors
-        cells = np.ndindex(*self.schema.grid.shape_of(view))
+        cells = np.ndindex(*self.schema.grid.compute_margin_shape(view))
         terms = self._rounding({view: self._units(view, list(cells))})
         added = np.square(terms).sum(axis=1).reshape(errors.shape)
         return values, np.where(errors > 0, np.sqrt(errors**2 + added), 0.0)
 
     @property
-    def _rounded(self) -> bool:
+    def _has_rounding(self) -> bool:
         """Whether some noise is rounded in ways that its variance leaves out."""
         noises = [part.noise for part in self.evidence]
         return any(isinstance(noise, TableNoise) and noise.has_rounding for noise in noises)
@@ -134,14 +134,14 @@ class Combination(SeveralReleases):
         covariances.
         """
         terms = [np.zeros((len(next(iter(weights.values()))), 0))]
-        if self._rounded:
+        if self._has_rounding:
             for one, part in self.influences(weights):
                 if isinstance(one.noise, TableNoise):
                     terms.append(one.noise.rounding(part))
         return np.concatenate(terms, axis=1)
 
     @property
-    def listed(self) -> tuple[ListedTable, ...]:
+    def listed_tables(self) -> tuple[ListedTable, ...]:
         """Every table of any release once, with the name that it has first."""
         return tables_of_views(self.views, self.schema)
 
@@ -153,7 +153,7 @@ class Combination(SeveralReleases):
         """How far each cell of a table is off at most in 95% of all draws; see `half_widths`."""
         return self.half_widths([*self.views][number])
 
-    def sum_of(self, weights: Mapping[str, Floats]) -> tuple[float, float]:
+    def sum_cells(self, weights: Mapping[str, Floats]) -> tuple[float, float]:
         """Return a weighted sum of cells, across tables by their names, and its standard error from
         the noise alone.
         """
@@ -183,10 +183,10 @@ class Combination(SeveralReleases):
         """Cells of a table that can be filled; None where all combinations of levels in use can."""
         zeros = bool(self.schema.structural_zeros)
         joint = any(
-            len(named(total.view)) > 1 and not total.counts.all()
-            for total in self.dataspace.published
+            len(list_axes(total.view)) > 1 and not total.counts.all()
+            for total in self.dataspace.published_totals
         )
-        return domain_of(self.dataspace, view) if zeros or joint else None
+        return find_possible_cells(self.dataspace, view) if zeros or joint else None
 
     def weights(self, weights: Mapping[View, Floats]) -> dict[int, Floats]:
         """Weights of several sums on cells of tables, by view, as weights on places and attributes
@@ -239,7 +239,7 @@ class Combination(SeveralReleases):
         terms = self._rounding(weights)
         return matrix + terms @ terms.T
 
-    def drawn(
+    def draw_errors(
         self, influences: Sequence[tuple[Evidence, Floats]], count: int, randomness: Randomness
     ) -> Floats:
         """Draw the errors of weighted sums, (count, sums), by the noise of every measurement."""
@@ -247,7 +247,7 @@ class Combination(SeveralReleases):
         total = np.zeros((count, sums))
         for one, part in influences:
             assert one.noise is not None, "`influences` leaves exact totals out"
-            total += one.noise.drawn(part, count, randomness)
+            total += one.noise.draw_sums(part, count, randomness)
         return total
 
     def half_widths(self, view: View) -> Floats | None:
@@ -261,7 +261,7 @@ class Combination(SeveralReleases):
         independent = all(isinstance(part.noise, IndependentNoise | None) for part in self.evidence)
         representatives = self._representatives(view)
         if (
-            grid.size_of(view) >= INTERVALS_BELOW
+            grid.count_margin_cells(view) >= INTERVALS_BELOW
             or not independent
             or len(representatives) * values > _MOST_WEIGHTS
         ):
@@ -278,7 +278,7 @@ class Combination(SeveralReleases):
         _, errors = self.estimates(view)
         shape = [
             1 if self._is_alike(axis) else size
-            for axis, size in zip(named(view), errors.shape, strict=True)
+            for axis, size in zip(list_axes(view), errors.shape, strict=True)
         ]
         spread = np.broadcast_to(halves.reshape(shape), errors.shape)
         # Cells that are known to be empty, or that exact totals fix, have no error.
@@ -294,15 +294,15 @@ class Combination(SeveralReleases):
         are alike.
         """
         choices = []
-        for axis in named(view):
+        for axis in list_axes(view):
             if self._is_alike(axis):
-                choices.append([int(np.argmax(self.layout.kept[axis]))])
+                choices.append([int(np.argmax(self.layout.possible_leaves[axis]))])
             else:
                 choices.append(list(range(self.schema.grid.chains[axis].size(view[axis]))))
         return list(itertools.product(*choices))
 
     def _units(self, view: View, cells: Sequence[tuple[int, ...]]) -> Floats:
-        units = np.zeros((len(cells), *self.schema.grid.shape_of(view)))
+        units = np.zeros((len(cells), *self.schema.grid.compute_margin_shape(view)))
         for number, cell in enumerate(cells):
             units[(number, *cell)] = 1.0
         return units
@@ -333,7 +333,7 @@ def listed_views(releases: "Sequence[Release]", schema: Schema) -> dict[View, st
             if view in names:
                 continue
             plainly = not table.is_named or table.name in names.values()
-            names[view] = "-".join(schema.named(view)) if plainly else table.name
+            names[view] = "-".join(schema.list_view_names(view)) if plainly else table.name
     if not names:
         raise Refused("these releases hold no table: tables are combined")
     return names
@@ -342,10 +342,10 @@ def listed_views(releases: "Sequence[Release]", schema: Schema) -> dict[View, st
 def totals_and_n(dataspace: Dataspace) -> list[Totals]:
     """The number of records and every exact total, as counts to fit to."""
     n = Totals(dataspace.schema.grid.nothing, np.array(dataspace.n, dtype=np.int64))
-    return [n, *dataspace.published]
+    return [n, *dataspace.published_totals]
 
 
-def together(releases: "Sequence[Release]") -> Dataspace:
+def join_totals(releases: "Sequence[Release]") -> Dataspace:
     """Dataspace of all exact totals of releases of one kind of records; refuse releases that cannot
     be of the same records.
     """

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from semidp.errors import SemidpError
-from semidp.publish.combined.releases_together import combination_of, combined_release
+from semidp.publish.combined.releases_together import build_combination, combined_release
 from semidp.publish.combined.several_releases import ListedTable, SeveralReleases
 from semidp.publish.release import Release
 from semidp.publish.release_value import SOURCES
@@ -32,7 +32,7 @@ def check_sources(
         place = f"{SOURCES}/{number}"
         checked = check(source, None if folder is None else folder / place)
         findings.wrong += [f"{place}: {said}" for said in checked.disagreements]
-        for trust in checked.trusted:
+        for trust in checked.trust_assumptions:
             findings.trust(trust.what, *(f"{place} {field}" for field in trust.fields))
 
 
@@ -40,12 +40,12 @@ def check_combination(release: Release, document: Mapping[str, Any], findings: F
     """Compare a combination with what follows from its releases."""
     sources = release.sources
     try:
-        combination = combination_of(sources)
-        tables = () if release.combined is None else release.combined.tables
+        combination = build_combination(sources)
+        tables = () if release.combined_tables is None else release.combined_tables.tables
         stated = []
         for table in tables:
             stated.append(ListedTable(table.name, table.schema.names, table.counted))
-        expected = combination.listed if any(one.tables for one in sources) else ()
+        expected = combination.listed_tables if any(one.tables for one in sources) else ()
         if tuple(stated) != expected:
             findings.wrong.append("it states other tables than its releases have")
             return

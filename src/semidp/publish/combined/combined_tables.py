@@ -54,7 +54,7 @@ class CombinedTables(Published):
     releases: int
 
     @classmethod
-    def of(
+    def from_tables(
         cls,
         tables: tuple[PublishedTable, ...],
         releases: int,
@@ -156,7 +156,7 @@ class CombinedTables(Published):
         """Return every table of any release."""
         return self.tables
 
-    def named(self) -> dict[str, PublishedColumns]:
+    def columns_by_name(self) -> dict[str, PublishedColumns]:
         """Return each table under its name; those of units also as they were asked for."""
         tables: dict[str, PublishedColumns] = {table.name: table for table in self.tables}
         for table in self.tables:
@@ -196,14 +196,14 @@ class CombinedTables(Published):
         tables = []
         for part in entry["tables"]:
             counted = part.get("counted", scope.dataspace.kinds[0])
-            schema = scope.dataspace.about(counted).schema.restrict(part["features"])
+            schema = scope.dataspace.for_kind(counted).schema.restrict(part["features"])
             fitted = Fitted(**part["fit"])
             tables.append(PublishedTable.read(files, part["name"], schema, fitted, counted))
         private = entry["private"]
         releases = entry["releases"]
         if not isinstance(private, bool) or not isinstance(releases, int):
             raise ValueError("a combination is private or not, and of some releases")
-        return cls.of(tuple(tables), releases, scope, entry["claim"], private)
+        return cls.from_tables(tuple(tables), releases, scope, entry["claim"], private)
 
 
 def _title(table: PublishedTable) -> str:

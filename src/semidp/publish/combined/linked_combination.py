@@ -13,18 +13,18 @@ from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.promise.accounting.account import composed_anew
+from semidp.promise.accounting.account import recompute_tradeoff
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.linked_intervals import alike_nodes
 from semidp.promise.mechanisms.linked_noise import LinkedMechanism
-from semidp.promise.mechanisms.size_agreement import of_views
+from semidp.promise.mechanisms.size_agreement import assemble_tables
 from semidp.promise.progress import Progress, silent
-from semidp.promise.schema.margins import View, named
+from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import MEMBER, UNIT, Link, LinkedDataspace, linked_adjacency
-from semidp.publish.combined.combination import Combination, same_records, together
+from semidp.publish.combined.combination import Combination, join_totals, same_records
 from semidp.publish.combined.linked_pool import PooledLinked
 from semidp.publish.combined.residual_combination import (
     AveragedReleases,
@@ -65,19 +65,19 @@ class LinkedCombination(AveragedReleases):
     dataspace: LinkedDataspace
 
     @cached_property
-    def listed(self) -> tuple[ListedTable, ...]:
+    def listed_tables(self) -> tuple[ListedTable, ...]:
         """Every table of any release once: those of members, then those of units."""
         tables: dict[tuple[str, View], ListedTable] = {}
         for release in self.releases:
             for table in release.tables:
                 counted = UNIT if table.counted == UNIT else MEMBER
-                schema = self.dataspace.about(counted).schema
+                schema = self.dataspace.for_kind(counted).schema
                 view = schema.view([feature.name for feature in table.schema.features])
                 names = [one.name for one in tables.values()]
                 features = "-".join(feature.name for feature in table.schema.features)
                 plainly = not table.is_named or table.name in names
                 name = features if plainly else table.name
-                one = ListedTable(name, schema.named(view), counted)
+                one = ListedTable(name, schema.list_view_names(view), counted)
                 tables.setdefault((counted, view), one)
         return tuple(sorted(tables.values(), key=lambda one: one.counted == UNIT))
 
@@ -88,9 +88,9 @@ class LinkedCombination(AveragedReleases):
         adjacency = Ball(1)
         kinds = []
         for counted in (MEMBER, UNIT):
-            public = self.dataspace.about(counted)
+            public = self.dataspace.for_kind(counted)
             views = []
-            for one in self.listed:
+            for one in self.listed_tables:
                 if one.counted == counted:
                     views.append(public.schema.view(one.features))
             kinds.append(KindSpace(public, adjacency, tuple(views), self.dataspace, counted))
@@ -108,7 +108,7 @@ class LinkedCombination(AveragedReleases):
     def _estimates(self) -> list[Floats]:
         tables = []
         for kind, residuals in zip(self.space.kinds, self.noise.residuals, strict=True):
-            tables += of_views(residuals, kind)
+            tables += assemble_tables(residuals, kind)
         return tables
 
     def table_estimates(self, number: int) -> tuple[Floats, Floats]:
@@ -128,7 +128,7 @@ class LinkedCombination(AveragedReleases):
         kind = self.space.kinds[which]
         view = kind.views[place]
         _, errors = self.table_estimates(number)
-        alike = [alike_nodes(self.space, kind, axis, view[axis]) for axis in named(view)]
+        alike = [alike_nodes(self.space, kind, axis, view[axis]) for axis in list_axes(view)]
         return law_half_widths(self.noise, kind, view, number, errors, alike)
 
     def fits(
@@ -161,7 +161,7 @@ class LinkedCombination(AveragedReleases):
         for release in self.releases:
             records += [mechanism.record() for mechanism in release.mechanisms]
         return Guarantee(
-            self.dataspace, adjacency, composed_anew(records, self.dataspace, adjacency)
+            self.dataspace, adjacency, recompute_tradeoff(records, self.dataspace, adjacency)
         )
 
 
@@ -225,4 +225,4 @@ def common_dataspace(releases: "Sequence[Release]") -> Dataspace:
     records.
     """
     linked = any(isinstance(release.scope.dataspace, LinkedDataspace) for release in releases)
-    return linked_dataspace(releases) if linked else together(releases)
+    return linked_dataspace(releases) if linked else join_totals(releases)

@@ -34,12 +34,14 @@ class PooledLinked(ResidualPool):
     @cached_property
     def mechanism(self) -> LinkedMechanism:
         """The variances of the averages of both kinds, and how these are made to agree."""
-        return LinkedMechanism(self.space, self.pooled(0), self.pooled(1))
+        return LinkedMechanism(self.space, self.pool_residuals(0), self.pool_residuals(1))
 
     @cached_property
     def residuals(self) -> tuple[dict[View, Floats], dict[View, Floats]]:
         """The averaged residuals of both kinds, which agree."""
-        return self.mechanism.agreement.residuals(self.averaged(0), self.averaged(1))
+        return self.mechanism.agreement.residuals(
+            self.average_residuals(0), self.average_residuals(1)
+        )
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
         """Return weights on every number that was drawn, from weights on cells."""
@@ -50,5 +52,5 @@ class PooledLinked(ResidualPool):
             tables[which][number - which * first] = cells
         gathered = []
         for kind, of_kind in zip(self.space.kinds, tables, strict=True):
-            gathered.append(kind.gathered(of_kind))
+            gathered.append(kind.gather_weights(of_kind))
         return self.on_numbers(self.mechanism.agreement.weights(*gathered))

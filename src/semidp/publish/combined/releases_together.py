@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from semidp.errors import AdjacencyUnknown, InputError, Refused
-from semidp.promise.accounting.account import guarantee_together
+from semidp.promise.accounting.account import compose_releases
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.features import SIZE
@@ -32,7 +32,7 @@ from semidp.publish.plan import AdjacencyChoice, LinkedUnits, Plan, chosen_adjac
 from semidp.publish.release import Release
 from semidp.publish.results.published_table import PublishedTable
 from semidp.publish.statistics.protocol.results import Published
-from semidp.publish.survey import semi_of
+from semidp.publish.survey import find_semi_adjacency
 
 _UNCHECKED = (
     "That the releases are of the same records was checked by their number, their levels and their"
@@ -83,17 +83,17 @@ def combine(*releases: Release | Path | str) -> Release:
         sources += [release] if release.combination is None else release.combination.releases
     if len(sources) < 2:
         raise InputError("name at least two releases to combine")
-    return combined(sources)
+    return combine_releases(sources)
 
 
-def combined(sources: Sequence[Release], progress: Progress = silent) -> Release:
+def combine_releases(sources: Sequence[Release], progress: Progress = silent) -> Release:
     """Return the combination of releases that are none themselves."""
-    combination = combination_of(sources)
+    combination = build_combination(sources)
     has_tables = any(release.tables for release in sources)
     return combined_release(combination, combination.tables(progress) if has_tables else ())
 
 
-def combination_of(sources: Sequence[Release]) -> SeveralReleases:
+def build_combination(sources: Sequence[Release]) -> SeveralReleases:
     """Return releases as one set of measurements; refuse those that cannot be of the same
     records.
     """
@@ -116,8 +116,8 @@ def combined_release(combination: SeveralReleases, tables: tuple[PublishedTable,
     claim = "exact" if claims <= {"exact"} else "ideal"
     results: list[Published] = []
     if tables:
-        results.append(CombinedTables.of(tables, len(sources), scope, claim, private))
-    results += _pooled(sources, scope)
+        results.append(CombinedTables.from_tables(tables, len(sources), scope, claim, private))
+    results += _pool_results(sources, scope)
     if not results:
         raise Refused(
             "these releases hold no table, and no distribution on the same grid and lines: those"
@@ -138,16 +138,16 @@ def combined_release(combination: SeveralReleases, tables: tuple[PublishedTable,
     )
 
 
-def _pooled(releases: Sequence[Release], scope: Scope) -> list[Published]:
+def _pool_results(releases: Sequence[Release], scope: Scope) -> list[Published]:
     """Results other than tables that several releases have in common, each pooled into one."""
     alike: dict[object, list[Published]] = {}
     for release in releases:
         for result in release.results:
-            if result.pools_by is not None:
-                alike.setdefault(result.pools_by, []).append(result)
+            if result.pooling_key is not None:
+                alike.setdefault(result.pooling_key, []).append(result)
     results = []
     for first, *later in alike.values():
-        pooled = first.pooled(later, scope) if later else None
+        pooled = first.pool_results(later, scope) if later else None
         if pooled is not None:
             results.append(pooled)
     return results
@@ -168,7 +168,7 @@ def _guarantee(combination: SeveralReleases) -> tuple[Guarantee | None, tuple[st
         for number, release in enumerate(releases, 1):
             records = [mechanism.record() for mechanism in release.mechanisms]
             charges.append((release.guarantee, f"release {number}", records))
-        return guarantee_together(charges), ()
+        return compose_releases(charges), ()
     except (Refused, AdjacencyUnknown) as reason:
         return None, (f"No guarantee of all releases together is stated: {reason}.",)
 
@@ -184,7 +184,7 @@ def _scope(
     """
     plan = _plan(releases, dataspace, guarantee)
     try:
-        semi = semi_of(dataspace, plan)
+        semi = find_semi_adjacency(dataspace, plan)
     except AdjacencyUnknown:
         semi = None
     # Without a guarantee nothing is claimed of any two datasets.

@@ -25,7 +25,7 @@ from semidp.promise.mechanisms.mechanism import CellByCell, NoNoise
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.sums import LEVEL, half_width
 from semidp.promise.progress import Progress, silent
-from semidp.promise.schema.margins import Floats, View, named
+from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.linked_products import LinkedSpace
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.spaces.adjacency import Ball
@@ -50,7 +50,7 @@ from semidp.publish.combined.several_releases import (
     tables_of_views,
 )
 from semidp.publish.combined.table_evidence import refuse_other_noise
-from semidp.publish.combined.tree_layout import cells_of
+from semidp.publish.combined.tree_layout import count_cells
 from semidp.publish.results.published_table import FitKind, Fitted
 from semidp.publish.statistics.tables.fitting import fit_product
 
@@ -80,11 +80,11 @@ class PooledProduct(ResidualPool):
     @cached_property
     def mechanism(self) -> ResidualMechanism:
         """The variances of the averages."""
-        return self.pooled(0)
+        return self.pool_residuals(0)
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
         """Return weights on every number that was drawn, from weights on cells."""
-        return self.on_numbers([self.space.gathered(weights)])
+        return self.on_numbers([self.space.gather_weights(weights)])
 
 
 @frozen(slots=False, eq=False)
@@ -101,13 +101,13 @@ class AveragedReleases(SeveralReleases):
     def _estimates(self) -> list[Floats]:
         """The estimated cells of every table in `listed`."""
 
-    def sum_of(self, weights: Mapping[str, Floats]) -> tuple[float, float]:
+    def sum_cells(self, weights: Mapping[str, Floats]) -> tuple[float, float]:
         """Return a weighted sum of cells, across tables by their names, and its standard error from
         the noise alone.
         """
         value = 0.0
         by_number = {}
-        for number, one in enumerate(self.listed):
+        for number, one in enumerate(self.listed_tables):
             if one.name in weights:
                 value += float((self._estimates[number] * weights[one.name]).sum())
                 by_number[number] = weights[one.name]
@@ -123,7 +123,7 @@ class ResidualCombination(AveragedReleases):
         return listed_views(self.releases, self.dataspace.schema)
 
     @property
-    def listed(self) -> tuple[ListedTable, ...]:
+    def listed_tables(self) -> tuple[ListedTable, ...]:
         """Every table of any release once, with the name that it has first."""
         return tables_of_views(self._views, self.dataspace.schema)
 
@@ -148,7 +148,7 @@ class ResidualCombination(AveragedReleases):
 
     @cached_property
     def _estimates(self) -> list[Floats]:
-        return self.space.estimates(self.noise.averaged(0))
+        return self.space.estimates(self.noise.average_residuals(0))
 
     def table_estimates(self, number: int) -> tuple[Floats, Floats]:
         """Estimates and standard errors of the cells of a table, by its number in `listed`."""
@@ -160,7 +160,7 @@ class ResidualCombination(AveragedReleases):
         _, errors = self.table_estimates(number)
         view = self.space.views[number]
         alike = []
-        for axis in named(view):
+        for axis in list_axes(view):
             # Nodes with as many siblings at every depth have one law.
             families = self.space.residuals.families(axis, view[axis])
             _, firsts, sorts = np.unique(families, axis=1, return_index=True, return_inverse=True)
@@ -209,11 +209,11 @@ def law_half_widths(
         unit = np.zeros(kind.residuals.shape(view))
         cell = tuple(firsts[at] for (firsts, _), at in zip(alike, sort, strict=True))
         unit[cell] = 1.0
-        row = noise.combination({number: kind.whole(unit, view)})
+        row = noise.combination({number: kind.restore_full_table(unit, view)})
         row[np.abs(row) * noise.entry_scales < _NOTHING] = 0.0
         widths[sort] = half_width(sum_terms(row, laws, numbers), LEVEL, _SMOOTHING)
     spread = widths[np.ix_(*(sorts for _, sorts in alike))] if alike else widths
-    return np.where(errors > 0, kind.whole(spread, view), 0.0)
+    return np.where(errors > 0, kind.restore_full_table(spread, view), 0.0)
 
 
 def distinct_measurements(
@@ -272,4 +272,4 @@ def is_large(dataspace: Dataspace) -> bool:
     nested = [len(part.levels) for part in schema.features if part.chain.depth > 1]
     # The nested feature with the most leaves is the tree; the others would make one block.
     coupled = math.prod(sorted(nested)[:-1])
-    return cells_of(schema) > MOST_CELLS or coupled > MOST_COUPLED
+    return count_cells(schema) > MOST_CELLS or coupled > MOST_COUPLED

@@ -23,10 +23,10 @@ from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.shared_noise import SharedNoise
 from semidp.promise.noise.distributions import CountNoise, joined_laws
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.schema.margins import Floats, View, named
+from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.sensitivity.residuals import below
+from semidp.promise.sensitivity.residuals import list_coarser_views
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
 
@@ -79,7 +79,7 @@ class ResidualMeasurement:
         """Return the variance of each entry of a residual before it is centred."""
 
     @abstractmethod
-    def pulled(self, view: View, weights: Floats) -> tuple[slice, Floats]:
+    def pull_weights(self, view: View, weights: Floats) -> tuple[slice, Floats]:
         """Return the weights on numbers that were drawn, from those on a centred residual: which
         numbers, and their weights.
         """
@@ -129,7 +129,7 @@ class MeasuredResiduals(ResidualMeasurement):
     def _source(self) -> dict[View, View]:
         """For each residual its view among the features of the release."""
         schema = self.mechanism.space.schema
-        return {self.space.schema.view(schema.named(view)): view for view in self._parts}
+        return {self.space.schema.view(schema.list_view_names(view)): view for view in self._parts}
 
     @property
     def _parts(self) -> Mapping[View, slice]:
@@ -143,24 +143,24 @@ class MeasuredResiduals(ResidualMeasurement):
     def _order(self, view: View) -> list[int]:
         """Axes of the array of the release, in the order of all features together."""
         schema, source = self.mechanism.space.schema, self._source[view]
-        names = [schema.features[axis].names[source[axis] - 1] for axis in named(source)]
+        names = [schema.features[axis].names[source[axis] - 1] for axis in list_axes(source)]
         places = [self.space.schema.axis(name) for name in names]
         return [int(place) for place in np.argsort(places)]
 
-    def _arranged(self, view: View, values: NDArray[Any]) -> Floats:
+    def _arrange_values(self, view: View, values: NDArray[Any]) -> Floats:
         source = self._source[view]
         shaped = values[self._parts[source]].reshape(self.mechanism.space.residuals.shape(source))
         return np.transpose(shaped, self._order(view))
 
     def residual(self, view: View) -> Floats:
         """Return a residual as measured."""
-        return self._arranged(view, self.noisy / self.scales)
+        return self._arrange_values(view, self.noisy / self.scales)
 
     def variances(self, view: View) -> Floats:
         """Return the variance of each entry of a residual before it is centred."""
-        return self._arranged(view, self.mechanism.variances / self.scales.astype(float) ** 2)
+        return self._arrange_values(view, self.mechanism.variances / self.scales.astype(float) ** 2)
 
-    def pulled(self, view: View, weights: Floats) -> tuple[slice, Floats]:
+    def pull_weights(self, view: View, weights: Floats) -> tuple[slice, Floats]:
         """Return the weights on numbers that were drawn, from those on a centred residual."""
         part = self._parts[self._source[view]]
         back = np.transpose(weights, np.argsort(self._order(view)))
@@ -204,21 +204,21 @@ class MeasuredCells(ResidualMeasurement):
     @property
     def views(self) -> Sequence[View]:
         """Every residual below the table."""
-        return list(below(self.view))
+        return list(list_coarser_views(self.view))
 
-    def _summed(self, values: NDArray[Any], view: View) -> Floats:
+    def _sum_cells(self, values: NDArray[Any], view: View) -> Floats:
         table = self.space.residuals.table(values, self.view, view)
         return np.asarray(table, dtype=np.float64).reshape(self.space.residuals.shape(view))
 
     def residual(self, view: View) -> Floats:
         """Return the sums of cells of which the residual is what centring leaves."""
-        return self._summed(self.cells, view)
+        return self._sum_cells(self.cells, view)
 
     def variances(self, view: View) -> Floats:
         """Return σ² times the number of cells that are added up."""
-        return self.mechanism.variance * self._summed(np.ones(self.cells.shape), view)
+        return self.mechanism.variance * self._sum_cells(np.ones(self.cells.shape), view)
 
-    def pulled(self, view: View, weights: Floats) -> tuple[slice, Floats]:
+    def pull_weights(self, view: View, weights: Floats) -> tuple[slice, Floats]:
         """Return the weights of cells: each has that of the sum it is part of."""
         labels = self.space.residuals.grid.labels(view, self.view)
         return slice(0, self.size), weights.ravel()[labels]
@@ -279,7 +279,7 @@ class ResidualPool(SharedNoise):
         """For each kind and residual the measurements that measured it, by their numbers."""
         sources: list[dict[View, list[int]]] = []
         for kind in self.kinds_of_records:
-            sources.append({view: [] for view in kind.measured})
+            sources.append({view: [] for view in kind.measured_residuals})
         for number, one in enumerate(self.measured):
             for view in one.views:
                 # What all releases together fix exactly is not averaged.
@@ -300,7 +300,7 @@ class ResidualPool(SharedNoise):
             answers.append((self.measured[number], start, precision / total))
         return answers
 
-    def averaged(self, which: int) -> Floats:
+    def average_residuals(self, which: int) -> Floats:
         """The averaged residuals of one kind, as a vector times the scales."""
         kind = self.kinds_of_records[which]
         vector = np.zeros(kind.scales.size)
@@ -311,7 +311,7 @@ class ResidualPool(SharedNoise):
             vector[part] = average.ravel() * kind.scales[part]
         return vector
 
-    def pooled(self, which: int) -> PooledResiduals:
+    def pool_residuals(self, which: int) -> PooledResiduals:
         """The variances of the averaged residuals of one kind."""
         kind = self.kinds_of_records[which]
         variances = np.zeros(kind.scales.size)
@@ -330,9 +330,9 @@ class ResidualPool(SharedNoise):
         result = np.zeros(int(self._starts[-1]))
         for which, on_residuals in enumerate(weights):
             for view, values in on_residuals.items():
-                centred = self.kinds_of_records[which].residuals.centred(view, values)
+                centred = self.kinds_of_records[which].residuals.center(view, values)
                 for one, start, share in self.counting(which, view):
-                    part, pulled = one.pulled(view, share * centred)
+                    part, pulled = one.pull_weights(view, share * centred)
                     result[start + part.start : start + part.stop] += pulled
         return result
 
@@ -361,11 +361,11 @@ class ResidualPool(SharedNoise):
         """Refuse: estimates are those of the average, `residuals`."""
         raise Refused("a combination is estimated from the releases that it is of")
 
-    def reached(self, tables: Sequence[int]) -> NDArray[np.intp]:
+    def find_reached_entries(self, tables: Sequence[int]) -> NDArray[np.intp]:
         """Return every number that was drawn."""
         return np.arange(int(self._starts[-1]))
 
-    def drawn(
+    def draw_entries(
         self, entries: NDArray[np.intp], count: int, randomness: Randomness
     ) -> NDArray[np.int64]:
         """Draw the noise of some numbers alone, for many measurements at once."""
@@ -381,7 +381,7 @@ class ResidualPool(SharedNoise):
     def scale(self) -> float:
         """The largest standard deviation of an averaged residual."""
         kinds = range(len(self.kinds_of_records))
-        return max(self.pooled(which).scale for which in kinds)
+        return max(self.pool_residuals(which).scale for which in kinds)
 
     @property
     def variance(self) -> float:
@@ -395,7 +395,7 @@ class ResidualPool(SharedNoise):
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw every number."""
-        return self.drawn(self.reached([]), count, randomness)
+        return self.draw_entries(self.find_reached_entries([]), count, randomness)
 
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:

@@ -49,7 +49,7 @@ def tables_of_views(views: Mapping[View, str], schema: Schema) -> tuple[ListedTa
     """Return tables of records of one kind, from their views and names."""
     tables = []
     for view, name in views.items():
-        tables.append(ListedTable(name, schema.named(view), RECORD))
+        tables.append(ListedTable(name, schema.list_view_names(view), RECORD))
     return tuple(tables)
 
 
@@ -70,7 +70,7 @@ class SeveralReleases(ABC):
 
     @property
     @abstractmethod
-    def listed(self) -> tuple[ListedTable, ...]:
+    def listed_tables(self) -> tuple[ListedTable, ...]:
         """Every table of any release once, with the name that it has first."""
 
     @abstractmethod
@@ -90,7 +90,7 @@ class SeveralReleases(ABC):
         """Whole numbers for every table that agree with each other and with the exact totals."""
 
     @abstractmethod
-    def sum_of(self, weights: Mapping[str, Floats]) -> tuple[float, float]:
+    def sum_cells(self, weights: Mapping[str, Floats]) -> tuple[float, float]:
         """Return a weighted sum of cells, across tables by their names, and its standard error from
         the noise alone.
         """
@@ -99,11 +99,11 @@ class SeveralReleases(ABC):
         """Every table: estimate, standard errors, intervals, and whole numbers that agree with
         those of the others.
         """
-        estimated = [self.table_estimates(number) for number in range(len(self.listed))]
+        estimated = [self.table_estimates(number) for number in range(len(self.listed_tables))]
         fitted = self.fits([values for values, _ in estimated], progress)
         tables = []
-        for number, one in enumerate(self.listed):
-            schema = self.dataspace.about(one.counted).schema.restrict(one.features)
+        for number, one in enumerate(self.listed_tables):
+            schema = self.dataspace.for_kind(one.counted).schema.restrict(one.features)
             values, errors = estimated[number]
             counts, how = fitted[number]
             halves = self.table_half_widths(number)

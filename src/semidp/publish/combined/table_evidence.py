@@ -18,7 +18,7 @@ from semidp.promise.mechanisms.pure import KNormMechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.schema.margins import Mask, View, named
+from semidp.promise.schema.margins import Mask, View, list_axes
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.combined.tree_layout import Floats, TreeLayout
 from semidp.publish.estimation.measurements import Observed
@@ -49,7 +49,7 @@ class IndependentNoise:
     which: NDArray[np.intp]
     scales: Floats
 
-    def drawn(self, weights: Floats, count: int, randomness: Randomness) -> Floats:
+    def draw_sums(self, weights: Floats, count: int, randomness: Randomness) -> Floats:
         """Draw the noise of weighted sums of the values, (count, sums); weights are (sums,
         *values).
         """
@@ -99,7 +99,7 @@ class TableNoise:
     layout: TreeLayout
     order: tuple[int, ...]
 
-    def drawn(self, weights: Floats, count: int, randomness: Randomness) -> Floats:
+    def draw_sums(self, weights: Floats, count: int, randomness: Randomness) -> Floats:
         """Draw the noise of weighted sums of the cells, (count, sums)."""
         space = self.mechanism.space
         pulled = [space.project(table).ravel() for table in self._tables(weights)]
@@ -129,7 +129,7 @@ class TableNoise:
         """Weights of each sum on the cells of the table, with its axes as they were measured."""
         as_measured = np.argsort(self.order)
         for one in weights:
-            cells = self.layout.restored(one, self.view)
+            cells = self.layout.restore_table(one, self.view)
             yield np.transpose(cells, as_measured)
 
 
@@ -143,7 +143,7 @@ class Evidence:
     noise: IndependentNoise | TableNoise | None
 
 
-def evidence_of(release: "Release", layout: TreeLayout) -> list[Evidence]:
+def collect_evidence(release: "Release", layout: TreeLayout) -> list[Evidence]:
     """Return what a release measured of tables, in its order. Statistics of outcomes say nothing of
     tables.
     """
@@ -198,8 +198,8 @@ def _table(
     alone = isinstance(mechanism, CellByCell)
     values = result.noisy if alone else result.measurement(mechanism).projected
     cells = np.asarray(values).reshape(schema.shape)
-    ordered, view = layout.ordered(cells, names)
-    arranged = layout.arranged(ordered, view)
+    ordered, view = layout.order_axes(cells, names)
+    arranged = layout.arrange_values(ordered, view)
     variance = mechanism.variance
     if isinstance(mechanism, KNormMechanism):
         # Rounding differs by direction, so that it is no weight: it is added to the errors.
@@ -235,14 +235,16 @@ def _residuals(
         by_residual["variances"] = variances
         by_residual["laws"] = which[part]
         names = []
-        for axis in named(view):
+        for axis in list_axes(view):
             depth = view[axis] - 1
             names.append(space.schema.features[axis].names[depth])
         whole: dict[str, Floats] = {}
         for name, values in by_residual.items():
             residuals = np.asarray(values, dtype=float).reshape(shape)
-            ordered, layout_view = layout.ordered(space.whole(residuals, view), names)
-            arranged = layout.arranged(ordered, layout_view, compared_levels)
+            ordered, layout_view = layout.order_axes(
+                space.restore_full_table(residuals, view), names
+            )
+            arranged = layout.arrange_values(ordered, layout_view, compared_levels)
             whole[name] = np.asarray(arranged, dtype=float)
         measured = whole["measured"]
         compared = np.asarray(measured.reshape(len(measured), -1).any(axis=1))
@@ -273,7 +275,7 @@ def _compared_levels(
     """
     space = mechanism.space
     compared: dict[int, Mask] = {}
-    for axis in named(view):
+    for axis in list_axes(view):
         feature = space.schema.features[axis]
         place = layout.schema.axis(feature.name)
         # Places stay in the tree, and nested attributes with an empty level are refused; a feature
@@ -281,11 +283,11 @@ def _compared_levels(
         nests = layout.schema.features[place].chain.depth > 1
         if place == layout.tree or nests:
             continue
-        measured = space.whole(np.ones(space.residuals.shape(view)), view)
-        kept_axis = named(view).index(axis)
+        measured = space.restore_full_table(np.ones(space.residuals.shape(view)), view)
+        kept_axis = list_axes(view).index(axis)
         summed_axes = tuple(other for other in range(measured.ndim) if other != kept_axis)
         levels = np.asarray(measured.any(axis=summed_axes))
-        if not np.array_equal(levels, layout.kept[place]):
+        if not np.array_equal(levels, layout.possible_leaves[place]):
             compared[place] = levels
     return compared
 
@@ -306,8 +308,8 @@ def exact_evidence(dataspace: Dataspace, layout: TreeLayout) -> Iterator[Evidenc
     nothing = layout.schema.grid.nothing
     n = np.full((1,), dataspace.n)
     yield Evidence(Observed(layout.query(nothing), 0, n, 0.0), None)
-    for total in dataspace.published:
-        values = layout.arranged(total.counts, total.view)
+    for total in dataspace.published_totals:
+        values = layout.arrange_values(total.counts, total.view)
         query = layout.query(total.view)
         observed = Observed(query, layout.depth(total.view), values, 0.0)
         yield Evidence(observed, None)

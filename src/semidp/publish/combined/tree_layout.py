@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from semidp.errors import Refused
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.margins import Mask, View, named
+from semidp.promise.schema.margins import Mask, View, list_axes
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.table_spaces import domain_of
+from semidp.promise.sensitivity.table_spaces import find_possible_cells
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.estimation.measurements import Among, CellSums, Within
 from semidp.publish.estimation.places import Places
@@ -44,7 +44,7 @@ class TreeLayout:
     >>> table = Table(
     ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 0], [3, 4, 5]]
     ... )
-    >>> layout = TreeLayout(Dataspace.of(table, []))
+    >>> layout = TreeLayout(Dataspace.from_table(table, []))
     >>> layout.sizes, layout.query((0, 1)).treatments
     ((2, 3), ('summed', 'each'))
     """
@@ -82,12 +82,12 @@ class TreeLayout:
         return Places(parents)
 
     @cached_property
-    def kept(self) -> tuple[Mask, ...]:
+    def possible_leaves(self) -> tuple[Mask, ...]:
         """For each feature the leaves that can hold a record, by the exact totals that name it."""
         masks = []
         for feature in self.schema.features:
             mask = np.ones(len(feature.levels), dtype=bool)
-            domain = domain_of(self.dataspace, self.schema.view([feature.name]))
+            domain = find_possible_cells(self.dataspace, self.schema.view([feature.name]))
             if domain is not None:
                 mask &= domain
             masks.append(mask)
@@ -96,18 +96,18 @@ class TreeLayout:
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Number of levels of each attribute that can hold a record."""
-        return tuple(int(self.kept[axis].sum()) for axis in self.attributes)
+        return tuple(int(self.possible_leaves[axis].sum()) for axis in self.attributes)
 
     @cached_property
     def possible(self) -> dict[int, Mask]:
         """Mask of the cells of the finest places that can be positive. Attributes that make no
         difference have length 1.
         """
-        mask = domain_of(self.dataspace, self.schema.grid.full)
+        mask = find_possible_cells(self.dataspace, self.schema.grid.full)
         if mask is None:
             return {}
         for axis in self.attributes:
-            mask = mask.compress(self.kept[axis], axis=axis)
+            mask = mask.compress(self.possible_leaves[axis], axis=axis)
         # The estimator has places first.
         mask = mask[None] if self.tree is None else np.moveaxis(mask, self.tree, 0)
         if mask.all():
@@ -136,7 +136,7 @@ class TreeLayout:
                 treatments.append("each")
             else:
                 self._refuse_empty(axis)
-                treatments.append(nodes_at(feature, view[axis]))
+                treatments.append(locate_nodes(feature, view[axis]))
         return CellSums(treatments)
 
     def residual_query(self, view: View, compared: Mapping[int, Mask]) -> CellSums:
@@ -158,21 +158,21 @@ class TreeLayout:
                 treatments.append("summed")
             elif axis in compared:
                 levels = np.flatnonzero(compared[axis])
-                left = np.flatnonzero(self.kept[axis][compared[axis]])
+                left = np.flatnonzero(self.possible_leaves[axis][compared[axis]])
                 treatments.append(Among(len(levels), left.tolist()))
             elif feature.chain.depth == 1:
                 treatments.append("contrasts")
             else:
                 self._refuse_empty(axis)
-                groups = nodes_at(feature, depth)
-                above = nodes_at(feature, depth - 1) if depth > 1 else (0,) * len(groups)
+                groups = locate_nodes(feature, depth)
+                above = locate_nodes(feature, depth - 1) if depth > 1 else (0,) * len(groups)
                 # Leaves are in the order of their nodes, so that the first leaf of a node tells its
                 # parent.
                 firsts = np.unique(groups, return_index=True)[1]
                 treatments.append(Within(groups, [above[first] for first in firsts]))
         return CellSums(treatments)
 
-    def arranged(
+    def arrange_values(
         self, values: NDArray[np.generic], view: View, compared: Mapping[int, Mask] | None = None
     ) -> NDArray[np.generic]:
         """Values of a table at a view as (places, *levels that can hold a record), in the order of
@@ -181,11 +181,13 @@ class TreeLayout:
         `values` have an axis for each feature that the view names, in the order of the schema;
         `compared` are levels that stay although they are empty, as in `residual_query`.
         """
-        axes = named(view)
+        axes = list_axes(view)
         for place, axis in enumerate(axes):
             if axis != self.tree and view[axis] == self.schema.features[axis].chain.depth:
                 levels = (
-                    self.kept[axis] if compared is None else compared.get(axis, self.kept[axis])
+                    self.possible_leaves[axis]
+                    if compared is None
+                    else compared.get(axis, self.possible_leaves[axis])
                 )
                 values = values.compress(levels, axis=place)
         # A view that does not name the tree is a table of its root.
@@ -193,16 +195,16 @@ class TreeLayout:
             return np.moveaxis(values, axes.index(self.tree), 0)
         return values[None]
 
-    def restored(self, values: Floats, view: View) -> Floats:
+    def restore_table(self, values: Floats, view: View) -> Floats:
         """Values as `arranged` gives them as a table again; 0 where no record can be."""
-        axes = named(view)
+        axes = list_axes(view)
         inner = [axis for axis in axes if axis != self.tree]
         order = [axis for axis in axes if axis == self.tree] + inner
         shape = [values.shape[0]] if self.tree in axes else []
         for axis in inner:
             whole = view[axis] == self.schema.features[axis].chain.depth
             shape.append(
-                int(self.kept[axis].sum())
+                int(self.possible_leaves[axis].sum())
                 if whole
                 else self.schema.grid.chains[axis].size(view[axis])
             )
@@ -212,7 +214,7 @@ class TreeLayout:
         for axis in order:
             whole = axis != self.tree and view[axis] == self.schema.features[axis].chain.depth
             size = self.schema.grid.chains[axis].size(view[axis])
-            chosen.append(np.flatnonzero(self.kept[axis]) if whole else np.arange(size))
+            chosen.append(np.flatnonzero(self.possible_leaves[axis]) if whole else np.arange(size))
         full[np.ix_(*chosen)] = cut
         # The tree comes first for the estimator, and stands where it stood in the table.
         return np.moveaxis(full, 0, axes.index(self.tree)) if self.tree in axes else full
@@ -222,14 +224,14 @@ class TreeLayout:
         attributes.
         """
         query = self.query(view)
-        arranged = self.arranged(weights, view)
+        arranged = self.arrange_values(weights, view)
         spread = np.asarray(arranged, dtype=float).reshape(len(arranged), *query.shape(self.sizes))
         for axis, size in enumerate(self.sizes):
             matrix = query.matrix(axis, size)
             spread = np.moveaxis(np.tensordot(matrix.T, spread, axes=(1, axis + 1)), 0, axis + 1)
         return spread
 
-    def ordered(
+    def order_axes(
         self, values: NDArray[np.generic], names: Sequence[str]
     ) -> tuple[NDArray[np.generic], View]:
         """Values of a table of some features in the order of the schema, and its view.
@@ -240,7 +242,7 @@ class TreeLayout:
         return np.transpose(values, np.argsort(axes)), self.schema.view(names)
 
     def _refuse_empty(self, axis: int) -> None:
-        if not self.kept[axis].all():
+        if not self.possible_leaves[axis].all():
             name = self.schema.features[axis].name
             raise Refused(
                 f"two nested features are combined where every level of {name} holds a record, and"
@@ -248,11 +250,11 @@ class TreeLayout:
             )
 
 
-def nodes_at(feature: Feature, depth: int) -> tuple[int, ...]:
+def locate_nodes(feature: Feature, depth: int) -> tuple[int, ...]:
     """Node at a depth of every leaf of a nested feature.
 
-    >>> county = Feature.nested(("state", "county"), [("a", "x"), ("a", "y"), ("b", "z")])
-    >>> nodes_at(county, 1)
+    >>> county = Feature.from_paths(("state", "county"), [("a", "x"), ("a", "y"), ("b", "z")])
+    >>> locate_nodes(county, 1)
     (0, 0, 1)
     """
     starts = feature.depths[depth - 1].starts
@@ -260,10 +262,10 @@ def nodes_at(feature: Feature, depth: int) -> tuple[int, ...]:
     return tuple((np.searchsorted(starts, leaves, side="right") - 1).tolist())
 
 
-def cells_of(schema: Schema) -> int:
+def count_cells(schema: Schema) -> int:
     """Number of cells of all features together.
 
-    >>> cells_of(Schema([Feature("sex", "fm"), Feature("region", "nsw")]))
+    >>> count_cells(Schema([Feature("sex", "fm"), Feature("region", "nsw")]))
     6
     """
     return math.prod(schema.shape)

@@ -43,14 +43,14 @@ class Belief:
         unknown = np.eye(size)[None]
         return cls(mean, spread, unknown)
 
-    def at(self, nodes: Index, cells: Index) -> "Belief":
+    def select_cells(self, nodes: Index, cells: Index) -> "Belief":
         """Return the beliefs of some nodes about some cells; each node has a spread of its own."""
         both = np.ix_(nodes, cells, cells)
         mean = self.mean[np.ix_(nodes, cells)]
         unknown = None if self.unknown is None else self.unknown[both]
         return Belief(mean, self.spread[both], unknown)
 
-    def measured(
+    def condition_on_noisy(
         self, information: Floats, right_side: Floats, reference: Floats | None = None
     ) -> "Belief":
         """Return the belief after noisy measurements with ``information = Σ Q'Q/σ²`` and
@@ -75,12 +75,12 @@ class Belief:
             left = information - information @ inverse @ information
             fixed = np.eye(information.shape[-1]) - inverse @ information
             inner = _posterior(self.spread, left)
-            spread = symmetric(inverse + fixed @ inner @ transposed(fixed))
+            spread = symmetric(inverse + fixed @ inner @ transpose_matrices(fixed))
             unknown = _none_if_zero(self.unknown - covered)
         residual = right_side - information @ self.mean
         return Belief(self.mean + spread @ residual, spread, unknown)
 
-    def fixed(self, design: Floats, values: Floats) -> tuple["Belief", Floats, Floats]:
+    def condition_on_exact(self, design: Floats, values: Floats) -> tuple["Belief", Floats, Floats]:
         """Return the belief given ``design @ x = values`` exactly, by how much that could not be
         met, and the gain.
 
@@ -94,13 +94,13 @@ class Belief:
         free = identity - design.T @ inverse @ design
         # Both the square and the projection keep exact directions at zero in floating point.
         unmet = free @ (identity - gain @ design)
-        left = symmetric(unmet @ self.spread @ transposed(unmet))
-        spread = _cleaned(left, scale(self.spread))
+        left = symmetric(unmet @ self.spread @ transpose_matrices(unmet))
+        spread = _zero_exact_directions(left, scale(self.spread))
         unknown = None
         if self.unknown is not None:
             across = self.unknown @ design.T
             reached, _ = pseudo_inverse(design @ across, scale(products))
-            unknown = _none_if_zero(self.unknown - across @ reached @ transposed(across))
+            unknown = _none_if_zero(self.unknown - across @ reached @ transpose_matrices(across))
         belief = Belief(self.mean + gain @ innovation, spread, unknown)
         return belief, values - design @ belief.mean, gain
 
@@ -144,7 +144,7 @@ def pseudo_inverse(matrices: Floats, reference: Floats) -> tuple[Floats, Floats]
     kept = values > _RANK * reference[..., None]
     divisors = np.where(kept, values, 1.0)
     inverted = np.where(kept, 1 / divisors, 0.0)
-    turned = transposed(vectors)
+    turned = transpose_matrices(vectors)
     inverse = (vectors * inverted[..., None, :]) @ turned
     covered = (vectors * kept[..., None, :]) @ turned
     return inverse, covered
@@ -160,7 +160,7 @@ def _posterior(spread: Floats, information: Floats) -> Floats:
     return symmetric(posterior)
 
 
-def _cleaned(spread: Floats, before: Floats) -> Floats:
+def _zero_exact_directions(spread: Floats, before: Floats) -> Floats:
     """Set to zero what is left of directions that are now exact."""
     least = 1e-13 * before[..., None, None]
     return np.where(np.abs(spread) > least, spread, 0.0)
@@ -178,9 +178,9 @@ def _none_if_zero(projector: Floats) -> Floats | None:
 
 def symmetric(matrices: Floats) -> Floats:
     """Mean of matrices and their transposes."""
-    return (matrices + transposed(matrices)) / 2
+    return (matrices + transpose_matrices(matrices)) / 2
 
 
-def transposed(matrices: Floats) -> Floats:
+def transpose_matrices(matrices: Floats) -> Floats:
     """Transposes of a batch of matrices."""
     return np.swapaxes(matrices, -1, -2)

@@ -34,7 +34,7 @@ class Classes:
 
     >>> from semidp.publish.estimation.places import Places
     >>> detailed = Observed(CellSums(("each", (0, 1, 1))), 0, np.zeros((1, 2, 2)), 1.0)
-    >>> classes = Classes.of(Measurements(Places(), (2, 3), [detailed]))
+    >>> classes = Classes.from_measurements(Measurements(Places(), (2, 3), [detailed]))
     >>> classes.plain, classes.block, list(classes.every())
     ((0,), 3, [(False,), (True,)])
     """
@@ -43,7 +43,7 @@ class Classes:
     plain: tuple[int, ...]
 
     @classmethod
-    def of(cls, measurements: Measurements) -> "Classes":
+    def from_measurements(cls, measurements: Measurements) -> "Classes":
         """Return the finest classes for these measurements."""
         plain = []
         for attribute in range(len(measurements.sizes)):
@@ -104,7 +104,7 @@ class Classes:
                 product *= self.sizes[axis]
         return product
 
-    def arranged(self, values: NDArray[np.generic], query: CellSums) -> NDArray[np.generic]:
+    def arrange_values(self, values: NDArray[np.generic], query: CellSums) -> NDArray[np.generic]:
         """View of values of a query as (nodes, values along the block, values along each plain
         attribute).
         """

@@ -71,7 +71,7 @@ class TreeDepth:
     updates: dict[TableClass, list[Update]] = field(factory=dict)
     contrasts: "dict[TableClass, SiblingContrast]" = field(factory=dict)
 
-    def located(self, nodes: Index) -> Iterator[tuple[int, Index]]:
+    def locate_groups(self, nodes: Index) -> Iterator[tuple[int, Index]]:
         """Groups of some nodes: the number of each group, and where its nodes stand in `nodes`."""
         numbers = self.group_of[nodes]
         for number in np.unique(numbers):

@@ -47,7 +47,7 @@ def estimate(measurements: Measurements) -> "Estimate":
     >>> answer.cells(0).round(3).tolist(), answer.cells(1).round(3).tolist()
     ([32.667], [11.333, 21.333])
     """
-    classes = Classes.of(measurements)
+    classes = Classes.from_measurements(measurements)
     depths = upward(measurements, classes)
     downward(depths, measurements.places, classes)
     return Estimate(measurements.places, classes, depths, measurements.observed)
@@ -342,7 +342,7 @@ class Estimate:
         level = self.depths[depth]
         columns = self.classes.coordinates(table_class)
         means = np.zeros((len(nodes), self.classes.block, columns))
-        for number, entries in level.located(nodes):
+        for number, entries in level.locate_groups(nodes):
             belief = level.beliefs[table_class][number]
             at = np.ix_(entries, level.groups[number].cells)
             means[at] = belief.mean[level.place_of[nodes[entries]]]
@@ -355,7 +355,7 @@ class Estimate:
         for depth, share in areas.items():
             level = self.depths[depth]
             of_node = np.zeros((len(share.nodes), values.shape[1]))
-            for number, entries in level.located(share.nodes):
+            for number, entries in level.locate_groups(share.nodes):
                 cells = level.groups[number].cells
                 places = level.place_of[share.nodes[entries]]
                 # Classes are orthonormal: products of coordinates add up to those of cells.

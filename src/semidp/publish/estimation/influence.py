@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from attrs import define
 
-from semidp.publish.estimation.beliefs import transposed
+from semidp.publish.estimation.beliefs import transpose_matrices
 from semidp.publish.estimation.classes import Classes, TableClass
 from semidp.publish.estimation.depths import TreeDepth, add_by_parent
 from semidp.publish.estimation.measurements import Floats, Observed
@@ -175,13 +175,13 @@ class _Sweep:
                 if belief.unknown is not None:
                     add_by_parent(free, family, belief.unknown @ weights, (group.cells,))
                 if contrast is not None:
-                    sees = contrast.of(group.nodes)[:, group.cells]
-                    seen = transposed(sees) @ spread
+                    sees = contrast.select_seen(group.nodes)[:, group.cells]
+                    seen = transpose_matrices(sees) @ spread
                     every = np.arange(seen.shape[1])
                     add_by_parent(commons[depth - 1], family, seen, (every,))
             if contrast is not None:
                 self._add_common(contrast, commons[depth - 1], moved, free)
-            gaps[depth - 1] = self._passed(self.depths[depth - 1], moved, free)
+            gaps[depth - 1] = self._pass_to_parents(self.depths[depth - 1], moved, free)
             final[depth - 1] += gaps[depth - 1]
         return final, gaps, commons
 
@@ -192,7 +192,7 @@ class _Sweep:
         if contrast.common.unknown is not None:
             free += contrast.pull @ (contrast.common.unknown @ common)
 
-    def _passed(self, above: TreeDepth, moved: Floats, free: Floats) -> Floats:
+    def _pass_to_parents(self, above: TreeDepth, moved: Floats, free: Floats) -> Floats:
         """Weights on the gaps between parents and the sums of their children."""
         passed = np.zeros_like(moved)
         for group, family in zip(above.groups, above.families[self.table_class], strict=True):
@@ -223,7 +223,7 @@ class _Sweep:
                 weights = weights + handed[parents]
                 contrast = level.contrasts.get(self.table_class)
                 if contrast is not None:
-                    common = commons[depth - 1] + transposed(contrast.pull) @ handed
+                    common = commons[depth - 1] + transpose_matrices(contrast.pull) @ handed
                     weights, siblings = self._through_contrast(
                         level, contrast, weights, common, parents
                     )
@@ -247,10 +247,10 @@ class _Sweep:
         for group, belief in zip(level.groups, level.beliefs[self.table_class], strict=True):
             at = np.ix_(group.nodes, group.cells)
             of_family = from_common[parents[group.nodes]]
-            sees = contrast.of(group.nodes)[:, group.cells]
+            sees = contrast.select_seen(group.nodes)[:, group.cells]
             on_means = weights[at] + sees @ of_family
             moved = belief.spread @ on_means
-            total = contrast.total_of(group.nodes)[:, group.cells]
+            total = contrast.select_total(group.nodes)[:, group.cells]
             before[at] = on_means - total[:, :, group.cells] @ moved
             for number, part in enumerate(np.split(of_family, several, axis=1)):
                 right[number][at] = moved
@@ -266,7 +266,7 @@ class _Sweep:
             at = np.ix_(group.nodes, group.cells)
             on_means = weights[at]
             if update.gain is not None and update.design is not None:
-                on_means = on_means - update.design.T @ (transposed(update.gain) @ on_means)
+                on_means = on_means - update.design.T @ (transpose_matrices(update.gain) @ on_means)
             if update.information is not None and update.spread is not None:
                 moved = update.spread @ on_means
                 right[at] = moved

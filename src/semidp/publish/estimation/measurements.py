@@ -299,7 +299,7 @@ class Measurements:
         """Number of cells of a place."""
         return math.prod(self.sizes)
 
-    def at(self, depth: int) -> tuple[Observed, ...]:
+    def select_depth(self, depth: int) -> tuple[Observed, ...]:
         """What was measured at one depth."""
         return tuple(one for one in self.observed if one.depth == depth)
 

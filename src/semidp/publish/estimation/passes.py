@@ -4,8 +4,8 @@ weighted sum.
 Up: what is known of a node is the sum of what is known of its children, then what was measured at
 the node itself. Down: children share what is left between their sum and the final estimate of their
 parent, by their covariances. The weights of a sum go up the same way: what remains of them at a
-parent is the part that the parent knows better. Beliefs are in `publish.estimation.beliefs`, classes
-in `publish.estimation.classes`, contrasts between the children of one parent in
+parent is the part that the parent knows better. Beliefs are in `publish.estimation.beliefs`,
+classes in `publish.estimation.classes`, contrasts between the children of one parent in
 `publish.estimation.siblings`.
 """
 
@@ -16,12 +16,18 @@ from attrs import define
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.publish.estimation.beliefs import Belief, pseudo_inverse, scale, symmetric, transposed
+from semidp.publish.estimation.beliefs import (
+    Belief,
+    pseudo_inverse,
+    scale,
+    symmetric,
+    transpose_matrices,
+)
 from semidp.publish.estimation.classes import Classes, TableClass, right_side
 from semidp.publish.estimation.depths import ChildSum, Group, TreeDepth, Update, add_by_parent
 from semidp.publish.estimation.measurements import Floats, Measurements, Observed
 from semidp.publish.estimation.places import Index, Places
-from semidp.publish.estimation.siblings import ContrastEvidence, SiblingContrast, contrasted
+from semidp.publish.estimation.siblings import ContrastEvidence, SiblingContrast, contrast_siblings
 
 _MET = 1e-6
 """An exact value counts as met to within this part of its size."""
@@ -64,7 +70,7 @@ def possible_cells(measurements: Measurements, classes: Classes) -> list[NDArray
     return masks
 
 
-def grouped(mask: NDArray[np.bool_], observed: Sequence[Observed]) -> TreeDepth:
+def group_nodes(mask: NDArray[np.bool_], observed: Sequence[Observed]) -> TreeDepth:
     """Group the nodes of a depth by their possible cells and variances."""
     nodes = len(mask)
     columns = [one.variances(nodes) for one in observed]
@@ -104,12 +110,12 @@ def upward(
     depths: list[TreeDepth] = []
     places = measurements.places
     for depth, mask in enumerate(masks):
-        depths.append(grouped(mask, _at_nodes(measurements, depth)))
+        depths.append(group_nodes(mask, _at_nodes(measurements, depth)))
     for depth in reversed(places.depths):
         below = depths[depth + 1] if depth + 1 < len(depths) else None
         parents = places.parents[depth] if below is not None else None
         observed = _at_nodes(measurements, depth)
-        values = [classes.arranged(one.values, one.query) for one in observed]
+        values = [classes.arrange_values(one.values, one.query) for one in observed]
         designs = [classes.design(one.query) for one in observed]
         level = depths[depth]
         for table_class in classes.every():
@@ -123,8 +129,8 @@ def upward(
                     group, table_class, level.families[table_class][number], classes
                 )
                 if below_all is not None and below is None:
-                    start = below_all[table_class].at(group.nodes, group.cells)
-                belief, update = _own(
+                    start = below_all[table_class].select_cells(group.nodes, group.cells)
+                belief, update = _add_own_measurements(
                     group, table_class, start, evidence, observed, designs, classes
                 )
                 level.beliefs[table_class].append(belief)
@@ -135,16 +141,16 @@ def upward(
 
 def _at_nodes(measurements: Measurements, depth: int) -> tuple[Observed, ...]:
     """What was measured at single nodes of a depth."""
-    return tuple(one for one in measurements.at(depth) if not one.siblings)
+    return tuple(one for one in measurements.select_depth(depth) if not one.siblings)
 
 
 def _compare_siblings(
     level: TreeDepth, measurements: Measurements, depth: int, classes: Classes
 ) -> None:
     """Add what contrasts between siblings of a depth say."""
-    contrasts = [one for one in measurements.at(depth) if one.siblings]
+    contrasts = [one for one in measurements.select_depth(depth) if one.siblings]
     parents = measurements.places.parents[depth - 1] if depth else None
-    evidence = ContrastEvidence.of(contrasts, parents, classes)
+    evidence = ContrastEvidence.from_observed(contrasts, parents, classes)
     if evidence is None or parents is None:
         return
     for table_class in classes.every():
@@ -152,7 +158,7 @@ def _compare_siblings(
         if said is None:
             continue
         above = measurements.places.counts[depth - 1]
-        beliefs, contrast = contrasted(
+        beliefs, contrast = contrast_siblings(
             level.groups, level.beliefs[table_class], said, parents, above
         )
         level.beliefs[table_class] = beliefs
@@ -193,7 +199,7 @@ def _before_own(
     return Belief.nothing(len(group.nodes), len(group.cells), classes.coordinates(table_class))
 
 
-def _own(
+def _add_own_measurements(
     group: Group,
     table_class: TableClass,
     belief: Belief,
@@ -225,13 +231,13 @@ def _own(
     # Noisy values first: exact ones then hold whatever the noise said.
     noisy = bool(information.any())
     if noisy:
-        belief = belief.measured(information, right)
+        belief = belief.condition_on_noisy(information, right)
     spread = belief.spread
     stacked = gain = None
     if exact:
         stacked = np.concatenate([design for design, _ in exact])
         values = np.concatenate([part for _, part in exact], axis=1)
-        belief, missed, gain = belief.fixed(stacked, values)
+        belief, missed, gain = belief.condition_on_exact(stacked, values)
         if (np.abs(missed) > _MET * (1 + np.abs(values))).any():
             raise InputError(
                 "exact values contradict each other, or cells that are said to be impossible"
@@ -267,9 +273,9 @@ def _families(
         # What the family has in common is one more member of it.
         pull, common = contrast.pull, contrast.common
         mean += pull @ common.mean
-        spread += pull @ common.spread @ transposed(pull)
+        spread += pull @ common.spread @ transpose_matrices(pull)
         if common.unknown is not None:
-            free = pull @ common.unknown @ transposed(pull)
+            free = pull @ common.unknown @ transpose_matrices(pull)
             unknown = free if unknown is None else unknown + free
     children = np.bincount(parents, minlength=nodes)
     if unknown is None and not children.all():
@@ -314,7 +320,7 @@ def downward(depths: list[TreeDepth], places: Places, classes: Classes) -> None:
                 # A child moves by its part of the covariance of all children.
                 mean = belief.mean + belief.spread @ pushes[at]
                 if contrast is not None and common is not None:
-                    on_common = contrast.of(group.nodes)[:, group.cells]
+                    on_common = contrast.select_seen(group.nodes)[:, group.cells]
                     mean += belief.spread @ (on_common @ common[parents[group.nodes]])
                 if belief.unknown is not None:
                     mean += belief.unknown @ free_pushes[at]
@@ -323,7 +329,7 @@ def downward(depths: list[TreeDepth], places: Places, classes: Classes) -> None:
 
 def _common(contrast: SiblingContrast, pushes: Floats, free_pushes: Floats) -> Floats:
     """Final estimate of what each family has in common."""
-    common, back = contrast.common, transposed(contrast.pull)
+    common, back = contrast.common, transpose_matrices(contrast.pull)
     mean = common.mean + common.spread @ (back @ pushes)
     if common.unknown is not None:
         mean = mean + common.unknown @ (back @ free_pushes)
@@ -368,7 +374,7 @@ class Weights:
     owners: Index
     weights: Floats
 
-    def merged(self, other: "Weights | None", sums: int) -> "Weights":
+    def merge(self, other: "Weights | None", sums: int) -> "Weights":
         """Add up entries of the same node and sum."""
         nodes, owners, weights = self.nodes, self.owners, self.weights
         if other is not None:
@@ -439,7 +445,7 @@ def gathered_at_roots(
     for depth in reversed(places.depths):
         present = given.get(depth)
         if present is not None:
-            state.carried = present.merged(state.carried, sums)
+            state.carried = present.merge(state.carried, sums)
         if state.carried is None or not depth:
             continue
         spread, unknown = _weigh(depths[depth], table_class, state)
@@ -447,11 +453,11 @@ def gathered_at_roots(
         above = Weights(places.parents[depth - 1][carried.nodes], carried.owners, spread)
         contrast = depths[depth].contrasts.get(table_class)
         if contrast is not None:
-            on_common = transposed(contrast.of(carried.nodes)) @ spread
+            on_common = transpose_matrices(contrast.select_seen(carried.nodes)) @ spread
             added = (state.total, state.gross, state.blind)
             above, unknown = _with_common(contrast, above, on_common, unknown, added, sums)
         # What the children know given their parent is done with; the rest is up to the parent.
-        state.carried = _passed(
+        state.carried = _pass_weights(
             depths[depth - 1], table_class, above, unknown, state.total, state.blind, sums
         )
     return state
@@ -466,8 +472,8 @@ def _weigh(
     carried = state.carried
     assert carried is not None, "asked while weights are carried"
     _add(state.seen, carried.owners, np.square(carried.weights).sum(axis=(1, 2)))
-    spread, unknown, sizes = _weighed(level, table_class, carried)
-    _add(state.total, carried.owners, transposed(carried.weights) @ spread)
+    spread, unknown, sizes = _apply_beliefs(level, table_class, carried)
+    _add(state.total, carried.owners, transpose_matrices(carried.weights) @ spread)
     _add(state.gross, carried.owners, sizes)
     if unknown is not None:
         free = np.einsum("nbq,nbq->n", carried.weights, unknown)
@@ -490,17 +496,17 @@ def _with_common(
     and blind weights.
     """
     total, gross, blind = added
-    joined = Weights(children.nodes, children.owners, seen).merged(None, sums)
+    joined = Weights(children.nodes, children.owners, seen).merge(None, sums)
     common = contrast.common
-    spread = _of(common.spread, joined.nodes)
+    spread = _select_matrices(common.spread, joined.nodes)
     pull = contrast.pull[joined.nodes]
     moved = spread @ joined.weights
-    _add(total, joined.owners, transposed(joined.weights) @ moved)
+    _add(total, joined.owners, transpose_matrices(joined.weights) @ moved)
     _add(gross, joined.owners, scale(spread) * np.square(joined.weights).sum(axis=(1, 2)))
     passed = Weights(joined.nodes, joined.owners, pull @ moved)
     free = np.zeros_like(passed.weights)
     if common.unknown is not None:
-        unseen = _of(common.unknown, joined.nodes) @ joined.weights
+        unseen = _select_matrices(common.unknown, joined.nodes) @ joined.weights
         _add(blind, joined.owners, np.einsum("nbq,nbq->n", joined.weights, unseen))
         free = pull @ unseen
     nodes = np.concatenate([children.nodes, passed.nodes])
@@ -516,7 +522,7 @@ def _add(sums: Floats, owners: Index, parts: Floats) -> None:
     add_by_parent(sums, owners, parts, ())
 
 
-def _weighed(
+def _apply_beliefs(
     level: TreeDepth, table_class: TableClass, carried: Weights
 ) -> tuple[Floats, Floats | None, Floats]:
     """Covariances and unknown projectors times weights, and the size of what is added up, for every
@@ -525,25 +531,25 @@ def _weighed(
     spread = np.zeros_like(carried.weights)
     sizes = np.zeros(len(carried.nodes))
     unknown: Floats | None = None
-    for number, entries in level.located(carried.nodes):
+    for number, entries in level.locate_groups(carried.nodes):
         group, belief = level.groups[number], level.beliefs[table_class][number]
         at = np.ix_(entries, group.cells)
         weights = carried.weights[at]
         places = level.place_of[carried.nodes[entries]]
-        matrices = _of(belief.spread, places)
+        matrices = _select_matrices(belief.spread, places)
         spread[at] = matrices @ weights
         sizes[entries] = scale(matrices) * np.square(weights).sum(axis=(1, 2))
         if belief.unknown is not None:
             unknown = np.zeros_like(spread) if unknown is None else unknown
-            unknown[at] = _of(belief.unknown, places) @ weights
+            unknown[at] = _select_matrices(belief.unknown, places) @ weights
     return spread, unknown, sizes
 
 
-def _of(matrices: Floats, places: Index) -> Floats:
+def _select_matrices(matrices: Floats, places: Index) -> Floats:
     return matrices if len(matrices) == 1 else matrices[places]
 
 
-def _passed(
+def _pass_weights(
     above: TreeDepth,
     table_class: TableClass,
     spread: Weights,
@@ -556,13 +562,11 @@ def _passed(
     account for.
     """
     free = (
-        None
-        if unknown is None
-        else Weights(spread.nodes, spread.owners, unknown).merged(None, sums)
+        None if unknown is None else Weights(spread.nodes, spread.owners, unknown).merge(None, sums)
     )
-    joined = spread.merged(None, sums)
+    joined = spread.merge(None, sums)
     passed = np.zeros_like(joined.weights)
-    for number, entries in above.located(joined.nodes):
+    for number, entries in above.locate_groups(joined.nodes):
         group, family = above.groups[number], above.families[table_class][number]
         assert family is not None, "a group with children has a family"
         at = np.ix_(entries, group.cells)
@@ -580,11 +584,13 @@ def _passed(
             first = family.unknown_inverse[places] @ across
             _add(blind, owners, -np.einsum("nbq,nbq->n", first, across))
             moved = family.total.spread[places] @ first
-            _add(total, owners, -transposed(first) @ left - transposed(left) @ first)
-            _add(total, owners, transposed(first) @ moved)
+            _add(
+                total, owners, -transpose_matrices(first) @ left - transpose_matrices(left) @ first
+            )
+            _add(total, owners, transpose_matrices(first) @ moved)
             left = left - moved
         # The term -s'(Σ V)⁺ s of `covariances`: what the parent will account for.
         second = family.inverse[places] @ left
-        _add(total, owners, -transposed(left) @ second)
+        _add(total, owners, -transpose_matrices(left) @ second)
         passed[at] = first + second
     return Weights(joined.nodes, joined.owners, passed)

@@ -48,14 +48,16 @@ class RootKnowledge:
     spreads: Mapping[TableClass, Floats]
 
     @classmethod
-    def of(cls, measurements: Measurements, classes: Classes) -> "RootKnowledge":
+    def from_measurements(cls, measurements: Measurements, classes: Classes) -> "RootKnowledge":
         """Return what everything that was measured in one tree says of its root.
 
         Examples
         --------
         >>> from semidp.inference import CellSums, Observed
         >>> parts = Observed(CellSums(()), 1, [10, 20], 4.0)
-        >>> known = RootKnowledge.of(Measurements(Places([[0, 0]]), (), [parts]), Classes((), ()))
+        >>> known = RootKnowledge.from_measurements(
+        ...     Measurements(Places([[0, 0]]), (), [parts]), Classes((), ())
+        ... )
         >>> known.means[()].tolist(), known.spreads[()].tolist()
         ([[30.0]], [[8.0]])
         """
@@ -127,7 +129,7 @@ class Regions:
     ...     RootKnowledge(np.ones(1, bool), {(): np.array([[value]])}, {(): np.array([[4.0]])})
     ...     for value in (10.0, 20.0)
     ... ]
-    >>> regions = Regions.of(roots, [Observed(CellSums(()), 0, [33], 1.0)], Classes((), ()))
+    >>> regions = Regions.from_roots(roots, [Observed(CellSums(()), 0, [33], 1.0)], Classes((), ()))
     >>> [regions.root(number).means[()].round(3).tolist() for number in range(2)]
     [[[11.333]], [[21.333]]]
     """
@@ -138,7 +140,7 @@ class Regions:
     possible: tuple[NDArray[np.bool_], ...]
 
     @classmethod
-    def of(
+    def from_roots(
         cls, roots: Sequence[RootKnowledge], observed: Sequence[Observed], classes: Classes
     ) -> "Regions":
         """Bring together what is known of every root with what was measured of their sum.
@@ -185,7 +187,7 @@ class Regions:
             spreads[table_class] = matrices[0]
         return RootKnowledge(self.possible[number], means, spreads)
 
-    def added(self, parts: Mapping[int, RootedSums], cells: ArrayLike) -> AreaSums:
+    def add_trees(self, parts: Mapping[int, RootedSums], cells: ArrayLike) -> AreaSums:
         """Sums over all trees, from what each tree says of them.
 
         Parameters

@@ -12,7 +12,7 @@ import numpy as np
 from attrs import define, frozen
 from numpy.typing import NDArray
 
-from semidp.publish.estimation.beliefs import Belief, scale, symmetric, transposed
+from semidp.publish.estimation.beliefs import Belief, scale, symmetric, transpose_matrices
 from semidp.publish.estimation.classes import Classes, TableClass, right_side
 from semidp.publish.estimation.depths import Group, add_by_parent
 from semidp.publish.estimation.measurements import Floats, Observed
@@ -44,11 +44,11 @@ class SiblingContrast:
     common: Belief
     pull: Floats
 
-    def of(self, nodes: Index) -> Floats:
+    def select_seen(self, nodes: Index) -> Floats:
         """How much some nodes see of `b`."""
         return self.seen if len(self.seen) == 1 else self.seen[nodes]
 
-    def total_of(self, nodes: Index) -> Floats:
+    def select_total(self, nodes: Index) -> Floats:
         """Information of some nodes."""
         return self.total if len(self.total) == 1 else self.total[nodes]
 
@@ -75,7 +75,7 @@ class ContrastEvidence:
     numbers: tuple[int, ...]
 
     @classmethod
-    def of(
+    def from_observed(
         cls, observed: Sequence[Observed], parents: Index | None, classes: Classes
     ) -> "ContrastEvidence | None":
         """Return the contrasts of a depth; None where there are none."""
@@ -84,7 +84,7 @@ class ContrastEvidence:
         designs, parts = [], []
         for one in observed:
             variances = one.variances(len(parents))
-            values = classes.arranged(one.values, one.query).astype(float)
+            values = classes.arrange_values(one.values, one.query).astype(float)
             centred = centred_in_families(values, parents, np.isfinite(variances))
             designs.append(classes.design(one.query))
             parts.append(right_side(one, classes, centred))
@@ -137,7 +137,7 @@ def centred_in_families(values: Floats, parents: Index, compared: NDArray[np.boo
     return np.where(is_compared, kept - means[parents], 0.0)
 
 
-def contrasted(
+def contrast_siblings(
     groups: Sequence[Group],
     beliefs: Sequence[Belief],
     said: tuple[Floats, Floats],
@@ -181,11 +181,11 @@ def contrasted(
         every_node = np.arange(len(group_total))
         inner = group_total[np.ix_(every_node, group.cells, group.cells)]
         group_right = all_right[np.ix_(group.nodes, group.cells)]
-        child = belief.measured(inner, group_right)
+        child = belief.condition_on_noisy(inner, group_right)
         contrasts.append(child)
         gains = child.spread @ sees
-        add_by_parent(precision, family, -transposed(sees) @ gains, (stacked, stacked))
-        add_by_parent(aim, family, transposed(sees) @ child.mean, (stacked,))
+        add_by_parent(precision, family, -transpose_matrices(sees) @ gains, (stacked, stacked))
+        add_by_parent(aim, family, transpose_matrices(sees) @ child.mean, (stacked,))
         add_by_parent(pull, family, gains, (group.cells, stacked))
         for number in range(several):
             place = every + number * block
@@ -197,5 +197,5 @@ def contrasted(
     # What is left of the information where nothing else is known is a rounding error of it.
     reference = np.maximum(size, 1e-300)
     before = Belief.nothing(above, width, columns)
-    common = before.measured(symmetric(precision), aim, reference)
+    common = before.condition_on_noisy(symmetric(precision), aim, reference)
     return contrasts, SiblingContrast(total, seen, common, pull)

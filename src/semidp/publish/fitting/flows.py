@@ -54,12 +54,12 @@ def thresholds(problem: Problem) -> Counts:
     (total,) = problem.totals
     grid, view, bits = problem.grid, total.view, problem.bits
 
-    def below(threshold: Counts) -> Counts:
+    def records_below_threshold(threshold: Counts) -> Counts:
         records = -((-problem.units - grid.spread(threshold, view)) >> bits)
         return np.where(problem.allowed, np.maximum(0, records), 0)
 
     def too_few(threshold: Counts) -> NDArray[np.bool_]:
-        return np.asarray(grid.sum(below(threshold), view) < total.counts)
+        return np.asarray(grid.sum(records_below_threshold(threshold), view) < total.counts)
 
     # The real-valued level is near the threshold, so that the search around it is short.
     level = np.ldexp(water_level(grid, problem.values, total), bits)
@@ -69,14 +69,14 @@ def thresholds(problem: Problem) -> Counts:
         high = high + width * short
         width *= 2
     width = 1
-    while (over := grid.sum(below(low), view) > total.counts).any():
+    while (over := grid.sum(records_below_threshold(low), view) > total.counts).any():
         low = low - width * over
         width *= 2
     low, high = whole_bisections(too_few, low, high)
     # The two thresholds are one unit apart, so that all records between them cost the same: any of
     # them may fill what is left.
-    sure = below(low)
-    tied = np.flatnonzero(below(high) > sure)
+    sure = records_below_threshold(low)
+    tied = np.flatnonzero(records_below_threshold(high) > sure)
     group = grid.labels(view)[tied]
     left = (total.counts - grid.sum(sure, view)).ravel()
     taken = tied[_rank(group) < left[group]]
@@ -117,7 +117,7 @@ class Flow:
     longest: int  # no cycle passes through more nodes
 
     @classmethod
-    def of(
+    def from_problem(
         cls, problem: Problem, levels: Sequence[Floats], rows: Totals, columns: Totals
     ) -> "Flow":
         """Return the flow through the allowed cells, with the `levels` of margins that these two
@@ -137,8 +137,8 @@ class Flow:
         open_cells = problem.allowed.ravel()
         shared = meet(rows.view, columns.view)
         # A cycle stays in one cell of the shared margin and alternates between rows and columns.
-        rows_below = grid.below(shared, rows.view)
-        shorter = np.minimum(rows_below, grid.below(shared, columns.view))
+        rows_below = grid.count_finer_cells(shared, rows.view)
+        shorter = np.minimum(rows_below, grid.count_finer_cells(shared, columns.view))
         return cls(
             first=first.ravel()[open_cells],
             unit=2 * half,
@@ -162,7 +162,7 @@ class Flow:
         """The largest cost that the solver's words hold."""
         return (1 << COST_BITS) // (self.rows.size + self.columns.size + 1)
 
-    def improved(self, table: Counts, reach: int) -> tuple[Counts, int, bool]:
+    def improve_table(self, table: Counts, reach: int) -> tuple[Counts, int, bool]:
         """Return the best table within 2^reach - 1 records of `table` in each cell, its gain in
         units, and a proof.
 
@@ -205,7 +205,7 @@ class Flow:
             raise Infeasible
         return answer
 
-    def rounded(self, lifted: Floats) -> Counts | None:
+    def round_nearby(self, lifted: Floats) -> Counts | None:
         """Return the best table within one or two records of max(0, lifted), or None where there is
         none.
         """
@@ -222,11 +222,11 @@ class Flow:
 
     def optimum(self, lifted: Floats) -> tuple[Counts, bool]:
         """Return the best table, starting near max(0, lifted), and whether that is proved."""
-        counts, reach = self.rounded(lifted), 1
+        counts, reach = self.round_nearby(lifted), 1
         if counts is None:
             counts, reach = self.anywhere(lifted), FARTHEST
         while True:
-            counts, gain, proved = self.improved(counts, reach)
+            counts, gain, proved = self.improve_table(counts, reach)
             if gain == 0:
                 return counts, proved
             # A table that still improves may be far from the best one, and longer steps get there
@@ -297,8 +297,8 @@ def transport(
            [0, 3]]), True)
     """
     start = approach(problem, progress) if start is None else start
-    flow = Flow.of(problem, start.levels, *problem.totals)
-    lifted = problem.lifted(start.levels)[problem.allowed]
+    flow = Flow.from_problem(problem, start.levels, *problem.totals)
+    lifted = problem.lift_cells(start.levels)[problem.allowed]
     counts = np.zeros(lifted.shape, dtype=np.int64)
     proved, done = True, 0
     for cells in _groups(problem):
@@ -307,7 +307,7 @@ def transport(
         part = flow.part(cells)
         counts[cells], sure = part.optimum(lifted[cells])
         proved &= sure
-    return problem.filled(counts), proved
+    return problem.fill_allowed(counts), proved
 
 
 def _groups(problem: Problem) -> Iterator[Index]:
@@ -327,7 +327,7 @@ def _groups(problem: Problem) -> Iterator[Index]:
     yield from np.split(order, firsts[1:])
 
 
-def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Counts | None:
+def fit_nested(problem: Problem, target: Floats, progress: Progress = silent) -> Counts | None:
     """Return a table that has all totals, close to the real table `target`; None where the nesting
     does not work.
 
@@ -338,7 +338,7 @@ def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Cou
     >>> from semidp.promise.schema.margins import Grid
     >>> table, grid = np.arange(8).reshape(2, 2, 2), Grid.flat((2, 2, 2))
     >>> totals = [Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]]
-    >>> bool((nested(pose(grid, table + 0.1, totals), table + 0.0) == table).all())
+    >>> bool((fit_nested(pose(grid, table + 0.1, totals), table + 0.0) == table).all())
     True
     """
     order, grid = junction_order(problem.views), problem.grid
@@ -359,7 +359,7 @@ def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Cou
                 return counts
             possible = grid.sum(problem.allowed.astype(np.int64), both) > 0
             seen = [Totals(trimmed_view(total.view, both), total.counts) for total in pair]
-            joint = pose(grid.coarsened(both), grid.sum(target, both), seen, possible)
+            joint = pose(grid.coarsen(both), grid.sum(target, both), seen, possible)
             joint_counts, _ = transport(joint, progress=progress)
             fitted = Totals(both, joint_counts)
         except Infeasible:
@@ -397,9 +397,9 @@ def improve(
         turn += 1
         progress("improving the table", turn, None)
         fixed = Totals(other_views, grid.sum(counts, other_views))
-        flow = Flow.of(problem, start.levels, fixed, total)
-        better, gain, _ = flow.improved(counts[problem.allowed], 1)
-        counts = problem.filled(better)
+        flow = Flow.from_problem(problem, start.levels, fixed, total)
+        better, gain, _ = flow.improve_table(counts[problem.allowed], 1)
+        counts = problem.fill_allowed(better)
         idle = 0 if gain else idle + 1
     return counts
 

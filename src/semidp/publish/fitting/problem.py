@@ -112,7 +112,7 @@ class Problem:
         return self.grid.operator(self.views, self.allowed).tocsc()
 
     @property
-    def wanted(self) -> Floats:
+    def positive_totals(self) -> Floats:
         """Positive totals, one for each row of `matrix`."""
         positive = [total.counts[total.counts > 0] for total in self.totals]
         return np.concatenate(positive).astype(np.float64)
@@ -128,7 +128,7 @@ class Problem:
     @property
     def in_doubt(self) -> bool:
         """Whether totals that agree with each other may still have no table."""
-        inhabited = self.grid.inhabited(None, self.totals)
+        inhabited = self.grid.find_inhabited_cells(None, self.totals)
         closed = ~self.allowed if inhabited is None else inhabited & ~self.allowed
         return junction_order(self.views) is None or bool(closed.any())
 
@@ -181,9 +181,9 @@ class Problem:
 
         for block, parts in self.each_slab(margins):
             for view, total, part in zip(views, sums, parts, strict=True):
-                total[block.at(view)] -= part
+                total[block.margin_slices(view)] -= part
 
-    def lifted(
+    def lift_cells(
         self, levels: Sequence[Floats], block: "Block | None" = None, share: float = 1.0
     ) -> Floats:
         """Return y + Aᵀθ in all cells or in a block: a noisy value, or a share of it, plus the
@@ -191,13 +191,13 @@ class Problem:
 
         Minus infinity in the cells that must stay zero.
         """
-        block = self.whole if block is None else block
-        cells = block.at(self.grid.full)
+        block = self.full_block if block is None else block
+        cells = block.margin_slices(self.grid.full)
         lifted: Floats = self.noisy[cells] * np.float64(share)
         if not self.all_allowed:
             lifted[~self.allowed[cells]] = -np.inf
         for view, level in zip(self.views, levels, strict=True):
-            lifted += block.grid.spread(level[block.at(view)], view)
+            lifted += block.grid.spread(level[block.margin_slices(view)], view)
         return lifted
 
     def nearest(
@@ -208,7 +208,7 @@ class Problem:
         whole: bool = False,
     ) -> Floats:
         """Return max(0, y + Aᵀθ) in all cells or in a block, to the nearest integers if `whole`."""
-        lifted = self.lifted(levels, block, share)
+        lifted = self.lift_cells(levels, block, share)
         if whole:
             np.rint(lifted, out=lifted)
         return np.maximum(lifted, 0.0, out=lifted)
@@ -219,7 +219,7 @@ class Problem:
         return bool(self.allowed.all())
 
     @cached_property
-    def whole(self) -> "Block":
+    def full_block(self) -> "Block":
         """All cells as one block."""
         ranges = tuple((0, size) for size in self.grid.shape)
         return Block(self.grid, ranges)
@@ -232,13 +232,13 @@ class Problem:
         """Return the sum of squared differences from the noisy values."""
 
         def squares(block: Block) -> float:
-            cells = block.at(self.grid.full)
+            cells = block.margin_slices(self.grid.full)
             difference = (table[cells] - self.noisy[cells]).astype(np.float64)
             return float(np.square(difference).sum())
 
         return sum(part for _, part in self.each_slab(squares))
 
-    def filled(self, counts: NDArray[Any]) -> Counts:
+    def fill_allowed(self, counts: NDArray[Any]) -> Counts:
         """Return the table with these counts in the allowed cells, in the order of the array."""
         table = np.zeros(self.grid.shape, dtype=np.int64)
         table[self.allowed] = counts
@@ -248,17 +248,17 @@ class Problem:
         """Yield the block, the problem and the levels of each cell of the view that all margins
         share.
         """
-        for position in np.ndindex(*self.grid.shape_of(self.common)):
-            block = Block.of(self.grid, self.common, position)
+        for position in np.ndindex(*self.grid.compute_margin_shape(self.common)):
+            block = Block.from_margin_cell(self.grid, self.common, position)
             totals = []
             for total in self.totals:
-                counts = total.counts[block.at(total.view)]
+                counts = total.counts[block.margin_slices(total.view)]
                 totals.append(Totals(total.view, counts))
-            cells = block.at(self.grid.full)
+            cells = block.margin_slices(self.grid.full)
             part = Problem(block.grid, self.noisy[cells], self.allowed[cells], tuple(totals))
             part_levels = []
             for view, level in zip(self.views, levels, strict=True):
-                part_levels.append(level[block.at(view)])
+                part_levels.append(level[block.margin_slices(view)])
             yield block, part, part_levels
 
 
@@ -267,8 +267,8 @@ class Block:
     """The cells of a grid below one cell of a margin: a range of leaves along each feature.
 
     >>> counties = Grid((Chain(3, ((0, 2), (0, 1, 2))), Chain.flat(2)))
-    >>> block = Block.of(counties, (1, 0), (0,))
-    >>> block.grid.shape, block.at((2, 1)), block.at((1, 0))
+    >>> block = Block.from_margin_cell(counties, (1, 0), (0,))
+    >>> block.grid.shape, block.margin_slices((2, 1)), block.margin_slices((1, 0))
     ((2, 2), (slice(0, 2, None), slice(0, 2, None)), (slice(0, 1, None),))
     """
 
@@ -277,7 +277,7 @@ class Block:
     _known: dict[View, tuple[slice, ...]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, grid: Grid, view: View, position: tuple[int, ...]) -> "Block":
+    def from_margin_cell(cls, grid: Grid, view: View, position: tuple[int, ...]) -> "Block":
         """Return the cells below the margin cell at `position`."""
         ranges = []
         nodes = iter(position)
@@ -304,7 +304,7 @@ class Block:
             chains.append(Chain(end - begin, tuple(starts)))
         return Grid(tuple(chains))
 
-    def at(self, view: View) -> tuple[slice, ...]:
+    def margin_slices(self, view: View) -> tuple[slice, ...]:
         """Slices of the block in the array of a margin."""
         if view not in self._known:
             slices = []
@@ -347,10 +347,10 @@ def pose(
             raise Infeasible
         for other in totals[:number]:
             shared = meet(one.view, other.view)
-            ones = one.down(grid, shared).counts
-            if not np.array_equal(ones, other.down(grid, shared).counts):
+            ones = one.sum_to_view(grid, shared).counts
+            if not np.array_equal(ones, other.sum_to_view(grid, shared).counts):
                 raise Infeasible
-    inhabited = grid.inhabited(possible, totals)
+    inhabited = grid.find_inhabited_cells(possible, totals)
     if inhabited is None:
         return Problem(grid, noisy, np.ones(grid.shape, dtype=bool), tuple(totals))
     for total in totals:

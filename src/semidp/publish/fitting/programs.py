@@ -53,7 +53,7 @@ def prove(
     counts = np.zeros(problem.grid.shape, dtype=np.int64)
     proved = True
     for block, part, levels in problem.parts(start.levels):
-        cells = block.at(problem.grid.full)
+        cells = block.margin_slices(problem.grid.full)
         program = _IntegerProgram(part, levels, deadline, progress)
         known_part = None if known is None else known[cells]
         solution, sure = program.solve(known_part)
@@ -86,7 +86,7 @@ class _IntegerProgram:
         slack = max(0.0, loss - bound)
         # For z > 0 the nearest whole number is at most a half away: min (x - z)² is at most 1/4.
         width = math.sqrt(slack + 0.25) + 1e-6
-        low, high = self.lifted - width, _farthest(self.lifted, width)
+        low, high = self.lifted_cells - width, _farthest(self.lifted_cells, width)
         solution, proved = self.between(low, high, 0.0)
         if solution is None:
             # The program that would prove is too large or took too long. A smaller one may still
@@ -101,20 +101,20 @@ class _IntegerProgram:
     def first(self) -> Counts | None:
         """Return a table near the real-valued fit, or any."""
         for width in WIDTHS:
-            highest = np.maximum(self.lifted, 0.0) + width
-            solution, _ = self.between(self.lifted - width, highest, FIRST_GAP)
+            highest = np.maximum(self.lifted_cells, 0.0) + width
+            solution, _ = self.between(self.lifted_cells - width, highest, FIRST_GAP)
             if solution is not None:
                 return solution
         # No table was found near the fit: take any, with few records where the fit is negative.
-        matrix, margins = self.problem.matrix, self.problem.wanted
-        costs = np.maximum(-self.lifted, 0.0)
+        matrix, margins = self.problem.matrix, self.problem.positive_totals
+        costs = np.maximum(-self.lifted_cells, 0.0)
         filled, _ = self.cheapest(costs, np.inf, matrix, margins, FIRST_GAP)
-        return None if filled is None else self.checked(filled)
+        return None if filled is None else self.verify_table(filled)
 
     @cached_property
-    def lifted(self) -> Floats:
+    def lifted_cells(self) -> Floats:
         """The cells z = y + Aᵀθ that may be filled, in the array's order."""
-        return self.problem.lifted(self.levels)[self.problem.allowed]
+        return self.problem.lift_cells(self.levels)[self.problem.allowed]
 
     def between(self, lowest: Floats, highest: Floats, gap: float) -> tuple[Counts | None, bool]:
         """Return the closest table within these limits for each cell that may be filled."""
@@ -128,19 +128,19 @@ class _IntegerProgram:
         record = low[cell] + np.arange(cell.size) - first_variable[cell]
         matrix = self.problem.matrix
         # Each further record of a cell costs more, so that an optimum takes them in their order.
-        costs = 2.0 * (record - self.lifted[cell]) + 1.0
-        missing = self.problem.wanted - matrix @ low
+        costs = 2.0 * (record - self.lifted_cells[cell]) + 1.0
+        missing = self.problem.positive_totals - matrix @ low
         added, proved = self.cheapest(costs, 1.0, matrix[:, cell], missing, gap)
         if added is None:
             return None, False
-        counts = self.checked(low + np.bincount(cell, added, low.size))
+        counts = self.verify_table(low + np.bincount(cell, added, low.size))
         return counts, proved and counts is not None
 
-    def checked(self, filled: Floats) -> Counts | None:
+    def verify_table(self, filled: Floats) -> Counts | None:
         """Return the cells as a table if they meet the sums as integers: the solver works in
         floating point.
         """
-        counts = self.problem.filled(filled)
+        counts = self.problem.fill_allowed(filled)
         has_gap = any(gap.any() for gap in self.problem.missing(counts))
         return None if has_gap else counts
 

@@ -51,7 +51,7 @@ class RealFit:
         return self.problem.nearest(self.levels)
 
     @property
-    def met(self) -> bool:
+    def has_met_totals(self) -> bool:
         """Whether the sums are met up to rounding."""
         return self.residual <= GOOD
 
@@ -84,7 +84,7 @@ def project(problem: Problem, deadline: float = math.inf, progress: Progress = s
     """
     solver = Newton(problem, deadline, progress)
     first = solver.run(1.0, None, FIRST_STEPS)
-    if first.met or len(problem.totals) == 1:
+    if first.has_met_totals or len(problem.totals) == 1:
         return first
     share = min(1.0, solver.largest_total / solver.largest_value)
     stage = solver.run(share, None, STAGE_STEPS)
@@ -94,7 +94,7 @@ def project(problem: Problem, deadline: float = math.inf, progress: Progress = s
         start = [level * (grown / share) for level in stage.levels]
         stage, share = solver.run(grown, start, STAGE_STEPS), grown
     # Only a linear program tells slow convergence from totals that no table has.
-    if not stage.met and problem.in_doubt and not feasible(problem, deadline):
+    if not stage.has_met_totals and problem.in_doubt and not feasible(problem, deadline):
         raise Infeasible
     return stage
 
@@ -132,14 +132,14 @@ def lagrangian(problem: Problem, levels: Sequence[Floats], whole: bool = False) 
 
     def part(block: Block) -> tuple[float, list[Floats]]:
         table = problem.nearest(levels, block, whole=whole)
-        cells = block.at(problem.grid.full)
+        cells = block.margin_slices(problem.grid.full)
         squares = float(np.square(table - problem.noisy[cells]).sum())
         return squares, block.margins(table, problem.views)
 
     for block, (squares, margins) in problem.each_slab(part):
         bound += squares
         for view, total, margin in zip(problem.views, missing, margins, strict=True):
-            total[block.at(view)] -= margin
+            total[block.margin_slices(view)] -= margin
     return max(0.0, bound + 2 * _dot(levels, missing))
 
 
@@ -210,7 +210,7 @@ def feasible(problem: Problem, deadline: float = math.inf) -> bool:
     answer = linprog(
         costs,
         A_eq=problem.matrix,
-        b_eq=problem.wanted,
+        b_eq=problem.positive_totals,
         bounds=(0, None),
         method="highs",
         options={"time_limit": left} if left < math.inf else {},
@@ -263,7 +263,7 @@ class Newton:
         if is_large and len(self.totals) > 1:
             levels[0] = self.all_wet(share)
             return levels
-        lifted = self.problem.lifted(levels, share=share)
+        lifted = self.problem.lift_cells(levels, share=share)
         for _ in range(1 if len(self.totals) == 1 else 3):
             for total, level in zip(self.totals, levels, strict=True):
                 step = water_level(self.grid, lifted, total)
@@ -278,19 +278,19 @@ class Newton:
         first = self.totals[0]
         view = first.view
         lacking = first.counts.astype(np.float64)
-        cells = np.zeros(self.grid.shape_of(view))
+        cells = np.zeros(self.grid.compute_margin_shape(view))
         nothing = [np.zeros(total.counts.shape) for total in self.totals]
 
         def wet(block: Block) -> tuple[Floats, Floats]:
-            values = self.problem.lifted(nothing, block, share)
+            values = self.problem.lift_cells(nothing, block, share)
             finite = values > -np.inf
             (held,) = block.margins(np.where(finite, values, 0.0), [view])
             (open_cells,) = block.margins(finite, [view])
             return held, open_cells
 
         for block, (held, open_cells) in self.problem.each_slab(wet):
-            lacking[block.at(view)] -= held
-            cells[block.at(view)] += open_cells
+            lacking[block.margin_slices(view)] -= held
+            cells[block.margin_slices(view)] += open_cells
         level = lacking / np.maximum(cells, 1.0)
         return np.where(cells > 0, level, 0.0)
 
@@ -319,15 +319,15 @@ class Newton:
         self.steps += 1
         direction, met = self.gradients(self.active(levels, share), missing)
         if not met and _largest(missing) > good:
-            active = self.problem.lifted(levels, share=share) > 0
-            direction = self.factorised(active, missing)
+            active = self.problem.lift_cells(levels, share=share) > 0
+            direction = self.solve_factored(active, missing)
 
-        def moved(size: float) -> tuple[list[Floats], list[Floats]]:
+        def take_step(size: float) -> tuple[list[Floats], list[Floats]]:
             ahead = _plus(levels, size, direction)
             return ahead, self.missing(ahead, share)
 
         first = _dot(direction, missing)
-        ahead, lacking = moved(1.0)
+        ahead, lacking = take_step(1.0)
         slope = _dot(direction, lacking)
         # Near the solution full steps converge by themselves, and a search would chase rounding.
         is_far = min(_largest(missing), _largest(lacking)) > good
@@ -337,7 +337,7 @@ class Newton:
             kept = 0
             for _ in range(LINE_STEPS):  # false position, where an end that stays counts for half
                 size = low + (high - low) * rising / (rising - falling)
-                ahead, lacking = moved(size)
+                ahead, lacking = take_step(size)
                 slope = _dot(direction, lacking)
                 if 0 <= slope <= FLAT * first:
                     break
@@ -362,10 +362,10 @@ class Newton:
             for other in margins:
                 joined[join(one, other)] = None
         views = list(joined)
-        counts = [np.zeros(self.grid.shape_of(view)) for view in views]
+        counts = [np.zeros(self.grid.compute_margin_shape(view)) for view in views]
 
         def minus_active(block: Block) -> Floats:
-            above_zero = self.problem.lifted(levels, block, share) > 0
+            above_zero = self.problem.lift_cells(levels, block, share) > 0
             return np.negative(above_zero, dtype=np.float64)
 
         # Taking minus one for each active cell counts them.
@@ -416,7 +416,7 @@ class Newton:
                 total += self.grid.sum(weighted, one, both)
         return image
 
-    def factorised(self, active: Mask, missing: list[Floats]) -> list[Floats]:
+    def solve_factored(self, active: Mask, missing: list[Floats]) -> list[Floats]:
         """Solve the same system by factoring the matrix plus a small diagonal. It is singular,
         because sums of margins agree.
         """

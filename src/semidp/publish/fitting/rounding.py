@@ -47,7 +47,7 @@ def roundable(problem: Problem) -> bool:
     return problem.coarse and not problem.in_doubt
 
 
-def rounded(
+def round_table(
     problem: Problem, start: RealFit, progress: Progress = silent
 ) -> tuple[Counts, list[Floats]] | None:
     """Return a table of whole numbers with all totals, and the levels at which it was rounded; None
@@ -65,7 +65,7 @@ def rounded(
     >>> table, grid = np.arange(27).reshape(3, 3, 3), Grid.flat((3, 3, 3))
     >>> totals = [Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]]
     >>> problem = pose(grid, table[::-1] + 0.4, totals)
-    >>> counts, _ = rounded(problem, project(problem))
+    >>> counts, _ = round_table(problem, project(problem))
     >>> any(gap.any() for gap in problem.missing(counts))
     False
     """
@@ -73,14 +73,14 @@ def rounded(
     levels = _thresholds(spread, start, progress)
     counts = np.zeros(problem.grid.shape, dtype=np.int64)
     for block in problem.slabs:
-        cells = block.at(problem.grid.full)
+        cells = block.margin_slices(problem.grid.full)
         counts[cells] = spread.nearest(levels, block, whole=True)
-    parts = problem.grid.size_of(problem.common)
+    parts = problem.grid.count_margin_cells(problem.common)
     # The repair prices moves by the noisy values themselves, not by those moved apart.
     for number, (block, part, near) in enumerate(problem.parts(levels)):
         progress("repairing the rounding", number, parts)
-        cells = block.at(problem.grid.full)
-        repair = _Repair(part, part.lifted(near), counts[cells], problem.common)
+        cells = block.margin_slices(problem.grid.full)
+        repair = _Repair(part, part.lift_cells(near), counts[cells], problem.common)
         if not repair.run():
             return None
     return counts, levels
@@ -221,8 +221,8 @@ class _Repair:
         costs, tables = [], []
         for node, sign in ((donor, -1), (receiver, 1)):
             position = np.unravel_index(node, total.counts.shape)
-            block = Block.of(grid, total.view, tuple(map(int, position)))
-            ranges = list(block.at(grid.full))
+            block = Block.from_margin_cell(grid, total.view, tuple(map(int, position)))
+            ranges = list(block.margin_slices(grid.full))
             ranges[longest] = some
             table = np.moveaxis(self.counts[tuple(ranges)], deeper, front)
             lifted = np.moveaxis(self.lifted[tuple(ranges)], deeper, front)

@@ -48,7 +48,7 @@ def fit_sizes(estimate: Floats, least: int, units: int, members: int) -> Counts:
         return counts
     # The number of units comes first: the two steps after it move units and keep that number.
     real = _closest(np.asarray(estimate, dtype=float), sizes, units, members)
-    counts = _rounded(real, units)
+    counts = _round_largest_remainders(real, units)
     _right_members(counts, estimate, sizes, members)
     _improve(counts, estimate)
     return counts
@@ -141,7 +141,7 @@ def _closest(estimate: Floats, sizes: NDArray[np.int64], units: int, members: in
         used[int(worst.argmin())] = False
 
 
-def _rounded(values: Floats, units: int) -> Counts:
+def _round_largest_remainders(values: Floats, units: int) -> Counts:
     """Round down, and give what is left to the largest remainders."""
     scaled: Floats = np.full(len(values), units / len(values))
     if values.sum() > 0:

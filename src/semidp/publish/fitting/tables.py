@@ -17,11 +17,11 @@ from semidp.errors import InputError
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Chain, Counts, Grid, Mask, Totals
 from semidp.promise.spaces.dataspace import Dataspace
-from semidp.publish.fitting.flows import improve, nested, thresholds, transport
+from semidp.publish.fitting.flows import fit_nested, improve, thresholds, transport
 from semidp.publish.fitting.problem import WORD_BITS, Floats, Problem, pose
 from semidp.publish.fitting.programs import prove
 from semidp.publish.fitting.real import RealFit, approach, lagrangian, lagrangians, project
-from semidp.publish.fitting.rounding import roundable, rounded
+from semidp.publish.fitting.rounding import round_table, roundable
 
 FitNumbers = Literal["integer", "real"]
 """Whether a fitted table holds whole numbers or real ones."""
@@ -62,7 +62,7 @@ class Fit:
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
-    >>> public = Dataspace.of(Table(Schema([Feature("sex", "fm")]), [6, 4]), [])
+    >>> public = Dataspace.from_table(Table(Schema([Feature("sex", "fm")]), [6, 4]), [])
     >>> fit = fit_table(np.array([7.2, 3.4]), public)
     >>> fit.counts, fit.optimal, fit.loss >= fit.bound
     (array([7, 3]), True, True)
@@ -140,7 +140,7 @@ def fit_table(
     ...     Table(schema.restrict(["sex"]), [6, 4]),
     ...     Table(schema.restrict(["region"]), [2, 3, 5]),
     ... )
-    >>> public = Dataspace.known(schema, {Margin("sex"): sexes, Margin("region"): regions})
+    >>> public = Dataspace.from_totals(schema, {Margin("sex"): sexes, Margin("region"): regions})
     >>> fit = fit_table(np.array([[3, -1, 4], [-2, 3, 1]]), public)
     >>> fit.counts
     array([[2, 0, 4],
@@ -156,7 +156,7 @@ def fit_table(
             "a fit needs the schema and the totals: this dataspace is known by its description only"
         )
     schema, grid = dataspace.schema, dataspace.schema.grid
-    totals = dataspace.published
+    totals = dataspace.published_totals
     if not totals:
         n = np.array(dataspace.n, dtype=np.int64)
         totals = (Totals(grid.nothing, n),)
@@ -212,7 +212,7 @@ def fit_totals(
     problem = pose(grid, _numbers(noisy, grid, totals), totals, possible)
     if kind == "real":
         start = project(problem, deadline, progress)
-        return _real(problem, start, start.met, "")
+        return _real(problem, start, start.has_met_totals, "")
     return _integer(problem, deadline, progress)
 
 
@@ -253,7 +253,7 @@ def fit_alike(
     for table, values, bound in zip(counts, problem.noisy, bounds, strict=True):
         difference = (table - values).astype(np.float64)
         loss = float(np.square(difference).sum())
-        fits.append(_whole(table, loss, bound, method, proved))
+        fits.append(_integer_fit(table, loss, bound, method, proved))
     return fits
 
 
@@ -295,22 +295,22 @@ def _closest(problem: Problem, progress: Progress) -> tuple[RealFit, Counts, str
 def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
     if len(problem.totals) <= 2:
         start, counts, method, proved = _closest(problem, progress)
-        return _whole(counts, problem.loss(counts), start.bound, method, proved)
+        return _integer_fit(counts, problem.loss(counts), start.bound, method, proved)
     # a few passes over the cells, however long they take
     large = problem.noisy.size >= LARGE and roundable(problem)
     # Half of the time that is left is kept for the whole numbers.
     half_time = (time.monotonic() + deadline) / 2
     start = project(problem, math.inf if large else half_time, progress)
-    if large and start.met:
-        near = rounded(problem, start, progress)
+    if large and start.has_met_totals:
+        near = round_table(problem, start, progress)
         if near is not None:
             counts, levels = near
             # The bound holds at any levels, so that the better of two may be stated.
             bounds = [lagrangian(problem, each, whole=True) for each in (start.levels, levels)]
             loss = problem.loss(counts)
             note = _distance(loss, max(bounds))
-            return _whole(counts, loss, start.bound, "rounding", False, note)
-    table, proved = nested(problem, start.table, progress), False
+            return _integer_fit(counts, loss, start.bound, "rounding", False, note)
+    table, proved = fit_nested(problem, start.table, progress), False
     method = "integer program" if table is None else "nested flows"
     if table is not None:
         table = improve(problem, start, table, deadline, progress)
@@ -327,10 +327,10 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
         )
     loss = problem.loss(table)
     note = "" if proved else _distance(loss, lagrangian(problem, start.levels, whole=True))
-    return _whole(table, loss, start.bound, method, proved, note)
+    return _integer_fit(table, loss, start.bound, method, proved, note)
 
 
-def _whole(
+def _integer_fit(
     counts: Counts, loss: float, bound: float, method: str, optimal: bool, note: str = ""
 ) -> Fit:
     # Rounding may lift a computed bound a little above a loss that attains it.
@@ -340,7 +340,7 @@ def _whole(
 
 def _real(problem: Problem, fit: RealFit, optimal: bool, note: str) -> Fit:
     loss = problem.loss(fit.table)
-    if not fit.met:
+    if not fit.has_met_totals:
         note = (
             f"{note} The time limit ended the projection early: its margins are only near the"
             " published ones."

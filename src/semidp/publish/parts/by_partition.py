@@ -29,26 +29,26 @@ from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
-from semidp.publish.budgets import one_by_one, with_targets_met
+from semidp.publish.budgets import calibrate_separately, solve_target_errors
 from semidp.publish.choices import best_answered
 from semidp.publish.linked_survey import linked_survey
 from semidp.publish.parts.in_one_piece import InOnePiece
-from semidp.publish.parts.runners import Runner, runner_for
+from semidp.publish.parts.runners import Runner, choose_runner
 from semidp.publish.parts.tasks import PART_DONE, done_before, measured_before
 from semidp.publish.pipeline import (
     Prepared,
     RunOptions,
+    build_release,
+    charge_ledger,
     charge_told,
-    charged,
-    put_together,
-    records_of,
+    open_records,
 )
 from semidp.publish.plan import Plan
 from semidp.publish.release import Release
 from semidp.publish.release_files import release_files
 from semidp.publish.resources import refuse_files, refuse_map
 from semidp.publish.results.cells import Form
-from semidp.publish.sources.reader import at_hand
+from semidp.publish.sources.reader import cut_to_available
 from semidp.publish.statistics.parts import (
     STATE,
     Part,
@@ -58,7 +58,7 @@ from semidp.publish.statistics.parts import (
     part_folder,
     part_path,
 )
-from semidp.publish.statistics.protocol.request_defaults import budget_of
+from semidp.publish.statistics.protocol.request_defaults import require_budget
 from semidp.publish.statistics.protocol.requests import StepsByParts
 from semidp.publish.survey import survey
 from semidp.publish.unfinished import Unfinished, lasting_folder
@@ -72,7 +72,7 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
     """
     if options.out is None:
         raise InputError("a release by parts is written as it is made: give out, the folder for it")
-    if options.presented.workbook:
+    if options.resolved_presentation.workbook:
         raise InputError(
             "a workbook is written of a release in one piece: leave it out, or the partition"
         )
@@ -80,12 +80,12 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
     randomness, ledger, progress = options.words, options.book, options.progress
     written = options.written_as or Form.parquet
     resume = options.resume
-    with records_of(plan, data) as source:
+    with open_records(plan, data) as source:
         progress("reading the records", 0, None)
         whole = prepare_parts(plan, source, partition, jobs=options.jobs, memory=options.memory)
-        runner = runner_for(source, options.jobs)
-        if options.presented.places is not None:
-            refuse_map(options.presented.places, whole.plan, whole.scope.dataspace)
+        runner = choose_runner(source, options.jobs)
+        if options.resolved_presentation.places is not None:
+            refuse_map(options.resolved_presentation.places, whole.plan, whole.scope.dataspace)
         with (
             charge_told(ledger),
             lasting_folder(
@@ -97,9 +97,9 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
                 clear=_clear,
             ) as unfinished,
         ):
-            work, about = unfinished.folder, _about(whole, written, randomness)
+            work, about = unfinished.folder, _identify_release(whole, written, randomness)
             if resume:
-                _refuse_other(unfinished.noted(), about)
+                _refuse_other(unfinished.read_notes(), about)
                 session = _resumed_session(unfinished, ledger)
             else:
                 whole.refuse_place(work, written)
@@ -115,13 +115,13 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
                 unfinished.begin({**about, **noted})
             entry = _charged_once(whole, unfinished, ledger, options.label, session, resume)
             # all that is left to do is to put the folder in its place
-            if unfinished.noted().get("whole") is True:
+            if unfinished.read_notes().get("whole") is True:
                 release = Release.load(work)
                 options.finish(work, sorted(_passing(work)))
             else:
                 whole.measure(unfinished, randomness)
                 # Where parts are fitted together, all of them are measured before any is fitted.
-                if any(request.together for request in whole.steps):
+                if any(request.is_fitted_jointly for request in whole.steps):
                     measuring = whole.tasks(
                         unfinished, written, randomness, source, only_measured=True
                     )
@@ -130,10 +130,10 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
                     request.settle(number, work, progress)
                 tasks = whole.tasks(unfinished, written, randomness, source)
                 parts = _carried_out(tasks, runner, progress)
-                results = [request.published(parts, work, progress) for request in whole.steps]
+                results = [request.build_result(parts, work, progress) for request in whole.steps]
                 partition_of = Partition(whole.partition, tuple(parts))
-                release = put_together(
-                    whole, results, entry, written, partition_of, options.presented
+                release = build_release(
+                    whole, results, entry, written, partition_of, options.resolved_presentation
                 )
                 release.write_files(work, progress)
                 options.finish(work, sorted(_passing(work)))
@@ -141,7 +141,7 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
                 unfinished.note(whole=True)
             if ledger is not None:
                 ledger.finish(session, release.measured_digest)
-    return release.placed(out)
+    return release.with_folder(out)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -174,16 +174,16 @@ class PreparedByParts(Prepared):
         that is in no part, and is dropped with what else a run that was killed has left.
         """
         state = unfinished.folder / STATE
-        if unfinished.noted().get("measured") is True:
+        if unfinished.read_notes().get("measured") is True:
             # of a run that was killed: nothing is drawn twice and kept
             for attempt in state.glob("attempt-*"):
                 shutil.rmtree(attempt)
             for number, request in enumerate(self.steps):
-                _begin_again(request, state / f"above-{number}.npy", randomness.secure)
+                _resume_request(request, state / f"above-{number}.npy", randomness.secure)
             return
         shutil.rmtree(state, ignore_errors=True)
         state.mkdir()
-        drawn = [request.drawn(randomness) for request in self.steps]
+        drawn = [request.add_noise(randomness) for request in self.steps]
         for number, vector in enumerate(drawn):
             np.save(state / f"above-{number}.npy", vector, allow_pickle=False)
         for node in range(self.nodes):  # made here: a task makes no folder but in its own attempt
@@ -210,7 +210,9 @@ class PreparedByParts(Prepared):
             (feature for feature in self.plan.features if self.partition in feature.names), None
         )
         owner = self.schema.features[self.cut.axis] if nested is None else nested
-        where = source.branches(at_hand(owner, self.partition, source.columns()), self.cut.depth)
+        where = source.branches(
+            cut_to_available(owner, self.partition, source.columns()), self.cut.depth
+        )
         for node in range(self.nodes):
             # The plan may declare the nested feature: a part knows its own branch of it alone.
             declared = tuple(
@@ -294,7 +296,7 @@ def prepare_parts(
     else:
         scope, reader = linked_survey(plan, plan.units, source, memory)
     schema = scope.dataspace.schema
-    cut = Cut.at(schema, partition)
+    cut = Cut.from_name(schema, partition)
     # Linked tables, which are none of the plan's alone, see for themselves what is below the cut.
     if plan.units is None and not any(
         cut.reaches(schema.view(table.features)) for table in plan.tables
@@ -303,11 +305,11 @@ def prepare_parts(
             f"no table is finer than {partition!r}, so that there is nothing to release part by"
             " part"
         )
-    plan, scope = one_by_one(with_targets_met(plan, scope, by_parts=True), scope)
+    plan, scope = calibrate_separately(solve_target_errors(plan, scope, by_parts=True), scope)
     plan, choices = best_answered(plan, scope)
     mechanisms = []
     for request in plan.requests:
-        budget = budget_of(request)
+        budget = require_budget(request)
         mechanism = request.parts_calibrate(request.parts_space(scope))
         if plan.claim is not None:
             mechanism = with_exact_claim(mechanism, budget, request.mechanism)
@@ -333,7 +335,7 @@ def prepare_parts(
     )
 
 
-def _begin_again(request: StepsByParts, stored: Path, private: bool) -> None:
+def _resume_request(request: StepsByParts, stored: Path, private: bool) -> None:
     """Read what was measured before the parts; refuse what is damaged."""
     try:
         noisy: NDArray[Any] = np.load(stored, allow_pickle=False)
@@ -344,7 +346,7 @@ def _begin_again(request: StepsByParts, stored: Path, private: bool) -> None:
         ) from None
 
 
-def _about(whole: PreparedByParts, form: Form, randomness: Randomness) -> dict[str, Any]:
+def _identify_release(whole: PreparedByParts, form: Form, randomness: Randomness) -> dict[str, Any]:
     """Return what identifies a release, so that only the same one is resumed."""
     # A digest tells other totals apart, and leaves no count in the folder of a release that may
     # never be published.
@@ -384,7 +386,7 @@ def _refuse_other(noted: Mapping[str, Any], about: Mapping[str, Any]) -> None:
 
 def _resumed_session(unfinished: Unfinished, ledger: Ledger | None) -> Session:
     """Note a new session of an unfinished run; refuse a ledger that it was not begun with."""
-    noted = unfinished.noted()
+    noted = unfinished.read_notes()
     entry, charging = noted.get("ledger"), noted.get("charging")
     earlier = tuple(noted.get("sessions", ()))
     if ledger is None:
@@ -430,11 +432,11 @@ def _charged_once(
     try:
         # The ledger knows the name of the run: if it was charged before a kill, it returns that
         # charge and makes no other.
-        entry = charged(whole, ledger, label, session)
+        entry = charge_ledger(whole, ledger, label, session)
     except SemidpError:
         # Refused before anything was charged or drawn: nothing is left that anybody could go on
         # with.
-        if not resume and unfinished.run_name not in ledger.made:
+        if not resume and unfinished.run_name not in ledger.own_charges:
             unfinished.forget()
         raise
     unfinished.note(ledger=entry)
@@ -479,7 +481,7 @@ def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) 
     done = {task.path: part for task in all_tasks if (part := done_before(task)) is not None}
     changed = None
     if done:
-        changed = StoredPartition("", tuple(done.values()), all_tasks[0].work).changed()
+        changed = StoredPartition("", tuple(done.values()), all_tasks[0].work).find_changed_file()
     if changed is not None:
         raise InputError(
             f"{changed} of the unfinished release was changed since it was written: discard it"

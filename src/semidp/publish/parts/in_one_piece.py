@@ -30,7 +30,7 @@ class InOnePiece:
     """
 
     stems: Sequence[str] = ()
-    together = False
+    is_fitted_jointly = False
 
     def __init__(
         self, request: Request, mechanism: Mechanism, scope: Scope, values: NDArray[np.int64]
@@ -45,13 +45,13 @@ class InOnePiece:
         """Nothing is published otherwise than in a release without parts."""
         return []
 
-    def drawn(self, randomness: Randomness) -> NDArray[Any]:
+    def add_noise(self, randomness: Randomness) -> NDArray[Any]:
         """Return the values with noise."""
         return self.mechanism.measure(self.values, randomness.part(self.request.name)).noisy
 
     def begin(self, noisy: NDArray[Any], private: bool) -> None:
         """Take what was measured."""
-        self._measured = self.mechanism.measured_again(noisy, private)
+        self._measured = self.mechanism.restore_measurement(noisy, private)
 
     def settle(self, number: int, work: Path, progress: Progress) -> None:
         """No part needs anything of it."""
@@ -59,7 +59,7 @@ class InOnePiece:
     def part_work(self, node: int) -> None:
         """Return nothing to do in a part."""
 
-    def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> Published:
+    def build_result(self, parts: Sequence[Part], work: Path, progress: Progress) -> Published:
         """Return what is published, as in a release without parts."""
         assert self._measured is not None, "published after it was measured"
         return self.request.publish(self.mechanism, self._measured, self.scope, progress)

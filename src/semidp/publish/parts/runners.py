@@ -36,7 +36,7 @@ Runner = Callable[[Sequence[PartTask]], Generator[Part, None, None]]
 work on them ends."""
 
 
-def runner_for(source: Source | LinkedSource, jobs: int) -> Runner:
+def choose_runner(source: Source | LinkedSource, jobs: int) -> Runner:
     """Return the runner of the parts of a source: this process, worker processes, or a Spark
     cluster.
     """
@@ -49,7 +49,7 @@ def runner_for(source: Source | LinkedSource, jobs: int) -> Runner:
         assert isinstance(source, Source)
         return partial(_on_spark, frame, source.count)
     if jobs == 1:
-        return lambda tasks: (_part_of(source, task) for task in tasks)
+        return lambda tasks: (_run_task(source, task) for task in tasks)
     if source.again is None:
         raise InputError(
             "worker processes open the data themselves: give a file or an address, or use one"
@@ -58,7 +58,7 @@ def runner_for(source: Source | LinkedSource, jobs: int) -> Runner:
     return partial(_in_processes, source.again, jobs)
 
 
-def _part_of(source: Source | LinkedSource | None, task: PartTask) -> Part:
+def _run_task(source: Source | LinkedSource | None, task: PartTask) -> Part:
     records = None if source is None or task.values is None else source.only(task.values)
     return carry_out(task, records)
 
@@ -140,7 +140,7 @@ def _work(opener: bytes, tasks: "Connection", parent: int) -> None:
     """Carry out tasks in a process of its own, and send back what became of each."""
     from semidp.publish.sources.opening import one_thread
 
-    _end_with(parent)
+    _exit_after_parent(parent)
     one_thread()
     source: Source | LinkedSource | None = None
     with contextlib.suppress(EOFError):  # nothing is left to do
@@ -151,13 +151,13 @@ def _work(opener: bytes, tasks: "Connection", parent: int) -> None:
                 # To open linked sources is to join them, which rows that are fitted do not need.
                 if source is None and _reads(task):
                     source = pickle.loads(opener)()
-                answer = _part_of(source, task)
+                answer = _run_task(source, task)
             except Exception as error:  # raised again where the tasks come from
                 answer = error
             tasks.send(answer)
 
 
-def _end_with(parent: int) -> None:
+def _exit_after_parent(parent: int) -> None:
     """End this process when its parent has ended, even by a signal."""
     import ctypes
     import multiprocessing
@@ -198,7 +198,7 @@ def _on_spark(
     for key, value in settings.items():
         conf.set(key, value)
     try:
-        rows = _collected(_parts(frame, count, tasks).collect)
+        rows = _collect_quietly(_parts(frame, count, tasks).collect)
     finally:
         for key, value in before.items():
             conf.set(key, value)
@@ -222,8 +222,8 @@ def _parts(frame: Any, count: str | None, tasks: Sequence[PartTask]) -> Any:
     columns = [name for name in frame.columns if name in part_columns]
     keys = list(next((task.values for task in tasks if task.values is not None), {}))
     # Grouped first, so that cells with counts are sent to their part and not every record.
-    total = f.count(f.lit(1)) if count is None else f.sum(f.col(_quoted(count)).cast("bigint"))
-    groups = frame.groupBy(*(f.col(_quoted(name)) for name in columns)).agg(total.alias(_TOTAL))
+    total = f.count(f.lit(1)) if count is None else f.sum(f.col(_quote_name(count)).cast("bigint"))
+    groups = frame.groupBy(*(f.col(_quote_name(name)) for name in columns)).agg(total.alias(_TOTAL))
     fields = [
         t.StructField(f"semidp_key_{place}", frame.schema[name].dataType)
         for place, name in enumerate(keys)
@@ -240,9 +240,9 @@ def _parts(frame: Any, count: str | None, tasks: Sequence[PartTask]) -> Any:
     # A missing value may stand for a level. A plain = would drop its records from every part.
     same = f.lit(True)
     for place, name in enumerate(keys):
-        same = same & groups[_quoted(name)].eqNullSafe(where[f"semidp_key_{place}"])
+        same = same & groups[_quote_name(name)].eqNullSafe(where[f"semidp_key_{place}"])
     parts = groups.join(f.broadcast(where), same).select(
-        _PART, *(groups[_quoted(name)] for name in columns), _TOTAL
+        _PART, *(groups[_quote_name(name)] for name in columns), _TOTAL
     )
     # A task meets its records by a cogroup, which keeps tasks without records: an empty part gets
     # noise like any other, or everybody would see that it is empty.
@@ -273,7 +273,7 @@ def _work_there(records: Any, task: Any) -> Any:
     return pyarrow.table({_PART: task.column(_PART)[:1], "done": [json.dumps(done)]})
 
 
-def _collected(collect: Any) -> Any:
+def _collect_quietly(collect: Any) -> Any:
     """Return what Spark collects; its own messages may quote data, and are dropped."""
     answers: dict[str, Any] = {}
 
@@ -294,5 +294,5 @@ def _collected(collect: Any) -> Any:
     return answers["rows"]
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

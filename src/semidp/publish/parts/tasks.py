@@ -55,7 +55,7 @@ def carry_out(task: PartTask, source: Source | LinkedSource | None) -> Part:
             return Part(task.path, task.folder, {}, ())
         # What is measured is stored once and read back for the fit, so that every attempt publishes
         # the same measurement.
-        part = _written(task, source, attempt)
+        part = _write_part(task, source, attempt)
         (attempt / PART_DONE).write_text(json.dumps(part.to_json()), encoding="utf-8")
         durable(attempt)
         unfinished.check()
@@ -77,7 +77,7 @@ def carry_out(task: PartTask, source: Source | LinkedSource | None) -> Part:
         shutil.rmtree(attempt, ignore_errors=True)
 
 
-def _written(task: PartTask, source: Source | LinkedSource | None, attempt: Path) -> Part:
+def _write_part(task: PartTask, source: Source | LinkedSource | None, attempt: Path) -> Part:
     tables: list[PartTable] = []
     for work in task.requests:
         work.measure(task, source, attempt)

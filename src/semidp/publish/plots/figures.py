@@ -74,7 +74,9 @@ def loss_plot(losses: Mapping[str, float]) -> Figure:
     return figure
 
 
-def flattened(schema: Schema, counts: NDArray[Any]) -> tuple[NDArray[Any], list[str], list[str]]:
+def flatten_table(
+    schema: Schema, counts: NDArray[Any]
+) -> tuple[NDArray[Any], list[str], list[str]]:
     """Lay a table of any number of features out as a matrix, with the labels of its rows and
     columns.
 
@@ -83,7 +85,7 @@ def flattened(schema: Schema, counts: NDArray[Any]) -> tuple[NDArray[Any], list[
 
     >>> from semidp.promise.schema.features import Feature
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns"), Feature("age", "yo")])
-    >>> matrix, rows, columns = flattened(schema, np.arange(8).reshape(2, 2, 2))
+    >>> matrix, rows, columns = flatten_table(schema, np.arange(8).reshape(2, 2, 2))
     >>> matrix.shape, rows, columns[:2]
     ((2, 4), ['f', 'm'], ['n · y', 'n · o'])
     """
@@ -113,7 +115,7 @@ def heatmap(schema: Schema, counts: NDArray[Any], axes: Any = None) -> Figure | 
     >>> figure.axes[1].get_ylabel()
     'published count'
     """
-    matrix, rows, columns = flattened(schema, counts)
+    matrix, rows, columns = flatten_table(schema, counts)
     if max(matrix.shape) > _DRAW_UP_TO:
         return None
     height = float(np.clip(4.0 * matrix.shape[0] / matrix.shape[1], 2.0, 7.0))

@@ -74,7 +74,7 @@ def _span(
     """
     clear, drawn = [0.0], [0.0]
     for panel, by_label in zip(panels, numbers, strict=True):
-        for label in places.named(list(by_label))[0]:
+        for label in places.match_labels(list(by_label))[0]:
             if np.isfinite(by_label[label]):
                 drawn.append(by_label[label])
                 clear += [] if label in panel.faint else [by_label[label]]
@@ -96,7 +96,7 @@ def _draw(
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path as Outlined
 
-    numbered, _ = places.named(list(numbers))
+    numbered, _ = places.match_labels(list(numbers))
     # What lies beyond has the last shade, and the bar an arrow.
     scale = Normalize(shades.low, shades.high, clip=True)
     colors = colormaps[shades.colors]
@@ -123,7 +123,7 @@ def _draw(
         ax=axes,
         label=shades.what,
         shrink=0.8,
-        extend=_beyond(shown, shades),
+        extend=_extend_sides(shown, shades),
     )
     grouped_ticks(bar.ax.yaxis)
 
@@ -153,7 +153,7 @@ def _largest_ring(rings: Sequence[Sequence[tuple[float, float]]]) -> Sequence[tu
     return max(rings, key=lambda ring: float(np.prod(np.ptp(np.array(ring), axis=0))))
 
 
-def _beyond(numbers: Sequence[float], shades: Shades) -> str:
+def _extend_sides(numbers: Sequence[float], shades: Shades) -> str:
     """Say to which sides numbers lie beyond the shades, as matplotlib calls it."""
     below, above = min(numbers, default=0.0) < shades.low, max(numbers, default=0.0) > shades.high
     if below and above:

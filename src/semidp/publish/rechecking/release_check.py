@@ -17,17 +17,17 @@ from typing import Any, cast
 from semidp._version import __version__
 from semidp.errors import InputError, SemidpError
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.plain_reading import document_at
+from semidp.promise.plain_reading import read_document
 from semidp.promise.schema.features import read_stored
 from semidp.promise.scope import Scope
-from semidp.promise.spaces.dataspace import normalised
+from semidp.promise.spaces.dataspace import normalize_margins
 from semidp.publish.combined.combination_check import check_combination, check_sources
 from semidp.publish.linked_survey import stated_totals_differ
 from semidp.publish.pipeline import versions
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import AS_USUAL
 from semidp.publish.rechecking.file_differences import file_differences
-from semidp.publish.rechecking.results_again import compared
+from semidp.publish.rechecking.results_again import recheck_result
 from semidp.publish.release import Release
 from semidp.publish.release_files import REPORT, release_files, release_title
 from semidp.publish.results.cells import METADATA, Columns, StoredFiles, csvw
@@ -39,7 +39,7 @@ from semidp.publish.statistics.parts import PARTS
 from semidp.publish.statistics.protocol.results import Published
 from semidp.publish.statistics.recheck_findings import Findings, Trust, differences, same, short
 from semidp.publish.statistics.registry import result_keys
-from semidp.publish.survey import announced, schema_of
+from semidp.publish.survey import public_scope, read_schema
 
 MOST_CELLS = 2_000_000
 """Tables of more cells in all are not fitted again unless asked for: their distances are
@@ -161,7 +161,7 @@ def load_consistent(folder: Path | str, *, fits: bool = False) -> Release:
         return release
     findings = _findings(release, fits and _cells(release) <= MOST_CELLS)
     check_sources(release.sources, None, _Again(False), findings)
-    _Check(release, document_at(Path(folder) / "release.json"), findings).run()
+    _Check(release, read_document(Path(folder) / "release.json"), findings).run()
     if findings.wrong:
         raise InputError(
             f"{folder} states what does not follow from its measurements, so that nothing is"
@@ -177,7 +177,7 @@ class _Again:
     deep: bool
 
     def __call__(self, release: Release, folder: Path | None) -> Recheck:
-        document = release.to_json() if folder is None else document_at(folder / "release.json")
+        document = release.to_json() if folder is None else read_document(folder / "release.json")
         return recheck(release, document, folder, deep=self.deep)
 
 
@@ -203,7 +203,7 @@ class _Check:
             check_combination(release, self.document, self.findings)
             return
         self._usual_trust()
-        self.findings.wrong += _stated(release, self.document)
+        self.findings.wrong += _compare_stated(release, self.document)
         again = self._scope()
         if again is None:
             return
@@ -211,9 +211,9 @@ class _Check:
         rebuilt, needed = [], []
         for request, result in zip(release.plan.requests, release.results, strict=True):
             try:
-                mechanism = result.recalibrated(request, release.scope)
+                mechanism = result.recalibrate(request, release.scope)
                 needed.append(mechanism.guarantee)
-                rebuilt.append(compared(release, request, result, mechanism, self.findings))
+                rebuilt.append(recheck_result(release, request, result, mechanism, self.findings))
             except SemidpError as error:
                 # One result that fails must not hide what is wrong with the others.
                 self.findings.wrong.append(f"{request.name!r} could not be computed again: {error}")
@@ -257,9 +257,9 @@ class _Check:
             *dict.fromkeys(f"plan.{request.key}.mechanism" for request in release.plan.requests),
         )
         for request, result in zip(release.plan.requests, release.results, strict=True):
-            for trust in result.trusted(request):
+            for trust in result.trust_assumptions(request):
                 self.findings.trust(trust.what, *trust.fields)
-        flags = dict.fromkeys(f"{result.listed_in}.private" for result in release.results)
+        flags = dict.fromkeys(f"{result.list_key}.private" for result in release.results)
         self.findings.trust(
             "that the random numbers were secret, where it says private", "private", *flags
         )
@@ -276,11 +276,11 @@ class _Check:
         """Compare what is public before any noise is drawn: schema, exact margins, adjacency."""
         plan, scope = self.release.plan, self.release.scope
         try:
-            again = announced(plan, scope.dataspace)
+            again = public_scope(plan, scope.dataspace)
             if plan.units is not None:
                 return self._linked_scope(again)
-            schema, disclosures = schema_of(plan, cast(Source, _StatedLevels(plan, scope)))
-            margins = normalised(schema, plan.invariants)
+            schema, disclosures = read_schema(plan, cast(Source, _StatedLevels(plan, scope)))
+            margins = normalize_margins(schema, plan.invariants)
         except SemidpError as error:
             self.findings.wrong.append(f"its plan cannot be carried out: {error}")
             return None
@@ -373,7 +373,7 @@ class _Check:
         self, key: str, entries: Any, expected: Sequence[Any], rebuilt: Sequence[Published]
     ) -> None:
         """Compare the entries of one kind of results."""
-        results = [result for result in rebuilt if result.listed_in == key]
+        results = [result for result in rebuilt if result.list_key == key]
         for result, entry, computed in zip(results, entries, expected, strict=True):
             who = f"{result.name!r}"
             told = any(sentence.startswith(f"{who} ") for sentence in self.findings.wrong)
@@ -426,14 +426,14 @@ class _Check:
         for key in ("plan", "dataspace"):
             if set(self.document[key]) == {"file"}:
                 expected = json.loads(json.dumps(release.to_json()[key]))
-                listed = read_stored(document_at(folder / self.document[key]["file"]))
+                listed = read_stored(read_document(folder / self.document[key]["file"]))
                 for path, stated, follows in differences(listed, expected, key):
                     self._differs(path, "it states", path, stated, follows, derived=())
-        self._described(folder, files, digests)
-        self._listed(folder, {*files}, digests)
+        self._check_descriptions(folder, files, digests)
+        self._check_file_list(folder, {*files}, digests)
         self._parts_listed()
 
-    def _described(
+    def _check_descriptions(
         self, folder: Path, files: Mapping[str, Columns], digests: Mapping[str, str]
     ) -> None:
         """Compare the two files that only describe the others: for machines, and for readers."""
@@ -467,7 +467,7 @@ class _Check:
         else:
             self.findings.trust("files that only describe the others", REPORT)
 
-    def _listed(self, folder: Path, files: set[str], digests: Mapping[str, str]) -> None:
+    def _check_file_list(self, folder: Path, files: set[str], digests: Mapping[str, str]) -> None:
         """Compare the list of files with those that a release writes, and with those in the
         folder.
         """
@@ -559,7 +559,7 @@ class _StatedLevels:
         return [tuple(path) for path in feature.paths()]
 
 
-def _stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
+def _compare_stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
     """Compare the numbers that are stated for readers with what follows from the rest."""
     follows = release.to_json()
     for key, source in (("epsilon", "guarantee"), ("report_delta", "plan"), ("budget", "plan")):

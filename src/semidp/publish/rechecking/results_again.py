@@ -13,7 +13,7 @@ from semidp.publish.statistics.protocol.results import Published, noise_name
 from semidp.publish.statistics.recheck_findings import CLOSE, Findings
 
 
-def compared(
+def recheck_result(
     release: Release, request: Request, result: Published, mechanism: Mechanism, findings: Findings
 ) -> Published:
     """Compare a result with what follows from its request and its noisy values; return it as it is

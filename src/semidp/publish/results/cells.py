@@ -187,7 +187,7 @@ class Columns:
 
     def form(self, asked: Form | None = None) -> Form:
         """Return how they are written: as asked for, else Parquet from a million rows."""
-        return form_of(self.header, self.rows, asked)
+        return choose_form(self.header, self.rows, asked)
 
     def write(self, path: Path, progress: Progress = silent) -> None:
         """Write them to a file that is not there: Parquet or CSV by its name."""
@@ -208,10 +208,10 @@ class Columns:
         labels = chain.from_iterable(column.labels for column in columns)
         plain = all("\r" not in label for label in labels)
         if plain:
-            columns = [replace(column, labels=_quoted(column.labels)) for column in columns]
+            columns = [replace(column, labels=_quote_labels(column.labels)) for column in columns]
         for start in range(0, self.rows, _ROWS):
             end = min(start + _ROWS, self.rows)
-            numbers = [_written(column[start:end]) for column in self.numbers.values()]
+            numbers = [_format_numbers(column[start:end]) for column in self.numbers.values()]
             heads = [column.column(end - start, start).tolist() for column in columns]
             rows = zip(*heads, *numbers, strict=True)
             if plain:
@@ -221,16 +221,16 @@ class Columns:
                 yield _rows(rows)
 
 
-def form_of(names: Sequence[str], rows: int, asked: Form | None = None) -> Form:
+def choose_form(names: Sequence[str], rows: int, asked: Form | None = None) -> Form:
     """Return the form of a file of `rows` rows: the one asked for, else Parquet from a million
     rows.
 
     Names of columns that differ in nothing but capitals are refused in Parquet files, where not
     every reader tells them apart.
 
-    >>> form_of(["sex", "count"], 2)
+    >>> choose_form(["sex", "count"], 2)
     <Form.csv: 'csv'>
-    >>> form_of(["Count", "count"], 2, Form.parquet)
+    >>> choose_form(["Count", "count"], 2, Form.parquet)
     Traceback (most recent call last):
     semidp.errors.InputError: two columns of a Parquet file would be called 'count': rename the
     feature, or write CSV
@@ -274,7 +274,7 @@ def _rows(rows: Any) -> bytes:
     return text.getvalue().encode()
 
 
-def _written(numbers: NDArray[Any]) -> list[str]:
+def _format_numbers(numbers: NDArray[Any]) -> list[str]:
     """Numbers as texts of a CSV file. A missing number and an open end are empty."""
     texts = list(map(repr, numbers.tolist()))
     if numbers.dtype.kind == "f":
@@ -283,7 +283,7 @@ def _written(numbers: NDArray[Any]) -> list[str]:
     return texts
 
 
-def _quoted(labels: Sequence[str]) -> list[str]:
+def _quote_labels(labels: Sequence[str]) -> list[str]:
     """Return labels as a CSV file holds them beside others."""
     rows: list[str] = []
     sink: Any = SimpleNamespace(write=rows.append)  # a writer writes row by row
@@ -380,10 +380,10 @@ def _schema(content: Columns) -> dict[str, Any]:
     meanings = {**_MEANINGS, **content.meanings}
     for name in content.labels:
         meaning = content.meanings.get(name, "a level of this feature")
-        columns.append(_described(name, "string", meaning))
+        columns.append(_describe_column(name, "string", meaning))
     for name, numbers in content.numbers.items():
         kind = "integer" if numbers.dtype.kind == "i" else "number"
-        columns.append(_described(name, kind, meanings.get(name)))
+        columns.append(_describe_column(name, kind, meanings.get(name)))
     schema: dict[str, Any] = {"columns": columns}
     key = tuple(content.labels) if content.key is None else content.key
     if key:
@@ -391,7 +391,7 @@ def _schema(content: Columns) -> dict[str, Any]:
     return schema
 
 
-def _described(name: str, kind: str, meaning: str | None) -> dict[str, str]:
+def _describe_column(name: str, kind: str, meaning: str | None) -> dict[str, str]:
     """Return the description of one column."""
     column = {"name": quote(name, safe=""), "titles": name, "datatype": kind}
     if meaning is not None:

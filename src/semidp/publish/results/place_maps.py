@@ -44,14 +44,14 @@ class PlaceMap:
     --------
     >>> square = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 0.0))
     >>> places = PlaceMap((Outline({"id": "7", "name": "North"}, (square,)),))
-    >>> places.named(["north", "south"])
+    >>> places.match_labels(["north", "south"])
     ({'north': 0}, ['south'])
     """
 
     outlines: tuple[Outline, ...] = field(repr=False)
     key: str | None = None
 
-    def named(self, labels: Sequence[str]) -> tuple[dict[str, int], list[str]]:
+    def match_labels(self, labels: Sequence[str]) -> tuple[dict[str, int], list[str]]:
         """Return the outline of each label, and the labels that have none."""
         best: dict[str, int] = {}
         for key in self._keys:
@@ -72,7 +72,7 @@ class PlaceMap:
         """Whether it names at least half of several labels, so that they are taken for places."""
         if len(labels) <= 1:
             return False
-        outline_of_label, _ = self.named(labels)
+        outline_of_label, _ = self.match_labels(labels)
         return 2 * len(outline_of_label) >= len(labels)
 
     @property
@@ -173,7 +173,7 @@ def _topology(document: Mapping[str, Any]) -> Iterator[Outline]:
         for shape in each.get("geometries", [each]):
             if shape["type"] not in ("Polygon", "MultiPolygon"):
                 continue
-            rings = [_joined(numbers, arcs) for numbers in _rings(shape, "arcs")]
+            rings = [_join_arcs(numbers, arcs) for numbers in _rings(shape, "arcs")]
             yield Outline(_properties(shape), tuple(map(_ring, rings)))
 
 
@@ -194,7 +194,7 @@ def _arc(
     return points
 
 
-def _joined(
+def _join_arcs(
     numbers: Sequence[int], arcs: Sequence[list[tuple[float, float]]]
 ) -> list[tuple[float, float]]:
     """Join arcs to a ring; a negative number is the arc from its end to its start."""

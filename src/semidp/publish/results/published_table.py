@@ -139,7 +139,7 @@ class PublishedTable(PublishedColumns):
         >>> release.tables[1].schema.names, list(release.tables[1].to_dict())[:2]
         (('sex', 'region'), ['region', 'sex'])
         """
-        order = self.schema.order_of(features)
+        order = self.schema.order_axes(features)
         as_in_schema = order == tuple(range(len(order)))
         return replace(self, order=() if as_in_schema else order)
 
@@ -150,7 +150,7 @@ class PublishedTable(PublishedColumns):
         half_widths = self.half_widths
         if half_widths is not None:
             half_widths = np.transpose(half_widths, self.order)
-        schema = self.schema.arranged(self.order)
+        schema = self.schema.reorder_features(self.order)
         counts = np.transpose(self.counts, self.order)
         estimate = np.transpose(self.estimate, self.order)
         errors = np.transpose(self.standard_errors, self.order)
@@ -170,7 +170,7 @@ class PublishedTable(PublishedColumns):
         # no table of whole numbers was found, and the note says so
         if self.counts.dtype.kind != "i":
             return True
-        over_features = dataspace.about(self.counted).over(self.schema.names)
+        over_features = dataspace.for_kind(self.counted).restrict_features(self.schema.names)
         public = over_features.coded_as(self.schema)
         if self.counts.min() < 0:
             return False
@@ -255,7 +255,7 @@ def interval_ends(
 def read_cells(files: StoredFiles, name: str, schema: Schema) -> dict[str, NDArray[Any]]:
     """Return the columns of a table's file, in the shape of the schema."""
     columns = files.numbers(name, len(schema.names))
-    order = schema.order_of(names_in_file(files, name, schema))
+    order = schema.order_axes(names_in_file(files, name, schema))
     shape = [schema.shape[axis] for axis in order]
     back = np.argsort(order)
     cells = {}

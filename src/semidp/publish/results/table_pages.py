@@ -36,7 +36,7 @@ def page_cells(
     """
     laid_out = table.as_asked()
     assert isinstance(public, Dataspace)
-    about = public.about(table.counted)
+    about = public.for_kind(table.counted)
     parts = branches(laid_out, about)
     cells = None if parts else grid(laid_out, about)
     shown = bool(cells or parts)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from semidp.promise.exact import rounded_up, sqrt_up
+from semidp.promise.exact import format_rounded_up, sqrt_up
 from semidp.promise.tradeoff.function import Tradeoff
 
 CLAIM_TEXTS = {
@@ -129,10 +129,10 @@ def share_text(share: float) -> str:
     return f"{share:.0%}"
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a list for a terminal: the first column is words, the others numbers.
 
-    >>> print("\\n".join(aligned([("table", "cells"), ("sex-age", "12")])))
+    >>> print("\\n".join(align_columns([("table", "cells"), ("sex-age", "12")])))
     table    cells
     sex-age     12
     """
@@ -273,18 +273,18 @@ def errors_text(errors: Mapping[str, float]) -> str:
     return f"standard error {four_digits(errors['standard_error'])} a cell{span}{within}"
 
 
-def name_of(tradeoff: Tradeoff) -> str | None:
+def name_tradeoff(tradeoff: Tradeoff) -> str | None:
     """Name a tradeoff function the way specialists do, or None where it has no short name.
 
     >>> from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
-    >>> name_of(gaussian(1)), name_of(zcdp("1/2")), name_of(approximate(1))
+    >>> name_tradeoff(gaussian(1)), name_tradeoff(zcdp("1/2")), name_tradeoff(approximate(1))
     ('μ = 1 (Gaussian DP)', '0.5-zCDP', 'pure 1-DP')
     """
     mu_squared = tradeoff.implied_mu_squared()
     if mu_squared is not None:
-        return f"μ = {rounded_up(sqrt_up(mu_squared))} (Gaussian DP)"
+        return f"μ = {format_rounded_up(sqrt_up(mu_squared))} (Gaussian DP)"
     epsilon = tradeoff.implied_epsilon()
     if epsilon is not None:
-        return f"pure {rounded_up(epsilon)}-DP"
+        return f"pure {format_rounded_up(epsilon)}-DP"
     rho = tradeoff.implied_rho()
-    return None if rho is None else f"{rounded_up(rho)}-zCDP"
+    return None if rho is None else f"{format_rounded_up(rho)}-zCDP"

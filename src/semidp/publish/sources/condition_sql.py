@@ -69,15 +69,15 @@ class Dialect:
         """Write the name of a column."""
         return '"' + name.replace('"', '""') + '"'
 
-    def quoted(self, text: str) -> str:
+    def quote_text(self, text: str) -> str:
         """Write a text."""
         return "'" + text.replace("'", "''") + "'"
 
     def matches(self, text: str, pattern: str) -> str:
         """Whether all of a text matches a regular expression."""
-        return f"regexp_full_match({text}, {self.quoted(pattern)})"
+        return f"regexp_full_match({text}, {self.quote_text(pattern)})"
 
-    def ordered(self, text: str) -> str:
+    def order_bytewise(self, text: str) -> str:
         """Return a text that is compared byte by byte."""
         return text
 
@@ -85,7 +85,7 @@ class Dialect:
         """Divide a whole number by one that divides it."""
         return f"({dividend} // {divisor})"
 
-    def rounded(self, way: str, number: str) -> str:
+    def round_number(self, way: str, number: str) -> str:
         """Round a floating-point number to a whole one, by floor or ceil."""
         return f"{way}({number})"
 
@@ -98,9 +98,9 @@ class PostgresDialect(Dialect):
 
     def matches(self, text: str, pattern: str) -> str:
         """Whether all of a text matches a regular expression."""
-        return f"({text} ~ {self.quoted(f'^({pattern})$')})"
+        return f"({text} ~ {self.quote_text(f'^({pattern})$')})"
 
-    def ordered(self, text: str) -> str:
+    def order_bytewise(self, text: str) -> str:
         """Return a text that is compared byte by byte."""
         return f'({text}) COLLATE "C"'
 
@@ -120,20 +120,20 @@ class SparkDialect(Dialect):
         """Write the name of a column."""
         return "`" + name.replace("`", "``") + "`"
 
-    def quoted(self, text: str) -> str:
+    def quote_text(self, text: str) -> str:
         """Write a text."""
         return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
     def matches(self, text: str, pattern: str) -> str:
         """Whether all of a text matches a regular expression."""
         whole_text = rf"^({pattern})\z"
-        return f"({text} RLIKE {self.quoted(whole_text)})"
+        return f"({text} RLIKE {self.quote_text(whole_text)})"
 
     def quotient(self, dividend: str, divisor: str) -> str:
         """Divide a whole number by one that divides it."""
         return f"CAST({dividend} / {divisor} AS {self.whole})"
 
-    def rounded(self, way: str, number: str) -> str:
+    def round_number(self, way: str, number: str) -> str:
         """Round a floating-point number; Spark makes whole numbers of 64 bits, which may be too
         few.
         """
@@ -147,7 +147,7 @@ class SqliteDialect(Dialect):
     largest = 2**63 - 1
     compares_alone = True
 
-    def ordered(self, text: str) -> str:
+    def order_bytewise(self, text: str) -> str:
         """Return a text that is compared byte by byte."""
         return f"{text} COLLATE BINARY"
 
@@ -215,8 +215,8 @@ class ExpressionWriter:
         value = self._value(tree, TRUTH)
         if value.kind != TRUTH:
             raise InputError(
-                f"{self.place} needs a condition where {_named(value.kind)} stands: compare it with"
-                " something"
+                f"{self.place} needs a condition where {_name_kind(value.kind)} stands: compare it"
+                " with something"
             )
         return value.sql
 
@@ -247,8 +247,8 @@ class ExpressionWriter:
         kinds = {kind for kind in said if kind is not None}
         if len(kinds) > 1:
             raise InputError(
-                f"{self.place} compares {' with '.join(sorted(map(_named, kinds)))}: write text in"
-                " quotes and numbers without, or declare another type (--read-as)"
+                f"{self.place} compares {' with '.join(sorted(map(_name_kind, kinds)))}: write text"
+                " in quotes and numbers without, or declare another type (--read-as)"
             )
         # of what is no column, nothing says what it is: to write it will refuse
         kind = kinds.pop() if kinds else NUMBER
@@ -274,7 +274,7 @@ class ExpressionWriter:
         if kind != NUMBER:
             if kind == TRUTH:
                 return f"({first.sql} {sign} {second.sql})"
-            order = self.dialect.ordered
+            order = self.dialect.order_bytewise
             return f"({order(first.sql)} {sign} {order(second.sql)})"
         if first.constant is not None:
             first, second, sign = second, first, _MIRRORED[sign]
@@ -285,13 +285,13 @@ class ExpressionWriter:
             largest = self.dialect.largest
             below = max(-largest, min(floor(second.constant), largest))
             tie = _sign(Decimal(below) - second.constant) in _SIGNS[sign]
-            return _by_parts(first.whole, sign, self._whole(below), str(tie))
+            return _by_parts(first.whole, sign, self._write_integer(below), str(tie))
         low, high = self._double(first), self._double(second)
         return _by_parts(low, sign, high, self._tie(sign, first, second))
 
     def _tie(self, sign: str, first: Value, second: Value) -> str:
         """Compare numbers whose nearest floating-point numbers are equal."""
-        ordered = self.dialect.ordered
+        ordered = self.dialect.order_bytewise
         if second.constant is None:
             equal = str(0 in _SIGNS[sign])
             if first.digits is None or second.digits is None:
@@ -307,7 +307,9 @@ class ExpressionWriter:
             return nearest
         towards = _MIRRORED[sign] if number < 0 else sign
         whole, _, fraction = format(number.copy_abs(), "f").partition(".")
-        digits = self.dialect.quoted(f"{whole.lstrip('0').zfill(_DIGITS)}.{fraction.rstrip('0')}")
+        digits = self.dialect.quote_text(
+            f"{whole.lstrip('0').zfill(_DIGITS)}.{fraction.rstrip('0')}"
+        )
         exactly = f"{ordered(first.digits)} {towards} {ordered(digits)}"
         return f"CASE WHEN {first.digits} IS NULL THEN {nearest} ELSE {exactly} END"
 
@@ -358,12 +360,12 @@ class ExpressionWriter:
         if isinstance(node.value, bool):
             return Value(TRUTH, str(node.value).upper())
         if isinstance(node.value, str):
-            return Value(node.kind, self.dialect.quoted(node.value))
+            return Value(node.kind, self.dialect.quote_text(node.value))
         number = node.value
         largest = min(self.dialect.largest, _LARGEST_RESULT)
         if number != number.to_integral_value() or number.copy_abs() > largest:
             return Value(DECIMAL, self._near(repr(float(number))), constant=number)
-        whole = self._whole(int(number))
+        whole = self._write_integer(int(number))
         return Value(INTEGER, whole, whole, constant=number, bound=abs(int(number)))
 
     def _arithmetic(self, sign: str, first: Value, second: Value) -> Value:
@@ -378,7 +380,7 @@ class ExpressionWriter:
             return self._whole_arithmetic(sign, first, second, operations)
         one, other = self._double(first), self._double(second)
         quotient = f"({one} / NULLIF({other}, 0))"
-        whole = self.dialect.rounded("floor", quotient)
+        whole = self.dialect.round_number("floor", quotient)
         sql = {"/": quotient, "//": whole, "%": f"({one} - {other} * {whole})"}.get(
             sign, f"({one} {sign} {other})"
         )
@@ -406,7 +408,9 @@ class ExpressionWriter:
             value = self._number(parts[0])
             if value.kind == DECIMAL or name == "abs":
                 sql = (
-                    f"abs({value.sql})" if name == "abs" else self.dialect.rounded(name, value.sql)
+                    f"abs({value.sql})"
+                    if name == "abs"
+                    else self.dialect.round_number(name, value.sql)
                 )
                 whole = sql if value.kind == INTEGER else None
                 return Value(value.kind, sql, whole, bound=value.bound, operations=value.operations)
@@ -418,7 +422,7 @@ class ExpressionWriter:
         small = _CAPITALS.lower()
         changes = {"lower": (_CAPITALS, small), "upper": (small, _CAPITALS)}
         if name in changes:
-            before, after = map(self.dialect.quoted, changes[name])
+            before, after = map(self.dialect.quote_text, changes[name])
             return Value(TEXT, f"translate({texts[0]}, {before}, {after})")
         if name == "trim":
             return Value(TEXT, f"trim(BOTH ' ' FROM {texts[0]})")
@@ -443,7 +447,7 @@ class ExpressionWriter:
             raise InputError(
                 f"{self.place} has a LIKE with more than {_MOST_WILD} signs %: use fewer"
             )
-        escaped = self.dialect.quoted(wild.replace("!", "!!"))
+        escaped = self.dialect.quote_text(wild.replace("!", "!!"))
         return Value(TRUTH, f"({text} LIKE {escaped} ESCAPE '!')")
 
     def _choice(self, name: str, parts: Sequence[Node]) -> Value:
@@ -483,13 +487,13 @@ class ExpressionWriter:
                 f"{self.place} casts text to {kind}, and some of it is none: check how it is"
                 " written"
             )
-            return self._parsed(kind, value.sql, misfit, zeros=True)
+            return self._parse_text(kind, value.sql, misfit, zeros=True)
         if (value.kind, kind) == (INTEGER, DECIMAL):
             return Value(DECIMAL, self._double(value), operations=value.operations)
         if (value.kind, kind) == (INTEGER, TEXT):
             return Value(TEXT, self._cast_to(self.dialect.string, value.sql))
         raise InputError(
-            f"{self.place} casts {_named(value.kind)} to {kind}, which engines do in"
+            f"{self.place} casts {_name_kind(value.kind)} to {kind}, which engines do in"
             " different ways: use floor, or declare another type (--read-as)"
         )
 
@@ -534,7 +538,7 @@ class ExpressionWriter:
         if declared is not None:
             if wanted is not None and _group(wanted) != _group(declared):
                 raise InputError(
-                    f"{self.place} reads {name!r} as {_named(wanted)}, and it was declared as"
+                    f"{self.place} reads {name!r} as {_name_kind(wanted)}, and it was declared as"
                     f" {declared}: write it so, or change --read-as"
                 )
             exactly = wanted == NUMBER and declared == DECIMAL
@@ -582,7 +586,7 @@ class ExpressionWriter:
         misfit = self._misfit(name, kind)
         if stored in (TEXT, UNTYPED):
             text = raw if stored == UNTYPED else self._cast_to(self.dialect.string, raw)
-            return self._parsed(kind, text, misfit, zeros=name in self.declared)
+            return self._parse_text(kind, text, misfit, zeros=name in self.declared)
         if stored == kind == TRUTH:
             return Value(TRUTH, raw)
         if stored in (DAY, DATE) and kind in (TEXT, DATE):
@@ -593,14 +597,14 @@ class ExpressionWriter:
         if not numbers or kind in (TRUTH, DATE):
             held = "numbers" if numbers else "other values"
             raise InputError(
-                f"{self.place} reads {name!r} as {_named(kind)}, and the data hold {held}: compare"
-                " it with such a value, or convert it beforehand"
+                f"{self.place} reads {name!r} as {_name_kind(kind)}, and the data hold {held}:"
+                " compare it with such a value, or convert it beforehand"
             )
         if stored != DECIMAL:
             return self._stored_number(raw, kind, misfit, whole=stored == INTEGER)
         text = self._cast_to(self.dialect.string, raw)
         if kind != TEXT:
-            return self._parsed(kind, text, misfit, zeros=True)
+            return self._parse_text(kind, text, misfit, zeros=True)
         short = f"trim(TRAILING '.' FROM trim(TRAILING '0' FROM {text}))"
         return Value(TEXT, f"CASE WHEN {text} LIKE '%.%' THEN {short} ELSE {text} END")
 
@@ -618,9 +622,8 @@ class ExpressionWriter:
             return Value(DECIMAL, near)
         far = f"abs({near}) >= {self._near(str(_LARGEST_EXACT))} OR {near} <> floor({near})"
         if whole:
-            far = (
-                f"abs({self._cast_to(self.dialect.whole, raw)}) >= {self._whole(_LARGEST_INTEGER)}"
-            )
+            limit = self._write_integer(_LARGEST_INTEGER)
+            far = f"abs({self._cast_to(self.dialect.whole, raw)}) >= {limit}"
         self.misfits[far] = misfit
         number = self._cast_to("BIGINT", raw)
         if kind == TEXT:
@@ -628,7 +631,7 @@ class ExpressionWriter:
         exact = self._cast_to(self.dialect.whole, number)
         return Value(INTEGER, exact, exact, bound=_LARGEST_INTEGER)
 
-    def _parsed(self, kind: str, text: str, misfit: str, *, zeros: bool) -> Value:
+    def _parse_text(self, kind: str, text: str, misfit: str, *, zeros: bool) -> Value:
         """Read text as numbers, dates or truth values; `zeros` says whether numbers may begin with
         zeros.
         """
@@ -673,7 +676,7 @@ class ExpressionWriter:
                 f" {_HOLDS[declared]}"
             )
         return (
-            f"{self.place} reads {name!r} as {_named(kind)}, and not all its values are"
+            f"{self.place} reads {name!r} as {_name_kind(kind)}, and not all its values are"
             f" {_HOLDS.get(kind)}: compare it with text in quotes, or say what it holds (--read-as"
             f" {name}=integer, {name}=decimal or {name}=text)"
         )
@@ -694,7 +697,9 @@ class ExpressionWriter:
     def _moment(self, raw: str, stored: str) -> str:
         """Write a date as text, and a time that is not midnight."""
         write, *formats = self.dialect.stamps
-        day, second, fraction = (f"{write}({raw}, {self.dialect.quoted(form)})" for form in formats)
+        day, second, fraction = (
+            f"{write}({raw}, {self.dialect.quote_text(form)})" for form in formats
+        )
         if stored == DAY:
             return day
         return (
@@ -711,7 +716,7 @@ class ExpressionWriter:
         value = self._value(node, wanted)
         if value.kind not in (TEXT, DATE):
             raise InputError(
-                f"{self.place} needs text where {_named(value.kind)} stands: declare the"
+                f"{self.place} needs text where {_name_kind(value.kind)} stands: declare the"
                 " column as text (--read-as)"
             )
         return value.sql
@@ -720,7 +725,7 @@ class ExpressionWriter:
         value = self._value(node, wanted)
         if value.kind not in (INTEGER, DECIMAL):
             raise InputError(
-                f"{self.place} calculates with {_named(value.kind)}: declare the column as"
+                f"{self.place} calculates with {_name_kind(value.kind)}: declare the column as"
                 " integer or decimal (--read-as)"
             )
         return value
@@ -733,10 +738,10 @@ class ExpressionWriter:
         return self._cast_to(self.dialect.double, value.sql) if value.kind == INTEGER else value.sql
 
     def _near(self, number: str) -> str:
-        return self._cast_to(self.dialect.double, self.dialect.quoted(number))
+        return self._cast_to(self.dialect.double, self.dialect.quote_text(number))
 
-    def _whole(self, number: int) -> str:
-        return self._cast_to(self.dialect.whole, self.dialect.quoted(str(number)))
+    def _write_integer(self, number: int) -> str:
+        return self._cast_to(self.dialect.whole, self.dialect.quote_text(str(number)))
 
     def _cast_to(self, kind: str, sql: str) -> str:
         return f"CAST({sql} AS {kind})"
@@ -756,7 +761,7 @@ def _group(kind: str) -> str:
     return NUMBER if kind in (INTEGER, DECIMAL) else kind
 
 
-def _named(kind: str) -> str:
+def _name_kind(kind: str) -> str:
     return _NAMES.get(_group(kind), "a value of another type")
 
 

@@ -121,18 +121,18 @@ def read_aggregate(name: str, text: str, columns: Collection[str]) -> Node:
     return tree
 
 
-def nodes_of(tree: Node) -> Iterator[Node]:
+def walk_nodes(tree: Node) -> Iterator[Node]:
     """Yield every part of a tree."""
     yield tree
     if isinstance(tree, Call):
         for part in tree.arguments:
-            yield from nodes_of(part)
+            yield from walk_nodes(part)
 
 
-def columns_of(tree: Node) -> list[str]:
+def list_columns(tree: Node) -> list[str]:
     """Return the columns that a tree names, each once."""
     return list(
-        dict.fromkeys(part.name for part in nodes_of(tree) if isinstance(part, NamedColumn))
+        dict.fromkeys(part.name for part in walk_nodes(tree) if isinstance(part, NamedColumn))
     )
 
 
@@ -140,11 +140,13 @@ def _check_aggregates(tree: Node, place: str, failure: str) -> None:
     """Refuse a column outside every aggregate, an aggregate inside another, and a text without
     any.
     """
-    parts = list(nodes_of(tree))
+    parts = list(walk_nodes(tree))
     calls = [part for part in parts if isinstance(part, Call) and part.name in AGGREGATES]
     if not calls:
         raise InputError(f"{place} aggregates nothing: write one such as max(age)")
-    inside = [part for call in calls for argument in call.arguments for part in nodes_of(argument)]
+    inside = [
+        part for call in calls for argument in call.arguments for part in walk_nodes(argument)
+    ]
     nested = any(isinstance(part, Call) and part.name in AGGREGATES for part in inside)
     columns, within = (
         sum(isinstance(part, NamedColumn) for part in some) for some in (parts, inside)
@@ -235,13 +237,13 @@ class _Parser:
         self.depth += 1
         if self.depth > _MOST_DEPTH:
             raise InputError(self.failure)
-        parts = [self._both()]
+        parts = [self._conjunction()]
         while self._take("or"):
-            parts.append(self._both())
+            parts.append(self._conjunction())
         self.depth -= 1
         return parts[0] if len(parts) == 1 else Call("or", tuple(parts))
 
-    def _both(self) -> Node:
+    def _conjunction(self) -> Node:
         parts = [self._negation()]
         while self._take("and"):
             parts.append(self._negation())
@@ -255,10 +257,10 @@ class _Parser:
         return Call("not", (tree,)) if negated else tree
 
     def _comparison(self) -> Node:
-        left = self._joined()
+        left = self._concatenation()
         sign = self._take(*COMPARISONS)
         if sign is not None:
-            return Call(COMPARISONS[sign], (left, self._joined()))
+            return Call(COMPARISONS[sign], (left, self._concatenation()))
         if self._take("is"):
             negated = self._take("not") is not None
             tree = self._state(left)
@@ -280,7 +282,7 @@ class _Parser:
             return missing
         if word == "distinct":
             self._expect("from")
-            right = self._joined()
+            right = self._concatenation()
             both = Call("and", (missing, Call("is null", (right,))))
             return Call("not", (Call("surely", (Call("=", (left, right)), both)),))
         if word is None:
@@ -289,24 +291,24 @@ class _Parser:
 
     def _membership(self, left: Node) -> Node | None:
         if self._take("between"):
-            low = self._joined()
+            low = self._concatenation()
             self._expect("and")
-            return Call("between", (left, low, self._joined()))
+            return Call("between", (left, low, self._concatenation()))
         if self._take("in"):
             self._expect("(")
-            return Call("in", (left, *self._listed()))
+            return Call("in", (left, *self._arguments()))
         if self._take("like"):
             return Call("like", (left, Constant(TEXT, self._expect_text())))
         return None
 
-    def _joined(self) -> Node:
+    def _concatenation(self) -> Node:
         return self._chain(("||",), self._sum)
 
     def _sum(self) -> Node:
         return self._chain(("+", "-"), self._product)
 
     def _product(self) -> Node:
-        return self._chain(("*", "/", "//", "%"), self._signed)
+        return self._chain(("*", "/", "//", "%"), self._signed_term)
 
     def _chain(self, signs: tuple[str, ...], part: Callable[[], Node]) -> Node:
         tree = part()
@@ -314,7 +316,7 @@ class _Parser:
             tree = Call(sign, (tree, part()))
         return tree
 
-    def _signed(self) -> Node:
+    def _signed_term(self) -> Node:
         negative = False
         while (sign := self._take("-", "+")) is not None:
             negative = negative != (sign == "-")
@@ -415,7 +417,7 @@ class _Parser:
                 f" use {', '.join(legal)}, or compute the column beforehand"
             )
         whole = name == "count" and self._take("*")
-        arguments = () if whole else tuple(self._listed())
+        arguments = () if whole else tuple(self._arguments())
         if whole:
             self._expect(")")
         least, most = FUNCTIONS.get(name, (1, 1))
@@ -428,7 +430,7 @@ class _Parser:
         self._expect(")")
         return Call(name, (*arguments, Call("filter", (condition,))))
 
-    def _listed(self) -> list[Node]:
+    def _arguments(self) -> list[Node]:
         """Return what is between brackets and commas, after the first bracket."""
         parts = [self._either()]
         while self._take(","):

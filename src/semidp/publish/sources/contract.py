@@ -192,7 +192,7 @@ class CodedColumn:
     """A column of few distinct values: those, and for each group the position of its own among
     them.
 
-    >>> CodedColumn.of(["f", None, "f"]).codes
+    >>> CodedColumn.from_values(["f", None, "f"]).codes
     array([0, 1, 0])
     """
 
@@ -200,7 +200,7 @@ class CodedColumn:
     codes: NDArray[np.intp] = field_of(repr=False)
 
     @classmethod
-    def of(cls, column: Sequence[Any]) -> "CodedColumn":
+    def from_values(cls, column: Sequence[Any]) -> "CodedColumn":
         """Return a column that holds a value a group."""
         code_of: dict[Any, int] = {}
         codes = [code_of.setdefault(value, len(code_of)) for value in column]
@@ -218,11 +218,13 @@ class CodedGroups:
     fault: int
 
     @classmethod
-    def of(cls, columns: Sequence[Sequence[Any]]) -> "CodedGroups":
+    def from_columns(cls, columns: Sequence[Sequence[Any]]) -> "CodedGroups":
         """Return groups that are given value by value: the keys, the totals, the fault of each."""
         *keys, totals, faults = columns
         return cls(
-            tuple(map(CodedColumn.of, keys)), whole_totals(totals), max(faults, default=FINE)
+            tuple(map(CodedColumn.from_values, keys)),
+            whole_totals(totals),
+            max(faults, default=FINE),
         )
 
 
@@ -260,11 +262,11 @@ class Records(ABC):
 
     columns: Mapping[str, bool]
     """Every column's name, and whether its values can be read as numbers."""
-    untyped: frozenset[str] = frozenset()
+    untyped_columns: frozenset[str] = frozenset()
     """The columns without a type: those of CSV files and workbooks, and those that folders name."""
 
     @abstractmethod
-    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
+    def group_records(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
         """Return at most `limit` groups, columnwise.
 
         The key of a bin is its number, None for a missing value, `BELOW` or `NOT_A_NUMBER`.
@@ -301,9 +303,13 @@ class Records(ABC):
         for batch in batches(sets):
             keys = list(dict.fromkeys(key for number in batch for key in sets[number]))
             places = [list(map(keys.index, sets[number])) for number in batch]
-            rows = self.together(keys, places, measure, sum(limits[number] for number in batch))
+            rows = self.read_grouping_sets(
+                keys, places, measure, sum(limits[number] for number in batch)
+            )
             if rows is None:
-                yield from (self.grouped(sets[number], measure, limits[number]) for number in batch)
+                yield from (
+                    self.group_records(sets[number], measure, limits[number]) for number in batch
+                )
                 continue
             groups: dict[int, list[Sequence[Any]]] = {}
             for row in rows:
@@ -314,9 +320,9 @@ class Records(ABC):
                 rows_of_set = groups.get(lacking, [])
                 columns = (*(1 + place for place in positions), -2, -1)
                 values = [list(map(itemgetter(column), rows_of_set)) for column in columns]
-                yield CodedGroups.of(values)
+                yield CodedGroups.from_columns(values)
 
-    def together(
+    def read_grouping_sets(
         self, keys: Sequence[Key], sets: Sequence[Sequence[int]], measure: Measure, limit: int
     ) -> Sequence[Sequence[Any]] | None:
         """Return the groups of several sets of the keys from one reading, or None where the engine
@@ -327,7 +333,7 @@ class Records(ABC):
         """
         return None
 
-    def coded(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> Coded | None:
+    def encode_records(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> Coded | None:
         """Return the keys' values as small numbers, or None where the engine does not bring records
         here.
 
@@ -336,7 +342,7 @@ class Records(ABC):
         """
         return None
 
-    def held(self, columns: Sequence[str] | None) -> "Records":
+    def take_snapshot(self, columns: Sequence[str] | None) -> "Records":
         """Return records of these columns (all by default) that stay as they are now: one snapshot
         for every answer.
 

@@ -42,7 +42,7 @@ _MOST_LINES = 5_000_000  # that are looked at for a record that is longer or sho
 _LONGEST_LINE = 16_777_216
 
 
-def files_of(pattern: str) -> tuple[list[str], str]:
+def list_files(pattern: str) -> tuple[list[str], str]:
     """Return the files that `pattern` names, and whether they are CSV or Parquet."""
     if Path(pattern).is_dir():
         files = _folder(Path(pattern))
@@ -115,7 +115,7 @@ def _suffix(file: str) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def stamp_of(file: str) -> tuple[int, ...]:
+def read_stamp(file: str) -> tuple[int, ...]:
     """Return what changes when a file is written to or replaced."""
     with contextlib.suppress(OSError):
         stat = os.stat(file)
@@ -123,7 +123,7 @@ def stamp_of(file: str) -> tuple[int, ...]:
     return ()
 
 
-def trouble_of(file: str) -> str | None:
+def diagnose_csv(file: str) -> str | None:
     """Say what keeps a CSV file from being read, if that can be seen: its encoding, or its records.
 
     At most so many characters are looked at. A data file holds what may be in no message, so that
@@ -147,7 +147,7 @@ def trouble_of(file: str) -> str | None:
             or start.count(0) > len(start) // 4
         ):
             return f"{name} is text in UTF-16: save it as UTF-8, or say so (--encoding utf-16)"
-        return _ragged(file, name)
+        return _diagnose_ragged(file, name)
     except UnicodeDecodeError:
         return (
             f"{name} holds text that is not UTF-8, but Latin-1 or Windows-1252 perhaps: save it as"
@@ -159,10 +159,10 @@ def trouble_of(file: str) -> str | None:
         return None
 
 
-def _ragged(file: str, name: str) -> str | None:
+def _diagnose_ragged(file: str, name: str) -> str | None:
     """Say so where a record has another number of values than the header has names."""
-    delimiter = delimiter_of(file)
-    with _opened(file) as text:
+    delimiter = detect_delimiter(file)
+    with _open_text(file) as text:
         lines = itertools.takewhile(bool, iter(lambda: text.readline(_LONGEST_LINE), ""))
         rows = csv.reader(itertools.islice(lines, _MOST_LINES), delimiter=delimiter, strict=True)
         names = next(rows)
@@ -203,15 +203,15 @@ def encoding_names(name: str | None) -> tuple[str, str]:
     return _ENCODINGS[usual]
 
 
-def _opened(file: str, encoding: str = "utf-8-sig") -> TextIO:
+def _open_text(file: str, encoding: str = "utf-8-sig") -> TextIO:
     if file.lower().endswith(".gz"):
         return gzip.open(file, "rt", encoding=encoding, newline="")
     return open(file, encoding=encoding, newline="")
 
 
-def delimiter_of(file: str, encoding: str = "utf-8-sig") -> str:
+def detect_delimiter(file: str, encoding: str = "utf-8-sig") -> str:
     """Return the delimiter that the header of a CSV file uses most, outside quotes."""
-    with _opened(file, encoding) as text:
+    with _open_text(file, encoding) as text:
         header = text.readline(_LONGEST_LINE)
     if not header.strip():
         raise ValueError("a CSV file needs a header")
@@ -219,8 +219,8 @@ def delimiter_of(file: str, encoding: str = "utf-8-sig") -> str:
     return max(_DELIMITERS, key=bare.count)
 
 
-def header_of(file: str, delimiter: str, encoding: str = "utf-8-sig") -> list[str]:
-    with _opened(file, encoding) as text:
+def read_header(file: str, delimiter: str, encoding: str = "utf-8-sig") -> list[str]:
+    with _open_text(file, encoding) as text:
         names = next(
             csv.reader(iter(lambda: text.readline(_LONGEST_LINE), ""), delimiter=delimiter)
         )

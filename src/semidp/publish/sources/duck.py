@@ -41,8 +41,8 @@ from semidp.publish.sources.contract import (
     whole_totals,
 )
 from semidp.publish.sources.data_files import (
-    stamp_of,
-    trouble_of,
+    diagnose_csv,
+    read_stamp,
 )
 from semidp.publish.sources.readings import ColumnReading
 
@@ -97,11 +97,11 @@ class DuckRecords(Records):
         self._connection = connection
         self._view = "records"
         self._database = connection
-        self.untyped = frozenset(untyped)
+        self.untyped_columns = frozenset(untyped)
         # a view of its own: else DuckDB 2.0 reads CSV columns as what a TRY_CAST tries, and fails
         view = f"CREATE TEMP VIEW records AS SELECT * FROM source WHERE {condition}"
         connection.execute(view if condition != "true" else view.removesuffix(" WHERE true"))
-        self._files = {file: stamp_of(file) for file in files}
+        self._files = {file: read_stamp(file) for file in files}
         self._types = dict(self._rows("SELECT column_name, column_type FROM (DESCRIBE records)"))
         columns: dict[str, bool] = {}
         for name, kind in self._types.items():
@@ -160,10 +160,10 @@ class DuckRecords(Records):
         in_arrow = importlib.util.find_spec("pyarrow") is not None
         query = f"SELECT {named} FROM {self._view}"
         if in_arrow:
-            return self._asked(query, _arrow)
-        return self._asked(query, lambda answer: _plain_arrays(answer.fetchnumpy()))
+            return self._query_files(query, _arrow)
+        return self._query_files(query, lambda answer: _plain_arrays(answer.fetchnumpy()))
 
-    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
+    def group_records(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
         """Group by `keys`; see the contract.
 
         The records are read once. What they give is kept in memory until every key's distinct
@@ -171,28 +171,28 @@ class DuckRecords(Records):
         """
         total, fault = self._measure(measure)
         names = [f"k{position}" for position in range(len(keys))]
-        selected = _aliased([self._key(key) for key in keys], names)
+        selected = _alias_columns([self._key(key) for key in keys], names)
         selected += [f"TRY_CAST({total} AS BIGINT) AS total", f"{fault} AS fault"]
         listed = ", ".join(selected)
         positions = range(1, len(keys) + 1)
         by = ", ".join(map(str, positions))
         groups = f"SELECT {listed} FROM {self._view} GROUP BY {by} LIMIT {limit}"
         self._rows(f"CREATE TEMP TABLE found AS {groups}")
-        numbered = partial(_coded, self._connection, names)
+        numbered = partial(_number_groups, self._connection, names)
         try:
             return quietly(numbered, partial(DataError, FAILED))
         finally:
             for table in ("found", *map(_values_table, names)):
                 self._connection.execute(f"DROP TABLE IF EXISTS {table}")
 
-    def together(
+    def read_grouping_sets(
         self, keys: Sequence[Key], sets: Sequence[Sequence[int]], measure: Measure, limit: int
     ) -> list[tuple[Any, ...]]:
         """Group by several sets of keys; see the contract."""
         columns = [self._key(key) for key in keys]
         return self._grouping(columns, sets, self._measure(measure), limit)
 
-    def coded(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> Coded | None:
+    def encode_records(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> Coded | None:
         """Code the values of columns in memory, one after the other; see the contract.
 
         A value is known by its text, so that values are coded alike that are written alike. What
@@ -247,12 +247,12 @@ class DuckRecords(Records):
     def _chunks(self, codes: Sequence[str], n: int, rows: int) -> Iterator[list[Codes]]:
         """Yield the codes of all `n` records, `rows` at a time, from a table in memory."""
         names = [f"c{place}" for place in range(len(codes))]
-        coded = ", ".join(_aliased(codes, names))
+        coded = ", ".join(_alias_columns(codes, names))
         self._rows(f"CREATE TEMP TABLE coded AS SELECT {coded} FROM {self._view}")
         try:
             for start in range(0, n, rows):
                 part = f"SELECT * FROM coded WHERE rowid >= {start} AND rowid < {start + rows}"
-                columns = self._asked(part, lambda answer: answer.fetchnumpy())
+                columns = self._query_files(part, lambda answer: answer.fetchnumpy())
                 yield [columns[name] for name in names]
         finally:
             self._rows("DROP TABLE coded")
@@ -271,7 +271,7 @@ class DuckRecords(Records):
         aside = "_" * (1 + max(map(len, self._types)))
         names = [f"{aside}{place}" for place in range(len(selected))]
         absent, parts = grouping_sets(names, sets)
-        columns = ", ".join(_aliased(selected, names))
+        columns = ", ".join(_alias_columns(selected, names))
         records = f"SELECT {columns}, * FROM {self._view}"
         listed = ", ".join([absent, *names, *measure])
         return self._rows(f"SELECT {listed} FROM ({records}) GROUP BY {parts} LIMIT {limit}")
@@ -330,12 +330,12 @@ class DuckRecords(Records):
             _close(self._connection)
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        return list(self._asked(sql, _fetched))
+        return list(self._query_files(sql, _fetch_rows))
 
-    def _asked(self, sql: str, fetch: Callable[[Any], Any]) -> Any:
+    def _query_files(self, sql: str, fetch: Callable[[Any], Any]) -> Any:
         action = partial(run_query, self._connection, sql, fetch)
         answer = read_or_explain([*self._files], FAILED, action)
-        changed = any(stamp_of(file) != stamp for file, stamp in self._files.items())
+        changed = any(read_stamp(file) != stamp for file, stamp in self._files.items())
         if changed:
             raise DataError(
                 "a file changed while it was read: read it again when nothing writes to it"
@@ -431,7 +431,7 @@ def _plain_arrays(columns: Mapping[str, Any]) -> dict[str, Any]:
     return arrays
 
 
-def _aliased(expressions: Sequence[str], names: Sequence[str]) -> list[str]:
+def _alias_columns(expressions: Sequence[str], names: Sequence[str]) -> list[str]:
     """Return each expression with the name that its column gets."""
     pairs = zip(expressions, names, strict=True)
     return [f"{expression} AS {name}" for expression, name in pairs]
@@ -442,7 +442,7 @@ def _values_table(name: str) -> str:
     return f"values_{name}"
 
 
-def _coded(connection: Any, names: Sequence[str]) -> CodedGroups:
+def _number_groups(connection: Any, names: Sequence[str]) -> CodedGroups:
     """Return the groups of the table `found`, with the values of every key numbered."""
     values = []
     codes = []
@@ -563,11 +563,11 @@ def confine(connection: Any, files: Sequence[str]) -> None:
     connection.execute("SET lock_configuration = true")
 
 
-def _fetched(answer: Any) -> list[tuple[Any, ...]]:
+def _fetch_rows(answer: Any) -> list[tuple[Any, ...]]:
     return list(answer.fetchall())
 
 
-def run_query(connection: Any, sql: str, fetch: Callable[[Any], Any] = _fetched) -> Any:
+def run_query(connection: Any, sql: str, fetch: Callable[[Any], Any] = _fetch_rows) -> Any:
     """Return the rows of a query."""
     try:
         return fetch(connection.execute(sql))
@@ -582,14 +582,14 @@ def read_or_explain(files: Sequence[str], otherwise: str, action: Callable[[], R
     of what it holds.
     """
 
-    def explained() -> DataError:
+    def explain_failure() -> DataError:
         for file in files:
-            trouble = trouble_of(file)
+            trouble = diagnose_csv(file)
             if trouble is not None:
                 return DataError(trouble)
         return DataError(otherwise)
 
-    return quietly(action, explained)
+    return quietly(action, explain_failure)
 
 
 def selected_columns(readings: Sequence[ColumnReading], names: Sequence[str]) -> str:
@@ -599,12 +599,12 @@ def selected_columns(readings: Sequence[ColumnReading], names: Sequence[str]) ->
     replaced: list[str] = []
     added: list[str] = []
     for part in readings:
-        if part.needed not in names:
-            raise no_column(part.needed, tuple(names))
+        if part.source_column not in names:
+            raise no_column(part.source_column, tuple(names))
         if part.adds and part.column in names:
             raise InputError(f"the data have a column {part.column!r} already: rename it")
         target = added if part.adds else replaced
-        expression = part.expression(quoted_name(part.needed))
+        expression = part.expression(quoted_name(part.source_column))
         target.append(f"{expression} AS {quoted_name(part.column)}")
     star = f"* REPLACE ({', '.join(replaced)})" if replaced else "*"
     return ", ".join([star, *added])
@@ -614,7 +614,7 @@ def refuse_misfits(
     connection: Any, part: ColumnReading, raw: str, read: Callable[[Callable[[], Any]], Any]
 ) -> None:
     """Refuse values that are not written as was declared: none is quoted."""
-    name = quoted_name(part.needed)
+    name = quoted_name(part.source_column)
     unreadable = f"{name} IS NOT NULL AND ({part.expression(name)}) IS NULL"
     misfits = f"SELECT 1 FROM {raw} WHERE {unreadable} LIMIT 1"
     if read(lambda: run_query(connection, misfits)):

@@ -20,7 +20,7 @@ from semidp.publish.sources.conditions import (
     INTEGER,
     TEXT,
     TRUTH,
-    columns_of,
+    list_columns,
     read_aggregate,
     read_condition,
 )
@@ -99,7 +99,7 @@ def aggregated_columns(aggregates: Mapping[str, str], columns: Collection[str]) 
     """
     used: dict[str, None] = {}
     for name, text in aggregates.items():
-        used |= dict.fromkeys(columns_of(read_aggregate(name, text, columns)))
+        used |= dict.fromkeys(list_columns(read_aggregate(name, text, columns)))
     return list(used)
 
 

@@ -11,11 +11,11 @@ from typing import Any
 from semidp.errors import DataError, InputError
 from semidp.publish.sources.data_files import (
     common_header,
-    delimiter_of,
+    detect_delimiter,
     encoding_names,
-    files_of,
-    header_of,
+    list_files,
     partition_columns,
+    read_header,
 )
 from semidp.publish.sources.duck import (
     DuckRecords,
@@ -63,7 +63,7 @@ def records_of_files(
     encoding: str | None = None,
 ) -> DuckRecords:
     """Open a CSV or Parquet file, every file that a glob matches, or a folder of Parquet files."""
-    files, kind = files_of(pattern)
+    files, kind = list_files(pattern)
     if encoding is not None and kind != "CSV":
         raise InputError("an encoding is for CSV files: leave it out")
     trouble = f"{pattern} could not be read as {kind}: check that the file is whole"
@@ -102,8 +102,8 @@ def _csv_header(
 ) -> tuple[list[str], tuple[str, ...]]:
     """Return the names of the columns of CSV files, and the options that DuckDB reads them with."""
     python, duck = encoding_names(encoding)
-    delimiter = read(lambda: delimiter_of(files[0], python))
-    headers = [read(partial(header_of, file, delimiter, python)) for file in files]
+    delimiter = read(lambda: detect_delimiter(files[0], python))
+    headers = [read(partial(read_header, file, delimiter, python)) for file in files]
     names = common_header(headers, pattern)
     separated = f"delim = {quoted_text(delimiter)}"
     return names, (separated, f"encoding = '{duck}'", _CSV, "all_varchar = true")

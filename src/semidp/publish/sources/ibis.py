@@ -31,11 +31,11 @@ from semidp.publish.sources.contract import (
 )
 from semidp.publish.sources.ibis_conditions import kept_rows
 from semidp.publish.sources.ibis_databases import (
-    bounded,
     connect_to,
     fetched_columns,
-    hushed,
     names_files,
+    run_quietly,
+    run_with_timeout,
     table_called,
 )
 from semidp.publish.sources.memory import without_mixtures
@@ -72,10 +72,12 @@ class IbisRecords(Records):
         self.columns: Mapping[str, bool] = columns
         # in a frame they are text
         decimals = [name for name, kind in table.schema().items() if kind.is_decimal()]
-        self.untyped = frozenset(decimals)
+        self.untyped_columns = frozenset(decimals)
 
     @classmethod
-    def of(cls, table: Any, where: str | None, declared: Mapping[str, str]) -> "IbisRecords":
+    def from_table(
+        cls, table: Any, where: str | None, declared: Mapping[str, str]
+    ) -> "IbisRecords":
         """Read an Ibis table, whose connection stays the caller's."""
         if not hasattr(table, "schema") or not hasattr(table, "aggregate"):
             raise InputError(
@@ -95,18 +97,18 @@ class IbisRecords(Records):
             raise missing from None
         name = f"semidp_{secrets.token_hex(8)}"
 
-        def viewed() -> Any:
+        def create_view() -> Any:
             frame.createOrReplaceTempView(name)
             return ibis.pyspark.connect(frame.sparkSession).table(name)
 
         def forget() -> None:
             frame.sparkSession.catalog.dropTempView(name)
 
-        table = hushed(viewed, InputError("the Spark data frame could not be read"))
+        table = run_quietly(create_view, InputError("the Spark data frame could not be read"))
         return cls(kept_rows(table, where, declared), forget)
 
     @classmethod
-    def at(
+    def from_address(
         cls,
         address: str,
         name: str | None,
@@ -126,7 +128,7 @@ class IbisRecords(Records):
             steady = connection.name == "postgres"
             if steady:
                 begin = partial(connection.con.execute, _SNAPSHOT)
-                hushed(
+                run_quietly(
                     begin, InputError("PostgreSQL refused to begin a transaction that only reads")
                 )
             table = table_called(connection, parts, name, hive_partitions)
@@ -136,13 +138,13 @@ class IbisRecords(Records):
             raise
 
     @classmethod
-    def both_at(
+    def both_from_address(
         cls, address: str, names: tuple[str | None, str | None]
     ) -> "tuple[IbisRecords, IbisRecords]":
         """Open two tables at one database address, so that it can join them; the first closes the
         connection.
         """
-        first = cls.at(address, names[0], None, {})
+        first = cls.from_address(address, names[0], None, {})
         with contextlib.ExitStack() as on_error:
             on_error.callback(first.close)
             if not names[1]:
@@ -177,14 +179,14 @@ class IbisRecords(Records):
         (values,) = self._answer(query, [column])
         return list(values)
 
-    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
+    def group_records(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
         """Group by `keys`; see the contract."""
-        rows, names = self._selected(keys, measure)
+        rows, names = self._select_rows(keys, measure)
         total = rows.adds.sum()
         fault = rows.fault.max()
         groups = rows.group_by(names).aggregate(total=total, fault=fault)
         answer = self._answer(groups.limit(limit), [*names, "total", "fault"])
-        return CodedGroups.of(answer)
+        return CodedGroups.from_columns(answer)
 
     def frame(self, columns: Sequence[str]) -> Any:
         """Return some columns in memory, as a frame that DuckDB reads; see the contract."""
@@ -196,7 +198,7 @@ class IbisRecords(Records):
         )
         return frame
 
-    def together(
+    def read_grouping_sets(
         self, keys: Sequence[Key], sets: Sequence[Sequence[int]], measure: Measure, limit: int
     ) -> list[tuple[Any, ...]] | None:
         """Return one reading of all groups; Ibis has no words for GROUPING SETS, but the keys are
@@ -207,7 +209,7 @@ class IbisRecords(Records):
         connection = self._table.get_backend()
         if connection.name not in _GROUPING_SETS:
             return None
-        rows, names = self._selected(keys, measure)
+        rows, names = self._select_rows(keys, measure)
         absent, parts = grouping_sets(names, sets)
         listed = ", ".join([f"{absent} AS absent", *names])
         measured = "SUM(adds) AS total, MAX(fault) AS fault"
@@ -245,23 +247,23 @@ class IbisRecords(Records):
         ((most,),) = self._answer(largest, ["most"])
         return int(most or 0)
 
-    def held(self, columns: Sequence[str] | None) -> "IbisRecords":
+    def take_snapshot(self, columns: Sequence[str] | None) -> "IbisRecords":
         """Return these records where one transaction reads them, else a copy in a temporary table;
         see the contract.
         """
         if self._steady:
             return self
 
-        def copied() -> Any:
+        def copy_table() -> Any:
             selected = self._table if columns is None else self._table.select(*columns)
             copy = selected.cache()
             copy.count().to_pyarrow()  # Spark fills the copy when it is first read
             return copy
 
         def copied_in_time() -> Any:
-            return bounded(self._table.get_backend(), copied)
+            return run_with_timeout(self._table.get_backend(), copy_table)
 
-        copy = hushed(copied_in_time, DataError(_NO_COPY))
+        copy = run_quietly(copied_in_time, DataError(_NO_COPY))
         closing = contextlib.ExitStack()
         closing.callback(self._close)
         closing.callback(copy.release)  # first
@@ -291,10 +293,10 @@ class IbisRecords(Records):
 
     def close(self) -> None:
         """Close the connection if it was opened here."""
-        hushed(self._close, DataError("the connection to the database could not be closed"))
+        run_quietly(self._close, DataError("the connection to the database could not be closed"))
 
     def _answer(self, query: Any, names: Sequence[str]) -> list[Sequence[Any]]:
-        return hushed(lambda: fetched_columns(query, names), DataError(_FAILED))
+        return run_quietly(lambda: fetched_columns(query, names), DataError(_FAILED))
 
     def _key(self, key: Key) -> Any:
         import ibis
@@ -310,7 +312,7 @@ class IbisRecords(Records):
             cases.append((number < edge, position))
         return ibis.cases(*cases, else_=len(later_edges))
 
-    def _selected(self, keys: Sequence[Key], measure: Measure) -> tuple[Any, list[str]]:
+    def _select_rows(self, keys: Sequence[Key], measure: Measure) -> tuple[Any, list[str]]:
         """Return of each record its keys, what it adds and what is wrong with it; and the names of
         the keys.
         """

@@ -13,7 +13,7 @@ from semidp.publish.sources.condition_sql import (
     ExpressionWriter,
 )
 from semidp.publish.sources.conditions import DATE, DECIMAL, INTEGER, TEXT, TRUTH, read_condition
-from semidp.publish.sources.ibis_databases import fetched_columns, hushed
+from semidp.publish.sources.ibis_databases import fetched_columns, run_quietly
 
 
 def kept_rows(table: Any, where: str | None, declared: Mapping[str, str]) -> Any:
@@ -42,7 +42,7 @@ def kept_rows(table: Any, where: str | None, declared: Mapping[str, str]) -> Any
         "the database refused the WHERE: compute the column that it needs in a view"
     )
 
-    def kept() -> Any:
+    def select_rows() -> Any:
         records = f"FROM ({connection.compile(table)}) AS records"
         if writer.misfits:
             named = {f"m{place}": misfit for place, misfit in enumerate(writer.misfits)}
@@ -62,7 +62,7 @@ def kept_rows(table: Any, where: str | None, declared: Mapping[str, str]) -> Any
         fetched_columns(rows.limit(0), [])
         return rows
 
-    return hushed(kept, failure)
+    return run_quietly(select_rows, failure)
 
 
 def _stored_kind(kind: Any, engine: str) -> str:

@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 def fetched_columns(query: Any, names: Sequence[str]) -> list[Sequence[Any]]:
     connection = query.get_backend()
     if connection.name != "postgres":
-        table = bounded(connection, query.to_pyarrow)
+        table = run_with_timeout(connection, query.to_pyarrow)
         return [table.column(name).to_pylist() for name in names]
     # Not through Ibis, which declares a cursor that a failed query leaves open, and the transaction
     # with it.
@@ -55,7 +55,7 @@ def connect_to(parts: SplitResult) -> tuple[Any, Callable[[], None]]:
         " password in SEMIDP_PASSWORD"
     )
 
-    def opened() -> tuple[Any, Callable[[], None]]:
+    def open_connection() -> tuple[Any, Callable[[], None]]:
         try:
             if parts.scheme == "spark":
                 return _spark(parts)
@@ -68,7 +68,7 @@ def connect_to(parts: SplitResult) -> tuple[Any, Callable[[], None]]:
             pass
         raise missing
 
-    return hushed(opened, failure)
+    return run_quietly(open_connection, failure)
 
 
 def _with_password(parts: SplitResult) -> str:
@@ -122,18 +122,18 @@ def names_files(parts: SplitResult, name: str) -> bool:
 def table_called(connection: Any, parts: SplitResult, name: str, hive_partitions: bool) -> Any:
     if names_files(parts, name):
         none = InputError(f"Spark finds no Parquet files at {name}")
-        files = hushed(lambda: connection.read_parquet(name, recursiveFileLookup="true"), none)
+        files = run_quietly(lambda: connection.read_parquet(name, recursiveFileLookup="true"), none)
         return (
-            hushed(lambda: _with_partitions(connection, name, files), none)
+            run_quietly(lambda: _with_partitions(connection, name, files), none)
             if hive_partitions
             else files
         )
     place, _, last = name.rpartition(".")
     for attempt in (lambda: connection.table(name), lambda: connection.table(last, database=place)):
         with contextlib.suppress(InputError):
-            return hushed(attempt, InputError("no such table"))
+            return run_quietly(attempt, InputError("no such table"))
     none = InputError(f"there is no table {name!r} in this database")
-    table_names: list[str] = sorted(hushed(connection.list_tables, none))
+    table_names: list[str] = sorted(run_quietly(connection.list_tables, none))
     legal = f"the tables are {', '.join(table_names)}" if table_names else "it has no tables"
     raise InputError(f"{none}; {legal}")
 
@@ -169,7 +169,7 @@ def _with_partitions(connection: Any, name: str, files: Any) -> Any:
     return table
 
 
-def bounded(connection: Any, action: Callable[[], Result]) -> Result:
+def run_with_timeout(connection: Any, action: Callable[[], Result]) -> Result:
     """Return what `action` returns; interrupt a database that has not answered within an hour.
 
     PostgreSQL keeps time itself.
@@ -198,7 +198,7 @@ def bounded(connection: Any, action: Callable[[], Result]) -> Result:
     )
 
 
-def hushed(action: Callable[[], Result], failure: SemidpError) -> Result:
+def run_quietly(action: Callable[[], Result], failure: SemidpError) -> Result:
     """Do so quietly, and keep PySpark from logging the text of an error, which may quote data,
     before it raises it.
     """

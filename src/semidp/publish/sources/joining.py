@@ -77,7 +77,7 @@ class Contradictions:
         )
 
     @property
-    def twice(self) -> str:
+    def duplicate_unit(self) -> str:
         """Two units have one name."""
         return f"the link column {self.column!r} names a unit twice: keep one line of each unit"
 

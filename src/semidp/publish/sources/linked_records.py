@@ -128,7 +128,7 @@ class LinkedData:
     allow_empty: bool = False
     encoding: str | None = None
 
-    def opened(self, data: Any, table: str | None) -> Source:
+    def open_kind(self, data: Any, table: str | None) -> Source:
         """Open the records of one kind."""
         return open_source(
             data,
@@ -198,12 +198,14 @@ def _of_one_database(
     if isinstance(data.members, str) and "://" in data.members and data.members == data.units:
         from semidp.publish.sources.ibis import IbisRecords
 
-        return IbisRecords.both_at(data.members, (data.member_table, data.unit_table))
+        return IbisRecords.both_from_address(data.members, (data.member_table, data.unit_table))
     kinds = {type(part).__module__.partition(".")[0] for part in (data.members, data.units)}
     if kinds == {"ibis"}:
         from semidp.publish.sources.ibis import IbisRecords
 
-        members, units = (IbisRecords.of(part, None, {}) for part in (data.members, data.units))
+        members, units = (
+            IbisRecords.from_table(part, None, {}) for part in (data.members, data.units)
+        )
         return (members, units) if members.shares_connection(units) else None
     return None
 
@@ -211,9 +213,9 @@ def _of_one_database(
 def _joined_here(data: LinkedData, joining: Joining, names: Sequence[str]) -> LinkedSource:
     """Bring the columns in use into this process, and join them."""
     column = joining.column
-    with data.opened(data.members, data.member_table) as members:
+    with data.open_kind(data.members, data.member_table) as members:
         # Units are closed before members are read: an engine keeps the memory of what it read.
-        with data.opened(data.units, data.unit_table) as units:
+        with data.open_kind(data.units, data.unit_table) as units:
             of_members, of_units, inherited = _columns(members, units, joining, names)
             homes = units.frame([column, *of_units])
         of_records = [name for name in members.columns() if name != column]
@@ -221,9 +223,9 @@ def _joined_here(data: LinkedData, joining: Joining, names: Sequence[str]) -> Li
             if name not in of_records:
                 raise no_column(name, of_records)
         aggregated = aggregated_columns(joining.aggregates, of_records)
-        joining = replace(joining, untyped=members.untyped)
+        joining = replace(joining, untyped=members.untyped_columns)
         frames = (members.frame([column, *of_members, *aggregated]), homes)
-    joined = _joined(frames, joining, of_members, of_units)
+    joined = _join_tables(frames, joining, of_members, of_units)
     return LinkedSource(Source(joined[0]), Source(joined[1]), tuple(inherited))
 
 
@@ -255,7 +257,7 @@ def _columns(
     return of_members, of_units, inherited
 
 
-def _joined(
+def _join_tables(
     frames: tuple[Any, Any], joining: Joining, of_members: Sequence[str], of_units: Sequence[str]
 ) -> tuple[DuckRecords, DuckRecords]:
     """Join members and units, once for both kinds."""
@@ -285,20 +287,20 @@ def _steps(
     """
     said = Contradictions(joining.column)
     key = quoted_name(joining.column)
-    unit_columns = _coded(connection, "units", of_units)
+    unit_columns = _encode_columns(connection, "units", of_units)
     unit_columns.append(f"{_in_quarters(connection, joining)} AS {_QUARTERS}")
     of_homes = ", ".join([f"CAST(units.{key} AS VARCHAR) AS {_LINK}", *unit_columns])
     yield f"SELECT 1 FROM members WHERE {key} IS NULL LIMIT 1", said.missing_member
     yield f"SELECT 1 FROM units WHERE {key} IS NULL LIMIT 1", said.missing_unit
     yield f"CREATE TABLE homes AS SELECT {of_homes} FROM units", None
     # before the join: a unit that is named many times would multiply the members
-    yield f"SELECT 1 FROM homes GROUP BY {_LINK} HAVING count(*) > 1 LIMIT 1", said.twice
+    yield f"SELECT 1 FROM homes GROUP BY {_LINK} HAVING count(*) > 1 LIMIT 1", said.duplicate_unit
     inherited = [name for name in of_units if name not in joining.derived]
     members_alone = [name for name in of_members if name not in inherited]
     # Aggregates compare text as it is, and codes have an order of their own.
     coded = [] if joining.aggregates else members_alone
     lived = [f"CAST(homes.rowid AS INTEGER) AS {_HOME}"]
-    lived += _coded(connection, "members", coded)
+    lived += _encode_columns(connection, "members", coded)
     lived += [f"members.{quoted_name(name)}" for name in members_alone if name not in coded]
     lived += [f"homes.{quoted_name(name)}" for name in inherited]
     both = [name for name in of_units if name in of_members]
@@ -350,7 +352,7 @@ def _sizes(connection: Any, joining: Joining, of_units: Sequence[str]) -> Iterat
     yield f"CREATE TABLE whole AS SELECT {', '.join(columns)} FROM {pairs}", None
 
 
-def _coded(connection: Any, relation: str, names: Sequence[str]) -> list[str]:
+def _encode_columns(connection: Any, relation: str, names: Sequence[str]) -> list[str]:
     """Columns of a relation, text of few values as codes: a record takes a byte or two of each."""
     described = connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE {relation})")
     types = dict(described.fetchall())

@@ -42,10 +42,10 @@ def joined_tables(
         kept = []
         for each, names in zip(records, (of_members, of_units), strict=True):
             # one snapshot for every answer: a copy in the database where its transactions give none
-            held = each.held(list(dict.fromkeys([joining.column, *names])))
+            held = each.take_snapshot(list(dict.fromkeys([joining.column, *names])))
             closing.callback(held.close)
             kept.append(held)
-        members, units = (_linked(each.table, joining.column) for each in kept)
+        members, units = (_add_link(each.table, joining.column) for each in kept)
         outside = _outside(kept[1], units, joining)
         sizes = members.group_by(LINK).aggregate(**{_COUNTED: members.count()})
         inherited = [name for name in of_units if name not in joining.derived]
@@ -66,7 +66,7 @@ def joined_tables(
     return IbisRecords(lived, steady=True), IbisRecords(whole, closing.close, steady=True)
 
 
-def _linked(table: Any, column: str) -> Any:
+def _add_link(table: Any, column: str) -> Any:
     """A table with the link as text."""
     return table.mutate(**{LINK: table[column].cast("string")})
 
@@ -91,7 +91,7 @@ def _contradictions(
     yield members.filter(members[LINK].isnull()), said.missing_member
     yield units.filter(units[LINK].isnull()), said.missing_unit
     named = units.group_by(LINK).aggregate(semidp_units=units.count())
-    yield named.filter(named.semidp_units > 1), said.twice
+    yield named.filter(named.semidp_units > 1), said.duplicate_unit
     yield sizes.anti_join(units, LINK), said.nowhere
     counted = sizes.inner_join(outside.select(LINK), LINK)
     yield counted.filter(counted[_COUNTED] > joining.most), said.too_many

@@ -23,7 +23,7 @@ class TableRecords(Records):
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 0], [2, 3]])
-    >>> TableRecords(table).grouped([Key("sex")], Measure(), 10).totals
+    >>> TableRecords(table).group_records([Key("sex")], Measure(), 10).totals
     array([1, 5])
     """
 
@@ -31,7 +31,7 @@ class TableRecords(Records):
         self._table = table
         self.columns: Mapping[str, bool] = dict.fromkeys(table.schema.names, False)
 
-    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
+    def group_records(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
         """Group by `keys`; see the contract. A table has no column of counts and no outcome."""
         part = self._table.margin([key.column for key in keys])
         cells = np.nonzero(part.counts)
@@ -41,7 +41,9 @@ class TableRecords(Records):
             for place, name in enumerate(feature.names):
                 columns[name] = [paths[leaf][place] for leaf in leaves[:limit].tolist()]
         totals = part.counts[cells][:limit].tolist()
-        return CodedGroups.of([*(columns[key.column] for key in keys), totals, [0] * len(totals)])
+        return CodedGroups.from_columns(
+            [*(columns[key.column] for key in keys), totals, [0] * len(totals)]
+        )
 
     def occurrences(self, column: str) -> tuple[int, int, int]:
         """Count records, present values and distinct values; see the contract."""
@@ -105,7 +107,7 @@ def _of_one_type(column: Any) -> tuple[NDArray[Any], bool]:
     return np.asarray(column), False
 
 
-def materialised(data: Any) -> Any:
+def materialize(data: Any) -> Any:
     """Return data that can be read again and again: streams, lazy frames and DuckDB relations are
     read once, here.
 

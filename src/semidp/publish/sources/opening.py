@@ -37,8 +37,8 @@ from semidp.publish.sources.contract import (
     Records,
     require,
 )
-from semidp.publish.sources.memory import TableRecords, materialised, without_mixtures
-from semidp.publish.sources.readings import ColumnReading, declared_kinds, readings_of
+from semidp.publish.sources.memory import TableRecords, materialize, without_mixtures
+from semidp.publish.sources.readings import ColumnReading, check_readings, declared_kinds
 from semidp.publish.sources.sheets import is_workbook, sheet_columns
 from semidp.publish.sources.tabulate import Codes, Tabulation
 from semidp.publish.sources.windows_text import is_windows, windows_columns
@@ -128,7 +128,7 @@ def open_source(
         raise InputError(
             "the most records of a person needs the id column that says whose a record is"
         )
-    readings = readings_of(read_as) if read_as else ()
+    readings = check_readings(read_as) if read_as else ()
     records = _records(data, table, where, hive_partitions, allow_empty, readings, encoding)
     source = Source(records, count, where, id, most, readings)
     source.allow_empty = allow_empty
@@ -225,9 +225,9 @@ class Source:
         """
 
     @property
-    def untyped(self) -> frozenset[str]:
+    def untyped_columns(self) -> frozenset[str]:
         """The columns without a type, as those of a CSV file."""
-        return self._records.untyped
+        return self._records.untyped_columns
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns, in order."""
@@ -244,7 +244,7 @@ class Source:
         """
         require(self._records.columns, name)
         # Two beyond the limit: one for missing values, and one that shows that there are too many.
-        (column,) = self._records.grouped([Key(name)], Measure(), MAX_LEVELS + 2).keys
+        (column,) = self._records.group_records([Key(name)], Measure(), MAX_LEVELS + 2).keys
         levels = {text for text in map(value_text, column.values) if text is not None}
         if len(levels) > MAX_LEVELS:
             raise DataError(
@@ -270,7 +270,7 @@ class Source:
         for name in names:
             require(self._records.columns, name)
         keys = [Key(name) for name in names]
-        groups = self._records.grouped(keys, Measure(), MAX_GROUPS)
+        groups = self._records.group_records(keys, Measure(), MAX_GROUPS)
         texts = []
         for column in groups.keys:
             level_texts = [value_text(value) or null_level for value in column.values]
@@ -321,7 +321,7 @@ class Source:
         one_record_a_row = self.count is None
         counts_of_schemas = None
         if one_record_a_row and len(schemas) > 1:
-            counts_of_schemas = self._coded(schemas)
+            counts_of_schemas = self._count_coded(schemas)
         if counts_of_schemas is None:
             keys = [self._keys(schema.features) for schema in schemas]
             limits = [_limit(schema) for schema in schemas]
@@ -332,7 +332,7 @@ class Source:
         pairs = zip(schemas, counts_of_schemas, strict=True)
         return [Table(schema, counts) for schema, counts in pairs]
 
-    def _coded(self, schemas: Sequence[Schema]) -> list[NDArray[np.int64]] | None:
+    def _count_coded(self, schemas: Sequence[Schema]) -> list[NDArray[np.int64]] | None:
         """Count coded records in chunks; None where the engine does not bring them here."""
         of_schemas: dict[Feature, None] = {}
         for schema in schemas:
@@ -342,7 +342,7 @@ class Source:
         most: dict[Key, int] = {}
         for feature in features:
             most |= dict.fromkeys(keys[feature], _most_values(feature))
-        coded = self._records.coded(list(most), list(most.values()), _MOST_CODED)
+        coded = self._records.encode_records(list(most), list(most.values()), _MOST_CODED)
         if coded is None:
             return None
         where = {key: number for number, key in enumerate(most)}
@@ -355,7 +355,7 @@ class Source:
         sets = [tuple(map(place.__getitem__, schema.features)) for schema in schemas]
         counts = Tabulation(sizes, sets)
         for chunk in coded.chunks(_ROWS_AT_ONCE):
-            counts.add([part.of(chunk) for part in levels])
+            counts.add([part.encode_chunk(chunk) for part in levels])
         return counts.tables()
 
     def sums(self, schema: Schema, outcome: Outcome) -> NDArray[np.int64]:
@@ -385,7 +385,7 @@ class Source:
         """
         for name in names or ():
             require(self._records.columns, name)
-        held = self._records.held(names)
+        held = self._records.take_snapshot(names)
         if held is not self._records:
             self._records = held
             # The copy may hold other records than those that were checked before.
@@ -395,14 +395,14 @@ class Source:
         """For each node at a depth of a nested feature that holds records, return the values of
         columns that select it.
 
-        >>> places = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+        >>> places = Feature.from_paths(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
         >>> with open_source({"state": ["a", "b", "a"], "county": ["x", "z", "y"]}) as source:
-        ...     found = source.branches(places.at(1), 1)
+        ...     found = source.branches(places.cut_to_depth(1), 1)
         ...     found[1], source.only(found[0]).counts(Schema([places])).counts
         ({'state': ['b']}, array([1, 1, 0]))
         """
         keys = self._keys([feature])
-        groups = self._records.grouped(keys, Measure(), MAX_GROUPS)
+        groups = self._records.group_records(keys, Measure(), MAX_GROUPS)
         read = {key.column: column for key, column in zip(keys, groups.keys, strict=True)}
         leaves = _codes(feature, read)
         starts = feature.chain.starts[depth - 1]
@@ -491,7 +491,7 @@ class Source:
         refuse_cells(schema.shape)
         keys = self._keys(schema.features)
         measure = Measure(self.count, outcome)
-        groups = self._records.grouped(keys, measure, _limit(schema))
+        groups = self._records.group_records(keys, measure, _limit(schema))
         return self._cells(schema, keys, groups, outcome)
 
     def _keys(self, features: Sequence[Feature]) -> list[Key]:
@@ -532,7 +532,7 @@ class _Levels:
         self._level = _codes(feature, every) if len(columns) == 1 else None
         self._leaves: dict[tuple[int, ...], int] = {}
 
-    def of(self, chunk: Sequence[NDArray[Any]]) -> Codes:
+    def encode_chunk(self, chunk: Sequence[NDArray[Any]]) -> Codes:
         """Return the levels of a chunk of records; paths of nested features are looked up as they
         occur.
         """
@@ -614,8 +614,10 @@ def _records(
         from semidp.publish.sources.ibis import IbisRecords
 
         if address:
-            return IbisRecords.at(data, table, where, declared, hive_partitions=hive_partitions)
-        of_kind = IbisRecords.of if kind == "ibis" else IbisRecords.of_spark
+            return IbisRecords.from_address(
+                data, table, where, declared, hive_partitions=hive_partitions
+            )
+        of_kind = IbisRecords.from_table if kind == "ibis" else IbisRecords.of_spark
         return of_kind(data, where, declared)
     from semidp.publish.sources.duck_files import records_of_files
 
@@ -648,7 +650,7 @@ def _records(
     if of_objects or isinstance(data, Mapping):
         frame, mixed = without_mixtures(data)
         return _frame_records(frame, where, mixed, readings, declared)
-    frame = data if kind == "pandas" else materialised(data)
+    frame = data if kind == "pandas" else materialize(data)
     return _frame_records(frame, where, (), readings, declared)
 
 
@@ -676,7 +678,7 @@ def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.i
     """
     if len(feature.names) > 1:
         depths = [name for name in feature.names if name in columns]
-        return _located(feature, {name: columns[name] for name in depths})
+        return _locate_leaves(feature, {name: columns[name] for name in depths})
     column = columns[feature.name]
     if feature.bins is None:
         texts = [value_text(value) for value in column.values]
@@ -697,14 +699,14 @@ def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.i
     return bins[column.codes]
 
 
-def _located(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.intp]:
+def _locate_leaves(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.intp]:
     """Return the leaf of each group; every path is looked up once."""
     first, numbers = _distinct(list(columns.values()))
     texts = {}
     for name, column in columns.items():
         level_texts = [value_text(value) for value in column.values]
         texts[name] = [level_texts[code] for code in column.codes[first].tolist()]
-    return feature.located(texts)[numbers] if len(first) else numbers
+    return feature.locate_leaves(texts)[numbers] if len(first) else numbers
 
 
 def _distinct(columns: Sequence[CodedColumn]) -> tuple[Codes, Codes]:

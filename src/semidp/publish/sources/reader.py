@@ -48,15 +48,15 @@ class Reader:
     def table(self, features: Iterable[str]) -> Table:
         """Return the counts over some features."""
         names = tuple(features)
-        return (self._whole if self.joint else self.source.counts(self._readable(names))).margin(
-            names
-        )
+        return (
+            self._joint_table if self.joint else self.source.counts(self._readable(names))
+        ).margin(names)
 
     def tables(self, features: Iterable[Iterable[str]]) -> list[Table]:
         """Return the counts over several sets of features, read together."""
         name_sets = [tuple(names) for names in features]
         if self.joint:
-            return [self._whole.margin(names) for names in name_sets]
+            return [self._joint_table.margin(names) for names in name_sets]
         tables = self.source.tables([self._readable(names) for names in name_sets])
         return [table.margin(names) for table, names in zip(tables, name_sets, strict=True)]
 
@@ -94,7 +94,7 @@ class Reader:
         return with_cells.grid.sum(table, view).reshape(-1, cells)
 
     @cached_property
-    def _whole(self) -> Table:
+    def _joint_table(self) -> Table:
         return self.source.counts(self._readable(self.schema.names)).margin(self.schema.names)
 
     def _readable(self, names: Iterable[str]) -> Schema:
@@ -106,19 +106,19 @@ class Reader:
         source_columns = self.source.columns()
         return Schema(
             tuple(
-                at_hand(whole.get(feature.name, feature), feature.name, source_columns)
+                cut_to_available(whole.get(feature.name, feature), feature.name, source_columns)
                 for feature in part.features
             ),
             part.structural_zeros,
         )
 
 
-def at_hand(feature: Feature, name: str, columns: Sequence[str]) -> Feature:
+def cut_to_available(feature: Feature, name: str, columns: Sequence[str]) -> Feature:
     """Return a declared feature cut at the depth of a name, or at the next finer one that the data
     hold.
     """
     first = feature.names.index(name)
     for depth, finer in enumerate(feature.names[first:], start=first + 1):
         if finer in columns:
-            return feature.at(depth)
+            return feature.cut_to_depth(depth)
     raise no_column(name, columns)

@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from itertools import pairwise
 
 from semidp.errors import InputError
-from semidp.promise.exact import shown
+from semidp.promise.exact import format_value
 from semidp.promise.schema.features import ANSWERED_SUFFIX
 from semidp.publish.sources.conditions import DECIMAL, INTEGER, TEXT
 
@@ -67,7 +67,7 @@ class ColumnReading:
 
     Examples
     --------
-    >>> ColumnReading("pay", "1.234,5").needed, ColumnReading("ok=Y", "equal").needed
+    >>> ColumnReading("pay", "1.234,5").source_column, ColumnReading("ok=Y", "equal").source_column
     ('pay', 'ok')
     """
 
@@ -100,7 +100,7 @@ class ColumnReading:
         return written.removesuffix(", "), number
 
     @property
-    def needed(self) -> str:
+    def source_column(self) -> str:
         """The column of the data that it reads."""
         if self.how in _VALUES:
             return self.column.partition("=")[0]
@@ -134,12 +134,12 @@ class ColumnReading:
         # A number of a data frame that is none is missing, too.
         missing = f"({name} IS NULL OR coalesce(isnan(TRY_CAST({text} AS DOUBLE)), false))"
         if self.how == ANSWERED:
-            no, yes = map(_quoted, ANSWERS)
+            no, yes = map(_quote_text, ANSWERS)
             return f"CASE WHEN {missing} THEN {no} ELSE {yes} END"
         if self.how == ANSWERED_AS_ONE:
             return f"CASE WHEN {missing} THEN 0 ELSE 1 END"
         if self.how in _VALUES:
-            value = _quoted(self.column.partition("=")[2])
+            value = _quote_text(self.column.partition("=")[2])
             otherwise = "ELSE 0 " if self.how == EQUAL_OR_MISSING else ""
             return (
                 f"CASE WHEN {name} IS NOT NULL THEN CAST({text} = {value} AS INTEGER)"
@@ -147,7 +147,7 @@ class ColumnReading:
             )
         if MISSING_AS in self.how:
             written, number = self._missing
-            stands_in = _quoted(number)
+            stands_in = _quote_text(number)
             if written in NUMBERS:
                 value = ColumnReading(self.column, written).expression(name)
                 return f"CASE WHEN {missing} THEN {stands_in} ELSE {value} END"
@@ -160,16 +160,16 @@ class ColumnReading:
             return f"CASE WHEN {missing} THEN {stands_in} {truth} ELSE {text} END"
         if self.how in NUMBERS:
             thousands, decimal = NUMBERS[self.how]
-            plain = f"replace({text}, {_quoted(thousands)}, '')" if thousands else text
-            fits = f"regexp_full_match({text}, {_quoted(_number(thousands, decimal))})"
-            return f"CASE WHEN {fits} THEN replace({plain}, {_quoted(decimal)}, '.') END"
+            plain = f"replace({text}, {_quote_text(thousands)}, '')" if thousands else text
+            fits = f"regexp_full_match({text}, {_quote_text(_number(thousands, decimal))})"
+            return f"CASE WHEN {fits} THEN replace({plain}, {_quote_text(decimal)}, '.') END"
         # 31.1.2026 has one reading; 1/2/2026 has two, and fits none.
         moment = f"coalesce(TRY_CAST({text} AS TIMESTAMP), try_strptime({text}, '%d.%m.%Y'))"
         if self.how.startswith(DATES_FROM):
-            return _binned(moment, _date_edges(self.how))
+            return _write_bins(moment, _date_edges(self.how))
         if self.how == _QUARTER:
             return f"CAST(year({moment}) AS VARCHAR) || '-Q' || CAST(quarter({moment}) AS VARCHAR)"
-        return f"strftime({moment}, {_quoted(DATES[self.how])})"
+        return f"strftime({moment}, {_quote_text(DATES[self.how])})"
 
     def misfit(self) -> str:
         """Say that some values do not fit."""
@@ -214,14 +214,14 @@ def both_readings(column: str, first: str | None, second: str) -> str:
     raise InputError(f"{column!r} is to be read in two ways, {first} and {second}: keep one")
 
 
-def readings_of(
+def check_readings(
     value: Mapping[str, str] | Iterable[tuple[str, str]],
 ) -> tuple[tuple[str, str], ...]:
     """Return how columns are read, in order; refuse what is no reading.
 
-    >>> readings_of({"admitted": "month"})
+    >>> check_readings({"admitted": "month"})
     (('admitted', 'month'),)
-    >>> readings_of({"admitted": "decade"})
+    >>> check_readings({"admitted": "decade"})
     Traceback (most recent call last):
     semidp.errors.InputError: the column 'admitted' can be read as day, month, year, quarter,
     1.234,5, ... not 'decade'
@@ -229,7 +229,8 @@ def readings_of(
     pairs = list(value.items() if isinstance(value, Mapping) else value)
     if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
         raise InputError(
-            f'how columns are read is a mapping such as {{"admitted": "month"}}, not {shown(value)}'
+            'how columns are read is a mapping such as {"admitted": "month"}, not'
+            f" {format_value(value)}"
         )
     checked = [ColumnReading(str(column), str(how)) for column, how in pairs]
     return tuple((reading.column, reading.how) for reading in checked)
@@ -335,12 +336,12 @@ def _date_bins(texts: list[str]) -> list[tuple[str, date | None]]:
     return [*bins, (closed, after.replace(day=1) if is_month else after), (f"after {end}", None)]
 
 
-def _binned(moment: str, texts: list[str]) -> str:
+def _write_bins(moment: str, texts: list[str]) -> str:
     """Return the label of the bin of a moment as an expression; NULL for what is no date."""
     cases = []
     for label, end in _date_bins(texts):
         is_in = f"{moment} IS NOT NULL" if end is None else f"{moment} < TIMESTAMP '{end}'"
-        cases.append(f"WHEN {is_in} THEN {_quoted(label)}")
+        cases.append(f"WHEN {is_in} THEN {_quote_text(label)}")
     return f"CASE {' '.join(cases)} END"
 
 
@@ -381,5 +382,5 @@ def _number(thousands: str, decimal: str) -> str:
     return rf"[+-]?({whole})({re.escape(decimal)}\d+)?"
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"

@@ -43,8 +43,8 @@ def sheet_columns(path: str, sheet: str | None = None) -> dict[str, NDArray[Any]
     sheet
         The name of the sheet; a workbook of one sheet needs none.
     """
-    with _opened(path, values=True) as book:
-        name = _chosen(book, path, sheet)
+    with _open_workbook(path, values=True) as book:
+        name = _choose_sheet(book, path, sheet)
         rows = _rows(book[name], path)
         header = _header(next(rows, ()), path)
         # Every column is text: whether it holds numbers is asked later, as of a CSV file.
@@ -71,7 +71,7 @@ def sheet_columns(path: str, sheet: str | None = None) -> dict[str, NDArray[Any]
 
 
 @contextmanager
-def _opened(path: str, *, values: bool) -> Iterator[Any]:
+def _open_workbook(path: str, *, values: bool) -> Iterator[Any]:
     """Open a workbook for reading, with the values of formulas or with the formulas themselves."""
     try:
         from openpyxl import load_workbook
@@ -82,14 +82,14 @@ def _opened(path: str, *, values: bool) -> Iterator[Any]:
     try:
         book = load_workbook(path, read_only=True, data_only=values)
     except Exception:  # whatever a damaged file raises: it may quote what the file holds
-        raise _damaged(path) from None
+        raise _workbook_error(path) from None
     try:
         yield book
     finally:
         book.close()
 
 
-def _damaged(path: str) -> InputError:
+def _workbook_error(path: str) -> InputError:
     return InputError(
         f"{path} could not be read as a workbook: open it in a spreadsheet and save it anew"
     )
@@ -103,14 +103,14 @@ def _rows(page: Any, path: str) -> Iterator[tuple[Any, ...]]:
         try:
             row = next(rows, None)
         except Exception:  # a damaged sheet, as above
-            raise _damaged(path) from None
+            raise _workbook_error(path) from None
         if row is None:
             return
         yield row
-    raise _damaged(path)
+    raise _workbook_error(path)
 
 
-def _chosen(book: Any, path: str, sheet: str | None) -> str:
+def _choose_sheet(book: Any, path: str, sheet: str | None) -> str:
     """Return the name of the sheet to read."""
     names = [page.title for page in book.worksheets]
     if sheet is None:
@@ -165,7 +165,7 @@ _ERRORS = {"#N/A", "#VALUE!", "#REF!", "#NAME?", "#DIV/0!", "#NULL!", "#NUM!"}
 
 def _refuse_unvalued(path: str, sheet: str) -> None:
     """Refuse formulas whose values were never stored: they would count as missing."""
-    with _opened(path, values=True) as valued, _opened(path, values=False) as written:
+    with _open_workbook(path, values=True) as valued, _open_workbook(path, values=False) as written:
         pages = zip(
             _rows(valued[sheet], path),
             _rows(written[sheet], path),

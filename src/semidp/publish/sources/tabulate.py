@@ -29,7 +29,7 @@ class Tabulation:
 
     def __init__(self, sizes: Sequence[int], sets: Sequence[tuple[int, ...]]) -> None:
         self.sizes, self.sets = tuple(sizes), list(sets)
-        self._bundles = _bundled(self.sizes, self.sets)
+        self._bundles = _bundle_columns(self.sizes, self.sets)
         home = {column: number for number, bundle in enumerate(self._bundles) for column in bundle}
         # for each set the columns that are counted together for it
         self._joint: list[tuple[int, ...]] = []
@@ -60,7 +60,7 @@ class Tabulation:
                 if joint in self._whole:
                     bundles = self._whole[joint]
                     sizes = [self._cells(bundle) for bundle in bundles]
-                    index = ravelled([codes[bundle] for bundle in bundles], sizes, scratch)
+                    index = ravel_codes([codes[bundle] for bundle in bundles], sizes, scratch)
                     counts += np.bincount(index, minlength=counts.size)
                 else:
                     cells, occurrences = np.unique(
@@ -86,10 +86,10 @@ class Tabulation:
         return math.prod(self.sizes[column] for column in columns)
 
     def _code(self, codes: Sequence[Codes], columns: Sequence[int]) -> Codes:
-        return ravelled(codes, [self.sizes[column] for column in columns])
+        return ravel_codes(codes, [self.sizes[column] for column in columns])
 
 
-def _bundled(sizes: Sequence[int], sets: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def _bundle_columns(sizes: Sequence[int], sets: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Put columns together as they occur, as long as their joint counts stay few."""
     bundles: list[tuple[int, ...]] = []
     room = 0
@@ -103,10 +103,10 @@ def _bundled(sizes: Sequence[int], sets: Sequence[tuple[int, ...]]) -> list[tupl
     return bundles
 
 
-def ravelled(codes: Sequence[Codes], sizes: Sequence[int], out: Codes | None = None) -> Codes:
+def ravel_codes(codes: Sequence[Codes], sizes: Sequence[int], out: Codes | None = None) -> Codes:
     """Return the flat positions of rows of codes, in an array that is at hand where there is one.
 
-    >>> ravelled([np.array([1, 0]), np.array([2, 1])], [2, 3])
+    >>> ravel_codes([np.array([1, 0]), np.array([2, 1])], [2, 3])
     array([5, 1])
     """
     flat = codes[0]

@@ -111,7 +111,7 @@ class Chosen:
     >>> chosen = Chosen({"mean": ("age",), "grid": {"age": "100", "pay": "10"}})
     >>> [(column, chosen.of_column(grid, column)) for column in chosen.columns(mean)]
     [('age', '100')]
-    >>> list(chosen.unused([mean, grid]))
+    >>> list(chosen.explain_unused([mean, grid]))
     ["there is no mean of 'pay'"]
     """
 
@@ -133,7 +133,7 @@ class Chosen:
         written: str | None = self._read(field, None)
         return written
 
-    def ticked(self, field: Field) -> bool:
+    def is_ticked(self, field: Field) -> bool:
         """Whether a field is ticked."""
         return bool(self._read(field, False))
 
@@ -154,7 +154,7 @@ class Chosen:
         self._used.add(field.name)
         return self.values.get(field.name, otherwise)
 
-    def unused(self, fields: Iterable[Field]) -> Iterator[str]:
+    def explain_unused(self, fields: Iterable[Field]) -> Iterator[str]:
         """Yield a sentence for each chosen field that no statistic has read."""
         for field in fields:
             value = self.values.get(field.name)

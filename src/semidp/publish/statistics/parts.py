@@ -46,7 +46,7 @@ class NoisyCells:
             raise ValueError("the cells of a part are counted, and their errors at least 0")
 
     @classmethod
-    def of(cls, table: PublishedTable) -> "NoisyCells":
+    def from_table(cls, table: PublishedTable) -> "NoisyCells":
         """Count the cells of a table."""
         errors = table.standard_errors[table.standard_errors > 0]
         smallest = float(errors.min()) if errors.size else 0.0
@@ -74,7 +74,7 @@ class PartTable:
             raise ValueError("a table of a part has a name, and errors of at least 0")
 
     @classmethod
-    def of(cls, table: PublishedTable) -> "PartTable":
+    def from_table(cls, table: PublishedTable) -> "PartTable":
         """Return what is told of a table."""
         # All of it adds up over parts, so the errors of the whole follow without reading any cell.
         errors = table.standard_errors
@@ -83,12 +83,12 @@ class PartTable:
             fitted=table.fitted,
             largest_standard_error=float(errors.max(initial=0.0)),
             variance=float(np.square(errors).sum()),
-            cells=NoisyCells.of(table),
+            cells=NoisyCells.from_table(table),
         )
 
-    def tells_errors_of(self, table: PublishedTable) -> bool:
+    def matches_errors(self, table: PublishedTable) -> bool:
         """Whether the errors that it states are those of a table's cells."""
-        follows = PartTable.of(table)
+        follows = PartTable.from_table(table)
         if not close(
             [self.largest_standard_error, self.variance],
             [follows.largest_standard_error, follows.variance],
@@ -136,7 +136,7 @@ class Part:
     files: Mapping[str, str] = field(repr=False)
     tables: tuple[PartTable, ...] = field(repr=False)
 
-    def fitted(self, name: str) -> Fitted:
+    def find_fit(self, name: str) -> Fitted:
         """How a table came out, by its name."""
         return next(table.fitted for table in self.tables if table.name == name)
 
@@ -196,7 +196,7 @@ class Partition:
         """Return all but the parts, which have a file of their own, as plain values."""
         return {"depth": self.depth, "parts": len(self.parts), "file": PARTS}
 
-    def at(self, place: Path) -> "StoredPartition":
+    def as_stored(self, place: Path) -> "StoredPartition":
         """Return the parts as they stand in the folder of a release."""
         return StoredPartition(self.depth, self.parts, place)
 
@@ -227,11 +227,11 @@ class StoredPartition(Partition):
                 with open(regular_file(self.place / part.folder / name, self.place), "rb") as old:
                     (folder / part.folder / name).write_bytes(old.read())
         # The copy is compared, not the original: a file may change while it is copied.
-        changed = self.at(folder).changed()
+        changed = self.as_stored(folder).find_changed_file()
         if changed is not None:
             raise InputError(f"{self.place / changed} was changed after the release was written")
 
-    def changed(self) -> str | None:
+    def find_changed_file(self) -> str | None:
         """Return the first file that is not what it was when the release was made, or None."""
         for part in self.parts:
             for name, expected in part.digests.items():
@@ -263,7 +263,7 @@ def part_path(schema: Schema, cut: Cut, node: int) -> tuple[str, ...]:
     """Return the labels of a part, from the top down."""
     feature = schema.features[cut.axis]
     # All leaves below a node have the same labels down to the cut, so the first one tells them.
-    first = feature.chain.below(cut.depth, node, feature.chain.depth).start
+    first = feature.chain.slice_descendants(cut.depth, node, feature.chain.depth).start
     return feature.path(first)[: cut.depth]
 
 
@@ -271,15 +271,15 @@ def part_folder(schema: Schema, cut: Cut, node: int) -> str:
     """Return the folder of a part, as seen from that of the release.
 
     >>> from semidp.promise.schema.features import Feature
-    >>> places = Schema([Feature.nested(["state", "county"], [("a/b", "x"), ("c", "y")])])
-    >>> part_folder(places, Cut.at(places, "state"), 0)
+    >>> places = Schema([Feature.from_paths(["state", "county"], [("a/b", "x"), ("c", "y")])])
+    >>> part_folder(places, Cut.from_name(places, "state"), 0)
     'state=a%2Fb'
     """
     pairs = zip(schema.features[cut.axis].names, part_path(schema, cut, node), strict=False)
-    return "/".join(f"{_escaped(name)}={_escaped(label)}" for name, label in pairs)
+    return "/".join(f"{_escape(name)}={_escape(label)}" for name, label in pairs)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Return a name or a label as the name of a folder has it, in the way of Hive."""
     # Dots stay as they are, but one in front would hide the folder or lead upwards.
     kept = quote(text, safe=" !$&()+,;@~-_.")

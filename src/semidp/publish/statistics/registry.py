@@ -37,7 +37,7 @@ def register(kind: Kind) -> None:
 
 
 @cache
-def _built_in() -> tuple[Kind, ...]:
+def _load_builtin_kinds() -> tuple[Kind, ...]:
     folders = pkgutil.iter_modules([str(Path(__file__).parent)])
     names = [f"semidp.publish.statistics.{folder.name}" for folder in folders if folder.ispkg]
     modules = [
@@ -54,10 +54,10 @@ def kinds() -> tuple[Kind, ...]:
     >>> [kind.key for kind in kinds()]
     ['table', 'group', 'answered', 'regression', 'quantile', 'distribution', 'odds_ratio']
     """
-    return tuple(sorted((*_built_in(), *_registered), key=lambda kind: kind.place))
+    return tuple(sorted((*_load_builtin_kinds(), *_registered), key=lambda kind: kind.place))
 
 
-def gathered(asked: Iterable[Any]) -> tuple[Request, ...]:
+def group_requests(asked: Iterable[Any]) -> tuple[Request, ...]:
     """Return the requests of a plan, kind by kind; refuse what no statistic knows."""
     requests: list[Request] = []
     left = list(asked)
@@ -87,32 +87,34 @@ def chosen_fields() -> dict[str, Field]:
     return all_fields(field for _, field in asking_fields().values())
 
 
-def asked(chosen: Chosen) -> list[Any]:
+def build_requests(chosen: Chosen) -> list[Any]:
     """Return everything that was asked for, kind by kind; refuse what was chosen and is of no use.
 
     >>> chosen = Chosen(
     ...     {"mean": ("age",), "group": (("region",),), "bounds": {"age": ("0", "120")}}
     ... )
-    >>> [request.name for request in asked(chosen)]
+    >>> [request.name for request in build_requests(chosen)]
     ['mean-age']
     """
     requests: list[Any] = []
     for kind in kinds():
         requests += kind.ask(chosen)
     # What nobody used is known when all kinds have read: an option without effect is refused.
-    for sentence in chosen.unused(chosen_fields().values()):
+    for sentence in chosen.explain_unused(chosen_fields().values()):
         raise InputError(sentence)
     return requests
 
 
-def shown(request: Request) -> list[tuple[Mapping[str, Any], Any]]:
+def list_choices(request: Request) -> list[tuple[Mapping[str, Any], Any]]:
     """Return what would have been chosen to ask for a request, thing by thing; nothing where that
     cannot be chosen.
 
     >>> from semidp.publish.statistics.tables.request import TableRequest, TablesRequest
     >>> [
     ...     values
-    ...     for values, _ in shown(TablesRequest([TableRequest(["sex"]), TableRequest(["age"])]))
+    ...     for values, _ in list_choices(
+    ...         TablesRequest([TableRequest(["sex"]), TableRequest(["age"])])
+    ...     )
     ... ]
     [{'table': (('sex',),)}, {'table': (('age',),)}]
     """
@@ -127,9 +129,9 @@ def alternatives(request: Request, mechanism: Mechanism) -> list[OtherAnswer]:
 
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> from semidp.promise.mechanisms.examples import two_way
-    >>> from semidp.promise.mechanisms.selection import mechanism_for
+    >>> from semidp.promise.mechanisms.selection import select_mechanism
     >>> from semidp.publish.statistics.tables.request import TableRequest
-    >>> alternatives(TableRequest(["sex", "region"]), mechanism_for(two_way()[0], Budget.gdp(1)))
+    >>> alternatives(TableRequest(["sex", "region"]), select_mechanism(two_way()[0], Budget.gdp(1)))
     []
     """
     every = [kind.alternative(request, mechanism) for kind in kinds()]
@@ -246,7 +248,7 @@ def query_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjace
     >>> from semidp.publish.sources.contract import Outcome
     >>> from semidp.publish.statistics.outcomes.spaces import sum_space
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
-    >>> public = Dataspace.of(wards, [Margin("ward")])
+    >>> public = Dataspace.from_table(wards, [Margin("ward")])
     >>> space = sum_space(public, Ball(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
     >>> query_space(space.query(), public, Ball(1)).l2
     100.0
@@ -255,7 +257,7 @@ def query_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjace
     semidp.errors.Refused: this version of semidp knows no query 'opinion': it cannot be recomputed
     """
     name = str(query.get("kind"))
-    reader = _kind_of(query).queries[name]
+    reader = _find_kind(query).queries[name]
     try:
         return reader(query, dataspace, adjacency)
     except SemidpError:
@@ -266,7 +268,7 @@ def query_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjace
         ) from None
 
 
-def _kind_of(query: Mapping[str, Any]) -> Kind:
+def _find_kind(query: Mapping[str, Any]) -> Kind:
     """Return the statistic whose query was recorded."""
     name = str(query.get("kind"))
     for kind in kinds():
@@ -288,7 +290,9 @@ def understated_queries() -> set[str]:
     return names
 
 
-def recorded(record: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> Mechanism:
+def mechanism_from_record(
+    record: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
+) -> Mechanism:
     """Return the mechanism of a record under any exact statistics and adjacency.
 
     The noise is added to the query whatever is exact, and its curve follows from its scale and from
@@ -316,7 +320,7 @@ def recorded(record: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacenc
     >>> record = LaplaceMechanism.calibrate(space, Budget.pure(1)).record()
     >>> record["noise"]
     {'law': 'laplace', 'b': '4'}
-    >>> recorded(record, space.dataspace, Ball(2)).tradeoff.epsilon(0)
+    >>> mechanism_from_record(record, space.dataspace, Ball(2)).tradeoff.epsilon(0)
     1.0
     """
     query, noise = record.get("query"), record.get("noise")
@@ -328,7 +332,7 @@ def recorded(record: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacenc
     ):
         raise Refused(f"noise of the law {name!r} is not known under other exact statistics")
     space = query_space(query, dataspace, adjacency)
-    for law in _kind_of(query).recorded_laws:
+    for law in _find_kind(query).recorded_laws:
         if law.name == name:
             return law.from_record(space, noise)
     # The law is known, but does not measure queries of this kind: the record contradicts itself.

@@ -16,7 +16,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.mechanisms.knorm.linear_programs import LinearProgram, Rationals, inside
+from semidp.promise.mechanisms.knorm.linear_programs import LinearProgram, Rationals, is_inside
 from semidp.promise.mechanisms.knorm.norm_ball import Floats, pilot
 from semidp.promise.mechanisms.knorm.polar import MARGIN
 from semidp.promise.progress import Progress, silent
@@ -223,7 +223,7 @@ class ExplicitBall:
             return sign * vertices[best], sign * products[best]
 
         point = [Fraction(x) for x in coordinates.tolist()]
-        return inside(point, vertices[self._start].tolist(), steepest)
+        return is_inside(point, vertices[self._start].tolist(), steepest)
 
 
 @lru_cache(maxsize=64)

@@ -131,7 +131,7 @@ Pricing = Callable[[Rationals], tuple[Rationals, Fraction]]
 """Given w, the vertex m of the polytope with the largest ``<m, w>``, and that value."""
 
 
-def inside(point: Sequence[Fraction], start: Sequence[Sequence[Any]], steepest: Pricing) -> bool:
+def is_inside(point: Sequence[Fraction], start: Sequence[Sequence[Any]], steepest: Pricing) -> bool:
     """Decide exactly whether a point lies in a centrally symmetric polytope K.
 
     The simplex method on ``min Σλ`` with ``Σ λ_m m = x``, ``λ >= 0``, whose optimum is the K-norm
@@ -148,8 +148,8 @@ def inside(point: Sequence[Fraction], start: Sequence[Sequence[Any]], steepest: 
     ...     return np.array([sign * (i == k) for i in range(2)], dtype=object), abs(w[k])
     >>> half, start = Fraction(1, 2), [[1, 0], [0, 1]]
     >>> (
-    ...     inside([half, half], start, steepest),
-    ...     inside([half, half + Fraction(1, 10**30)], start, steepest),
+    ...     is_inside([half, half], start, steepest),
+    ...     is_inside([half, half + Fraction(1, 10**30)], start, steepest),
     ... )
     (True, False)
     """

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from semidp.promise.exact import down
+from semidp.promise.exact import round_down
 from semidp.promise.progress import Progress, silent
 
 Floats = NDArray[np.float64]
@@ -80,7 +80,7 @@ def knorm_noise(
     """
     points = ball.uniform(size, generator, progress)
     # The rate is rounded down, so that the noise is never narrower than the claim needs.
-    radii = generator.standard_gamma(ball.dimension + 1, size) / down(epsilon)
+    radii = generator.standard_gamma(ball.dimension + 1, size) / round_down(epsilon)
     # one radius for each point, whatever the shape of the points
     other_axes = [1] * (points.ndim - 1)
     return points * radii.reshape(-1, *other_axes)
@@ -95,4 +95,4 @@ def noise_moment(ball: NormBall, epsilon: Fraction) -> float:
     """
     s = ball.dimension
     radius_moment = (s + 1) * (s + 2)
-    return radius_moment * second_moment(ball) / down(epsilon) ** 2
+    return radius_moment * second_moment(ball) / round_down(epsilon) ** 2

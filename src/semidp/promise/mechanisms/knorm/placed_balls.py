@@ -54,7 +54,7 @@ class PlacedBall(ABC):
         return np.asarray(table).ravel()[self.cells]
 
     @abstractmethod
-    def rounded(self, point: Floats) -> Integers:
+    def round_point(self, point: Floats) -> Integers:
         """Round in coordinates that are whole exactly for whole tables: post-processing, and the
         margins stay zero.
 
@@ -88,12 +88,12 @@ class PlacedMatrix(PlacedBall):
     rounded leading sums give each cell the errors of its four corners.
     """
 
-    def rounded(self, point: Floats) -> Integers:
+    def round_point(self, point: Floats) -> Integers:
         """Round the leading sums and take differences."""
         sums = np.cumsum(np.cumsum(point, axis=-1), axis=-2)
         sums[..., -1, :] = 0.0
         sums[..., -1] = 0.0
-        along_rows = np.diff(_whole(sums), axis=-1, prepend=0)
+        along_rows = np.diff(_round_to_integers(sums), axis=-1, prepend=0)
         return np.diff(along_rows, axis=-2, prepend=0)
 
     @cached_property
@@ -115,12 +115,12 @@ class PlacedRows(PlacedBall):
 
     lengths: tuple[int, ...]
 
-    def rounded(self, point: Floats) -> Integers:
+    def round_point(self, point: Floats) -> Integers:
         """Round the leading sums, which are zero at the end of a row, and take differences."""
         flat = point.reshape(-1, self.cells.size)
         sums = np.cumsum(flat, axis=-1)
         sums[:, np.cumsum(self.lengths) - 1] = 0.0
-        return np.diff(_whole(sums), prepend=0).reshape(point.shape)
+        return np.diff(_round_to_integers(sums), prepend=0).reshape(point.shape)
 
     @cached_property
     def lattice(self) -> Any:
@@ -137,11 +137,11 @@ class PlacedList(PlacedBall):
     of the span are.
     """
 
-    def rounded(self, point: Floats) -> Integers:
+    def round_point(self, point: Floats) -> Integers:
         """Round the coordinates in the lattice basis."""
         points = point.reshape(-1, self.cells.size)
         coordinates = np.stack([self._inverse @ flat for flat in points])
-        return (_whole(coordinates) @ self.lattice).reshape(point.shape)
+        return (_round_to_integers(coordinates) @ self.lattice).reshape(point.shape)
 
     @cached_property
     def lattice(self) -> Integers:
@@ -191,7 +191,7 @@ def place_ball(space: QuerySpace) -> PlacedBall:
     >>> table = Table(
     ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 0, 3], [4, 0, 6]]
     ... )
-    >>> public = Dataspace.of(table, [Margin("sex"), Margin("region")])
+    >>> public = Dataspace.from_table(table, [Margin("sex"), Margin("region")])
     >>> place_ball(sensitivity_space(public, Ball(3))).ball
     PairBall(columns=2, reach=1)
     """
@@ -199,7 +199,7 @@ def place_ball(space: QuerySpace) -> PlacedBall:
     if form is not None and form.columns_published:
         return _two_sided(space, form.cells)
     if rows is None:
-        return _listed(space)
+        return _place_listed_ball(space)
     place_rows = space.adjacency.by_kind(ball=_rows_of_records, exchange=_rows_of_exchanges)
     return place_rows(space, rows, form)
 
@@ -223,12 +223,12 @@ def _rows_of_exchanges(space: QuerySpace, rows: RowsForm, form: MatrixForm | Non
         is_quick = sides[1] == 2 or space.dimension <= MOST_FREE_CELLS
         if has_two and is_quick:
             cells = rows.cells.reshape(sides)
-            stretch = space.adjacency.repeated
+            stretch = space.adjacency.most_moves
             return PlacedRows(
                 ExchangeBall(*sides), cells, space.shape, rows.lengths, stretch=stretch
             )
     if giving > 1 and space.dimension <= MOST_DIMENSIONS:
-        return _listed(space)
+        return _place_listed_ball(space)
     ball = RowsBall(rows.totals, rows.lengths, a)
     return PlacedRows(ball, rows.cells, space.shape, rows.lengths)
 
@@ -248,11 +248,11 @@ def _two_sided(space: QuerySpace, cells: NDArray[np.intp]) -> PlacedBall:
     table = TableBall(rows, columns, min(a, 3))
     # What more records do lies in the ball of three, stretched.
     several = a // 2 if a > 3 else 1
-    stretch = adjacency.by_kind(ball=several, exchange=adjacency.repeated)
+    stretch = adjacency.by_kind(ball=several, exchange=adjacency.most_moves)
     return PlacedMatrix(table, cells, space.shape, stretch=stretch)
 
 
-def _listed(space: QuerySpace) -> PlacedBall:
+def _place_listed_ball(space: QuerySpace) -> PlacedBall:
     """The ball of all moves, on the cells that some move touches."""
     if space.dimension > MOST_DIMENSIONS:
         raise Refused(
@@ -295,7 +295,7 @@ def _check_reach(space: QuerySpace, ball: ExplicitBall, cells: NDArray[np.intp])
     )
 
 
-def _whole(values: Floats) -> Integers:
+def _round_to_integers(values: Floats) -> Integers:
     """Round to 64-bit integers; refuse what sums of a few of them could overflow."""
     if np.abs(values).max() >= _LARGEST:
         raise Refused("the noise does not fit in 63 bits: use a larger budget")

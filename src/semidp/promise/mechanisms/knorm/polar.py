@@ -19,7 +19,7 @@ from semidp.promise.mechanisms.knorm.linear_programs import (
     LinearProgram,
     Optimum,
     Rationals,
-    inside,
+    is_inside,
 )
 from semidp.promise.mechanisms.knorm.norm_ball import Floats
 
@@ -78,7 +78,7 @@ class TablePolar:
         free = [Fraction(x) for x in _free_cells(point).ravel().tolist()]
         # a free cell against the last row and column is a move
         start = np.eye(self._free, dtype=int).tolist()
-        return inside(free, start, self._steepest_exactly)
+        return is_inside(free, start, self._steepest_exactly)
 
     def _bounds(self, point: Floats) -> Iterator[tuple[float, float]]:
         """Yield proved bounds, better and better; from a cold start at the end if they stay

@@ -300,7 +300,7 @@ class ExchangeBall:
         return self.rows * (self.columns - 1)
 
     @cached_property
-    def closed(self) -> PairBall | TableBall:
+    def extended_ball(self) -> PairBall | TableBall:
         """The ball of tables with one more row; on its side where there are two columns."""
         if self.columns == 2:
             return PairBall(self.rows + 1)
@@ -310,24 +310,24 @@ class ExchangeBall:
         """Return the norm of the tables with one more row."""
         last_row = -points.sum(axis=1, keepdims=True)
         tables = np.concatenate([points, last_row], axis=1)
-        return self.closed.norm(self._turned(tables))
+        return self.extended_ball.norm(self._transpose_points(tables))
 
     def uniform(self, size: int, generator: Generator, progress: Progress = silent) -> Floats:
         """Return uniform points: those of the tables with one more row, without it."""
-        points = self.closed.uniform(size, generator, progress)
-        return self._turned(points)[:, :-1]
+        points = self.extended_ball.uniform(size, generator, progress)
+        return self._transpose_points(points)[:, :-1]
 
     def variances(self) -> Floats:
         """Return the variance of each cell."""
-        return self._turned(self.closed.variances())[:-1]
+        return self._transpose_points(self.extended_ball.variances())[:-1]
 
     def spread(self, weights: Floats) -> float:
         """Return ``E <weights, U>²``."""
         last_row = np.zeros((1, self.columns))
         tables = np.concatenate([weights, last_row])
-        return self.closed.spread(self._turned(tables))
+        return self.extended_ball.spread(self._transpose_points(tables))
 
-    def _turned(self, points: Floats) -> Floats:
+    def _transpose_points(self, points: Floats) -> Floats:
         if self.columns != 2:
             return points
         return np.asarray(np.swapaxes(points, -1, -2))

@@ -145,7 +145,7 @@ class AnsweredSums(ByBlocks):
         # The noise is symmetric, so that one half of the bounds says what it is on the other.
         edges = np.linspace(0.0, self._reach, _PIECES + 1)
         halves = self._halves(number, edges[1:], each)
-        low, high = _kept(answered, gaps, edges, halves)
+        low, high = _find_accepted_range(answered, gaps, edges, halves)
         # A group without records has no mean, and no interval.
         middle = np.where(inhabited, self._middle, np.nan)
         low, high = middle + low, middle + high
@@ -172,15 +172,15 @@ class AnsweredSums(ByBlocks):
 
     @property
     def _middle(self) -> float:
-        return middle_of(self.outcome)
+        return outcome_midpoint(self.outcome)
 
     @property
     def _reach(self) -> float:
-        return reach_of(self.outcome)
+        return outcome_half_range(self.outcome)
 
     @property
     def _units(self) -> tuple[float, float]:
-        return _units_of(self.space)
+        return _count_and_sum_units(self.space)
 
     def _numbers(self, number: int) -> tuple[Floats, Floats]:
         """The noisy numbers who answered in the groups of a set, and their noisy sums about the
@@ -221,12 +221,12 @@ class AnsweredSums(ByBlocks):
         return weights * of_gaps, weights * of_answered
 
 
-def middle_of(outcome: Outcome) -> float:
+def outcome_midpoint(outcome: Outcome) -> float:
     """Return the middle of the bounds of an outcome."""
     return float(outcome.lower + outcome.upper) / 2
 
 
-def reach_of(outcome: Outcome) -> float:
+def outcome_half_range(outcome: Outcome) -> float:
     """Return the distance of the bounds of an outcome from their middle."""
     return float(outcome.upper - outcome.lower) / 2
 
@@ -239,18 +239,20 @@ def pair_deviations(mechanism: Mechanism, number: int) -> tuple[Floats, Floats]:
     assert isinstance(space, AnsweredSpace)
     variances = space.sums.variances()[space.slices[number]]
     deviations = np.sqrt(mechanism.variance * variances)
-    of_answered, of_gaps = _units_of(space)
+    of_answered, of_gaps = _count_and_sum_units(space)
     return deviations * of_answered, deviations * of_gaps
 
 
-def _units_of(space: AnsweredSpace) -> tuple[float, float]:
+def _count_and_sum_units(space: AnsweredSpace) -> tuple[float, float]:
     """What one of the query's whole numbers is worth: in the number who answered, and in the
     sum.
     """
     return 1 / space.weight, float(space.unit)
 
 
-def _kept(answered: Floats, gaps: Floats, edges: Floats, halves: Floats) -> tuple[Floats, Floats]:
+def _find_accepted_range(
+    answered: Floats, gaps: Floats, edges: Floats, halves: Floats
+) -> tuple[Floats, Floats]:
     """Return the first and the last θ that is kept for each group.
 
     Parameters
@@ -268,7 +270,7 @@ def _kept(answered: Floats, gaps: Floats, edges: Floats, halves: Floats) -> tupl
     low, high = np.full(len(gaps), np.inf), np.full(len(gaps), -np.inf)
     for start, end, half in zip(edges[:-1], edges[1:], halves, strict=True):
         for first, last in ((start, end), (-end, -start)):
-            ends = _within(answered, gaps, float(half), float(first), float(last))
+            ends = _solve_accepted_piece(answered, gaps, float(half), float(first), float(last))
             # A piece that keeps nothing has its first end above its last.
             holds = ends[0] <= ends[1]
             low[holds] = np.minimum(low, ends[0])[holds]
@@ -277,7 +279,7 @@ def _kept(answered: Floats, gaps: Floats, edges: Floats, halves: Floats) -> tupl
     return np.where(none, nearest, low), np.where(none, nearest, high)
 
 
-def _within(
+def _solve_accepted_piece(
     answered: Floats, gaps: Floats, half: float, first: float, last: float
 ) -> tuple[Floats, Floats]:
     """Return the ends of the θ in a piece with ``|gap - θ answered| <= half``."""

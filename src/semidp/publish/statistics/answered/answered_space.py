@@ -56,7 +56,7 @@ class AnsweredSpace(SpaceByGroups):
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
-    >>> public = Dataspace.of(wards, [Margin("ward")])
+    >>> public = Dataspace.from_table(wards, [Margin("ward")])
     >>> space = answered_space(public, Ball(2), Outcome("pay", 0, 1, steps=500), [Margin("ward")])
     >>> space.l2, space.exact  # in halves of a step: the same as for the sums alone
     (2000.0, True)
@@ -80,7 +80,7 @@ class AnsweredSpace(SpaceByGroups):
         """What one of the query's whole numbers is worth in a sum of values, in units of the
         outcome.
         """
-        return unit_of(self.outcome, self.fineness)
+        return query_unit(self.outcome, self.fineness)
 
     @property
     def half(self) -> int:
@@ -137,7 +137,7 @@ class AnsweredSpace(SpaceByGroups):
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞."""
         if self.exact_moves is not None:
-            once = self.exact_moves.replaced_norms.scaled(self.adjacency.times)
+            once = self.exact_moves.replaced_norms.multiply(self.adjacency.times)
         else:
             replaced = self.adjacency.replaced_values(self.counts)
             squares = sum(k * k for k in replaced)
@@ -172,7 +172,7 @@ class AnsweredSpace(SpaceByGroups):
         """Return the nearest pairs that vanish where no record is and have the same total in every
         block.
         """
-        both = self.checked(values).reshape(2, -1)
+        both = self.check_shape(values).reshape(2, -1)
         return np.concatenate([self.sums.project(part) for part in both])
 
     def variances(self) -> Floats:
@@ -212,32 +212,32 @@ def answered_space(
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
-    >>> public = Dataspace.of(wards, [Margin("ward")])
+    >>> public = Dataspace.from_table(wards, [Margin("ward")])
     >>> question = public, Ball(1), Outcome("ok", 0, 1, steps=1), [Margin("ward")]
     >>> answered_space(*question).weight, answered_space(*question, Budget.pure(1)).weight
     (866, 500)
     """
-    fineness = fineness_of(outcome)
+    fineness = grid_fineness(outcome)
     half = fineness * outcome.steps
     laplace = budget is not None and budget.kind == "pure"
     weight = half if laplace else math.isqrt(3 * half**2)
     return _space(dataspace, adjacency, outcome, blocks, fineness, weight)
 
 
-def fineness_of(outcome: Outcome) -> int:
+def grid_fineness(outcome: Outcome) -> int:
     """Return how many parts each half of a step of an outcome's grid is divided into.
 
-    >>> fineness_of(Outcome("ok", 0, 1, steps=1)), fineness_of(Outcome("pay", 0, 1, steps=1000))
+    >>> grid_fineness(Outcome("ok", 0, 1, steps=1)), grid_fineness(Outcome("pay", 0, 1, steps=1000))
     (500, 1)
     """
     return -(-_FINEST // outcome.steps)
 
 
-def unit_of(outcome: Outcome, fineness: int) -> Fraction:
+def query_unit(outcome: Outcome, fineness: int) -> Fraction:
     """Return what one of the query's whole numbers is worth in a sum of values: a part of half a
     step.
 
-    >>> unit_of(Outcome("ok", 0, 1, steps=1), 500)
+    >>> query_unit(Outcome("ok", 0, 1, steps=1), 500)
     Fraction(1, 1000)
     """
     return outcome.width / (2 * fineness)

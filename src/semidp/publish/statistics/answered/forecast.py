@@ -10,9 +10,9 @@ import numpy as np
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.publish.results.texts import error_text
 from semidp.publish.statistics.answered.answered_estimates import (
-    middle_of,
+    outcome_half_range,
+    outcome_midpoint,
     pair_deviations,
-    reach_of,
 )
 from semidp.publish.statistics.answered.answered_space import AnsweredSpace
 from semidp.publish.statistics.outcomes.forecast import ErrorRange, OutcomeForecast
@@ -42,7 +42,7 @@ class AnswersForecast(OutcomeForecast):
     answered_error: float
 
     @classmethod
-    def of(
+    def from_mechanism(
         cls, name: str, features: tuple[str, ...], statistic: str, mechanism: Mechanism
     ) -> "AnswersForecast":
         """Return what a mechanism on pairs says of a statistic of those who answered."""
@@ -53,13 +53,15 @@ class AnswersForecast(OutcomeForecast):
             sizes = counts.ravel()
             answers, gaps = pair_deviations(mechanism, number)
             if statistic == "sum":
-                errors = np.hypot(middle_of(space.outcome) * answers, gaps)
+                errors = np.hypot(outcome_midpoint(space.outcome) * answers, gaps)
             else:
                 # The mean is at a bound where the noise in the number who answered matters most.
-                errors = np.hypot(gaps, reach_of(space.outcome) * answers) / np.maximum(sizes, 1)
+                errors = np.hypot(gaps, outcome_half_range(space.outcome) * answers) / np.maximum(
+                    sizes, 1
+                )
             of_groups.append(errors[sizes > 0])
             of_answered.append(answers[sizes > 0])
-        summary = ErrorRange.of(np.concatenate(of_groups))
+        summary = ErrorRange.from_errors(np.concatenate(of_groups))
         largest = float(np.concatenate(of_answered).max(initial=0.0))
         return cls(name, features, statistic, summary, largest)
 

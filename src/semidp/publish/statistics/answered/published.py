@@ -12,21 +12,21 @@ from semidp.promise.scope import Scope
 from semidp.publish.results.cells import Columns, Form
 from semidp.publish.statistics.answered import words
 from semidp.publish.statistics.answered.answered_estimates import AnsweredEstimates, AnsweredSums
-from semidp.publish.statistics.answered.answered_space import fineness_of, unit_of
+from semidp.publish.statistics.answered.answered_space import grid_fineness, query_unit
 from semidp.publish.statistics.outcomes.confidence import Intervals
 from semidp.publish.statistics.outcomes.published import (
     PublishedStatistic,
     StatisticWords,
-    as_written,
-    columns_of,
+    describe_intervals,
+    interval_columns,
+    parse_rows,
     read_intervals,
     real_numbers,
-    rows_of,
-    stated,
+    verify_files,
     whole_numbers,
 )
 from semidp.publish.statistics.protocol.rechecks import ResultCheck
-from semidp.publish.statistics.protocol.results import Published, measured_by, read_back
+from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.answered.request import AnsweredRequest
@@ -88,9 +88,9 @@ class PublishedAnswers(PublishedStatistic):
         """Compare estimates, errors and intervals with what follows from the noisy pairs; return
         them again.
         """
-        again = self.published_again(check, mechanism)
+        again = self.republish(check, mechanism)
         assert isinstance(again, PublishedAnswers)
-        self.compare_again(check, again, mechanism)
+        self.compare_recomputed(check, again, mechanism)
         return again
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
@@ -112,7 +112,7 @@ class PublishedAnswers(PublishedStatistic):
                 "answered_error": part.answered_errors,
                 str(self.request.statistic): part.values,
                 "standard_error": part.standard_errors,
-                **columns_of([intervals]),
+                **interval_columns([intervals]),
                 "noisy_answered": answered[start:end],
                 "noisy_about_middle": steps[start:end],
             }
@@ -125,8 +125,8 @@ class PublishedAnswers(PublishedStatistic):
         return {
             **super().to_json(),
             "files": list(self.request.files),
-            "unit": float(unit_of(self.outcome, fineness_of(self.outcome))),
-            "intervals": stated(self.intervals[:1]),
+            "unit": float(query_unit(self.outcome, grid_fineness(self.outcome))),
+            "intervals": describe_intervals(self.intervals[:1]),
         }
 
     @classmethod
@@ -142,7 +142,7 @@ class PublishedAnswers(PublishedStatistic):
         intervals: list[Intervals] = []
         answered, steps = [], []
         for file in request.files:
-            header, groups, texts = rows_of(files[file], _NUMBERS)
+            header, groups, texts = parse_rows(files[file], _NUMBERS)
             # First the exact count, last what was drawn; between them real numbers.
             numbers = real_numbers(texts[1:-2])
             part = AnsweredEstimates(groups, whole_numbers(texts[0]), *numbers[:, :4].T)
@@ -162,7 +162,7 @@ class PublishedAnswers(PublishedStatistic):
             intervals=tuple(intervals),
             **read_back(entry, scope),
         )
-        return as_written(result, files)
+        return verify_files(result, files)
 
 
 def published_answers(request: "AnsweredRequest", measured: AnsweredSums) -> PublishedAnswers:
@@ -177,5 +177,5 @@ def published_answers(request: "AnsweredRequest", measured: AnsweredSums) -> Pub
         columns=tuple(measured.columns(block) for block in request.by),
         noisy=np.asarray(measured.measurement.noisy, dtype=np.int64),
         intervals=tuple(intervals(block, level, simultaneous) for block in request.by),
-        **measured_by(request.name, measured.mechanism, measured.private),
+        **mechanism_fields(request.name, measured.mechanism, measured.private),
     )

@@ -26,7 +26,7 @@ from semidp.publish.statistics.answered.answered_estimates import AnsweredSums
 from semidp.publish.statistics.answered.answered_space import AnsweredSpace, answered_space
 from semidp.publish.statistics.answered.forecast import AnswersForecast
 from semidp.publish.statistics.answered.published import PublishedAnswers, published_answers
-from semidp.publish.statistics.outcomes.request import StatisticRequest, proportion_of
+from semidp.publish.statistics.outcomes.request import StatisticRequest, binary_outcome
 from semidp.publish.statistics.protocol.requests import Forecast
 
 
@@ -66,7 +66,7 @@ class AnsweredRequest(StatisticRequest):
     @property
     def private_columns(self) -> tuple[str, ...]:
         """The column of the outcome, and that of who answered."""
-        return (self.outcome.column, self._answered.column)
+        return (self.outcome.column, self._answered_indicator.column)
 
     @property
     def needed_readings(self) -> dict[str, str]:
@@ -75,12 +75,12 @@ class AnsweredRequest(StatisticRequest):
         """
         column = self.outcome.column
         how = EQUAL_OR_MISSING if "=" in column else f"{MISSING_AS}{plain(self.outcome.lower)}"
-        return {column: how, self._answered.column: ANSWERED_AS_ONE}
+        return {column: how, self._answered_indicator.column: ANSWERED_AS_ONE}
 
     @property
-    def _answered(self) -> Outcome:
+    def _answered_indicator(self) -> Outcome:
         """Who answered, as zeros and ones."""
-        return proportion_of(answered_column(self.outcome.column))
+        return binary_outcome(answered_column(self.outcome.column))
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -89,19 +89,21 @@ class AnsweredRequest(StatisticRequest):
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the pairs by group; refuse groups whose counts are not published."""
-        public = scope.dataspace.about(self.counted)
+        public = scope.dataspace.for_kind(self.counted)
         return answered_space(public, scope.adjacency, self.outcome, self.by, self.budget)
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return how far off the numbers who answered, and what is published of them, would be."""
-        return (AnswersForecast.of(self.name, self.features, self.statistic, mechanism),)
+        return (
+            AnswersForecast.from_mechanism(self.name, self.features, self.statistic, mechanism),
+        )
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential pairs, set after set."""
         assert isinstance(space, AnsweredSpace)
         if self.binary:
             reader.check_binary(self.outcome.column)
-        answered = [reader.sums(group.names, self._answered).ravel() for group in self.by]
+        answered = [reader.sums(group.names, self._answered_indicator).ravel() for group in self.by]
         steps = [reader.sums(group.names, self.outcome).ravel() for group in self.by]
         return space.pairs(np.concatenate(answered), np.concatenate(steps))
 

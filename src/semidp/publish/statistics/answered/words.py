@@ -7,8 +7,8 @@ from semidp.promise.exact import count_noun
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.results.texts import FAINT_MARK, end_texts, estimate_text, scale_text
-from semidp.publish.statistics.answered.answered_space import fineness_of, unit_of
-from semidp.publish.statistics.outcomes.published import columns_of
+from semidp.publish.statistics.answered.answered_space import grid_fineness, query_unit
+from semidp.publish.statistics.outcomes.published import interval_columns
 from semidp.publish.statistics.outcomes.words import (
     NOTHING_MEASURED,
     STATISTIC_MEANINGS,
@@ -59,7 +59,7 @@ def summary_lines(result: "PublishedAnswers") -> list[tuple[str, str]]:
 
 def _scale(result: "PublishedAnswers") -> str:
     """Write the scale of the noise in a sum, in units of the outcome."""
-    unit = unit_of(result.outcome, fineness_of(result.outcome))
+    unit = query_unit(result.outcome, grid_fineness(result.outcome))
     return scale_text(result.noise.scale * float(unit))
 
 
@@ -104,7 +104,7 @@ def sections(result: "PublishedAnswers") -> list[Section]:
 
 
 def _section(result: "PublishedAnswers", number: int, by: Margin) -> Section:
-    estimates, ends = result.estimates[number], columns_of([result.intervals[number]])
+    estimates, ends = result.estimates[number], interval_columns([result.intervals[number]])
     rows, empty = [], []
     for estimate, *limits in zip(estimates.rows(), *ends.values(), strict=True):
         levels, count, answered, answered_error, value, error = estimate

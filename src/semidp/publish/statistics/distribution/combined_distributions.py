@@ -25,8 +25,8 @@ from semidp.publish.statistics.distribution.pooling import (
 from semidp.publish.statistics.distribution.published import (
     CURVES,
     PublishedDistribution,
+    build_distribution_set,
     read_sets,
-    set_of,
 )
 from semidp.publish.statistics.distribution.request import DistributionRequest
 from semidp.publish.statistics.protocol.results import Noise, Published
@@ -58,7 +58,7 @@ class CombinedDistribution(PublishedDistribution):
         """The same distributions, of which every quantile and every share can be asked."""
         if self.scope is None:
             raise InputError("ask the combination itself: this one has no releases beside it")
-        return _pooled(self.request, self.sources, self.scope)
+        return _pool_differences(self.request, self.sources, self.scope)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the numbers in the CSV files, as plain values."""
@@ -152,11 +152,11 @@ def combined_distribution(
         answers=None,
         name=name,
     )
-    pooled = _pooled(request, sources, scope)
+    pooled = _pool_differences(request, sources, scope)
     claims = {one.noise.claim for one in sources}
     claim = "exact" if claims <= {"exact"} else "ideal"
     private = all(one.private for one in sources)
-    sets = [set_of(request, pooled, block) for block in request.by]
+    sets = [build_distribution_set(request, pooled, block) for block in request.by]
     stated = _fields(request, scope, claim, private)
     return CombinedDistribution(
         request=request,
@@ -169,7 +169,7 @@ def combined_distribution(
     )
 
 
-def _pooled(
+def _pool_differences(
     request: DistributionRequest, sources: Sequence[PublishedDistribution], scope: Scope
 ) -> PooledDistributions:
     """Differences of all sources as one set of measurements; refuse the same one twice."""

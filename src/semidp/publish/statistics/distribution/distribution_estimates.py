@@ -29,7 +29,7 @@ from semidp.publish.statistics.distribution.distribution_space import Distributi
 from semidp.publish.statistics.distribution.value_tree import ValueTree, value_tree
 from semidp.publish.statistics.outcomes.confidence import LEVEL, Intervals
 from semidp.publish.statistics.outcomes.groups import ByBlocks
-from semidp.publish.statistics.outcomes.noise_law import sampler_of
+from semidp.publish.statistics.outcomes.noise_law import entry_noise_law
 
 Floats = NDArray[np.float64]
 
@@ -56,12 +56,12 @@ class GroupDistributions(ByBlocks):
     Examples
     --------
     >>> from semidp.publish.statistics.distribution.example_space import two_wards
-    >>> from semidp.promise.mechanisms.selection import mechanism_for
+    >>> from semidp.promise.mechanisms.selection import select_mechanism
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> space = two_wards(steps=7)
-    >>> mechanism = mechanism_for(space, Budget.gdp(2))
+    >>> mechanism = select_mechanism(space, Budget.gdp(2))
     >>> histograms = np.array([[2, 2, 2, 4, 10, 6, 2, 2], [5, 5, 5, 5, 0, 0, 0, 0]])
-    >>> measured = mechanism.measure(space.measured(histograms), SeededRandomness(1))
+    >>> measured = mechanism.measure(space.apply_query(histograms), SeededRandomness(1))
     >>> distributions = GroupDistributions(mechanism, measured)
     >>> (median,) = distributions.quantiles(["1/2"])
     >>> list(median.rows())
@@ -82,7 +82,7 @@ class GroupDistributions(ByBlocks):
         return self.space.up_to(self.measurement.noisy)
 
     @cached_property
-    def _ordered(self) -> Floats:
+    def _monotone_counts(self) -> Floats:
         """The same in growing order, between 0 and the size of the group."""
         return in_order(self._every, self.space.sizes)
 
@@ -90,7 +90,7 @@ class GroupDistributions(ByBlocks):
         """Return the exact number of records of each group of a set."""
         return np.asarray(self.space.counts[self._number(block)].ravel(), dtype=np.float64)
 
-    def unbiased(self, block: Margin | None = None) -> Floats:
+    def unbiased_counts(self, block: Margin | None = None) -> Floats:
         """Return the estimated records up to each value but the last, as measured: noise may
         disorder them.
         """
@@ -98,7 +98,7 @@ class GroupDistributions(ByBlocks):
 
     def up_to(self, block: Margin | None = None) -> Floats:
         """Return the estimated records up to each value but the last, in growing order."""
-        return self._ordered[self._rows(block)]
+        return self._monotone_counts[self._rows(block)]
 
     def _rows(self, block: Margin | None) -> slice:
         ends = np.cumsum([0, *(counts.size for counts in self.space.counts)])
@@ -119,11 +119,11 @@ class GroupDistributions(ByBlocks):
         """
         return band_half_widths(self.mechanism, self.level)
 
-    def half_widths_of(self, block: Margin | None) -> Floats:
+    def block_half_widths(self, block: Margin | None) -> Floats:
         """The half-widths of a set of groups: those of any set."""
         return self.half_widths
 
-    def band_widths_of(self, block: Margin | None) -> Floats:
+    def block_band_widths(self, block: Margin | None) -> Floats:
         """The half-widths of the band of a set of groups: those of any set."""
         return self.band_widths
 
@@ -132,7 +132,7 @@ class GroupDistributions(ByBlocks):
         itself.
         """
         ordered = self.up_to(block)
-        lower, upper = self._around(block, self.half_widths_of(block))
+        lower, upper = self._around(block, self.block_half_widths(block))
         # The estimate in growing order may leave its interval; a wider interval holds no less
         # often.
         return np.minimum(lower, ordered), np.maximum(upper, ordered)
@@ -145,14 +145,14 @@ class GroupDistributions(ByBlocks):
         earlier value, and the upper one lowered to its least later one.
         """
         ordered = self.up_to(block)
-        lower, upper = self._around(block, self.band_widths_of(block))
+        lower, upper = self._around(block, self.block_band_widths(block))
         lower = _largest_before(lower)
         upper = _least_after(upper)
         return np.minimum(lower, ordered), np.maximum(upper, ordered)
 
     def _around(self, block: Margin | None, widths: Floats) -> tuple[Floats, Floats]:
         """The unbiased counts less and plus half-widths, between 0 and the sizes of the groups."""
-        counts = self.unbiased(block)
+        counts = self.unbiased_counts(block)
         sizes = self.sizes(block)[:, None]
         # An end that is a whole number stays beyond it where it is divided by the size.
         widths = np.where(widths > 0, widths + _HAIR, 0.0)
@@ -187,7 +187,7 @@ class GroupDistributions(ByBlocks):
             # The estimate may lie outside; a wider interval holds no less often.
             first = np.minimum(first, steps)
             last = np.maximum(last, steps)
-            values, starts, ends = cells_of(self.space.outcome)
+            values, starts, ends = histogram_cells(self.space.outcome)
             columns = (values[steps], starts[first], ends[last])
             value, lower, upper = (np.where(sizes > 0, column, np.nan) for column in columns)
             parts.append(Intervals(groups, value, lower, upper, self.level))
@@ -197,10 +197,10 @@ class GroupDistributions(ByBlocks):
         """For each value the lower end of the count before it, and the upper end of the count up to
         it.
         """
-        counts = self.unbiased(block)
+        counts = self.unbiased_counts(block)
         sizes = self.sizes(block)[:, None]
         # Counts are whole numbers, so that a lower end is rounded up.
-        widths = self.half_widths_of(block)
+        widths = self.block_half_widths(block)
         lower = np.ceil(counts - widths - _HAIR)
         upper = counts + widths
         before = np.hstack([np.zeros_like(sizes), lower])
@@ -228,11 +228,11 @@ class GroupDistributions(ByBlocks):
         return Intervals(self.groups(block), value, lowers[0], uppers[1], self.level)
 
 
-def cells_of(outcome: Outcome) -> tuple[Floats, Floats, Floats]:
+def histogram_cells(outcome: Outcome) -> tuple[Floats, Floats, Floats]:
     """Return for each cell of an outcome's histogram the step of the grid in it (or next to it),
     its start and its end.
 
-    >>> [column.tolist() for column in cells_of(Outcome("score", 0, 2, 2, cuts=(1,)))]
+    >>> [column.tolist() for column in histogram_cells(Outcome("score", 0, 2, 2, cuts=(1,)))]
     [[0.0, 1.0, 1.0, 2.0], [0.0, 0.5, 1.0, 1.5], [0.5, 1.0, 1.5, 2.0]]
     """
     starts = (outcome.lower, *outcome.edges)
@@ -318,7 +318,7 @@ def pointwise_half_widths(mechanism: Mechanism, level: Fraction) -> Floats:
     """Return h with ``P(|error of F(v)| <= h) >= level`` for each value but the last; zeros without
     noise.
     """
-    tree, law = _measured_by(mechanism)
+    tree, law = _tree_and_noise(mechanism)
     if law is None:
         return np.zeros(tree.gaps)
     return np.array(_pointwise(tree.values, law, level))
@@ -326,7 +326,7 @@ def pointwise_half_widths(mechanism: Mechanism, level: Fraction) -> Floats:
 
 def difference_error(mechanism: Mechanism) -> float:
     """Return the standard deviation of the noise in one difference of halves; 0 without noise."""
-    law = _measured_by(mechanism)[1]
+    law = _tree_and_noise(mechanism)[1]
     return 0.0 if law is None else math.sqrt(law.variance)
 
 
@@ -334,7 +334,7 @@ def count_errors(mechanism: Mechanism) -> Floats:
     """Return the standard deviation of the error of F at each value but the last; zeros without
     noise.
     """
-    tree = _measured_by(mechanism)[0]
+    tree = _tree_and_noise(mechanism)[0]
     return _deviations(tree) * difference_error(mechanism)
 
 
@@ -346,7 +346,7 @@ def band_half_widths(mechanism: Mechanism, level: Fraction) -> Floats:
     with public randomness, the same for everybody, at a level that is raised by two standard errors
     of the simulation.
     """
-    tree, law = _measured_by(mechanism)
+    tree, law = _tree_and_noise(mechanism)
     if law is None or not law.variance:
         return np.zeros(tree.gaps)
     spread = math.sqrt(law.variance)
@@ -354,11 +354,11 @@ def band_half_widths(mechanism: Mechanism, level: Fraction) -> Floats:
     return _deviations(tree) * spread * multiple
 
 
-def _measured_by(mechanism: Mechanism) -> tuple[ValueTree, CountNoise | None]:
+def _tree_and_noise(mechanism: Mechanism) -> tuple[ValueTree, CountNoise | None]:
     """The tree of a mechanism's space, and the law of the noise in one difference."""
     space = mechanism.space
     assert isinstance(space, DistributionSpace)
-    return space.tree, sampler_of(mechanism)
+    return space.tree, entry_noise_law(mechanism)
 
 
 def _deviations(tree: ValueTree) -> Floats:

@@ -69,7 +69,7 @@ class DistributionSpace(SpaceByGroups):
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
-    >>> public = Dataspace.of(
+    >>> public = Dataspace.from_table(
     ...     Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")]
     ... )
     >>> space = distribution_space(
@@ -118,14 +118,14 @@ class DistributionSpace(SpaceByGroups):
             counts = moves.replaced_norms
             square = moves.largest_square(self.tree.gram, self.tree.farthest)
             once = Norms(longest * counts.l1, square, 2 * counts.linf)
-            return once.scaled(self.adjacency.times)
-        once = Norms(self._placed(2).cost, self._placed(4).cost, 2)
-        return once.scaled(self.adjacency.times)
+            return once.multiply(self.adjacency.times)
+        once = Norms(self._place_exchange(2).cost, self._place_exchange(4).cost, 2)
+        return once.multiply(self.adjacency.times)
 
-    def _placed(self, parted: int) -> Placement:
+    def _place_exchange(self, parted: int) -> Placement:
         """Where the three values of an exchange are farthest apart."""
-        several = sum(groups > 1 for groups in self.sums.inhabited)
-        single = sum(groups == 1 for groups in self.sums.inhabited)
+        several = sum(groups > 1 for groups in self.sums.inhabited_cell_counts)
+        single = sum(groups == 1 for groups in self.sums.inhabited_cell_counts)
         pairs = {
             (_PERSON, _CARRIER): several,
             (_CARRIER, _AFTER): several,
@@ -156,16 +156,16 @@ class DistributionSpace(SpaceByGroups):
         return int((self.sizes > 0).sum()) * self.tree.gaps
 
     @cached_property
-    def _occupied(self) -> Floats:
+    def _occupied_mask(self) -> Floats:
         return np.repeat((self.sizes > 0).astype(np.float64), self.tree.gaps)
 
     def project(self, values: ArrayLike) -> Floats:
         """Return the differences, 0 in groups without records."""
-        return np.asarray(self.checked(values) * self._occupied)
+        return np.asarray(self.check_shape(values) * self._occupied_mask)
 
     def variances(self) -> Floats:
         """Return ones, and zeros in groups without records."""
-        return self._occupied.copy()
+        return self._occupied_mask.copy()
 
     def worst_move(self) -> Counts | None:
         """Return the differences of two datasets that are as far apart as the norms say, or as
@@ -173,7 +173,7 @@ class DistributionSpace(SpaceByGroups):
         """
         # Where sets of groups are tied, which of them change together is not known.
         tied = self.sums.worst_move() is None
-        return None if self.is_zero or tied else self.measured(self._worst_histograms())
+        return None if self.is_zero or tied else self.apply_query(self._worst_histograms())
 
     def _worst_histograms(self) -> Counts:
         """What is added to the histograms of all groups by the costliest move."""
@@ -191,7 +191,7 @@ class DistributionSpace(SpaceByGroups):
 
     def _exchange_person(self, change: Counts) -> None:
         """Add the costliest exchange of one person to the histograms of all groups."""
-        person, carrier, after = self._placed(4).places
+        person, carrier, after = self._place_exchange(4).places
         for part in self.sums.slices:
             by_size = np.argsort(-self.sizes[part], kind="stable")
             largest = part.start + by_size[:2]
@@ -210,7 +210,7 @@ class DistributionSpace(SpaceByGroups):
         """Say in how many differences of halves two datasets differ."""
         return f"{count_noun(pair.entries, 'difference')} of halves"
 
-    def measured(self, histograms: Counts) -> Counts:
+    def apply_query(self, histograms: Counts) -> Counts:
         """Return the query of the histograms of all groups, a row a group."""
         return self.tree.differences(histograms).ravel()
 

@@ -21,6 +21,6 @@ def two_wards(steps: int, adjacency: Adjacency | None = None) -> DistributionSpa
     """
     schema = Schema([Feature("ward", ["a", "b"])])
     wards = Table(schema, [30, 20])
-    public = Dataspace.of(wards, [Margin("ward")])
+    public = Dataspace.from_table(wards, [Margin("ward")])
     outcome = Outcome("score", 0, steps, steps)
     return distribution_space(public, adjacency or Ball(2), outcome, [Margin("ward")])

@@ -54,7 +54,7 @@ class DistributionForecast(StatisticForecast):
     typical: int | None
 
     @classmethod
-    def of(
+    def from_mechanism(
         cls, name: str, features: tuple[str, ...], mechanism: Mechanism, level: Fraction
     ) -> "DistributionForecast":
         """Return what a mechanism says of a distribution."""

@@ -17,9 +17,9 @@ from semidp.publish.statistics.outcomes.outcome_fields import (
     LEVEL,
     STEP,
     group_values,
-    groups_of,
-    outcome_of,
     outcome_values,
+    read_groups,
+    read_outcome,
 )
 from semidp.publish.statistics.protocol.kinds import Kind
 
@@ -43,12 +43,12 @@ DISTRIBUTION = Field(
 )
 
 
-def _asked(chosen: Chosen) -> list[DistributionRequest]:
+def _build_requests(chosen: Chosen) -> list[DistributionRequest]:
     """Return the distribution of every column that is named."""
     requests = []
     for column in chosen.columns(DISTRIBUTION):
-        by = groups_of(chosen, f"the distribution of {column}")
-        outcome = outcome_of(chosen, column, DistributionRequest)
+        by = read_groups(chosen, f"the distribution of {column}")
+        outcome = read_outcome(chosen, column, DistributionRequest)
         texts = chosen.of_column(LINE, column) or ()
         # A line that is named twice is one.
         lines = sorted({exact(text, f"a line of {column!r}") for text in texts})
@@ -57,7 +57,7 @@ def _asked(chosen: Chosen) -> list[DistributionRequest]:
     return requests
 
 
-def _shown(request: DistributionRequest) -> list[tuple[dict[str, Any], DistributionRequest]]:
+def _list_choices(request: DistributionRequest) -> list[tuple[dict[str, Any], DistributionRequest]]:
     """Return what would have been chosen to ask for a request; those who answered cannot be."""
     column = request.outcome.column
     if request.answers is not None or request.answered is not None:
@@ -81,7 +81,7 @@ KIND = Kind(
         CombinedDistribution.key: CombinedDistribution.read,
     },
     fields=(DISTRIBUTION,),
-    ask=_asked,
-    shown=_shown,
+    ask=_build_requests,
+    shown=_list_choices,
     alternative=read_off,
 )

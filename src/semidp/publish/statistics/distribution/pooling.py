@@ -23,7 +23,7 @@ from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.noise.sums import Weighted, half_widths
-from semidp.promise.schema.margins import View, named
+from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.estimation.classes import Classes
 from semidp.publish.estimation.estimates import Estimate, estimate
@@ -36,7 +36,7 @@ from semidp.publish.statistics.distribution.distribution_estimates import (
     simulations,
 )
 from semidp.publish.statistics.distribution.distribution_space import DistributionSpace
-from semidp.publish.statistics.outcomes.noise_law import sampler_of
+from semidp.publish.statistics.outcomes.noise_law import entry_noise_law
 
 MOST_COUPLED = 2000
 """Groups of features that nested sets or empty groups couple."""
@@ -73,7 +73,7 @@ class MeasuredDifferences:
     @property
     def law(self) -> CountNoise:
         """The law of the noise in one difference."""
-        law = sampler_of(self.mechanism)
+        law = entry_noise_law(self.mechanism)
         assert law is not None, "distributions are measured number by number"
         return law
 
@@ -111,13 +111,13 @@ class DifferencePool:
     def _axes(self) -> tuple[int, ...]:
         """Features that some set of groups names."""
         views = [self._view(block) for block in self.space.blocks]
-        return tuple(sorted({axis for view in views for axis in named(view)}))
+        return tuple(sorted({axis for view in views for axis in list_axes(view)}))
 
     def _view(self, block: Margin) -> View:
         return self.space.dataspace.schema.view(block.names)
 
     @cached_property
-    def _kept(self) -> dict[int, NDArray[np.bool_]]:
+    def _possible_leaves(self) -> dict[int, NDArray[np.bool_]]:
         """For each feature the leaves that can hold a record, by the sets of groups that name
         it.
         """
@@ -128,21 +128,21 @@ class DifferencePool:
             kept[axis] = np.ones(leaves, bool)
         for block, counts in zip(self.space.blocks, self.space.counts, strict=True):
             view = self._view(block)
-            for place, axis in enumerate(named(view)):
+            for place, axis in enumerate(list_axes(view)):
                 other_axes = tuple(other for other in range(counts.ndim) if other != place)
                 inhabited = counts.sum(axis=other_axes) > 0
-                kept[axis] &= inhabited[chains[axis].above(view[axis])]
+                kept[axis] &= inhabited[chains[axis].find_leaf_ancestors(view[axis])]
         return kept
 
     @property
     def _sizes(self) -> tuple[int, ...]:
-        kept = self._kept
+        kept = self._possible_leaves
         return tuple(int(kept[axis].sum()) for axis in self._axes)
 
     def _nodes(self, axis: int, depth: int) -> NDArray[np.intp]:
         """Node at a depth of every leaf of a feature that can hold a record."""
         chain = self.space.dataspace.schema.grid.chains[axis]
-        return np.asarray(chain.above(depth))[self._kept[axis]]
+        return np.asarray(chain.find_leaf_ancestors(depth))[self._possible_leaves[axis]]
 
     def _query(self, block: Margin) -> CellSums:
         """Which differences a set of groups adds up; the last attribute are the gaps."""
@@ -163,7 +163,7 @@ class DifferencePool:
         """Where the groups that can hold a record stand in the table of a set."""
         view = self._view(block)
         nodes = []
-        for axis in named(view):
+        for axis in list_axes(view):
             nodes.append(np.unique(self._nodes(axis, view[axis])))
         return np.ix_(*nodes) if nodes else ()
 
@@ -176,7 +176,7 @@ class DifferencePool:
         for block, counts in zip(self.space.blocks, self.space.counts, strict=True):
             view = self._view(block)
             index: list[NDArray[np.intp]] = []
-            for axis in named(view):
+            for axis in list_axes(view):
                 index.append(self._nodes(axis, view[axis]))
             if not index:
                 continue
@@ -199,7 +199,7 @@ class DifferencePool:
     def differences(self) -> Floats:
         """The best estimate of every difference, group after group, a row a group."""
         measurements = self._measurements(slice(None))
-        coupled = Classes.of(measurements).block
+        coupled = Classes.from_measurements(measurements).block
         if coupled > MOST_COUPLED:
             raise Refused(
                 f"nested groups or empty ones couple {coupled:,} groups here, and at most"
@@ -276,7 +276,7 @@ class DifferencePool:
         return every
 
 
-def variance_of(terms: Terms) -> float:
+def terms_variance(terms: Terms) -> float:
     """The variance of an estimated difference."""
     variances = []
     for (law, size), count in terms.items():
@@ -307,16 +307,16 @@ class PooledDistributions(GroupDistributions):
         """Half-widths of sets of groups that were asked for; their laws take a while."""
         return {}
 
-    def half_widths_of(self, block: Margin | None) -> Floats:
+    def block_half_widths(self, block: Margin | None) -> Floats:
         """How far the count up to each value but the last is off at most, with the probability
         `level` each: a row a group.
 
         From the law of the noise. Where laws are too many, Chebyshev's bound takes their place,
         which holds for any: ``sd / √(1 - level)``.
         """
-        return self._remembered("each", block, self._half_widths)
+        return self._cached_widths("each", block, self._half_widths)
 
-    def _remembered(
+    def _cached_widths(
         self, what: str, block: Margin | None, compute: Callable[[Margin], Floats]
     ) -> Floats:
         chosen = self.space.blocks[self._number(block)]
@@ -333,7 +333,7 @@ class PooledDistributions(GroupDistributions):
         for terms in different:
             if len(weights) * len(different) > _MOST_LAWS:
                 squares = np.square(weights).sum(axis=1)
-                spread = np.sqrt(variance_of(terms) * squares)
+                spread = np.sqrt(terms_variance(terms) * squares)
                 # Chebyshev's inequality, which needs no law.
                 missed = 1 - float(self.level)
                 widths.append(spread / math.sqrt(missed))
@@ -342,11 +342,11 @@ class PooledDistributions(GroupDistributions):
             widths.append(np.array(half_widths(sums, float(self.level))))
         return _rows([row[of_gap.ravel()] for row in widths], which, tree.gaps)
 
-    def band_widths_of(self, block: Margin | None) -> Floats:
+    def block_band_widths(self, block: Margin | None) -> Floats:
         """How far the counts up to all values of a group are off at most, with the probability
         `level` together.
         """
-        return self._remembered("band", block, self._band_widths)
+        return self._cached_widths("band", block, self._band_widths)
 
     def _band_widths(self, block: Margin) -> Floats:
         different, which = self.pool.terms(block)
@@ -354,10 +354,10 @@ class PooledDistributions(GroupDistributions):
         deviations = np.sqrt(np.square(tree.weights).sum(axis=1))
         widths = []
         for terms in different:
-            spread = deviations * math.sqrt(variance_of(terms))
+            spread = deviations * math.sqrt(terms_variance(terms))
             numbers = sum(terms.values())
             count = simulations(tree.gaps * max(numbers, 1))
-            noise = _drawn(terms, (count, tree.gaps))
+            noise = _simulate_noise(terms, (count, tree.gaps))
             counts_off = tree.up_to(noise, np.zeros(count))
             errors = np.abs(counts_off / np.maximum(spread, 1e-300))
             largest = np.sort(errors.max(axis=1))
@@ -377,7 +377,7 @@ def _count_terms(weights: Sequence[float], terms: Terms) -> list[Weighted]:
     return every
 
 
-def _drawn(terms: Terms, shape: tuple[int, int]) -> Floats:
+def _simulate_noise(terms: Terms, shape: tuple[int, int]) -> Floats:
     """Noise of estimated differences, by public randomness: the same for everybody."""
     source = SeededRandomness(0)
     total = np.zeros(shape)

@@ -23,12 +23,12 @@ from semidp.publish.statistics.outcomes.confidence import Intervals
 from semidp.publish.statistics.outcomes.published import (
     GroupWords,
     PublishedBySets,
-    as_written,
+    parse_rows,
     real_numbers,
-    rows_of,
+    verify_files,
     whole_numbers,
 )
-from semidp.publish.statistics.protocol.results import Published, measured_by, read_back
+from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
 from semidp.publish.statistics.recheck_findings import Trust
 
 if TYPE_CHECKING:
@@ -129,13 +129,13 @@ class PublishedDistribution(PublishedBySets):
         return self.distributions.shares_below(line, by)
 
     @property
-    def pools_by(self) -> object:
+    def pooling_key(self) -> object:
         """The outcome and its cuts: distributions of the same are combined, but for those of
         whoever answered.
         """
         return None if self.request.answered is not None else (self.key, self.request.cut_outcome)
 
-    def pooled(self, others: "Sequence[Published]", scope: Scope) -> "Published | None":
+    def pool_results(self, others: "Sequence[Published]", scope: Scope) -> "Published | None":
         """Return the distributions from this result and others of the same outcome together."""
         from semidp.publish.statistics.distribution.combined_distributions import (
             combined_distribution,
@@ -166,11 +166,11 @@ class PublishedDistribution(PublishedBySets):
         bounds = (float(outcome.lower), float(outcome.upper))
         return distribution_plot(labels, self.cuts, part.curves, outcome.column, bounds, axes)
 
-    def trusted(self, request: "Request") -> Iterator[Trust]:
+    def trust_assumptions(self, request: "Request") -> Iterator[Trust]:
         """Yield what is believed of it besides its noisy values: which column was read, and why a
         distribution was.
         """
-        yield from super().trusted(request)
+        yield from super().trust_assumptions(request)
         yield Trust("why quantiles were read off a distribution", ("plan.distribution.answers",))
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
@@ -182,7 +182,7 @@ class PublishedDistribution(PublishedBySets):
             end = start + len(part.groups)
             curves_file, listed_file = self.request.file_pair(place)
             every[curves_file] = self._curves(part, rows[start:end])
-            every[listed_file] = self._listed(part)
+            every[listed_file] = self._summary_columns(part)
             start = end
         return every
 
@@ -200,7 +200,7 @@ class PublishedDistribution(PublishedBySets):
         key = (*part.names, "below")
         return Columns.of_rows(part.names, labels, numbers, words.CURVE_MEANINGS, key)
 
-    def _listed(self, part: DistributionSet) -> Columns:
+    def _summary_columns(self, part: DistributionSet) -> Columns:
         """A row for each group: its exact count, quantiles and shares with their intervals."""
         numbers: dict[str, NDArray[Any]] = {"count": part.counts}
         for name, interval in zip(self.headings, part.listed, strict=True):
@@ -234,7 +234,7 @@ class PublishedDistribution(PublishedBySets):
         if not np.array_equal(drawn, noisy):
             raise ValueError("noisy differences are whole numbers")
         result = cls(request=request, sets=sets, noisy=drawn, **read_back(entry, scope))
-        return as_written(result, files)
+        return verify_files(result, files)
 
 
 def read_sets(
@@ -257,9 +257,9 @@ def _read_set(
     many = len(request.probabilities) + len(request.lines)
     # The exact count, then three columns for each quantile and share.
     wide = 1 + 3 * many
-    header, groups, (counts, *listed_texts) = rows_of(listed_file, wide)
+    header, groups, (counts, *listed_texts) = parse_rows(listed_file, wide)
     # The cut, the curves, the noisy number.
-    _, _, columns = rows_of(curves_file, 2 + len(CURVES))
+    _, _, columns = parse_rows(curves_file, 2 + len(CURVES))
     _, *curve_texts, steps = columns
     rows = real_numbers(curve_texts).T
     cuts = len(request.cut_outcome.edges)
@@ -282,13 +282,13 @@ def published_distribution(
     """Return distributions with their band, and the quantiles and shares that are to be listed."""
     return PublishedDistribution(
         request=request,
-        sets=tuple(set_of(request, found, block) for block in request.by),
+        sets=tuple(build_distribution_set(request, found, block) for block in request.by),
         noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
-        **measured_by(request.name, found.mechanism, found.private),
+        **mechanism_fields(request.name, found.mechanism, found.private),
     )
 
 
-def set_of(
+def build_distribution_set(
     request: "DistributionRequest", found: GroupDistributions, block: Margin
 ) -> DistributionSet:
     """Return the distributions of one set of groups with their band, and what is listed of them."""

@@ -34,7 +34,7 @@ from semidp.publish.statistics.distribution.published import (
     PublishedDistribution,
     published_distribution,
 )
-from semidp.publish.statistics.outcomes.confidence import LEVEL, level_of
+from semidp.publish.statistics.outcomes.confidence import LEVEL, parse_level
 from semidp.publish.statistics.outcomes.request import (
     AnySets,
     ValuesRequest,
@@ -140,7 +140,7 @@ class DistributionRequest(ValuesRequest):
     budget: Budget | None = field(default=None, converter=checked_budget)
     mechanism: str = field(default=AUTO, converter=mechanism_name)
     name: str = field(default=Factory(_distribution_name, takes_self=True), converter=file_name)
-    level: Fraction = field(default=LEVEL, converter=level_of)
+    level: Fraction = field(default=LEVEL, converter=parse_level)
     answers: Answers | None = field(default=None, converter=_answers)
     answered: str | None = field(default=None, converter=optional_text)
 
@@ -180,7 +180,7 @@ class DistributionRequest(ValuesRequest):
         """Return the space of the differences of halves; refuse groups whose counts are not
         published.
         """
-        public = scope.dataspace.about(self.counted)
+        public = scope.dataspace.for_kind(self.counted)
         return distribution_space(public, scope.adjacency, self.cut_outcome, self.by, self.answered)
 
     @property
@@ -190,7 +190,9 @@ class DistributionRequest(ValuesRequest):
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return how far off shares, quantiles and the whole curve would be."""
-        return (DistributionForecast.of(self.name, self.features, mechanism, self.level),)
+        return (
+            DistributionForecast.from_mechanism(self.name, self.features, mechanism, self.level),
+        )
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
         """Say with what noise it would be measured, and whether quantiles would be read off it."""
@@ -216,7 +218,7 @@ class DistributionRequest(ValuesRequest):
         for group in self.by:
             histograms = reader.histogram(group.names, self.cut_outcome)
             parts.append(measured_rows(space, group, histograms))
-        return space.measured(np.concatenate(parts))
+        return space.apply_query(np.concatenate(parts))
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress

@@ -273,10 +273,10 @@ class Placement:
             if position < self.tree.values:
                 values.update(dict.fromkeys(labels, position))
             elif labels:
-                waiting += self._followed(position - self.tree.values, labels)
+                waiting += self._split_labels(position - self.tree.values, labels)
         return tuple(values[label] for label in self._labels)
 
-    def _followed(self, gap: int, labels: Labels) -> list[tuple[int, Labels]]:
+    def _split_labels(self, gap: int, labels: Labels) -> list[tuple[int, Labels]]:
         """The halves of a node with the labels that are best placed in each."""
         halves = self._halves(np.array([gap]))
         left, right = (int(half.item()) for half in halves)

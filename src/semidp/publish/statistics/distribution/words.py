@@ -137,7 +137,7 @@ def _set_section(result: "PublishedDistribution", number: int, by: Margin) -> Se
         label = " · ".join(part.groups[place])
         count = f"{part.counts[place]:,}"
         rows.append((label, count, *_interval_texts(result, part, place)))
-    heading, paragraphs = f"Published {title(result)}", paragraphs_of(result)
+    heading, paragraphs = f"Published {title(result)}", describe_measurement(result)
     if number > 0:
         # What is said of the first set holds for all.
         heading, paragraphs = f"The same by {set_text(by)}", []
@@ -198,12 +198,12 @@ def column_meanings(headings: Sequence[str]) -> dict[str, str]:
     return meanings
 
 
-def paragraphs_of(result: "PublishedDistribution") -> list[str]:
+def describe_measurement(result: "PublishedDistribution") -> list[str]:
     """Say how distributions were measured, and what their intervals and bands are about."""
     noise, request = result.noise, result.request
     level = f"{float(100 * request.level):g}%"
     if result.releases > 1:
-        return [_together(result), _about_intervals(level)]
+        return [_describe_combination(result), _about_intervals(level)]
     if noise.absent:
         return [NOTHING_MEASURED]
     asked = []
@@ -239,7 +239,7 @@ def _about_intervals(level: str) -> str:
     )
 
 
-def _together(result: "PublishedDistribution") -> str:
+def _describe_combination(result: "PublishedDistribution") -> str:
     """Say how distributions of several releases were brought together."""
     return (
         f"{clipped_text(result.request.outcome)}. {result.releases} releases cut the range of"

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.errors import InputError, Refused, SchemaError
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.canonical import CanonicalNoise
-from semidp.promise.noise.noise_for_tradeoff import canonical_noise, curve_of
+from semidp.promise.noise.noise_for_tradeoff import canonical_noise, find_claimable_curve
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import Floats
@@ -90,7 +90,9 @@ class CellSpace(QuerySpace):
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> schema = Schema([Feature("sex", "fm"), Feature("vote", "yn")])
-    >>> public = Dataspace.of(Table(schema, [[5, 3], [4, 9]]), [Margin("sex"), Margin("vote")])
+    >>> public = Dataspace.from_table(
+    ...     Table(schema, [[5, 3], [4, 9]]), [Margin("sex"), Margin("vote")]
+    ... )
     >>> CellSpace(public, Ball(3), "sex", "vote").linf
     1
     """
@@ -120,7 +122,7 @@ class CellSpace(QuerySpace):
     def totals(self, name: str) -> NDArray[np.int64]:
         """Return the public margin of a feature within strata, the feature first."""
         names = (name, *self.strata)
-        return ordered(self.dataspace.value(Margin(*names)), names)
+        return transpose_counts(self.dataspace.value(Margin(*names)), names)
 
     @property
     def _margins_public(self) -> bool:
@@ -163,7 +165,7 @@ class CellSpace(QuerySpace):
 
     def project(self, values: ArrayLike) -> Floats:
         """Return the count as it is: it is free."""
-        return self.checked(values).astype(np.float64)
+        return self.check_shape(values).astype(np.float64)
 
     def fixed_part(self) -> Floats:
         """Return 0: nothing of the count is fixed."""
@@ -200,7 +202,7 @@ def recorded_cell(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adja
     return CellSpace(dataspace, adjacency, rows, columns, tuple(query.get("strata", ())))
 
 
-def ordered(table: Table, names: tuple[str, ...]) -> NDArray[np.int64]:
+def transpose_counts(table: Table, names: tuple[str, ...]) -> NDArray[np.int64]:
     """Return the counts of a table with its axes in a given order; a nested feature has one axis,
     however many of its names are given.
     """
@@ -229,7 +231,9 @@ class CanonicalMechanism(Mechanism):
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> schema = Schema([Feature("sex", "fm"), Feature("vote", "yn")])
-    >>> public = Dataspace.of(Table(schema, [[5, 3], [4, 9]]), [Margin("sex"), Margin("vote")])
+    >>> public = Dataspace.from_table(
+    ...     Table(schema, [[5, 3], [4, 9]]), [Margin("sex"), Margin("vote")]
+    ... )
     >>> space = CellSpace(public, Ball(3), "sex", "vote")
     >>> mechanism = CanonicalMechanism.calibrate(space, Budget.pure(1))
     >>> mechanism.tradeoff.epsilon(0), mechanism.bits
@@ -245,7 +249,7 @@ class CanonicalMechanism(Mechanism):
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the canonical noise of a budget, stretched by what x11 can move."""
-        return cls(space, curve_of(budget), space.linf)
+        return cls(space, find_claimable_curve(budget), space.linf)
 
     @property
     def cell(self) -> CellSpace:

@@ -35,7 +35,7 @@ class PowerForecast(StatisticForecast):
     power: Mapping[float, float]
 
     @classmethod
-    def of(
+    def from_test(
         cls, name: str, features: tuple[str, ...], test: UmpuTest, alternative: Alternative
     ) -> "PowerForecast":
         """Return the forecast of a planned test."""

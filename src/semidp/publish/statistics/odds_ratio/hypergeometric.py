@@ -58,10 +58,10 @@ class IntegerLaw:
         steps = np.arange(len(self.pmf), dtype=np.float64)
         return steps - (self.mean - self.first)
 
-    def mirrored(self) -> "IntegerLaw":
+    def mirror(self) -> "IntegerLaw":
         """Return the law of -H.
 
-        >>> IntegerLaw(2, np.array([0.25, 0.75])).mirrored().first
+        >>> IntegerLaw(2, np.array([0.25, 0.75])).mirror().first
         -3
         """
         return IntegerLaw(-self.last, self.pmf[::-1])
@@ -83,12 +83,12 @@ class IntegerLaw:
         first = self.first + other.first + int(kept[0])
         return IntegerLaw(first, pmf[kept[0] : kept[-1] + 1])
 
-    def tilted(self, log_ratio: float) -> "IntegerLaw":
+    def tilt(self, log_ratio: float) -> "IntegerLaw":
         """Return the law with ``P(x) e^{θ x}`` in proportion: laws of x11 for all odds ratios are
         tilts of one.
 
         >>> one, other = TwoByTwo(2, 2, 4).law(), TwoByTwo(2, 2, 4).law(odds_ratio=4.0)
-        >>> bool(np.allclose(one.tilted(math.log(4.0)).pmf, other.pmf))
+        >>> bool(np.allclose(one.tilt(math.log(4.0)).pmf, other.pmf))
         True
         """
         height = np.log(self.pmf) + log_ratio * np.arange(len(self.pmf))
@@ -172,16 +172,16 @@ class TwoByTwo:
             raise InputError(f"an odds ratio must be a positive number, not {odds_ratio}")
         if odds_ratio == 1:
             return self._central
-        return self.law_at(math.log(odds_ratio))
+        return self.law_for_log_odds(math.log(odds_ratio))
 
     @cached_property
     def _central(self) -> IntegerLaw:
-        return self.law_at(0.0)
+        return self.law_for_log_odds(0.0)
 
-    def law_at(self, log_odds: float) -> IntegerLaw:
+    def law_for_log_odds(self, log_odds: float) -> IntegerLaw:
         """Return the same distribution for an odds ratio given by its logarithm.
 
-        >>> TwoByTwo(2, 2, 4).law_at(-800.0).pmf.round(4)
+        >>> TwoByTwo(2, 2, 4).law_for_log_odds(-800.0).pmf.round(4)
         array([1.])
         """
         mode = self._mode(log_odds)
@@ -271,9 +271,9 @@ class Strata:
         """Return the distribution of the sum given the margins and the common odds ratio."""
         return _sum_law([table.law(odds_ratio) for table in self.tables])
 
-    def law_at(self, log_odds: float) -> IntegerLaw:
+    def law_for_log_odds(self, log_odds: float) -> IntegerLaw:
         """Return the same distribution for an odds ratio given by its logarithm."""
-        return _sum_law([table.law_at(log_odds) for table in self.tables])
+        return _sum_law([table.law_for_log_odds(log_odds) for table in self.tables])
 
 
 def _sum_law(laws: list[IntegerLaw]) -> IntegerLaw:

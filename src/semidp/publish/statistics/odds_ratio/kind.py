@@ -32,7 +32,7 @@ ODDS_RATIO = Field(
 )
 
 
-def _asked(chosen: Chosen) -> list[OddsRatioRequest]:
+def _build_requests(chosen: Chosen) -> list[OddsRatioRequest]:
     """Return a test for every pair of features that is named."""
     requests = []
     for features in chosen.sets(ODDS_RATIO):
@@ -44,7 +44,7 @@ def _asked(chosen: Chosen) -> list[OddsRatioRequest]:
     return requests
 
 
-def _shown(request: OddsRatioRequest) -> list[tuple[dict[str, Any], OddsRatioRequest]]:
+def _list_choices(request: OddsRatioRequest) -> list[tuple[dict[str, Any], OddsRatioRequest]]:
     """Return what would have been chosen to ask for a request."""
     chosen: dict[str, Any] = {ODDS_RATIO.name: (request.features,)}
     if request.alternative is not Alternative.TWO_SIDED:
@@ -61,6 +61,6 @@ KIND = Kind(
     results={PublishedOddsRatio.key: PublishedOddsRatio.from_json},
     printed={"grid_bits": OddsRatioResult.from_json},
     fields=(ODDS_RATIO,),
-    ask=_asked,
-    shown=_shown,
+    ask=_build_requests,
+    shown=_list_choices,
 )

@@ -18,7 +18,7 @@ from semidp.errors import InputError
 from semidp.promise.exact import check_level
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.mechanism import Measurement
-from semidp.promise.noise.noise_for_tradeoff import canonical_noise, curve_of
+from semidp.promise.noise.noise_for_tradeoff import canonical_noise, find_claimable_curve
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.sensitivity.worst_pairs import Pair
 from semidp.promise.spaces.adjacency import Adjacency, Ball, semi_adjacency
@@ -117,7 +117,7 @@ class OddsRatioResult:
         )
 
     @classmethod
-    def measured(
+    def from_measurement(
         cls, mechanism: CanonicalMechanism, measurement: Measurement, alternative: Alternative
     ) -> "OddsRatioResult":
         """Return the result of a measured x11."""
@@ -149,9 +149,9 @@ class OddsRatioResult:
         return self.alternative is not Alternative.TWO_SIDED and self.test.noise.sensitivity == 1
 
     @property
-    def unbiased(self) -> bool:
+    def is_unbiased(self) -> bool:
         """Whether the test finds no other odds ratio less often than ω = 1."""
-        return self.alternative is not Alternative.TWO_SIDED or self.test.balanced
+        return self.alternative is not Alternative.TWO_SIDED or self.test.is_two_sided_unbiased
 
     @cached_property
     def p_value(self) -> float:
@@ -278,8 +278,8 @@ def planned_test(
     >>> from semidp.promise.schema.schema import Schema
     >>> schema = Schema([Feature("sex", "fm"), Feature("vote", "yn"), Feature("ward", "ab")])
     >>> people = Table(schema, [[[4, 12], [12, 36]], [[12, 36], [36, 108]]])
-    >>> known = Dataspace.of(people, [Margin("sex"), Margin("vote")])
-    >>> more = Dataspace.of(people, [Margin("sex"), Margin("vote"), Margin("ward")])
+    >>> known = Dataspace.from_table(people, [Margin("sex"), Margin("vote")])
+    >>> more = Dataspace.from_table(people, [Margin("sex"), Margin("vote"), Margin("ward")])
     >>> for public in (known, more):
     ...     test = planned_test(public, "sex", "vote", Budget.pure(1))
     ...     print(test.noise.sensitivity, round(test.power(2.0, 0.05, Alternative.GREATER), 3))
@@ -307,4 +307,4 @@ def canonical_mechanism(
     used = Ball(semi_adjacency(dataspace).bound) if adjacency is None else adjacency
     space = CellSpace(dataspace, used, rows, columns, strata)
     space.refuse_idle()
-    return CanonicalMechanism(space, curve_of(privacy), space.linf)
+    return CanonicalMechanism(space, find_claimable_curve(privacy), space.linf)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError, Refused
 from semidp.promise.exact import check_level, whole_bisection
 from semidp.promise.noise.canonical import Recursive
-from semidp.promise.noise.noise_for_tradeoff import canonical_noise, curve_of
+from semidp.promise.noise.noise_for_tradeoff import canonical_noise, find_claimable_curve
 from semidp.promise.noise.randomness import Randomness, SeededRandomness, generator
 from semidp.promise.spaces.adjacency import Adjacency, Ball
 from semidp.promise.tradeoff.budget import Budget
@@ -223,7 +223,7 @@ def power_curves(
     for name, test in tests.items():
         powers = [test.power(float(w), alpha, alternative) for w in grid]
         curves[name] = np.array(powers)
-    spread = _naive_spread(curve_of(privacy), a=3)
+    spread = _naive_spread(find_claimable_curve(privacy), a=3)
     if spread is not None:
         # A simulation is no release: a fixed seed gives the same curves every time.
         source = generator(SeededRandomness(0) if randomness is None else randomness)

@@ -15,7 +15,7 @@ from semidp.publish.statistics.odds_ratio.cell import CanonicalMechanism, CellSp
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.publish.statistics.odds_ratio.umpu import Interval
 from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.protocol.results import Published, measured_by, read_back
+from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
@@ -80,7 +80,7 @@ class PublishedOddsRatio(Published):
         (file,) = self.request.files
         return [(file, f"the {words.title(self)}: U, its p-value and interval")]
 
-    def recalibrated(self, request: Request, scope: Scope) -> CanonicalMechanism:
+    def recalibrate(self, request: Request, scope: Scope) -> CanonicalMechanism:
         """Return the canonical noise of the request's budget."""
         space = request.space(scope)
         mechanism = request.calibrate(space)
@@ -138,7 +138,7 @@ def published_odds_ratio(
     """Return the test of a measured x11."""
     return PublishedOddsRatio(
         request=request,
-        result=OddsRatioResult.measured(mechanism, measured, request.alternative),
+        result=OddsRatioResult.from_measurement(mechanism, measured, request.alternative),
         noisy=measured.noisy,
-        **measured_by(request.name, mechanism, measured.private),
+        **mechanism_fields(request.name, mechanism, measured.private),
     )

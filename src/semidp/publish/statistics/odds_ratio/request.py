@@ -9,7 +9,7 @@ from attrs import Factory, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.exact import Number, check_level, down, exact, text, texts
+from semidp.promise.exact import Number, check_level, exact, round_down, text, texts
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
@@ -29,10 +29,10 @@ from semidp.publish.statistics.odds_ratio.published import PublishedOddsRatio, p
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
 from semidp.publish.statistics.protocol.request_defaults import (
     OwnBudget,
-    budget_of,
     checked_budget,
     file_name,
     member,
+    require_budget,
 )
 
 
@@ -50,7 +50,7 @@ def _alternative(value: Alternative | str) -> Alternative:
 
 def _level(value: Number) -> Fraction:
     level = exact(value, "the level of an interval")
-    check_level(down(level), "the level of an interval")
+    check_level(round_down(level), "the level of an interval")
     return level
 
 
@@ -143,13 +143,13 @@ class OddsRatioRequest(OwnBudget):
 
     def calibrate(self, space: QuerySpace) -> Mechanism:
         """Return the canonical noise of the budget."""
-        return CanonicalMechanism.calibrate(space, budget_of(self))
+        return CanonicalMechanism.calibrate(space, require_budget(self))
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[PowerForecast, ...]:
         """Return the power that the test would have."""
         assert isinstance(mechanism, CanonicalMechanism)
         test = UmpuTest(mechanism.cell.margins, mechanism.noise_law)
-        return (PowerForecast.of(self.name, self.features, test, self.alternative),)
+        return (PowerForecast.from_test(self.name, self.features, test, self.alternative),)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential x11; refuse where a person may have several records, for which

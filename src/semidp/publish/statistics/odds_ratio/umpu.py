@@ -125,7 +125,7 @@ class UmpuTest:
             )
 
     @property
-    def balanced(self) -> bool:
+    def is_two_sided_unbiased(self) -> bool:
         """Whether the two-sided test is unbiased: not where the noise is stretched and not
         normal.
         """
@@ -151,8 +151,8 @@ class UmpuTest:
         if alternative is Alternative.GREATER:
             return _exceedance(law, self.noise, u - half_cell)
         if alternative is Alternative.LESS:
-            return _exceedance(law.mirrored(), self.noise, -u - half_cell)
-        if self.balanced:
+            return _exceedance(law.mirror(), self.noise, -u - half_cell)
+        if self.is_two_sided_unbiased:
             return self._balance(law).p_value(u, half_cell)
         # No unbiased pair of thresholds exists here: both one-sided tests run at half of alpha.
         greater = self._p_value(u, Alternative.GREATER, law)
@@ -177,7 +177,7 @@ class UmpuTest:
         law = self.margins.law()
         if alternative is Alternative.LESS:
             sign = -1.0
-            law = law.mirrored()
+            law = law.mirror()
 
         # Logarithms are compared, so that a tiny alpha is met to relative accuracy.
         def excess(m: float) -> float:
@@ -199,7 +199,7 @@ class UmpuTest:
         >>> round(low, 3), round(high, 3)
         (5.177, 14.823)
         """
-        if not self.balanced:
+        if not self.is_two_sided_unbiased:
             lower = self.threshold(alpha / 2, Alternative.LESS)
             return lower, self.threshold(alpha / 2)
         check_level(alpha, "alpha")
@@ -255,7 +255,7 @@ class UmpuTest:
         its own.
         """
         check_level(alpha, "alpha")
-        return TwoSidedTest.of(self.margins, self.noise, alpha)
+        return TwoSidedTest.from_margins(self.margins, self.noise, alpha)
 
     def confidence_interval(
         self, u: float, level: float = 0.95, alternative: Alternative = Alternative.TWO_SIDED
@@ -276,7 +276,7 @@ class UmpuTest:
         """
         check_level(level, "the confidence level")
         alternative = Alternative(alternative)
-        if alternative is Alternative.TWO_SIDED and self.balanced:
+        if alternative is Alternative.TWO_SIDED and self.is_two_sided_unbiased:
             low, high = self._unbiased_ends(u, 1 - level)
         else:
             ends = 2 if alternative is Alternative.TWO_SIDED else 1
@@ -307,7 +307,7 @@ class UmpuTest:
             return -sign * math.inf
 
         def excess(log_odds: float) -> float:
-            law = self.margins.law_at(sign * log_odds)
+            law = self.margins.law_for_log_odds(sign * log_odds)
             p_value = float(self._p_value(np.asarray(u), side, law))
             return _log(p_value) - _log(alpha)
 
@@ -328,12 +328,12 @@ class UmpuTest:
 
         @cache
         def excess(log_odds: float) -> float:
-            law = laws.at(log_odds)
+            law = laws.law_for_log_odds(log_odds)
             return _log(float(self._p_value(np.asarray(u), Alternative.TWO_SIDED, law))) - _log(
                 alpha
             )
 
-        def beyond(sign: float) -> bool:
+        def accepts_limit(sign: float) -> bool:
             certain = self.margins.high if sign > 0 else self.margins.low
             return self._only(certain, u, Alternative.TWO_SIDED) > alpha
 
@@ -341,9 +341,9 @@ class UmpuTest:
         # least half a count inside.
         low = self.margins.low + 0.5
         high = self.margins.high - 0.5
-        if u > high and not beyond(1.0):
+        if u > high and not accepts_limit(1.0):
             return math.inf, math.inf
-        if u < low and not beyond(-1.0):
+        if u < low and not accepts_limit(-1.0):
             return -math.inf, -math.inf
         inside = self._centre(min(max(u, low), high), laws)
         # For u beyond the counts the starting point itself may be rejected: walk towards the limit
@@ -355,12 +355,12 @@ class UmpuTest:
                 return (inside, math.inf) if step > 0 else (-math.inf, inside)
             step *= 2
         # where x11 is about normal, the ends lie two such steps away: d E[x11] / d log ω = Var(x11)
-        variance = laws.at(inside).variance
+        variance = laws.law_for_log_odds(inside).variance
         spread = math.sqrt(variance + self.noise.standard_deviation**2)
         step = spread / max(variance, 0.01)
 
         def end(way: float) -> float:
-            if beyond(way):
+            if accepts_limit(way):
                 return math.copysign(math.inf, way)
             return _zero(excess, inside, way * step, _FARTHEST)
 
@@ -368,7 +368,7 @@ class UmpuTest:
 
     def _centre(self, u: float, laws: "_Laws") -> float:
         """The log odds ratio under which x11 has the mean u."""
-        return _log_odds(lambda log_odds: laws.at(log_odds).mean - u)
+        return _log_odds(lambda log_odds: laws.law_for_log_odds(log_odds).mean - u)
 
 
 class _Laws:
@@ -382,19 +382,19 @@ class _Laws:
 
     def __init__(self, margins: TwoByTwo | Strata) -> None:
         self._margins = margins
-        self._base = margins.law_at(0.0)
+        self._base = margins.law_for_log_odds(0.0)
         self._log_odds = 0.0
 
-    def at(self, log_odds: float) -> IntegerLaw:
+    def law_for_log_odds(self, log_odds: float) -> IntegerLaw:
         """Return the law for an odds ratio given by its logarithm."""
-        law = self._base.tilted(log_odds - self._log_odds)
+        law = self._base.tilt(log_odds - self._log_odds)
         small = law.pmf.max() * math.exp(-500.0)
         # A tilt cannot bring back counts that the base left out: where a cut end still carries
         # weight, the law is computed anew.
         cut_below = law.first > self._margins.low and law.pmf[0] > small
         cut_above = law.last < self._margins.high and law.pmf[-1] > small
         if cut_below or cut_above:
-            law = self._base = self._margins.law_at(log_odds)
+            law = self._base = self._margins.law_for_log_odds(log_odds)
             self._log_odds = log_odds
         return law
 
@@ -432,7 +432,7 @@ class _Balance:
         upper = at > self._weights.mean
         sides = (
             (upper, self._weights, at - 1),
-            (~upper, self._weights.mirrored(), -at),
+            (~upper, self._weights.mirror(), -at),
         )
         for side, law, start in sides:
             if side.any():
@@ -493,7 +493,7 @@ class _Balance:
         high = np.maximum(near, other)
         low = np.minimum(near, other)
         above = _exceedance(self.law, self.noise, high)
-        below = _exceedance(self.law.mirrored(), self.noise, -low)
+        below = _exceedance(self.law.mirror(), self.noise, -low)
         return np.minimum(1.0, above + below).reshape(u.shape)
 
     def thresholds(self, alpha: float) -> tuple[float, float]:
@@ -531,7 +531,9 @@ class TwoSidedTest:
     m: float
 
     @classmethod
-    def of(cls, margins: TwoByTwo | Strata, noise: CanonicalNoise, alpha: float) -> "TwoSidedTest":
+    def from_margins(
+        cls, margins: TwoByTwo | Strata, noise: CanonicalNoise, alpha: float
+    ) -> "TwoSidedTest":
         """Return the test of size alpha."""
         law = margins.law()
         values = law.values

@@ -87,7 +87,7 @@ def question(alternative: Alternative) -> str:
 
 
 def _quality(result: OddsRatioResult) -> str:
-    if result.alternative is Alternative.TWO_SIDED and result.unbiased:
+    if result.alternative is Alternative.TWO_SIDED and result.is_unbiased:
         return ", unbiased"
     if result.most_powerful:
         return ", uniformly most powerful among unbiased tests with this guarantee"

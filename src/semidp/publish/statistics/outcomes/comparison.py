@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.publish.statistics.outcomes.confidence import About
-from semidp.publish.statistics.outcomes.noise_law import simulated
+from semidp.publish.statistics.outcomes.noise_law import simulate_noise
 from semidp.publish.statistics.outcomes.spaces import SumSpace
 from semidp.publish.statistics.outcomes.spread import Spread
 
@@ -109,7 +109,7 @@ class NoisyMeans:
             return np.zeros((draws, len(self.counts)))
 
         no_spread = np.zeros(len(self.counts))
-        return self._tested(no_spread, About.noise, no_sampling, self._width)
+        return self._test_equality(no_spread, About.noise, no_sampling, self._width)
 
     def compare_known(self, sd: float) -> Comparison:
         """Compare the means of the population, with one standard deviation within groups that is
@@ -118,7 +118,7 @@ class NoisyMeans:
         if not (self._noise or sd):
             return self._nothing(About.sampling)
         variances = np.full(len(self.counts), self.cluster * sd**2)
-        return self._tested(variances, About.sampling, self._normal(variances), self._width)
+        return self._test_equality(variances, About.sampling, self._normal(variances), self._width)
 
     def compare_bounded(self) -> Comparison:
         """Compare the means of the population, with the largest variances that the bounds allow.
@@ -141,7 +141,9 @@ class NoisyMeans:
             ones = source.binomial(sizes, share, (draws, len(sizes)))
             return np.asarray(range_ * (ones / self._persons - share))
 
-        return self._tested(variances, About.sampling, records, self.cluster * range_, pooled)
+        return self._test_equality(
+            variances, About.sampling, records, self.cluster * range_, pooled
+        )
 
     def compare_measured(self, spread: Spread) -> Comparison:
         """Compare the means of the population by Welch's test, with variances that were measured by
@@ -167,7 +169,7 @@ class NoisyMeans:
             ratios = source.chisquare(finite, normal.shape) / finite
             return np.asarray(normal / np.sqrt(ratios))
 
-        result = self._tested(spread.variances, About.sampling, errors, self._width)
+        result = self._test_equality(spread.variances, About.sampling, errors, self._width)
         if result.reference != "χ²":
             return result
         groups = len(self.counts)
@@ -217,7 +219,7 @@ class NoisyMeans:
 
         return errors
 
-    def _tested(
+    def _test_equality(
         self,
         variances: Floats,
         about: About,
@@ -283,11 +285,11 @@ class NoisyMeans:
         """
         space = self._space
         if len(space.blocks) == 1:
-            noise = simulated(self.mechanism, (draws, len(self.counts)), source)
+            noise = simulate_noise(self.mechanism, (draws, len(self.counts)), source)
             return self._width * noise / self.counts
         occupied = space.counts[self.number].ravel() > 0
         kept = []
-        for noise in simulated(self.mechanism, (draws, *space.shape), source):
+        for noise in simulate_noise(self.mechanism, (draws, *space.shape), source):
             of_set = space.project(noise)[space.slices[self.number]]
             kept.append(of_set[occupied])
         return np.asarray(self._width * np.stack(kept) / self.counts)

@@ -111,12 +111,12 @@ class Intervals:
         }
 
 
-def level_of(value: Number) -> Fraction:
+def parse_level(value: Number) -> Fraction:
     """Return a level of confidence, between 0 and 1.
 
-    >>> level_of("0.9")
+    >>> parse_level("0.9")
     Fraction(9, 10)
-    >>> level_of(95)
+    >>> parse_level(95)
     Traceback (most recent call last):
     semidp.errors.InputError: the level of an interval lies between 0 and 1, not 95
     """
@@ -153,7 +153,7 @@ class Confidence:
     {'level': '0.9', 'sampling': True}
     """
 
-    level: Fraction = attrs.field(default=LEVEL, converter=level_of)
+    level: Fraction = attrs.field(default=LEVEL, converter=parse_level)
     sampling: bool = attrs.field(default=False, converter=_truth)
     simultaneous: bool = attrs.field(default=False, converter=_truth)
     differences: bool = attrs.field(default=False, converter=_truth)

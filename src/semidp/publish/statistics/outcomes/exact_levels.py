@@ -10,10 +10,10 @@ import numpy as np
 from semidp.errors import InputError
 from semidp.promise.exact import exact
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.margins import named
+from semidp.promise.schema.margins import list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
-from semidp.promise.sensitivity.residuals import trimmed
+from semidp.promise.sensitivity.residuals import trim_grid
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.structure import Structure
 from semidp.publish.sources.contract import Outcome
@@ -41,11 +41,13 @@ def find_moves(
     Examples
     --------
     >>> from semidp.promise.schema.counts import Table
-    >>> ages = Feature.nested(
+    >>> ages = Feature.from_paths(
     ...     ["band", "age"], [("young", "1"), ("young", "2"), ("old", "8"), ("old", "9")]
     ... )
     >>> schema = Schema([Feature("sex", "fm"), ages])
-    >>> public = Dataspace.of(Table(schema, np.ones((2, 4), int)), [Margin("sex"), Margin("band")])
+    >>> public = Dataspace.from_table(
+    ...     Table(schema, np.ones((2, 4), int)), [Margin("sex"), Margin("band")]
+    ... )
     >>> find_moves(public, Outcome("age", 0, 10, 10), [Margin("sex")]).values
     [[1, 2], [8, 9]]
     >>> find_moves(public, Outcome("income", 0, 10, 10), [Margin("sex")]) is None
@@ -57,25 +59,25 @@ def find_moves(
     if owner is None:
         return None
     axis = schema.axis(owner.name)
-    views = [margin.view for margin in dataspace.published]
+    views = [margin.view for margin in dataspace.published_totals]
     published = max((view[axis] for view in views), default=0)
     if not published:
         return None
-    structure = Structure.of(dataspace)
+    structure = Structure.from_dataspace(dataspace)
     full = schema.grid.full
     kept = [structure.inhabited_nodes(place, depth) for place, depth in enumerate(full)]
-    node_of = schema.grid.chains[axis].above(published)
+    node_of = schema.grid.chains[axis].find_leaf_ancestors(published)
     nodes: dict[int, set[int] | range] = {}
     for leaf in np.flatnonzero(kept[axis]).tolist():
         found = _allowed_values(owner, name, leaf, outcome, level)
         nodes[int(node_of[leaf])] = _merge(nodes.get(int(node_of[leaf]), range(0)), found)
-    blocks = [{place: view[place] for place in named(view)} for view in views]
+    blocks = [{place: view[place] for place in list_axes(view)} for view in views]
     groups = []
     for block in sets:
         view = schema.view(block.names)
-        groups.append({place: view[place] for place in named(view)})
+        groups.append({place: view[place] for place in list_axes(view)})
     values = [_in_order(found) for found in nodes.values()]
-    return OutcomeMoves(trimmed(schema.grid, kept).chains, blocks, axis, values, groups)
+    return OutcomeMoves(trim_grid(schema.grid, kept).chains, blocks, axis, values, groups)
 
 
 def _split_column(schema: Schema, column: str) -> tuple[str, str | None]:
@@ -98,20 +100,20 @@ def _allowed_values(
     # what comes after the bins is the level of missing values
     if feature.bins is not None and leaf + 1 < len(feature.bins):
         low, high = feature.bins[leaf : leaf + 2]
-        return range(_steps_of(low, outcome)[0], _steps_of(high, outcome)[-1] + 1)
+        return range(_nearest_steps(low, outcome)[0], _nearest_steps(high, outcome)[-1] + 1)
     values: set[int] = set()
-    for label in _labels_at(feature, name, leaf):
+    for label in _allowed_labels(feature, name, leaf):
         if level is not None:
-            values |= {*_steps_of(int(label == level), outcome)}
+            values |= {*_nearest_steps(int(label == level), outcome)}
             continue
         try:
-            values |= {*_steps_of(exact(label), outcome)}
+            values |= {*_nearest_steps(exact(label), outcome)}
         except InputError:  # a missing value, or a word
             return anything
     return values or anything
 
 
-def _labels_at(feature: Feature, name: str, leaf: int) -> tuple[str, ...]:
+def _allowed_labels(feature: Feature, name: str, leaf: int) -> tuple[str, ...]:
     """The labels of an outcome that a leaf allows; none where they are not public."""
     if name in feature.names:
         return (feature.path(leaf)[feature.names.index(name)],)
@@ -119,7 +121,7 @@ def _labels_at(feature: Feature, name: str, leaf: int) -> tuple[str, ...]:
     return below[leaf] if below else ()
 
 
-def _steps_of(value: Fraction | float, outcome: Outcome) -> list[int]:
+def _nearest_steps(value: Fraction | float, outcome: Outcome) -> list[int]:
     """The step that a value is rounded to, or its cell in a histogram with lines: two next to a
     boundary, where engines that compute in floating point may take either.
     """

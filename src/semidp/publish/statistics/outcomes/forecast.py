@@ -22,7 +22,9 @@ Floats = NDArray[np.float64]
 class ErrorRange:
     """The smallest, the median and the largest of several standard errors.
 
-    >>> ErrorRange.of(np.array([0.12, 1.5, 0.41])).line("mean", "largest group", "smallest")
+    >>> ErrorRange.from_errors(np.array([0.12, 1.5, 0.41])).line(
+    ...     "mean", "largest group", "smallest"
+    ... )
     'standard error of each mean 0.12 (largest group) to 1.5 (smallest), median 0.41'
     """
 
@@ -31,7 +33,7 @@ class ErrorRange:
     largest: float
 
     @classmethod
-    def of(cls, errors: Floats) -> "ErrorRange | None":
+    def from_errors(cls, errors: Floats) -> "ErrorRange | None":
         """Return the range of some errors; None where there is none."""
         if not errors.size:
             return None
@@ -115,7 +117,7 @@ class GroupsForecast(OutcomeForecast):
     standard_error: float
 
     @classmethod
-    def of(
+    def from_mechanism(
         cls, name: str, features: tuple[str, ...], statistic: str, mechanism: Mechanism
     ) -> "GroupsForecast":
         """Return what a mechanism on sums by groups says of a statistic of theirs."""
@@ -128,7 +130,7 @@ class GroupsForecast(OutcomeForecast):
         of_sums = steps[inhabited] * float(space.unit)
         errors = of_sums if statistic == "sum" else of_sums / sizes[inhabited]
         largest = float(of_sums.max(initial=0.0))
-        return cls(name, features, statistic, ErrorRange.of(errors), largest)
+        return cls(name, features, statistic, ErrorRange.from_errors(errors), largest)
 
     def measured_error(self) -> dict[str, float]:
         """Return the error of a sum."""

@@ -26,7 +26,7 @@ from semidp.publish.statistics.outcomes.confidence import (
     Intervals,
     each_level,
     finite,
-    level_of,
+    parse_level,
 )
 from semidp.publish.statistics.outcomes.groups import ByBlocks
 from semidp.publish.statistics.outcomes.noise_law import half_widths, noise_deviation
@@ -127,7 +127,7 @@ class GroupSums(ByBlocks):
 
     squares: SquareSums | None = None
 
-    def _measured(self) -> Iterable[NoisyPart | None]:
+    def _noisy_parts(self) -> Iterable[NoisyPart | None]:
         return self, self.squares
 
     @property
@@ -235,13 +235,15 @@ class GroupSums(ByBlocks):
         number = self._number(block)
         sums = self.sums(self.blocks[number])
         if sampling or sampling_sd is not None:
-            of_means = self._sampled(number, level_of(level), sampling_sd, simultaneous)
+            of_means = self._population_intervals(
+                number, parse_level(level), sampling_sd, simultaneous
+            )
             n = sums.counts
             lower = np.where(n > 0, n * of_means.lower, 0.0)
             upper = np.where(n > 0, n * of_means.upper, 0.0)
             return replace(of_means, values=sums.values, lower=lower, upper=upper)
         as_it_is = np.ones(len(sums.counts))
-        return self._noise_alone(sums, number, as_it_is, level_of(level), simultaneous)
+        return self._noise_alone(sums, number, as_it_is, parse_level(level), simultaneous)
 
     def mean_intervals(
         self,
@@ -297,10 +299,10 @@ class GroupSums(ByBlocks):
         """
         number = self._number(block)
         if sampling or sampling_sd is not None:
-            return self._sampled(number, level_of(level), sampling_sd, simultaneous)
+            return self._population_intervals(number, parse_level(level), sampling_sd, simultaneous)
         means = self.means(self.blocks[number])
         n = np.where(means.counts > 0, means.counts, np.nan)
-        return self._noise_alone(means, number, 1 / n, level_of(level), simultaneous)
+        return self._noise_alone(means, number, 1 / n, parse_level(level), simultaneous)
 
     def _noise_alone(
         self, found: Estimates, number: int, scale: Floats, level: Fraction, simultaneous: bool
@@ -321,7 +323,7 @@ class GroupSums(ByBlocks):
         halves = (np.where(occupied, half, 0.0) + rounding) * scale
         return Intervals.around(found.groups, found.values, halves, level, simultaneous)
 
-    def _sampled(
+    def _population_intervals(
         self, number: int, level: Fraction, sampling_sd: float | None, simultaneous: bool
     ) -> Intervals:
         """Return intervals for the population means, cut to the bounds."""
@@ -373,7 +375,7 @@ class GroupSums(ByBlocks):
         if sampling_sd is None:
             spread = self._spread(number)
         else:
-            spread = _known(sampling_sd, int(occupied.sum()))
+            spread = _known_spread(sampling_sd, int(occupied.sum()))
         noise = float(self.outcome.width) * noise_deviation(self.mechanism, level)
         n = means.counts[occupied].astype(np.float64)
         values = means.values[occupied]
@@ -445,7 +447,7 @@ class GroupSums(ByBlocks):
         """
         number = self._number(block)
         means = self.means(self.blocks[number])
-        confidence = level_of(level)
+        confidence = parse_level(level)
         pairs = _pairs(means, against)
         differences = [means.values[one] - means.values[other] for one, other in pairs]
         values = np.array(differences)
@@ -468,7 +470,7 @@ class GroupSums(ByBlocks):
         places = place[np.array(pairs, dtype=np.intp).reshape(-1, 2)]
         weights_of = np.tile([1.0, -1.0], (len(pairs), 1))
         sampled = self.sampled_means(number, each, sampling_sd)
-        low, high = sampled.combined(places, weights_of)
+        low, high = sampled.weighted_sum_ends(places, weights_of)
         lower, upper = self._bounds
         range_ = upper - lower
         low = np.clip(low - rounding, -range_, range_)
@@ -569,6 +571,6 @@ def _pairs(found: Estimates, against: Sequence[str] | None) -> list[tuple[int, i
     return pairs
 
 
-def _known(sd: float, groups: int) -> Spread:
+def _known_spread(sd: float, groups: int) -> Spread:
     """Return one standard deviation that is known for all groups."""
     return Spread(np.full(groups, sd**2), np.full(groups, math.inf))

@@ -26,7 +26,7 @@ class ByBlocks(FromNoise):
     mechanism: Mechanism
     measurement: Measurement
 
-    def _measured(self) -> Iterable[NoisyPart | None]:
+    def _noisy_parts(self) -> Iterable[NoisyPart | None]:
         return (self,)
 
     @property
@@ -82,10 +82,10 @@ class ByBlocks(FromNoise):
         return blocks.index(block)
 
 
-def blocks_of(by: By) -> tuple[Margin, ...]:
+def normalize_blocks(by: By) -> tuple[Margin, ...]:
     """Return the sets of groups that `by` names.
 
-    >>> blocks_of("ward"), blocks_of(["ward", Margin("sex", "age")])
+    >>> normalize_blocks("ward"), normalize_blocks(["ward", Margin("sex", "age")])
     ((Margin('ward'),), (Margin('ward'), Margin('sex', 'age')))
     """
     several = (by,) if isinstance(by, (Margin, str)) else by

@@ -133,7 +133,7 @@ def upper_tail(mechanism: Mechanism, steps: NDArray[np.int64]) -> Floats:
     """Return P(N >= k) for the noise N of one entry at whole numbers k."""
     from scipy.special import ndtr
 
-    noise = sampler_of(mechanism)
+    noise = entry_noise_law(mechanism)
     if noise is None:
         return (steps <= 0).astype(np.float64)
     places = steps.astype(np.float64)
@@ -156,16 +156,18 @@ def upper_tail(mechanism: Mechanism, steps: NDArray[np.int64]) -> Floats:
     return np.asarray(ndtr((0.5 - places) / math.sqrt(noise.sigma2)))
 
 
-def sampler_of(mechanism: Mechanism) -> CountNoise | None:
+def entry_noise_law(mechanism: Mechanism) -> CountNoise | None:
     """Return the law of the noise in one entry; None where there is none."""
     return mechanism.sampler if isinstance(mechanism, CellByCell) else None
 
 
-def simulated(mechanism: Mechanism, shape: tuple[int, ...], source: np.random.Generator) -> Floats:
+def simulate_noise(
+    mechanism: Mechanism, shape: tuple[int, ...], source: np.random.Generator
+) -> Floats:
     """Return draws of the noise of single entries, in floats: for studies of its law, never for a
     release.
     """
-    noise = sampler_of(mechanism)
+    noise = entry_noise_law(mechanism)
     if noise is None:
         return np.zeros(shape)
     if isinstance(noise, DiscreteLaplace):
@@ -182,7 +184,7 @@ def simulated(mechanism: Mechanism, shape: tuple[int, ...], source: np.random.Ge
 
 
 def _half_width(mechanism: Mechanism, weights: Floats, level: float, variance: float) -> float:
-    noise = sampler_of(mechanism)
+    noise = entry_noise_law(mechanism)
     sizes = np.abs(weights[weights != 0])
     entries = np.sort(sizes)[::-1]
     if noise is None or not len(entries):
@@ -213,7 +215,7 @@ def _coarse(noise: CountNoise, weights: tuple[float, ...], variance: float, leve
     """Return h for the sum of coarse noise with a few weights, and a normal error of a variance."""
     from scipy.special import ndtr
 
-    places, chances, moved = _weighted(noise, weights)
+    places, chances, moved = _weighted_sum_atoms(noise, weights)
     if not variance:
         distances = np.abs(places)
         order = np.argsort(distances, kind="stable")
@@ -235,7 +237,9 @@ def _coarse(noise: CountNoise, weights: tuple[float, ...], variance: float, leve
 
 
 @lru_cache(maxsize=256)
-def _weighted(noise: CountNoise, weights: tuple[float, ...]) -> tuple[Floats, Floats, float]:
+def _weighted_sum_atoms(
+    noise: CountNoise, weights: tuple[float, ...]
+) -> tuple[Floats, Floats, float]:
     """Return the atoms of a weighted sum, their probabilities, and how far rounding may have moved
     an atom.
     """

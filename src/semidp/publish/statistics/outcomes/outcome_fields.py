@@ -11,7 +11,7 @@ from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.outcomes.confidence import LEVEL as USUAL_LEVEL
 from semidp.publish.statistics.outcomes.confidence import Confidence
-from semidp.publish.statistics.outcomes.request import OutcomeRequest, proportion_of
+from semidp.publish.statistics.outcomes.request import OutcomeRequest, binary_outcome
 
 _NO_OUTCOME = "--bounds, --grid or --step name {column!r}, of which nothing is published by group"
 _NO_INTERVAL = (
@@ -88,22 +88,22 @@ DIFFERENCES = Field(
 )
 
 
-def outcome_of(chosen: Chosen, column: str, asked: type[OutcomeRequest]) -> Outcome:
+def read_outcome(chosen: Chosen, column: str, asked: type[OutcomeRequest]) -> Outcome:
     """Return a column with the bounds and the grid that are declared for it, or what is asked of it
     has unless declared.
     """
     bounds, grid, step = (chosen.of_column(field, column) for field in (BOUNDS, GRID, STEP))
-    return asked.bounded(column, bounds, grid or None, step or None)
+    return asked.declare_outcome(column, bounds, grid or None, step or None)
 
 
-def binary_of(chosen: Chosen, column: str) -> Outcome:
+def read_binary_outcome(chosen: Chosen, column: str) -> Outcome:
     """Return a column of zeros and ones, which needs no bounds."""
     for field in (BOUNDS, GRID, STEP):
         chosen.of_column(field, column)  # bounds are of no use here, and do no harm
-    return proportion_of(column)
+    return binary_outcome(column)
 
 
-def groups_of(chosen: Chosen, what: str) -> tuple[Margin, ...]:
+def read_groups(chosen: Chosen, what: str) -> tuple[Margin, ...]:
     """Return the groups by which something is published; refuse where none are named."""
     sets = chosen.sets(GROUP)
     if not sets:
@@ -111,14 +111,14 @@ def groups_of(chosen: Chosen, what: str) -> tuple[Margin, ...]:
     return tuple(Margin(*names) for names in sets)
 
 
-def confidence_of(chosen: Chosen, *, differences: bool) -> Confidence:
+def read_confidence(chosen: Chosen, *, differences: bool) -> Confidence:
     """Return the intervals that are chosen; only groups have differences."""
     level = chosen.text(LEVEL)
     return Confidence(
         USUAL_LEVEL if level is None else level,
-        chosen.ticked(SAMPLING),
-        chosen.ticked(SIMULTANEOUS),
-        differences and chosen.ticked(DIFFERENCES),
+        chosen.is_ticked(SAMPLING),
+        chosen.is_ticked(SIMULTANEOUS),
+        differences and chosen.is_ticked(DIFFERENCES),
     )
 
 

@@ -69,9 +69,9 @@ class SampledMeans:
     def ends(self) -> tuple[Floats, Floats]:
         """Return the ends for each mean, not cut to the bounds."""
         each = np.arange(len(self.counts))[:, None]
-        return self.combined(each, np.ones(each.shape))
+        return self.weighted_sum_ends(each, np.ones(each.shape))
 
-    def combined(self, places: NDArray[np.intp], weights: Floats) -> tuple[Floats, Floats]:
+    def weighted_sum_ends(self, places: NDArray[np.intp], weights: Floats) -> tuple[Floats, Floats]:
         """Return the ends for weighted sums ``Σ_j w_ij μ_{g(i, j)}``, a row of `places` and
         `weights` each.
 
@@ -82,7 +82,7 @@ class SampledMeans:
         """
         values = (weights * self.means[places]).sum(axis=1)
         if self.spread is None:
-            low, high = self._bounded()
+            low, high = self._bounded_variance_ends()
             below = (self.means - low)[places]
             above = (high - self.means)[places]
             # A negative weight makes the upper end of a mean pull the sum down.
@@ -104,7 +104,7 @@ class SampledMeans:
         half = np.sqrt(t**2 * parts.sum(axis=1) + z**2 * noise)
         return values - half, values + half
 
-    def _bounded(self) -> tuple[Floats, Floats]:
+    def _bounded_variance_ends(self) -> tuple[Floats, Floats]:
         """Return the ends of ``|m - μ| <= z sqrt((u - μ)(μ - l)/n + σ²/n²)``, the first part times
         the size of a cluster.
 

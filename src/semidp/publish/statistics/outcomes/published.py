@@ -37,7 +37,7 @@ GROUPS_OR_COUNTS = "groups or counts that its exact totals do not have"
 """What a recheck says of groups, and of their exact counts."""
 
 
-def columns_of(intervals: Sequence[Intervals]) -> dict[str, NDArray[np.float64]]:
+def interval_columns(intervals: Sequence[Intervals]) -> dict[str, NDArray[np.float64]]:
     """Return the columns that hold the ends of intervals."""
     pairs = [(COLUMNS[part.about], part) for part in intervals]
     return {
@@ -47,7 +47,7 @@ def columns_of(intervals: Sequence[Intervals]) -> dict[str, NDArray[np.float64]]
     }
 
 
-def stated(intervals: Sequence[Intervals]) -> list[dict[str, Any]]:
+def describe_intervals(intervals: Sequence[Intervals]) -> list[dict[str, Any]]:
     """Return what intervals are about, as plain values; their ends are in files."""
     return [
         {
@@ -161,7 +161,7 @@ class PublishedBySets(Published):
         """Say what its files hold."""
         return self.wording.file_words(self)
 
-    def trusted(self, request: Request) -> Iterator[Trust]:
+    def trust_assumptions(self, request: Request) -> Iterator[Trust]:
         """Yield what is believed of it besides its noisy values: which column was read."""
         yield from outcome_trust(request)
 
@@ -173,7 +173,7 @@ class PublishedBySets(Published):
             Sheet(file.removesuffix(".csv"), content) for file, content in self.files().items()
         )
 
-    def named(self) -> dict[str, PublishedColumns]:
+    def columns_by_name(self) -> dict[str, PublishedColumns]:
         """Return each set of groups, and their differences, under the name of its file."""
         return {sheet.name: sheet for sheet in self.sheets()}
 
@@ -223,7 +223,7 @@ class PublishedStatistic(PublishedBySets):
         values, errors = part.values[held].tolist(), part.standard_errors[held].tolist()
         return estimates_plot(labels, values, errors, statistic_text(self.request), bounds, axes)
 
-    def compare_again(
+    def compare_recomputed(
         self, check: ResultCheck, again: "PublishedStatistic", mechanism: Mechanism
     ) -> None:
         """Note where estimates, errors and intervals do not follow from the noisy sums."""
@@ -250,10 +250,10 @@ def columns_of_groups(result: PublishedBySets) -> set[str]:
     return names
 
 
-def twice(names: Sequence[str]) -> list[str]:
+def pair_column_names(names: Sequence[str]) -> list[str]:
     """Return the names of the levels of two groups, each a different one.
 
-    >>> twice(["ward"]), twice(["x", "other_x"])
+    >>> pair_column_names(["ward"]), pair_column_names(["x", "other_x"])
     (['ward', 'other_ward'], ['x', 'other_x', 'other_other_x', 'other_other_other_x'])
     """
     counted = list(names)
@@ -265,7 +265,7 @@ def twice(names: Sequence[str]) -> list[str]:
     return counted
 
 
-def as_written(result: Read, files: Mapping[str, bytes]) -> Read:
+def verify_files(result: Read, files: Mapping[str, bytes]) -> Read:
     """Return a result that was read; refuse files that hold anything else than it would write."""
     # Reading skips what it does not need. Writing the result again shows anything that was added.
     for name, columns in result.files().items():
@@ -274,7 +274,7 @@ def as_written(result: Read, files: Mapping[str, bytes]) -> Read:
     return result
 
 
-def rows_of(
+def parse_rows(
     content: bytes, numbers: int
 ) -> tuple[list[str], tuple[tuple[str, ...], ...], list[list[str]]]:
     """Return the header of a file, the labels of each row, and the last columns as they are

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 from attrs import Factory, evolve, field, frozen
 
 from semidp.errors import InputError
-from semidp.promise.exact import exact, plain, shown, text, texts
+from semidp.promise.exact import exact, format_value, plain, text, texts
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.scope import Scope
@@ -67,7 +67,7 @@ def group_margins(value: Iterable[Margin | str | Iterable[str]]) -> tuple[Margin
         raise InputError(
             f'groups are a list of sets of features, such as [["{value}"]], not {value!r}'
         )
-    return tuple(Margin.of(group) for group in value)
+    return tuple(Margin.from_names(group) for group in value)
 
 
 SUM_STEPS = 1_000_000
@@ -122,7 +122,7 @@ class OutcomeRequest(OwnBudget):
         return max(units, fine_steps(Fraction(0), Fraction(units), SUM_STEPS))
 
     @classmethod
-    def bounded(
+    def declare_outcome(
         cls, column: str, bounds: Sequence[Any] | None, grid: Any = None, step: Any = None
     ) -> Outcome:
         """Return an outcome from its declared bounds, and the steps of its grid or the unit of the
@@ -161,20 +161,20 @@ class OutcomeRequest(OwnBudget):
         fields = super()._fields(value)
         column = text(value["column"], f"the column of a {cls.key}")
         if cls._asks_binary(value) and "bounds" not in value:
-            fields["outcome"] = proportion_of(column)
+            fields["outcome"] = binary_outcome(column)
         else:
-            fields["outcome"] = cls.bounded(
+            fields["outcome"] = cls.declare_outcome(
                 column, value.get("bounds"), value.get("grid"), value.get("step")
             )
         if "by" in fields:
             fields["by"] = [
                 [part] if isinstance(part, str) else texts(part, "a set of groups")
-                for part in _listed(fields["by"], "by")
+                for part in _require_list(fields["by"], "by")
             ]
         if "interactions" in fields:
             fields["interactions"] = [
                 texts(part, "an interaction")
-                for part in _listed(fields["interactions"], "interactions")
+                for part in _require_list(fields["interactions"], "interactions")
             ]
         return (
             {**fields, "confidence": Confidence.from_json(value)}
@@ -183,9 +183,9 @@ class OutcomeRequest(OwnBudget):
         )
 
 
-def _listed(value: Any, what: str) -> list[Any]:
+def _require_list(value: Any, what: str) -> list[Any]:
     if not isinstance(value, (list, tuple)):
-        raise InputError(f'{what} is a list such as [["sex", "region"]], not {shown(value)}')
+        raise InputError(f'{what} is a list such as [["sex", "region"]], not {format_value(value)}')
     return list(value)
 
 
@@ -342,7 +342,7 @@ class StatisticRequest(GroupedRequest):
     def __attrs_post_init__(self) -> None:
         self._check_groups("a statistic of groups needs", f"{self.statistic} in them is")
         # Other bounds would make a mean of clipped numbers pass for a share of ones.
-        if self.binary and self.outcome != proportion_of(self.outcome.column):
+        if self.binary and self.outcome != binary_outcome(self.outcome.column):
             raise InputError(
                 "a proportion is that of ones among zeros and ones: leave bounds and grid out"
             )
@@ -364,7 +364,7 @@ class StatisticRequest(GroupedRequest):
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return how far off its groups would be."""
-        return (GroupsForecast.of(self.name, self.features, self.statistic, mechanism),)
+        return (GroupsForecast.from_mechanism(self.name, self.features, self.statistic, mechanism),)
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
         """Say with what noise the sums behind it would be measured, and how far off that leaves
@@ -406,10 +406,10 @@ def _units(column: str, lower: Fraction, upper: Fraction, step: Any) -> int:
     return int(units)
 
 
-def proportion_of(column: str) -> Outcome:
+def binary_outcome(column: str) -> Outcome:
     """Return the outcome of which a mean is a proportion: zeros and ones.
 
-    >>> proportion_of("cured").steps
+    >>> binary_outcome("cured").steps
     1
     """
     return Outcome(column, Fraction(0), Fraction(1), 1)

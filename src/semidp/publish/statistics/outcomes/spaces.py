@@ -78,7 +78,7 @@ class OutcomeSpace(QuerySpace):
 
     def project(self, values: ArrayLike) -> Floats:
         """Return the values as they are: nothing published ties them."""
-        return self.checked(values).astype(np.float64)
+        return self.check_shape(values).astype(np.float64)
 
     def variances(self) -> Floats:
         """Return ones."""
@@ -149,7 +149,7 @@ class SumSpace(GroupedSpace):
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
-    >>> public = Dataspace.of(wards, [Margin("ward")])
+    >>> public = Dataspace.from_table(wards, [Margin("ward")])
     >>> space = sum_space(public, Ball(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
     >>> space.l1, space.l2, space.linf, space.exact
     (200, 200.0, 200, True)
@@ -182,7 +182,7 @@ class SumSpace(GroupedSpace):
         return tuple(every)
 
     @cached_property
-    def inhabited(self) -> list[int]:
+    def inhabited_cell_counts(self) -> list[int]:
         """For each block the number of its cells with records."""
         return [int((counts > 0).sum()) for counts in self.counts]
 
@@ -204,13 +204,13 @@ class SumSpace(GroupedSpace):
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ in steps of the grid."""
         if self.exact_moves is not None:
-            return self.exact_moves.sum_norms.scaled(self.adjacency.times)
+            return self.exact_moves.sum_norms.multiply(self.adjacency.times)
         # One move is the worst in all three norms (see the class), so none of them needs its own
         # search.
-        move = self._changed
+        move = self._largest_sum_change
         changes = np.abs(move[move != 0]).tolist()
         once = Norms(sum(changes), sum(k * k for k in changes), max(changes, default=0))
-        return once.scaled(self.outcome.steps)
+        return once.multiply(self.outcome.steps)
 
     @property
     def exact(self) -> bool:
@@ -218,16 +218,16 @@ class SumSpace(GroupedSpace):
         that move.
         """
         sizes = np.concatenate([counts.ravel() for counts in self.counts])
-        closed = self._apart and self.exact_moves is None
-        return closed and bool((np.abs(self._changed) <= sizes).all())
+        closed = self._has_separate_blocks and self.exact_moves is None
+        return closed and bool((np.abs(self._largest_sum_change) <= sizes).all())
 
     @cached_property
-    def _changed(self) -> Counts:
+    def _largest_sum_change(self) -> Counts:
         """The largest change of the sums of an outcome between 0 and 1."""
         return np.concatenate(self.adjacency.changed_sums(self.counts))
 
     @property
-    def _apart(self) -> bool:
+    def _has_separate_blocks(self) -> bool:
         """Whether there is one block, or published blocks that share no feature and no margin."""
         names = [name for block in self.blocks for name in block.names]
         apart = len(names) == len(set(names)) and all(
@@ -247,28 +247,34 @@ class SumSpace(GroupedSpace):
         """The number of cells with records, less one for each block after the first: all blocks add
         up to one total.
         """
-        return sum(self.inhabited) - len(self.blocks) + 1 if self._inhabited.any() else 0
+        return (
+            sum(self.inhabited_cell_counts) - len(self.blocks) + 1
+            if self._inhabited_mask.any()
+            else 0
+        )
 
     def project(self, values: ArrayLike) -> NDArray[np.float64]:
         """Return the nearest sums that vanish where no record is and have the same total in every
         block.
         """
         # A group that is publicly empty has the sum 0: what was measured there is noise alone.
-        result = np.where(self._inhabited, self.checked(values).astype(np.float64), 0.0)
-        if len(self.blocks) > 1 and self._inhabited.any():
+        result = np.where(self._inhabited_mask, self.check_shape(values).astype(np.float64), 0.0)
+        if len(self.blocks) > 1 and self._inhabited_mask.any():
             # All blocks add up the same records. The noise of a total grows with its g inhabited
             # cells, so totals are averaged with weights 1/g.
             totals = [float(result[part].sum()) for part in self.slices]
-            weights = [1 / size for size in self.inhabited]
+            weights = [1 / size for size in self.inhabited_cell_counts]
             common = sum(w * total for w, total in zip(weights, totals, strict=True)) / sum(weights)
-            for part, size, total in zip(self.slices, self.inhabited, totals, strict=True):
-                result[part] += np.where(self._inhabited[part], (common - total) / size, 0.0)
+            for part, size, total in zip(
+                self.slices, self.inhabited_cell_counts, totals, strict=True
+            ):
+                result[part] += np.where(self._inhabited_mask[part], (common - total) / size, 0.0)
         return result
 
     def variances(self) -> NDArray[np.float64]:
         """Return the diagonal of P: 1 less `common_part` of the block, and 0 where no record is."""
         parts = [
-            np.where(self._inhabited[part], 1 - self.common_part(k), 0.0)
+            np.where(self._inhabited_mask[part], 1 - self.common_part(k), 0.0)
             for k, part in enumerate(self.slices)
         ]
         return np.concatenate(parts)
@@ -279,22 +285,22 @@ class SumSpace(GroupedSpace):
         ``κ = (1/g_b)(1 - (1/g_b)/Σ_b 1/g_b)`` for g_b inhabited cells: what all cells of a block
         share is known better from several blocks than from one.
         """
-        if not self._inhabited.any():
+        if not self._inhabited_mask.any():
             return 0.0
-        weights = [1 / size for size in self.inhabited]
+        weights = [1 / size for size in self.inhabited_cell_counts]
         return weights[number] * (1 - weights[number] / sum(weights))
 
     def worst_move(self) -> Counts | None:
         """Return a change of the sums that attains Δ2: outcomes go from 0 to B, or change their
         groups.
         """
-        if not self._apart or self.exact_moves is not None:
+        if not self._has_separate_blocks or self.exact_moves is not None:
             return None
         sizes = np.concatenate([counts.ravel() for counts in self.counts])
-        return np.clip(self._changed, -sizes, sizes) * self.outcome.steps
+        return np.clip(self._largest_sum_change, -sizes, sizes) * self.outcome.steps
 
     @cached_property
-    def _inhabited(self) -> NDArray[np.bool_]:
+    def _inhabited_mask(self) -> NDArray[np.bool_]:
         return np.concatenate([counts.ravel() > 0 for counts in self.counts])
 
 
@@ -330,7 +336,7 @@ def sum_space(
     >>> table = Table(
     ...     Schema([Feature("ward", ["a", "b"]), Feature("sex", ["f", "m"])]), [[5, 5], [5, 5]]
     ... )
-    >>> public = Dataspace.of(table, [Margin("ward"), Margin("sex")])
+    >>> public = Dataspace.from_table(table, [Margin("ward"), Margin("sex")])
     >>> sum_space(
     ...     public, Ball(3), Outcome("score", 0, 1, steps=1), [Margin("ward"), Margin("sex")]
     ... ).l2_squared

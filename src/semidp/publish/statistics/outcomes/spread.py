@@ -106,20 +106,20 @@ class NoisyPart(Protocol):
 class FromNoise:
     """What follows from one measurement or from several. Nothing in it is confidential."""
 
-    def _measured(self) -> Iterable[NoisyPart | None]:
+    def _noisy_parts(self) -> Iterable[NoisyPart | None]:
         raise NotImplementedError
 
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee of everything that was measured."""
-        parts = [part for part in self._measured() if part is not None]
+        parts = [part for part in self._noisy_parts() if part is not None]
         first, *later = (part.mechanism.guarantee for part in parts)
         return first.compose(*later)
 
     @property
     def private(self) -> bool:
         """Whether the randomness was secure."""
-        return all(part.measurement.private for part in self._measured() if part is not None)
+        return all(part.measurement.private for part in self._noisy_parts() if part is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +227,7 @@ def square_space(scope: Scope, grid: Outcome, by: Sequence[Margin]) -> QuerySpac
     return sum_space(scope.dataspace, scope.adjacency, squares, by)
 
 
-def squares_of(reader: Reader, grid: Outcome, by: Sequence[Margin]) -> NDArray[np.int64]:
+def read_square_sums(reader: Reader, grid: Outcome, by: Sequence[Margin]) -> NDArray[np.int64]:
     """Return the confidential sums of squares by groups, set after set."""
     counts = [reader.histogram(block.names, grid) for block in by]
     return np.concatenate([part @ squared_steps(grid.steps) for part in counts])

@@ -24,7 +24,7 @@ from semidp.promise.spaces.dataspace import Datasets
 from semidp.publish.results.cells import StoredFiles
 from semidp.publish.statistics.fields import Chosen, Field
 from semidp.publish.statistics.parts import Partition
-from semidp.publish.statistics.protocol.request_defaults import PlanEntry, entries_of
+from semidp.publish.statistics.protocol.request_defaults import PlanEntry, read_entries
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published
 
@@ -166,7 +166,9 @@ class Kind:
         if not self.asked:
             return ()
         reader: type[PlanEntry] = self.asked[0]
-        return [cast(Request, reader.from_json(entry)) for entry in entries_of(document, self.key)]
+        return [
+            cast(Request, reader.from_json(entry)) for entry in read_entries(document, self.key)
+        ]
 
     def write(self, requests: Sequence[Request]) -> dict[str, Any]:
         """Return its requests as a plan file has them."""

@@ -46,7 +46,7 @@ class ResultCheck:
         self._before = len(self.findings.wrong)
 
     @property
-    def told(self) -> bool:
+    def has_findings(self) -> bool:
         """Whether something of this result was found wrong already."""
         return len(self.findings.wrong) > self._before
 
@@ -63,7 +63,7 @@ class ResultCheck:
         if not isinstance(partition, StoredPartition):
             self.wrong("parts that are not there")
             return None
-        changed = partition.changed()
+        changed = partition.find_changed_file()
         if changed is not None:
             self.wrong(f"another {changed} than the folder has")
             return None

@@ -14,7 +14,7 @@ from attrs import evolve
 from semidp.errors import InputError
 from semidp.promise.exact import only_keys, plain, text
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.selection import AUTO, NAMES, mechanism_for
+from semidp.promise.mechanisms.selection import AUTO, NAMES, select_mechanism
 from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.query_space import QuerySpace
@@ -84,7 +84,7 @@ class RequestDefaults:
         return self.name
 
     @property
-    def answered_by(self: Request) -> str:
+    def answering_kind(self: Request) -> str:
         """Its own kind."""
         return self.key
 
@@ -197,7 +197,7 @@ class RequestDefaults:
         """Return the request with the whole budget."""
         return (cast(Request, self.with_budget(budget)),)
 
-    def apart(self) -> tuple[Request, ...]:
+    def as_separate_requests(self) -> tuple[Request, ...]:
         """Return the request: it measures one thing."""
         return (cast(Request, self),)
 
@@ -214,7 +214,7 @@ class RequestDefaults:
         return 0.0
 
 
-def budget_of(request: Request) -> Budget:
+def require_budget(request: Request) -> Budget:
     """Return what a request may spend; refuse one without a budget."""
     if request.budget is None:
         raise InputError(f"{request.name!r} has no privacy budget: give epsilon, rho or mu")
@@ -273,7 +273,7 @@ class PlanEntry:
     @classmethod
     def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
         fields = {name: value[name] for name in cls._written if name in value}
-        fields["budget"] = Budget.stated(value)
+        fields["budget"] = Budget.from_plan_keys(value)
         return fields
 
 
@@ -284,10 +284,10 @@ class OwnBudget(PlanEntry, RequestDefaults):
 
     def calibrate(self: Request, space: QuerySpace) -> Mechanism:
         """Return the mechanism that was asked for, or the one with the least expected loss."""
-        return mechanism_for(space, budget_of(self), self.mechanism)
+        return select_mechanism(space, require_budget(self), self.mechanism)
 
 
-def entries_of(document: Mapping[str, Any], key: str) -> list[Any]:
+def read_entries(document: Mapping[str, Any], key: str) -> list[Any]:
     """Return a list of a plan file; refuse what is none."""
     entries = document.get(key, [])
     # A single entry that is no list would be read key by key, or letter by letter.

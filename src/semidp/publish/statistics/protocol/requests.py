@@ -86,7 +86,7 @@ class Request(Protocol):
         """The name of its mechanism, or ``auto``."""
 
     @property
-    def answered_by(self) -> str:
+    def answering_kind(self) -> str:
         """The key of the kind of statistic that answers it: its own or another, or ``auto`` for the
         better one.
         """
@@ -193,7 +193,7 @@ class Request(Protocol):
     def dividing(self, budget: Budget) -> "tuple[Request, ...]":
         """Return requests that spend a budget together: this one, or several that it falls into."""
 
-    def apart(self) -> "tuple[Request, ...]":
+    def as_separate_requests(self) -> "tuple[Request, ...]":
         """Return requests that measure one by one what this one measures together."""
 
     @property
@@ -245,14 +245,14 @@ class StepsByParts(Protocol):
     def foreseen(self) -> Iterable[str]:
         """Say what may be published otherwise than was asked for."""
 
-    def drawn(self, randomness: Randomness) -> NDArray[Any]:
+    def add_noise(self, randomness: Randomness) -> NDArray[Any]:
         """Return the values with noise."""
 
     def begin(self, noisy: NDArray[Any], private: bool) -> object:
         """Take what was measured before the parts; `ValueError` where it is damaged."""
 
     @property
-    def together(self) -> bool:
+    def is_fitted_jointly(self) -> bool:
         """Whether all parts are measured before any is fitted."""
 
     def settle(self, number: int, work: Path, progress: Progress) -> None:
@@ -273,5 +273,5 @@ class StepsByParts(Protocol):
         is.
         """
 
-    def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> "Published":
+    def build_result(self, parts: Sequence[Part], work: Path, progress: Progress) -> "Published":
         """Return what is published, when all parts are done."""

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.exact import plain, positive, up
+from semidp.promise.exact import plain, positive, round_up
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.mechanisms.mechanism import CLAIMS, Measurement, Mechanism, NoNoise
 from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.selection import FOR_RELEASES, mechanism_for
+from semidp.promise.mechanisms.selection import FOR_RELEASES, select_mechanism
 from semidp.promise.mechanisms.shared_noise import SharedNoise
 from semidp.promise.progress import silent
 from semidp.promise.scope import Scope
@@ -32,7 +32,7 @@ from semidp.publish.results.published_table import PublishedTable
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.results.texts import CLAIM_TEXTS, scale_text
 from semidp.publish.statistics.parts import Part, Partition
-from semidp.publish.statistics.protocol.request_defaults import budget_of
+from semidp.publish.statistics.protocol.request_defaults import require_budget
 from semidp.publish.statistics.recheck_findings import CLOSE, Findings, Trust, close
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Noise:
         law = {k: v for k, v in entry.items() if isinstance(v, str) and k not in names}
         rest = {k: v for k, v in entry.items() if k not in law}
         if "scale" in law:
-            rest["scale"] = up(positive(law["scale"], "scale"))
+            rest["scale"] = round_up(positive(law["scale"], "scale"))
         return cls(**rest, exact=law)
 
 
@@ -146,7 +146,7 @@ class Published:
     noisy: NDArray[Any] = field(repr=False)
 
     @property
-    def listed_in(self) -> str:
+    def list_key(self) -> str:
         """The list of release.json that it is in."""
         return self.key
 
@@ -179,13 +179,13 @@ class Published:
     # --- several releases
 
     @property
-    def pools_by(self) -> object:
+    def pooling_key(self) -> object:
         """What must be the same in results of several releases that are combined; None where they
         stay as they were published.
         """
         return None
 
-    def pooled(self, others: "Sequence[Published]", scope: Scope) -> "Published | None":
+    def pool_results(self, others: "Sequence[Published]", scope: Scope) -> "Published | None":
         """Return one result from this one and those of other releases that have the same
         `pools_by`; None where it stays as it was published.
 
@@ -204,7 +204,7 @@ class Published:
 
     # --- a release by parts
 
-    def placed(self, partition: Partition) -> "Published":
+    def with_partition(self, partition: Partition) -> "Published":
         """Return the result when it is known where the parts are: itself where nothing of it is in
         them.
         """
@@ -262,7 +262,7 @@ class Published:
         """Name its files and say what they hold."""
         return [(file, self.title()) for file in self.files(form)]
 
-    def named(self) -> dict[str, PublishedColumns]:
+    def columns_by_name(self) -> dict[str, PublishedColumns]:
         """Return what a release finds of it under a name, for data frames."""
         return {}
 
@@ -275,7 +275,7 @@ class Published:
         return CLAIM_TEXTS[self.noise.claim]
 
     @property
-    def fixed(self) -> bool:
+    def is_fixed(self) -> bool:
         """Whether exact totals fix all of it, so that nothing is claimed."""
         return False
 
@@ -308,13 +308,13 @@ class Published:
 
     # --- computed again
 
-    def recalibrated(self, request: "Request", scope: Scope) -> Mechanism:
+    def recalibrate(self, request: "Request", scope: Scope) -> Mechanism:
         """Return its mechanism, by the name that it states, calibrated anew as the request's budget
         asks.
 
         What ``auto`` chooses may change from version to version; what was chosen is in the result.
         """
-        budget = budget_of(request)
+        budget = require_budget(request)
         space = self.space(request, scope)
         if space.is_zero:
             return NoNoise.calibrate(space, budget)
@@ -322,7 +322,7 @@ class Published:
         for law in FOR_RELEASES:
             if law.name == self.noise.mechanism:
                 return law.calibrate(space, budget)
-        return mechanism_for(space, budget, self.noise.mechanism)
+        return select_mechanism(space, budget, self.noise.mechanism)
 
     def faults(self, mechanism: Mechanism) -> Iterator[str]:
         """Say where it records another mechanism, or less noise, than the one that its plan
@@ -336,7 +336,7 @@ class Published:
             records = f"it records noise of scale {self.noise.scale:.6g}"
             yield f"{records}, but its plan needs {mechanism.scale:.6g}"
 
-    def drawn_by(self, needed: Mechanism) -> Mechanism | None:
+    def sampling_mechanism(self, needed: Mechanism) -> Mechanism | None:
         """Return the mechanism whose noise was drawn; None where it states less noise than its
         budget needs.
 
@@ -354,7 +354,7 @@ class Published:
             return needed
         # Less noise than the budget needs is a false claim, whichever version made it.
         if check.findings.current or stated < needed.scale or not needed.scale:
-            if not check.told:
+            if not check.has_findings:
                 scale = f"noise of scale {stated:.6g}"
                 check.wrong(f"{scale}, and its budget gives {needed.scale:.6g}")
             return None
@@ -363,9 +363,9 @@ class Published:
 
     def measurement(self, mechanism: Mechanism) -> Measurement:
         """Return what was measured as the mechanism would have returned it."""
-        return mechanism.measured_again(self.noisy, self.private)
+        return mechanism.restore_measurement(self.noisy, self.private)
 
-    def published_again(self, check: "ResultCheck", mechanism: Mechanism) -> "Published":
+    def republish(self, check: "ResultCheck", mechanism: Mechanism) -> "Published":
         """Return what the request publishes of the same measurement."""
         return check.request.publish(mechanism, self.measurement(mechanism), check.scope, silent)
 
@@ -380,7 +380,7 @@ class Published:
         mechanism
             The mechanism with the noise that it states.
         """
-        again = self.published_again(check, mechanism)
+        again = self.republish(check, mechanism)
         check.compare_fixed(self, again, mechanism)
         check.compare_columns(
             self, again, lambda column: f"a column {column!r} that does not follow from its noise"
@@ -400,7 +400,7 @@ class Published:
                 if self.holds_noise(column):
                     yield f"{name} {column}"
 
-    def trusted(self, request: "Request") -> Iterator[Trust]:
+    def trust_assumptions(self, request: "Request") -> Iterator[Trust]:
         """Yield what is believed of it besides its noisy values: nothing else that it states
         follows from the rest.
         """
@@ -418,7 +418,7 @@ def noise_name(mechanism: Mechanism) -> str:
 
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> from semidp.promise.mechanisms.examples import two_way
-    >>> noise_name(mechanism_for(two_way()[0], Budget.gdp(1)))
+    >>> noise_name(select_mechanism(two_way()[0], Budget.gdp(1)))
     'rounded gaussian'
     """
     return NoNoise.name if mechanism.space.is_zero else mechanism.name
@@ -429,7 +429,7 @@ def noise_law(mechanism: Mechanism) -> dict[str, str]:
 
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> from semidp.promise.mechanisms.examples import two_way
-    >>> noise_law(mechanism_for(two_way()[0], Budget.gdp(1)))
+    >>> noise_law(select_mechanism(two_way()[0], Budget.gdp(1)))
     {'law': 'rounded gaussian', 'sigma2': '4'}
     """
     law = {"law": noise_name(mechanism)}
@@ -438,7 +438,7 @@ def noise_law(mechanism: Mechanism) -> dict[str, str]:
     return law
 
 
-def measured_by(
+def mechanism_fields(
     name: str, mechanism: Mechanism, private: bool, expected_l2: float | None = None
 ) -> dict[str, Any]:
     """The fields that all results take from a mechanism; its own expected loss unless another is
@@ -450,7 +450,7 @@ def measured_by(
     noise = Noise(law["law"], scale, claim, expected, naive, law)
     fields: dict[str, Any] = {"name": name, "noise": noise, "private": private}
     fields["guarantee"] = mechanism.guarantee
-    fields["advertised"] = advertised(mechanism)
+    fields["advertised"] = naive_record_tradeoff(mechanism)
     return fields
 
 
@@ -468,7 +468,7 @@ def read_back(entry: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     return fields
 
 
-def advertised(mechanism: Mechanism) -> Tradeoff | None:
+def naive_record_tradeoff(mechanism: Mechanism) -> Tradeoff | None:
     """Return the guarantee for one record that would be stated, wrongly, if the exact totals were
     ignored.
 
@@ -481,10 +481,10 @@ def advertised(mechanism: Mechanism) -> Tradeoff | None:
     if space.is_zero:
         return None
     if isinstance(mechanism, (ResidualMechanism, LinkedMechanism)):
-        cost = times**2 * mechanism.forgotten
+        cost = times**2 * mechanism.naive_cost
         return ZCDP(cost / 2) if mechanism.law == "discrete" else Gaussian(cost)
     # Exact fractions, so that no rounding makes the comparison better or worse than it is.
-    alone = space.naive.scaled(times)
+    alone = space.naive.multiply(times)
     share = Fraction(alone.l2_squared, space.l2_squared)
     if isinstance(tradeoff, ZCDP):
         return ZCDP(tradeoff.rho * share)

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.exact import sqrt_down, up
+from semidp.promise.exact import round_up, sqrt_down
 from semidp.promise.mechanisms.gaussian import mu_within, rho_within
 from semidp.promise.mechanisms.mechanism import (
     Measurement,
     Mechanism,
     NoNoise,
     check_request,
-    epsilon_of,
+    require_epsilon,
 )
 from semidp.promise.noise.choice import Choice, ExponentialChoice, FlippedChoice
 from semidp.promise.noise.randomness import Randomness, Stream, SystemRandomness
@@ -61,7 +61,7 @@ class ExponentialMechanism(Mechanism):
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
-    >>> public = Dataspace.of(
+    >>> public = Dataspace.from_table(
     ...     Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")]
     ... )
     >>> space = rank_space(public, Ball(2), Outcome("score", 0, 10, steps=10), [Margin("ward")])
@@ -85,7 +85,7 @@ class ExponentialMechanism(Mechanism):
     law: ClassVar[type[Choice]] = ExponentialChoice
 
     @property
-    def ranked(self) -> RankSpace:
+    def rank_space(self) -> RankSpace:
         """The space, which is one of ranks."""
         assert isinstance(self.space, RankSpace)
         return self.space
@@ -93,7 +93,7 @@ class ExponentialMechanism(Mechanism):
     @property
     def scale(self) -> float:
         """1/rate, in records: the scale of the error in ranks."""
-        return up(1 / self.rate)
+        return round_up(1 / self.rate)
 
     @property
     def variance(self) -> float:
@@ -109,9 +109,9 @@ class ExponentialMechanism(Mechanism):
         from semidp.publish.statistics.quantiles.rank_pairs import worst_histograms
 
         attacked = replace(self, space=space)
-        return attacked.pair_of(*worst_histograms(attacked))
+        return attacked.make_pair(*worst_histograms(attacked))
 
-    def pair_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
+    def make_pair(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
         """Return the pair of two sets of histograms by group: choices lie around the quantiles.
 
         Where both have the same quantiles, the second is moved by a step: scores are sought between
@@ -119,7 +119,7 @@ class ExponentialMechanism(Mechanism):
         """
         one, other = self._quantiles(first), self._quantiles(second)
         if np.array_equal(one, other):
-            at_end = other[0] >= self.ranked.outcome.steps
+            at_end = other[0] >= self.rank_space.outcome.steps
             other[0] += -1 if at_end else 1
         return Pair(one, other, inputs=(first, second))
 
@@ -127,7 +127,7 @@ class ExponentialMechanism(Mechanism):
         """Return the value of the rank that each choice looks for, 0 or the last step where there
         is none.
         """
-        ranks = self.ranked.ranks(self.rate)
+        ranks = self.rank_space.ranks(self.rate)
         up_to = np.cumsum(histograms, axis=1)
         below = (up_to[:, None, :] < ranks[:, :, None]).sum(axis=2)
         last = histograms.shape[1] - 1
@@ -159,7 +159,7 @@ class ExponentialMechanism(Mechanism):
         return self._choose(values, count, randomness)
 
     def _check(self, values: NDArray[np.int64]) -> None:
-        space = self.ranked
+        space = self.rank_space
         shape = (len(space.sizes), space.outcome.steps + 1)
         if values.shape != shape or values.dtype.kind not in "iu":
             raise InputError(
@@ -178,7 +178,7 @@ class ExponentialMechanism(Mechanism):
         self, values: NDArray[np.int64], count: int, randomness: Randomness
     ) -> NDArray[np.int64]:
         """Return `count` rows of choices, group after group."""
-        space = self.ranked
+        space = self.rank_space
         stream = Stream(randomness)
         law = self.law(self.rate)
         sizes = space.sizes.tolist()
@@ -211,7 +211,7 @@ class PermuteAndFlip(ExponentialMechanism):
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``rate = ε / 2Σk``; a δ in the budget is not used."""
         check_request(cls, space, budget)
-        return cls(space, epsilon_of(budget) / (2 * space.l1))
+        return cls(space, require_epsilon(budget) / (2 * space.l1))
 
     @property
     def tradeoff(self) -> Tradeoff:
@@ -287,6 +287,6 @@ def farthest_rank(mechanism: ExponentialMechanism, missed: float) -> int:
     ``P(d >= t) <= (B + 1) exp(-rate t)``, since the value of the wanted rank has a score of at most
     0.
     """
-    steps = mechanism.ranked.outcome.steps
+    steps = mechanism.rank_space.outcome.steps
     reach = math.log((steps + 1) / missed) / float(mechanism.rate)
     return math.ceil(reach) - 1

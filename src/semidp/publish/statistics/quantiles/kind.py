@@ -13,9 +13,9 @@ from semidp.publish.statistics.outcomes.outcome_fields import (
     SAMPLING,
     STEP,
     group_values,
-    groups_of,
-    outcome_of,
     outcome_values,
+    read_groups,
+    read_outcome,
 )
 from semidp.publish.statistics.protocol.kinds import Kind
 from semidp.publish.statistics.quantiles.exponential import EXPONENTIAL
@@ -64,7 +64,7 @@ QUANTILE = Field(
 )
 
 
-def _asked(chosen: Chosen) -> list[QuantileRequest]:
+def _build_requests(chosen: Chosen) -> list[QuantileRequest]:
     """Return the quantiles of every column that is named; a column has one request for all of its
     quantiles.
     """
@@ -75,20 +75,24 @@ def _asked(chosen: Chosen) -> list[QuantileRequest]:
         probabilities.setdefault(column, set()).update(several)
     requests = []
     for column, together in probabilities.items():
-        by = groups_of(chosen, f"the quantiles of {column}")
+        by = read_groups(chosen, f"the quantiles of {column}")
         level = chosen.text(LEVEL)
         # Only an interval can be about a population.
-        sampling = level is not None and chosen.ticked(SAMPLING)
+        sampling = level is not None and chosen.is_ticked(SAMPLING)
         ordered = sorted({exact(text, f"a quantile of {column!r}") for text in together})
         mechanism = chosen.text(MECHANISM) or QuantileMechanism.auto
         request = QuantileRequest(
-            outcome_of(chosen, column, QuantileRequest), by, ordered, level=level, sampling=sampling
+            read_outcome(chosen, column, QuantileRequest),
+            by,
+            ordered,
+            level=level,
+            sampling=sampling,
         )
         requests.append(evolve(request, mechanism=mechanism))
     return requests
 
 
-def _shown(request: QuantileRequest) -> list[tuple[dict[str, Any], QuantileRequest]]:
+def _list_choices(request: QuantileRequest) -> list[tuple[dict[str, Any], QuantileRequest]]:
     """Return what would have been chosen to ask for a request; those who answered cannot be."""
     if request.answered is not None:
         return []
@@ -117,6 +121,6 @@ KIND = Kind(
     laws=tuple(EXPONENTIAL),
     results={PublishedQuantiles.key: PublishedQuantiles.from_json},
     fields=(MEDIAN, QUANTILE),
-    ask=_asked,
-    shown=_shown,
+    ask=_build_requests,
+    shown=_list_choices,
 )

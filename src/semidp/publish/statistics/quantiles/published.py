@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 from semidp.publish.statistics.outcomes.published import (
     GroupWords,
     PublishedBySets,
-    as_written,
-    rows_of,
+    parse_rows,
+    verify_files,
     whole_numbers,
 )
 
@@ -79,7 +79,7 @@ class PublishedQuantiles(PublishedBySets):
     noisy: NDArray[np.int64] = field(repr=False)
     rank_error: int | None
 
-    def recalibrated(self, request: "Request", scope: Scope) -> Mechanism:
+    def recalibrate(self, request: "Request", scope: Scope) -> Mechanism:
         """Return how its values were chosen, as its budget allows."""
         return request.calibrate(request.space(scope))
 
@@ -98,11 +98,11 @@ class PublishedQuantiles(PublishedBySets):
         """Whether a column of its files holds steps as they were chosen."""
         return column.startswith("steps_")
 
-    def trusted(self, request: "Request") -> Iterator[Trust]:
+    def trust_assumptions(self, request: "Request") -> Iterator[Trust]:
         """Yield what is believed of it besides its choices: which column was read, and which ranks
         were meant.
         """
-        yield from super().trusted(request)
+        yield from super().trust_assumptions(request)
         yield Trust("which ranks the choices of quantiles aimed at", ("plan.quantile.level",))
 
     def cautions(self) -> list[str]:
@@ -179,7 +179,7 @@ class PublishedQuantiles(PublishedBySets):
         chosen = len(request.probabilities) * (1 if request.level is None else 3)
         parts = []
         for file in request.files:
-            _, _, chosen_steps = rows_of(files[file], chosen)
+            _, _, chosen_steps = parse_rows(files[file], chosen)
             parts.append(whole_numbers(*chosen_steps))
         steps = np.concatenate(parts)
         rank_error = entry["rank_error"]
@@ -188,7 +188,7 @@ class PublishedQuantiles(PublishedBySets):
             raise ValueError("quantiles are steps of the grid, with an error in ranks")
         follows = _quantiles(request, scope, steps)
         published = cls(**follows, rank_error=rank_error, **read_back(entry, scope))
-        return as_written(published, files)
+        return verify_files(published, files)
 
 
 def _quantiles(

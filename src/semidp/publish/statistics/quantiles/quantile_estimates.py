@@ -65,7 +65,7 @@ class GroupQuantiles(ByBlocks):
 
         Choices of one group are put in order, which costs nothing and only helps.
         """
-        return np.sort(self._chosen(block)[:, :, 0], axis=1)
+        return np.sort(self._chosen_values(block)[:, :, 0], axis=1)
 
     def intervals(self, block: Margin | None = None) -> tuple[Intervals, ...]:
         """Return an interval for each quantile, group after group; refuse where none were asked
@@ -80,7 +80,7 @@ class GroupQuantiles(ByBlocks):
             raise InputError(
                 "no intervals were chosen beside the quantiles: ask for them with a level"
             )
-        values, chosen = self.values(block), self._chosen(block)
+        values, chosen = self.values(block), self._chosen_values(block)
         about = About.sampling if space.sampling else About.noise
         # Ends are chosen independently of the quantile and may fall on its wrong side: they are
         # moved outwards only, which loses no coverage.
@@ -102,7 +102,7 @@ class GroupQuantiles(ByBlocks):
         for group, count, values in zip(self.groups(block), counts, rows, strict=True):
             yield group, count, *values
 
-    def _chosen(self, block: Margin | None) -> Floats:
+    def _chosen_values(self, block: Margin | None) -> Floats:
         """The chosen values in units of the outcome: groups, quantiles, and the quantile with its
         ends.
         """

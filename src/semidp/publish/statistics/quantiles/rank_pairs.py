@@ -56,10 +56,10 @@ class _Placed:
     groups: NDArray[np.intp]
 
     @classmethod
-    def of(cls, mechanism: ExponentialMechanism) -> "_Placed":
+    def from_mechanism(cls, mechanism: ExponentialMechanism) -> "_Placed":
         from semidp.publish.fitting.tables import fit_table
 
-        space = mechanism.ranked
+        space = mechanism.rank_space
         public = space.dataspace
         schema = public.schema
         if not schema.grid.holds(_MOST_CELLS):
@@ -93,7 +93,7 @@ class _Placed:
 
     @property
     def space(self) -> RankSpace:
-        return self.mechanism.ranked
+        return self.mechanism.rank_space
 
     @cached_property
     def by_size(self) -> NDArray[np.intp]:
@@ -109,7 +109,7 @@ class _Placed:
 
     def _exchanges(self, sections: int) -> Iterator[list[_Move]]:
         """A person changes places with a carrier, with values of both as far apart as may be."""
-        one, other = self._swapped()
+        one, other = self._most_different_cells()
         # a person with several records makes as many exchanges, where the cells hold them
         held = min(int(self.table[one]), int(self.table[other]))
         times = min(self.space.adjacency.times, held)
@@ -136,7 +136,7 @@ class _Placed:
             left -= taken
         yield moves
 
-    def _swapped(self) -> tuple[int, int]:
+    def _most_different_cells(self) -> tuple[int, int]:
         """Two cells that differ in as many sets of groups as may be, the largest of those; one cell
         where none do.
         """
@@ -167,7 +167,7 @@ def worst_histograms(mechanism: ExponentialMechanism) -> tuple[Counts, Counts]:
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
     >>> from semidp.promise.tradeoff.budget import Budget
-    >>> public = Dataspace.of(
+    >>> public = Dataspace.from_table(
     ...     Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")]
     ... )
     >>> space = rank_space(public, Ball(2), Outcome("score", 0, 10, steps=10), [Margin("ward")])
@@ -175,7 +175,7 @@ def worst_histograms(mechanism: ExponentialMechanism) -> tuple[Counts, Counts]:
     >>> one.sum(axis=1).tolist(), int(np.abs(one - other).sum()) // 2 == space.l1
     ([30, 20], True)
     """
-    world = _Placed.of(mechanism)
+    world = _Placed.from_mechanism(mechanism)
     best: _Search | None = None
     largest = -math.inf
     for places in _places(world):
@@ -239,9 +239,9 @@ class _Search:
         records = np.maximum(self.left, 0)
         in_pools = np.bincount(self.pool, weights=records, minlength=len(self.inside))
         self.sizes = in_pools.astype(int)
-        self.counts = np.stack([self._balanced(size) for size in self.sizes.tolist()])
+        self.counts = np.stack([self._balance_pool(size) for size in self.sizes.tolist()])
 
-    def _balanced(self, size: int) -> Counts:
+    def _balance_pool(self, size: int) -> Counts:
         """Return the counts of one pool: so many records up to each place that its ranks lie
         there.
         """
@@ -290,12 +290,12 @@ class _Search:
                 p = choice.probabilities(rank_scores(wide[0], rank))
                 q = choice.probabilities(rank_scores(wide[1], rank))
                 odds = np.maximum(q, _LEAST) / np.maximum(p, _LEAST)
-                kinds, p, q = _merged(np.log(odds), p, q)
+                kinds, p, q = _merge_losses(np.log(odds), p, q)
                 # Choices are independent: losses add, and probabilities multiply.
                 sums = np.add.outer(losses, kinds).ravel()
                 of_first = np.multiply.outer(first, p).ravel()
                 of_second = np.multiply.outer(second, q).ravel()
-                losses, first, second = _merged(sums, of_first, of_second)
+                losses, first, second = _merge_losses(sums, of_first, of_second)
         # Either dataset may be the null hypothesis. Swapping them turns the sign of every loss, so
         # the order is reversed to let losses grow again.
         forwards = self._loss(first, second)
@@ -390,7 +390,7 @@ def _sure(share: Floats) -> Floats:
     return np.asarray(4 * deviation + 8 / _TRIALS)
 
 
-def _merged(losses: Floats, first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
+def _merge_losses(losses: Floats, first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
     """Merge outcomes of about the same loss, in increasing order."""
     keys, which = np.unique(np.rint(losses / _FINE), return_inverse=True)
     which = which.ravel()

@@ -24,7 +24,7 @@ from semidp.promise.sensitivity.worst_pairs import Pair
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Margin
 from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.outcomes.confidence import level_of
+from semidp.publish.statistics.outcomes.confidence import parse_level
 from semidp.publish.statistics.outcomes.spaces import (
     SpaceByGroups,
     SumSpace,
@@ -92,7 +92,7 @@ class RankSpace(SpaceByGroups):
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
-    >>> public = Dataspace.of(wards, [Margin("ward")])
+    >>> public = Dataspace.from_table(wards, [Margin("ward")])
     >>> space = rank_space(public, Ball(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
     >>> space.l1, space.l2_squared, space.shape
     (2, 4, (2,))
@@ -135,7 +135,7 @@ class RankSpace(SpaceByGroups):
     @cached_property
     def norms(self) -> Norms:
         """Σ k_g, Σ k_g² and the largest k_g over all choices."""
-        return self._of_choices(self._once)
+        return self._of_choices(self._single_choice_norms)
 
     def _of_choices(self, once: Norms) -> Norms:
         """Norms of all choices in a group, from those of one."""
@@ -144,10 +144,10 @@ class RankSpace(SpaceByGroups):
         return Norms(l1, l2_squared, once.linf)
 
     @property
-    def _once(self) -> Norms:
+    def _single_choice_norms(self) -> Norms:
         """The norms for one choice in each group."""
         if self.exact_moves is not None:
-            return self.exact_moves.replaced_norms.scaled(self.adjacency.times)
+            return self.exact_moves.replaced_norms.multiply(self.adjacency.times)
         # a value that stays in its group and one that is swapped are the same change
         if self.outcome.steps == 1:
             return self.sums.norms
@@ -201,14 +201,14 @@ class RankSpace(SpaceByGroups):
             columns.append(np.minimum(middle, self.sizes))
             if self.level is not None:
                 low, high = self._between(q, middle, self.level)
-                apart = self.apart(rate, self.level)
+                apart = self.interval_rank_offset(rate, self.level)
                 # Beyond all values there is nothing to choose: rank 0 or n + 1 makes the end a
                 # declared bound.
                 columns.append(np.maximum(low - apart, 0))
                 columns.append(np.minimum(high + apart, self.sizes + 1))
         return np.stack(columns, axis=1)
 
-    def apart(self, rate: Fraction, level: Fraction) -> int:
+    def interval_rank_offset(self, rate: Fraction, level: Fraction) -> int:
         """Return how many ranks below and above a quantile the ends of its interval are chosen
         for.
         """
@@ -236,10 +236,10 @@ class RankSpace(SpaceByGroups):
         return low.astype(np.int64), high.astype(np.int64)
 
 
-def quantiles_of(value: Iterable[Number]) -> tuple[Fraction, ...]:
+def parse_quantiles(value: Iterable[Number]) -> tuple[Fraction, ...]:
     """Return which quantiles are meant: at least one, between 0 and 1, each once, in order.
 
-    >>> quantiles_of(["0.25", "1/2"])
+    >>> parse_quantiles(["0.25", "1/2"])
     (Fraction(1, 4), Fraction(1, 2))
     """
     if isinstance(value, str) or not isinstance(value, Iterable):
@@ -279,8 +279,8 @@ def rank_space(
     sampling
         Whether intervals are about the population that the records were drawn from.
     """
-    quantiles = quantiles_of(probabilities)
-    confidence = None if level is None else level_of(level)
+    quantiles = parse_quantiles(probabilities)
+    confidence = None if level is None else parse_level(level)
     public = sum_space(dataspace, adjacency, outcome, blocks, answered).dataspace
     return RankSpace(
         public,

@@ -12,7 +12,7 @@ def recheck_quantiles(
     """Compare quantiles and their intervals with what follows from the choices; return them
     computed again.
     """
-    again = result.published_again(check, mechanism)
+    again = result.republish(check, mechanism)
     assert isinstance(again, PublishedQuantiles)
     check.compare_fixed(result, again, mechanism)
     groups = columns_of_groups(again)

@@ -30,10 +30,10 @@ from semidp.publish.statistics.outcomes.request import (
 )
 from semidp.publish.statistics.outcomes.spaces import measured_rows
 from semidp.publish.statistics.protocol.request_defaults import (
-    budget_of,
     checked_budget,
     file_name,
     member,
+    require_budget,
 )
 from semidp.publish.statistics.protocol.requests import Forecast
 from semidp.publish.statistics.quantiles.exponential import (
@@ -49,7 +49,7 @@ from semidp.publish.statistics.quantiles.quantile_estimates import (
 )
 from semidp.publish.statistics.quantiles.ranks import (
     RankSpace,
-    quantiles_of,
+    parse_quantiles,
     rank_scores,
     rank_space,
 )
@@ -132,7 +132,7 @@ class QuantileRequest(ValuesRequest):
 
     outcome: Outcome = field(converter=checked_outcome)
     by: tuple[Margin, ...] = field(converter=group_margins)
-    probabilities: tuple[Fraction, ...] = field(default=(MEDIAN,), converter=quantiles_of)
+    probabilities: tuple[Fraction, ...] = field(default=(MEDIAN,), converter=parse_quantiles)
     budget: Budget | None = field(default=None, converter=checked_budget)
     name: str = field(default=Factory(_quantile_name, takes_self=True), converter=file_name)
     level: Fraction | None = field(default=None, converter=_optional_level)
@@ -160,7 +160,7 @@ class QuantileRequest(ValuesRequest):
         return super()._entry(name, value)
 
     @property
-    def answered_by(self) -> str:
+    def answering_kind(self) -> str:
         """Quantiles themselves, a distribution, or the better of the two."""
         if self.sampling or self.mechanism is QuantileMechanism.selection:
             return self.key
@@ -178,7 +178,7 @@ class QuantileRequest(ValuesRequest):
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the ranks; refuse groups whose counts are not published."""
         return rank_space(
-            scope.dataspace.about(self.counted),
+            scope.dataspace.for_kind(self.counted),
             scope.adjacency,
             self.outcome,
             self.by,
@@ -191,7 +191,7 @@ class QuantileRequest(ValuesRequest):
     def calibrate(self, space: QuerySpace) -> Mechanism:
         """Return the choices that the budget allows."""
         assert isinstance(space, RankSpace)
-        return exponential_mechanism(space, budget_of(self))
+        return exponential_mechanism(space, require_budget(self))
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return by how many ranks the choices would be off."""
@@ -215,7 +215,7 @@ class QuantileRequest(ValuesRequest):
         """
         if self.level is None or not isinstance(mechanism, ExponentialMechanism):
             return None
-        return float(mechanism.ranked.apart(mechanism.rate, self.level))
+        return float(mechanism.rank_space.interval_rank_offset(mechanism.rate, self.level))
 
     def steps_off(self, mechanism: Mechanism) -> float | None:
         """Return ``Σ P(v) |v - q|``, the mean over all quantiles q, with P the exponential
@@ -225,7 +225,7 @@ class QuantileRequest(ValuesRequest):
         """
         if not isinstance(mechanism, ExponentialMechanism):
             return None
-        group = EvenGroup.typical(mechanism.ranked.sizes, self.outcome.steps)
+        group = EvenGroup.typical(mechanism.rank_space.sizes, self.outcome.steps)
         distances = []
         for probability in self.probabilities:
             rank = group.rank(probability)

@@ -15,7 +15,7 @@ from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.outcomes.spaces import SumSpace, sum_space
-from semidp.publish.statistics.outcomes.spread import square_space, squares_of
+from semidp.publish.statistics.outcomes.spread import read_square_sums, square_space
 from semidp.publish.statistics.regression.designs import Design
 from semidp.publish.statistics.regression.moments import MomentSpace
 from semidp.publish.statistics.regression.request import RegressionRequest
@@ -45,7 +45,7 @@ class DesignedRegression(RegressionRequest):
         """Return the design on the schema of the data."""
         return self._design_on(scope.dataspace.schema)
 
-    def design_in(self, mechanism: Mechanism) -> Design:
+    def measured_design(self, mechanism: Mechanism) -> Design:
         """Return the design on the schema of what was measured."""
         space = mechanism.space
         assert isinstance(space, (SumSpace, MomentSpace))
@@ -54,7 +54,7 @@ class DesignedRegression(RegressionRequest):
     def _design_on(self, schema: Schema) -> Design:
         """Return the given design, or that of the main effects of the factors."""
         if self.given is None:
-            return Design.of(schema, self.factors)
+            return Design.from_schema(schema, self.factors)
         if self.factors:
             raise InputError("give factors or a design, not both")
         for name in self.given.features:
@@ -97,4 +97,4 @@ class SquaresByCell(DesignedRegression):
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential sums of squares."""
-        return squares_of(reader, self.outcome, (Margin(*self.design(scope).features),))
+        return read_square_sums(reader, self.outcome, (Margin(*self.design(scope).features),))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError, Refused
 from semidp.promise.exact import Number, exact
 from semidp.promise.schema.schema import Schema
-from semidp.promise.spaces.dataspace import Dataspace, Margin, normalised
+from semidp.promise.spaces.dataspace import Dataspace, Margin, normalize_margins
 
 LARGEST_DESIGN = 2**18
 """The most combinations of levels that a design may have."""
@@ -70,7 +70,7 @@ class Design:
     --------
     >>> from semidp.promise.schema.features import Feature
     >>> schema = Schema([Feature("arm", ["control", "drug"]), Feature("sex", ["f", "m"])])
-    >>> design = Design.of(
+    >>> design = Design.from_schema(
     ...     schema, ["arm", "sex"], interactions=[("arm", "sex")], coding=Coding.effects
     ... )
     >>> design.names
@@ -91,20 +91,20 @@ class Design:
         for column in self.columns:
             view = self.schema.view(column.features)
             names = tuple(name for name in self.schema.names if name in column.features)
-            cells = self.schema.grid.size_of(view)
+            cells = self.schema.grid.count_margin_cells(view)
             if names != column.features or len(column.values) != cells:
                 raise InputError(
                     f"column {column.name!r} needs its features in the schema's order and a value"
                     " for each combination of their levels"
                 )
-        if self.schema.grid.size_of(self.schema.view(self.features)) > LARGEST_DESIGN:
+        if self.schema.grid.count_margin_cells(self.schema.view(self.features)) > LARGEST_DESIGN:
             raise Refused(
                 f"the design has more than {LARGEST_DESIGN:,} combinations of levels: use fewer"
                 " features"
             )
 
     @classmethod
-    def of(
+    def from_schema(
         cls,
         schema: Schema,
         factors: Sequence[str] = (),
@@ -139,7 +139,7 @@ class Design:
             raise InputError(f"feature {both[0]!r} is both a factor and scored: choose one")
         parts = {name: _factor(schema, name, coding) for name in factors}
         for name, values in numbers.items():
-            parts[name] = [_scored(schema, name, values)]
+            parts[name] = [_score_column(schema, name, values)]
         columns = [Column("intercept", (), (Fraction(1),))] if intercept else []
         columns += [column for part in parts.values() for column in part]
         for names in interactions:
@@ -178,7 +178,7 @@ class Design:
         columns = [self._over(column, self.features) for column in self.columns]
         return np.stack(columns, axis=1)
 
-    def inhabited(self, dataspace: Dataspace) -> NDArray[np.bool_]:
+    def inhabited_mask(self, dataspace: Dataspace) -> NDArray[np.bool_]:
         """Return a mask of the combinations of levels that may hold a record, by the published
         counts and structural zeros.
         """
@@ -187,7 +187,9 @@ class Design:
         part = self.schema.restrict(self.features)
         if not dataspace.n:
             return np.zeros(part.size, dtype=bool)
-        occur = part.grid.inhabited(part.possible, dataspace.over(self.features).published)
+        occur = part.grid.find_inhabited_cells(
+            part.possible, dataspace.restrict_features(self.features).published_totals
+        )
         if occur is None:
             return np.ones(part.size, dtype=bool)
         return np.asarray(occur.ravel())
@@ -206,7 +208,7 @@ class Design:
                     unpublished.append(margin)
         if not any(margin.names for margin in unpublished):
             return ()
-        return normalised(self.schema, unpublished)
+        return normalize_margins(self.schema, unpublished)
 
     def check_public(self, dataspace: Dataspace) -> None:
         """Refuse a design whose moments the published counts do not fix, naming what is missing.
@@ -214,9 +216,9 @@ class Design:
         >>> from semidp.promise.schema.features import Feature
         >>> from semidp.promise.schema.counts import Table
         >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[5, 5], [5, 5]])
-        >>> design = Design.of(table.schema, ["arm", "sex"])
-        >>> design.check_public(Dataspace.of(table, [Margin("arm", "sex")]))
-        >>> design.check_public(Dataspace.of(table, [Margin("arm"), Margin("sex")]))
+        >>> design = Design.from_schema(table.schema, ["arm", "sex"])
+        >>> design.check_public(Dataspace.from_table(table, [Margin("arm", "sex")]))
+        >>> design.check_public(Dataspace.from_table(table, [Margin("arm"), Margin("sex")]))
         Traceback (most recent call last):
         semidp.errors.Refused: the moments of this design are not public, since the counts of arm ×
         sex are not
@@ -249,7 +251,9 @@ class Design:
         >>> from semidp.promise.schema.features import Feature
         >>> from semidp.promise.schema.counts import Table
         >>> table = Table(Schema([Feature("arm", "cd")]), [5, 3])
-        >>> Design.of(table.schema, ["arm"]).gram(Dataspace.of(table, [Margin("arm")])).tolist()
+        >>> Design.from_schema(table.schema, ["arm"]).gram(
+        ...     Dataspace.from_table(table, [Margin("arm")])
+        ... ).tolist()
         [[8, 3], [3, 3]]
         """
         self.check_public(dataspace)
@@ -327,7 +331,7 @@ def _factor(schema: Schema, name: str, coding: Coding) -> list[Column]:
     return columns
 
 
-def _scored(schema: Schema, name: str, scores: Sequence[Number]) -> Column:
+def _score_column(schema: Schema, name: str, scores: Sequence[Number]) -> Column:
     levels = schema.restrict([name]).features[0].levels
     if len(scores) != len(levels):
         raise InputError(f"feature {name!r} needs a score for each of its {len(levels)} levels")

@@ -15,7 +15,7 @@ from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.statistics.outcomes.forecast import ErrorRange
 from semidp.publish.statistics.protocol.request_defaults import StatisticForecast
 from semidp.publish.statistics.regression.designs import Design
-from semidp.publish.statistics.regression.linear import gram_of, noise_covariance
+from semidp.publish.statistics.regression.linear import gram_matrix, noise_covariance
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class CoefficientsForecast(StatisticForecast):
     at_even_odds: bool
 
     @classmethod
-    def of(
+    def from_mechanism(
         cls,
         name: str,
         features: tuple[str, ...],
@@ -54,7 +54,7 @@ class CoefficientsForecast(StatisticForecast):
         at_even_odds: bool,
     ) -> "CoefficientsForecast":
         """Return what a mechanism says of a regression on a design with public moments."""
-        inverse = np.linalg.inv(gram_of(design, public))
+        inverse = np.linalg.inv(gram_matrix(design, public))
         covariance = inverse @ noise_covariance(mechanism, design) @ inverse
         errors = np.sqrt(np.diag(covariance)) * (4 if at_even_odds else 1)
         by_name = dict(zip(design.names, errors.tolist(), strict=True))
@@ -62,7 +62,7 @@ class CoefficientsForecast(StatisticForecast):
 
     def line(self) -> str:
         """Say how far off the coefficients would be."""
-        errors = ErrorRange.of(np.array([*self.standard_errors.values()]))
+        errors = ErrorRange.from_errors(np.array([*self.standard_errors.values()]))
         assert errors is not None, "a regression has coefficients"
         said = errors.line("coefficient")
         return f"{said}, at even odds" if self.at_even_odds else said

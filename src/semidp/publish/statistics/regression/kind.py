@@ -12,11 +12,11 @@ from semidp.publish.statistics.outcomes.outcome_fields import (
     SAMPLING,
     SIMULTANEOUS,
     STEP,
-    binary_of,
-    confidence_of,
     confidence_values,
-    outcome_of,
     outcome_values,
+    read_binary_outcome,
+    read_confidence,
+    read_outcome,
 )
 from semidp.publish.statistics.protocol.kinds import Kind
 from semidp.publish.statistics.regression.designs import Coding
@@ -55,7 +55,7 @@ _ASKING = {
 }
 
 
-def _asked(chosen: Chosen) -> list[RegressionRequest]:
+def _build_requests(chosen: Chosen) -> list[RegressionRequest]:
     """Return the regressions of every column that is named, on the same factors."""
     requests = []
     for model, field in _ASKING.items():
@@ -64,16 +64,16 @@ def _asked(chosen: Chosen) -> list[RegressionRequest]:
             if not sets:
                 raise InputError(f"say on which features to regress {column}", needs="factors")
             outcome = (
-                binary_of(chosen, column)
+                read_binary_outcome(chosen, column)
                 if model is Model.logistic
-                else outcome_of(chosen, column, RegressionRequest)
+                else read_outcome(chosen, column, RegressionRequest)
             )
-            confidence = confidence_of(chosen, differences=False)
+            confidence = read_confidence(chosen, differences=False)
             requests.append(RegressionRequest(outcome, sets[0], model=model, confidence=confidence))
     return requests
 
 
-def _shown(request: RegressionRequest) -> list[tuple[dict[str, Any], RegressionRequest]]:
+def _list_choices(request: RegressionRequest) -> list[tuple[dict[str, Any], RegressionRequest]]:
     """Return what would have been chosen to ask for a request; interactions, codings and mechanisms
     cannot be.
     """
@@ -98,6 +98,6 @@ KIND = Kind(
     results={PublishedRegression.key: PublishedRegression.from_json},
     always_listed=(PublishedRegression.key,),
     fields=tuple(_ASKING.values()),
-    ask=_asked,
-    shown=_shown,
+    ask=_build_requests,
+    shown=_list_choices,
 )

@@ -25,7 +25,7 @@ from semidp.publish.statistics.outcomes.confidence import (
     About,
     Intervals,
     each_level,
-    level_of,
+    parse_level,
 )
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import half_widths
@@ -89,7 +89,7 @@ class Moments:
     @cached_property
     def gram(self) -> Floats:
         """X'X, exact but for its conversion to floats."""
-        return gram_of(self.design, self.space.dataspace)
+        return gram_matrix(self.design, self.space.dataspace)
 
     @cached_property
     def totals(self) -> Floats:
@@ -111,7 +111,7 @@ class Moments:
         return np.array(sums)
 
 
-def gram_of(design: Design, dataspace: Dataspace) -> Floats:
+def gram_matrix(design: Design, dataspace: Dataspace) -> Floats:
     """Return X'X of a design from the published counts, exact but for its conversion to floats."""
     # Python's division of whole numbers rounds once, however large they are.
     whole = design.gram(dataspace).astype(object)
@@ -158,17 +158,17 @@ def regression_mechanism(
     >>> from semidp.promise.schema.counts import Table
     >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
     >>> public, outcome = (
-    ...     Dataspace.of(table, [Margin("arm", "sex")]),
+    ...     Dataspace.from_table(table, [Margin("arm", "sex")]),
     ...     Outcome("score", 0, 1, steps=100),
     ... )
-    >>> design = Design.of(table.schema, ["arm", "sex"])
+    >>> design = Design.from_schema(table.schema, ["arm", "sex"])
     >>> for budget in (Budget.gdp(1), Budget.pure(1)):
     ...     found = regression_mechanism(public, Ball(2), outcome, design, budget)
     ...     print(found.name, found.space.query()["kind"], found.space.shape)
     rounded gaussian moments (3,)
     laplace sums (4,)
     """
-    inverse = np.linalg.inv(gram_of(design, dataspace))
+    inverse = np.linalg.inv(gram_matrix(design, dataspace))
     routes = regression_routes(dataspace, adjacency, outcome, design)
     mechanisms = [outcome_mechanism(space, budget, name) for space in routes]
 
@@ -187,7 +187,7 @@ class RegressionFit(FromNoise):
 
     moments: Moments
 
-    def _measured(self) -> Iterable[NoisyPart | None]:
+    def _noisy_parts(self) -> Iterable[NoisyPart | None]:
         return (self.moments,)
 
     @property
@@ -256,7 +256,7 @@ class LinearFit(RegressionFit):
 
     squares: SquareSums | None = None
 
-    def _measured(self) -> Iterable[NoisyPart | None]:
+    def _noisy_parts(self) -> Iterable[NoisyPart | None]:
         return self.moments, self.squares
 
     @cached_property
@@ -319,7 +319,7 @@ class LinearFit(RegressionFit):
             Whether all intervals hold at once with that probability.
         """
         inverse = np.linalg.inv(self.moments.gram)
-        confidence = level_of(level)
+        confidence = parse_level(level)
         space = self.moments.space
         outcome = space.outcome
         variances: NDArray[Any] | None = None
@@ -365,7 +365,7 @@ class LinearFit(RegressionFit):
         weights_of_sums = (inverse @ moment_map(space, moments.design))[:, occupied]
         weights = weights_of_sums * space.counts[0].ravel()[occupied]
         places = np.tile(np.arange(int(occupied.sum())), (len(weights), 1))
-        low, high = cells.sampled_means(0, each).combined(places, weights)
+        low, high = cells.sampled_means(0, each).weighted_sum_ends(places, weights)
         names = tuple((name,) for name in self.names)
         caution = SKEWED if self.squares is not None else ""
         about = level, About.sampling, simultaneous, False, caution

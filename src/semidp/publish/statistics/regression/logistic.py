@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from semidp.errors import Refused
 from semidp.promise.exact import Number
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.publish.statistics.outcomes.confidence import LEVEL, Intervals, level_of
+from semidp.publish.statistics.outcomes.confidence import LEVEL, Intervals, parse_level
 from semidp.publish.statistics.regression.designs import Design
 from semidp.publish.statistics.regression.linear import RegressionFit
 
@@ -82,7 +82,7 @@ class LogisticFit(RegressionFit):
         beta = np.zeros(len(self.names))
         value = self._objective(beta, moments)
         for _ in range(_STEPS):
-            score = moments - self._fitted(beta, penalised=True)
+            score = moments - self._expected_moments(beta, penalised=True)
             step = np.linalg.solve(self._information(beta), score)
             # The step takes Z'WZ for the curvature and leaves out that of the penalty, so it may
             # overshoot.
@@ -139,7 +139,7 @@ class LogisticFit(RegressionFit):
         """
         inverse = np.linalg.inv(self._information(self.coefficients))
         spread = self._cluster * np.diag(inverse) if sampling else None
-        intervals, half = self._intervals(inverse, level_of(level), spread, simultaneous)
+        intervals, half = self._intervals(inverse, parse_level(level), spread, simultaneous)
         errors = self.standard_errors(sampling=sampling)
         work = len(self._counts) * len(self.names) ** 3
         if work > _MOST_WORK or not half.any():
@@ -248,24 +248,24 @@ class LogisticFit(RegressionFit):
         return _whitening(self.moments.noise_covariance)
 
     @cached_property
-    def _there(self) -> NDArray[np.bool_]:
+    def _occupied_mask(self) -> NDArray[np.bool_]:
         return joint_counts(self.moments.design, self.moments.space.dataspace) > 0
 
     @cached_property
     def _counts(self) -> Floats:
-        return joint_counts(self.moments.design, self.moments.space.dataspace)[self._there]
+        return joint_counts(self.moments.design, self.moments.space.dataspace)[self._occupied_mask]
 
     @cached_property
     def _rows(self) -> Floats:
         design = self.moments.design
-        return design.rows()[self._there].astype(np.float64) / design.multiplier
+        return design.rows()[self._occupied_mask].astype(np.float64) / design.multiplier
 
     def _probabilities(self, beta: Floats) -> Floats:
         from scipy.special import expit
 
         return np.asarray(expit(self._rows @ beta))
 
-    def _fitted(self, beta: Floats, *, penalised: bool) -> Floats:
+    def _expected_moments(self, beta: Floats, *, penalised: bool) -> Floats:
         """The mean of X'y at β, or the X'y whose penalised fit is β: ``Z'(n p - h (½ - p))`` with
         the leverages h.
         """
@@ -383,8 +383,8 @@ def joint_counts(design: Design, dataspace: Dataspace) -> Floats:
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
     >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[5, 5], [5, 5]])
-    >>> public = Dataspace.of(table, [Margin("arm"), Margin("sex")])
-    >>> joint_counts(Design.of(table.schema, ["arm", "sex"]), public)
+    >>> public = Dataspace.from_table(table, [Margin("arm"), Margin("sex")])
+    >>> joint_counts(Design.from_schema(table.schema, ["arm", "sex"]), public)
     Traceback (most recent call last):
     semidp.errors.Refused: logistic regression needs exact counts of arm × sex, which are not
     published: publish them

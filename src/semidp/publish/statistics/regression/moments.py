@@ -52,8 +52,8 @@ class MomentSpace(OutcomeSpace):
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
     >>> arms = Table(Schema([Feature("arm", ["control", "treated"])]), [30, 20])
-    >>> public = Dataspace.of(arms, [Margin("arm")])
-    >>> design = Design.of(arms.schema, ["arm"])
+    >>> public = Dataspace.from_table(arms, [Margin("arm")])
+    >>> design = Design.from_schema(arms.schema, ["arm"])
     >>> space = moment_space(public, Ball(2), Outcome("score", 0, 1, steps=100), design)
     >>> space.l1, space.l2_squared == (2 * 100) ** 2 * 2
     (400, True)
@@ -94,14 +94,14 @@ class MomentSpace(OutcomeSpace):
         once.
         """
         rows = self._rows
-        norms = Norms.of(rows)
+        norms = Norms.from_vectors(rows)
         if len(rows) > _MOST_ROWS:
             # Too many pairs to compare: a difference of two rows is at most twice the longest one.
-            norms = norms.scaled(2)
+            norms = norms.multiply(2)
         else:
             for row in rows:
-                norms = norms.most(Norms.of(rows - row))
-        return norms.scaled(self.outcome.steps)
+                norms = norms.most(Norms.from_vectors(rows - row))
+        return norms.multiply(self.outcome.steps)
 
     @cached_property
     def norms(self) -> Norms:
@@ -111,19 +111,19 @@ class MomentSpace(OutcomeSpace):
 
     def _ball_norms(self) -> Norms:
         """So many outcomes of the longest row change."""
-        return Norms.of(self._rows).scaled(self.movable * self.outcome.steps)
+        return Norms.from_vectors(self._rows).multiply(self.movable * self.outcome.steps)
 
     def _exchange_norms(self) -> Norms:
         """The person's row and outcome change, as often as a person has records."""
         times = self.adjacency.times
         moves = self.exact_moves
         if moves is None:
-            return self.naive.scaled(times)
+            return self.naive.multiply(times)
         design = {*self.dataspace.schema.axes(self.design.features)}
         if any(moves.axis in block and design & {*block} for block in moves.blocks):
             # each record that changes moves X'y by no more than one that nothing ties
-            return self.naive.scaled(times * (len(moves.blocks) + 1))
-        return moves.moment_norms(self._rows).scaled(times)
+            return self.naive.multiply(times * (len(moves.blocks) + 1))
+        return moves.moment_norms(self._rows).multiply(times)
 
     @property
     def exact(self) -> bool:
@@ -176,8 +176,8 @@ class MomentSpace(OutcomeSpace):
         features = self.design.features
         if not features:
             return np.array([self.movable], dtype=object)
-        space = self.dataspace.over(features)
-        structure = Structure.of(space)
+        space = self.dataspace.restrict_features(features)
+        structure = Structure.from_dataspace(space)
         if structure.zeros_matter or not structure.decomposable:
             return None
         inside = {*space.schema.names}
@@ -188,14 +188,14 @@ class MomentSpace(OutcomeSpace):
         if ties and len(space.margins) > 1:
             return None
         grid = space.schema.grid
-        most = np.full(grid.shape_of(grid.full), self.movable, dtype=np.int64)
-        for total in space.published:
+        most = np.full(grid.compute_margin_shape(grid.full), self.movable, dtype=np.int64)
+        for total in space.published_totals:
             most = np.minimum(most, grid.spread(total.counts, total.view))
-        return most.ravel()[self.design.inhabited(self.dataspace)].astype(object)
+        return most.ravel()[self.design.inhabited_mask(self.dataspace)].astype(object)
 
     @cached_property
     def _rows(self) -> NDArray[np.object_]:
-        return self.rows_by_cell[self.design.inhabited(self.dataspace)]
+        return self.rows_by_cell[self.design.inhabited_mask(self.dataspace)]
 
     @property
     def regular(self) -> bool:
@@ -214,7 +214,7 @@ class MomentSpace(OutcomeSpace):
         """
         if not self.combination:
             return self.design.rows()
-        rows, shared = _combined(self.design, self.combination)
+        rows, shared = _combine_rows(self.design, self.combination)
         return np.asarray(rows // shared)
 
 
@@ -246,7 +246,7 @@ def moment_space(
     if any(abs(value) > LARGEST_FACTOR for row in factors for value in row):
         raise InputError("the numbers of a combination of columns lie between -1e300 and 1e300")
     if factors:
-        rows, shared = _combined(design, factors)
+        rows, shared = _combine_rows(design, factors)
         if (rows % shared).any():
             raise InputError(
                 "a combination of columns must be whole for every combination of levels"
@@ -254,7 +254,7 @@ def moment_space(
     return MomentSpace(public, adjacency, outcome, design, factors)
 
 
-def _combined(
+def _combine_rows(
     design: Design, combination: Sequence[Sequence[Fraction]]
 ) -> tuple[NDArray[np.object_], int]:
     """Return C z for each cell as whole numbers over a shared denominator."""

@@ -15,7 +15,7 @@ from semidp.publish.results.cells import Columns, Form, PublishedColumns
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.statistics.outcomes.confidence import Intervals
 from semidp.publish.statistics.protocol.rechecks import ResultCheck
-from semidp.publish.statistics.protocol.results import Published, measured_by, read_back
+from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
 from semidp.publish.statistics.recheck_findings import Trust
 from semidp.publish.statistics.regression import words
 from semidp.publish.statistics.regression.linear import LinearFit
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.requests import Request
     from semidp.publish.statistics.regression.request import RegressionRequest
 from semidp.publish.statistics.outcomes.published import (
-    as_written,
-    columns_of,
+    describe_intervals,
+    interval_columns,
     outcome_trust,
+    parse_rows,
     read_intervals,
     real_numbers,
-    rows_of,
-    stated,
+    verify_files,
     whole_numbers,
 )
 
@@ -81,7 +81,7 @@ class PublishedRegression(PublishedColumns, Published):
         """Return the space of what was measured; what is best for a regression may change from
         version to version.
         """
-        return self.request.space_of(self.query, scope)
+        return self.request.measured_space(self.query, scope)
 
     def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedRegression":
         """Compare coefficients, errors and intervals; return the regression as it is computed
@@ -95,7 +95,7 @@ class PublishedRegression(PublishedColumns, Published):
         """Whether a column of its files holds what was measured."""
         return column == "noisy_steps"
 
-    def trusted(self, request: "Request") -> Iterator[Trust]:
+    def trust_assumptions(self, request: "Request") -> Iterator[Trust]:
         """Yield what is believed of it besides its noisy values: which column was read."""
         yield from outcome_trust(request)
 
@@ -129,7 +129,7 @@ class PublishedRegression(PublishedColumns, Published):
         """Say what its files hold."""
         return words.file_words(self)
 
-    def named(self) -> dict[str, PublishedColumns]:
+    def columns_by_name(self) -> dict[str, PublishedColumns]:
         """Return the coefficients under its name."""
         return {self.name: self}
 
@@ -147,7 +147,11 @@ class PublishedRegression(PublishedColumns, Published):
 
     def columns(self) -> Columns:
         """Return the columns of the coefficients, a row each."""
-        ends = columns_of(self.intervals) if self.query is not None else {"noisy_steps": self.noisy}
+        ends = (
+            interval_columns(self.intervals)
+            if self.query is not None
+            else {"noisy_steps": self.noisy}
+        )
         numbers = {"coefficient": self.coefficients, "standard_error": self.standard_errors, **ends}
         return Columns.of_rows(
             ["term"], [(term,) for term in self.terms], numbers, words.COLUMN_MEANINGS
@@ -168,7 +172,11 @@ class PublishedRegression(PublishedColumns, Published):
         """Return everything but the numbers in the CSV files, as plain values."""
         if self.query is None:
             return super().to_json()
-        return {**super().to_json(), "query": dict(self.query), "intervals": stated(self.intervals)}
+        return {
+            **super().to_json(),
+            "query": dict(self.query),
+            "intervals": describe_intervals(self.intervals),
+        }
 
     @classmethod
     def from_json(
@@ -183,8 +191,8 @@ class PublishedRegression(PublishedColumns, Published):
         if measured is not None and not isinstance(measured, Mapping):
             raise ValueError("what was measured is a query")
         coefficients, measurements = request.files
-        _, names, columns = rows_of(files[coefficients], 2 + (2 * len(told) if measured else 1))
-        steps = columns.pop() if measured is None else rows_of(files[measurements], 1)[2][0]
+        _, names, columns = parse_rows(files[coefficients], 2 + (2 * len(told) if measured else 1))
+        steps = columns.pop() if measured is None else parse_rows(files[measurements], 1)[2][0]
         numbers = real_numbers(columns)
         regression = cls(
             request=request,
@@ -198,7 +206,7 @@ class PublishedRegression(PublishedColumns, Published):
             ),
             **read_back(entry, scope),
         )
-        return as_written(regression, files)
+        return verify_files(regression, files)
 
 
 def published_regression(
@@ -225,5 +233,5 @@ def published_regression(
         noisy=np.asarray(fit.moments.measurement.noisy, dtype=np.int64),
         query=fit.moments.space.query(),
         intervals=tuple(intervals),
-        **measured_by(request.name, fit.moments.mechanism, fit.private),
+        **mechanism_fields(request.name, fit.moments.mechanism, fit.private),
     )

@@ -15,7 +15,7 @@ def recheck_regression(
     """Compare coefficients, errors and intervals with what follows from the noisy values; return it
     computed again.
     """
-    again = result.published_again(check, mechanism)
+    again = result.republish(check, mechanism)
     assert isinstance(again, PublishedRegression)
     if result.query is None:
         # Earlier versions measured X'y itself, and did not say so.

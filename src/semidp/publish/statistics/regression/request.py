@@ -23,10 +23,10 @@ from semidp.publish.statistics.outcomes.confidence import Confidence
 from semidp.publish.statistics.outcomes.forecast import sums_line
 from semidp.publish.statistics.outcomes.request import (
     OutcomeRequest,
+    binary_outcome,
     checked_confidence,
     checked_outcome,
     group_margins,
-    proportion_of,
 )
 from semidp.publish.statistics.outcomes.spaces import SumSpace, recorded_sums
 from semidp.publish.statistics.protocol.request_defaults import (
@@ -135,7 +135,7 @@ class RegressionRequest(OutcomeRequest):
             raise InputError(
                 f"{self.outcome.column!r} is both the outcome and a factor: name another"
             )
-        if self.binary and self.outcome != proportion_of(self.outcome.column):
+        if self.binary and self.outcome != binary_outcome(self.outcome.column):
             raise InputError(
                 "a logistic regression is of zeros and ones: leave bounds and grid out"
             )
@@ -177,16 +177,16 @@ class RegressionRequest(OutcomeRequest):
 
     def design(self, scope: Scope) -> Design:
         """Return the design on the schema of the data."""
-        schema = scope.dataspace.about(self.counted).schema
+        schema = scope.dataspace.for_kind(self.counted).schema
         pairs = [group.names for group in self.interactions]
-        return Design.of(schema, self.factors, interactions=pairs, coding=self.coding)
+        return Design.from_schema(schema, self.factors, interactions=pairs, coding=self.coding)
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of what gives X'y with the least noise, by the published counts alone.
 
         Refuse a design whose moments are not public, or one that is collinear.
         """
-        design, public = self.design(scope), scope.dataspace.about(self.counted)
+        design, public = self.design(scope), scope.dataspace.for_kind(self.counted)
         if self.binary:
             joint_counts(design, public)
         budget = Budget.gdp(1) if self.budget is None else self.budget
@@ -194,7 +194,7 @@ class RegressionRequest(OutcomeRequest):
             public, scope.adjacency, self.outcome, design, budget, self.mechanism
         ).space
 
-    def space_of(self, query: Mapping[str, Any] | None, scope: Scope) -> QuerySpace:
+    def measured_space(self, query: Mapping[str, Any] | None, scope: Scope) -> QuerySpace:
         """Return the space of a query that was measured for this regression; X'y itself, where none
         is told.
         """
@@ -226,10 +226,10 @@ class RegressionRequest(OutcomeRequest):
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return how far off its coefficients would be."""
-        public = scope.dataspace.about(self.counted)
+        public = scope.dataspace.for_kind(self.counted)
         design = self.design(scope)
         question = (self.name, self.features, design, mechanism, public, self.binary)
-        return (CoefficientsForecast.of(*question),)
+        return (CoefficientsForecast.from_mechanism(*question),)
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
         """Say with what noise the sums behind it would be measured, and how far off that leaves

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.schema.margins import Floats
 from semidp.promise.spaces.adjacency import Adjacency
-from semidp.promise.spaces.dataspace import Dataspace, Margin, normalised
+from semidp.promise.spaces.dataspace import Dataspace, Margin, normalize_margins
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.outcomes.spaces import SumSpace, sum_space
 from semidp.publish.statistics.regression.designs import Design
@@ -51,11 +51,11 @@ def regression_routes(
     >>> from semidp.promise.schema.counts import Table
     >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
     >>> public, outcome = (
-    ...     Dataspace.of(table, [Margin("arm", "sex")]),
+    ...     Dataspace.from_table(table, [Margin("arm", "sex")]),
     ...     Outcome("score", 0, 1, steps=1),
     ... )
     >>> routes = regression_routes(
-    ...     public, Ball(2), outcome, Design.of(table.schema, ["arm", "sex"])
+    ...     public, Ball(2), outcome, Design.from_schema(table.schema, ["arm", "sex"])
     ... )
     >>> [route.shape for route in routes]
     [(4,), (4,), (3,)]
@@ -67,11 +67,11 @@ def regression_routes(
     if dataspace.publishes(joint):
         routes.append(sum_space(dataspace, adjacency, outcome, [joint]))
     margins = [Margin(*column.features) for column in design.columns]
-    terms = normalised(design.schema, margins) or (Margin(),)
+    terms = normalize_margins(design.schema, margins) or (Margin(),)
     # A single term spans all features of the design, so its groups are the cells, listed already.
     if not routes or len(terms) > 1:
         routes.append(sum_space(dataspace, adjacency, outcome, terms))
-    cells = int(design.inhabited(dataspace).sum())
+    cells = int(design.inhabited_mask(dataspace).sum())
     # With as many columns as cells the best combination is to measure the cells themselves.
     columns = len(design.columns)
     work = cells * columns**2
@@ -92,11 +92,11 @@ def route_values(space: RouteSpace, design: Design, sums: NDArray[np.int64]) -> 
     >>> from semidp.promise.schema.counts import Table
     >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[5, 3], [2, 4]])
     >>> design, outcome = (
-    ...     Design.of(table.schema, ["arm", "sex"]),
+    ...     Design.from_schema(table.schema, ["arm", "sex"]),
     ...     Outcome("score", 0, 1, steps=1),
     ... )
     >>> routes = regression_routes(
-    ...     Dataspace.of(table, [Margin("arm", "sex")]), Ball(2), outcome, design
+    ...     Dataspace.from_table(table, [Margin("arm", "sex")]), Ball(2), outcome, design
     ... )
     >>> route_values(routes[1], design, np.array([[1, 2], [0, 3]])).tolist()
     [3, 3, 1, 5]
@@ -113,7 +113,7 @@ def route_values(space: RouteSpace, design: Design, sums: NDArray[np.int64]) -> 
         return np.array(whole, dtype=np.int64)
     schema = design.schema
     source = schema.view(design.features)
-    table = sums.reshape(schema.grid.shape_of(source))
+    table = sums.reshape(schema.grid.compute_margin_shape(source))
     parts = []
     for block in space.blocks:
         summed = schema.grid.sum(table, schema.view(block.names), source)
@@ -130,8 +130,10 @@ def moment_map(space: RouteSpace, design: Design) -> Floats:
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
     >>> table = Table(Schema([Feature("arm", "cde")]), [5, 3, 4])
-    >>> design, outcome = Design.of(table.schema, ["arm"]), Outcome("score", 0, 1, steps=1)
-    >>> (cells,) = regression_routes(Dataspace.of(table, [Margin("arm")]), Ball(2), outcome, design)
+    >>> design, outcome = Design.from_schema(table.schema, ["arm"]), Outcome("score", 0, 1, steps=1)
+    >>> (cells,) = regression_routes(
+    ...     Dataspace.from_table(table, [Margin("arm")]), Ball(2), outcome, design
+    ... )
     >>> moment_map(cells, design).tolist()
     [[1.0, 1.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
@@ -146,7 +148,7 @@ def moment_map(space: RouteSpace, design: Design) -> Floats:
         values = np.array([float(value) for value in column.values])
         for block, part in zip(space.blocks, space.slices, strict=True):
             # One block gives the whole column: adding it from a second one would count it twice.
-            inside = set(column.features) <= set(design.schema.closed(block.names))
+            inside = set(column.features) <= set(design.schema.complete_names(block.names))
             if inside:
                 labels = grid.labels(view(column.features), view(block.names))
                 row[part] = values[labels]
@@ -177,12 +179,12 @@ def best_combination(design: Design, dataspace: Dataspace) -> tuple[tuple[Fracti
     >>> from semidp.promise.schema.counts import Table
     >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
     >>> public, outcome = (
-    ...     Dataspace.of(table, [Margin("arm", "sex")]),
+    ...     Dataspace.from_table(table, [Margin("arm", "sex")]),
     ...     Outcome("score", 0, 1, steps=1),
     ... )
     >>> rows = []
     >>> for coding in Coding:
-    ...     design = Design.of(table.schema, ["arm", "sex"], coding=coding)
+    ...     design = Design.from_schema(table.schema, ["arm", "sex"], coding=coding)
     ...     combination = best_combination(design, public)
     ...     rows.append(
     ...         moment_space(public, Ball(2), outcome, design, combination).rows_by_cell.tolist()
@@ -191,7 +193,7 @@ def best_combination(design: Design, dataspace: Dataspace) -> tuple[tuple[Fracti
     True
     """
     rows = design.rows()
-    occupied = design.inhabited(dataspace)
+    occupied = design.inhabited_mask(dataspace)
     spanning = rows[occupied][_pivots(rows[occupied])]
     change, shared = _inverse(spanning)
     cells = rows @ change  # times `shared`, which leaves whole numbers

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.results.texts import end_texts, estimate_text, rounded_text, scale_text
-from semidp.publish.statistics.outcomes.published import columns_of
+from semidp.publish.statistics.outcomes.published import interval_columns
 from semidp.publish.statistics.outcomes.words import (
     NOTHING_MEASURED,
     ZEROS_AND_ONES,
@@ -50,7 +50,7 @@ def summary_lines(regression: "PublishedRegression") -> list[tuple[str, str]]:
 
 def section(regression: "PublishedRegression") -> Section:
     """Return the section of a regression: its coefficients with their intervals."""
-    ends = columns_of(regression.intervals)
+    ends = interval_columns(regression.intervals)
     rows = []
     for coefficient, *limits in zip(regression.rows(), *ends.values(), strict=True):
         term, value, error = coefficient

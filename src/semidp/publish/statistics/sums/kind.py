@@ -13,13 +13,13 @@ from semidp.publish.statistics.outcomes.outcome_fields import (
     SAMPLING,
     SIMULTANEOUS,
     STEP,
-    binary_of,
-    confidence_of,
     confidence_values,
     group_values,
-    groups_of,
-    outcome_of,
     outcome_values,
+    read_binary_outcome,
+    read_confidence,
+    read_groups,
+    read_outcome,
 )
 from semidp.publish.statistics.outcomes.request import Statistic
 from semidp.publish.statistics.outcomes.spaces import recorded_sums
@@ -54,22 +54,24 @@ _ASKING = {
 }
 
 
-def _asked(chosen: Chosen) -> list[GroupRequest]:
+def _build_requests(chosen: Chosen) -> list[GroupRequest]:
     """Return the statistics of every column that is named."""
     requests = []
     for statistic, field in _ASKING.items():
         for column in chosen.columns(field):
-            by = groups_of(chosen, f"the {statistic} of {column}")
+            by = read_groups(chosen, f"the {statistic} of {column}")
             binary = statistic is Statistic.proportion
             outcome = (
-                binary_of(chosen, column) if binary else outcome_of(chosen, column, GroupRequest)
+                read_binary_outcome(chosen, column)
+                if binary
+                else read_outcome(chosen, column, GroupRequest)
             )
-            confidence = confidence_of(chosen, differences=True)
+            confidence = read_confidence(chosen, differences=True)
             requests.append(GroupRequest(statistic, outcome, by, confidence=confidence))
     return requests
 
 
-def _shown(request: GroupRequest) -> list[tuple[dict[str, Any], GroupRequest]]:
+def _list_choices(request: GroupRequest) -> list[tuple[dict[str, Any], GroupRequest]]:
     """Return what would have been chosen to ask for a request; neither a mechanism nor those who
     answered can be chosen.
     """
@@ -94,6 +96,6 @@ KIND = Kind(
     results={PublishedGroups.key: PublishedGroups.from_json},
     always_listed=(PublishedGroups.key,),
     fields=tuple(_ASKING.values()),
-    ask=_asked,
-    shown=_shown,
+    ask=_build_requests,
+    shown=_list_choices,
 )

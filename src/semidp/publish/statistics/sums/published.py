@@ -17,20 +17,20 @@ from semidp.publish.statistics.outcomes.comparison import Comparison
 from semidp.publish.statistics.outcomes.confidence import About, Intervals
 from semidp.publish.statistics.outcomes.group_sums import Estimates, GroupSums
 from semidp.publish.statistics.protocol.rechecks import ResultCheck
-from semidp.publish.statistics.protocol.results import Published, measured_by, read_back
+from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.sums.request import GroupRequest
 from semidp.publish.statistics.outcomes.published import (
     PublishedStatistic,
     StatisticWords,
-    as_written,
-    columns_of,
+    describe_intervals,
+    interval_columns,
+    pair_column_names,
+    parse_rows,
     read_intervals,
     real_numbers,
-    rows_of,
-    stated,
-    twice,
+    verify_files,
     whole_numbers,
 )
 from semidp.publish.statistics.outcomes.words import STATISTIC_MEANINGS
@@ -119,16 +119,16 @@ class PublishedGroups(PublishedStatistic):
             numbers = {
                 "count": part.counts,
                 **estimates,
-                **columns_of(intervals),
+                **interval_columns(intervals),
                 "noisy_steps": self.noisy[start:end],
             }
             files.append(Columns.of_rows(names, part.groups, numbers, STATISTIC_MEANINGS))
         # Differences are there for every set, or for none where nobody asked.
         for names, intervals in zip(self.columns, self.differences, strict=False):
-            numbers = {"difference": intervals[0].values, **columns_of(intervals)}
+            numbers = {"difference": intervals[0].values, **interval_columns(intervals)}
             files.append(
                 Columns.of_rows(
-                    twice(names), intervals[0].names, numbers, words.DIFFERENCE_MEANINGS
+                    pair_column_names(names), intervals[0].names, numbers, words.DIFFERENCE_MEANINGS
                 )
             )
         return dict(zip(self.request.files, files, strict=True))
@@ -136,7 +136,7 @@ class PublishedGroups(PublishedStatistic):
     def to_json(self) -> dict[str, Any]:
         """Return everything but the estimates, which are in the CSV files, as plain values."""
         comparisons = [asdict(comparison) for comparison in self.comparisons]
-        intervals = {"intervals": stated(self.intervals[0])} if self.intervals else {}
+        intervals = {"intervals": describe_intervals(self.intervals[0])} if self.intervals else {}
         return {
             **super().to_json(),
             "files": list(self.request.files),
@@ -161,7 +161,7 @@ class PublishedGroups(PublishedStatistic):
         for file in request.files[: len(request.by)]:
             # count, estimate, standard error and noisy steps, with the ends of intervals between
             numeric = 4 + ends
-            header, groups, (counts, *texts, steps) = rows_of(files[file], numeric)
+            header, groups, (counts, *texts, steps) = parse_rows(files[file], numeric)
             numbers = real_numbers(texts)
             part = Estimates(groups, whole_numbers(counts), numbers[:, 0], numbers[:, 1])
             estimates.append(_with_rounding(part, request))
@@ -171,7 +171,7 @@ class PublishedGroups(PublishedStatistic):
         # The files of differences come after those of all sets, as `GroupRequest.files` names them.
         differences = []
         for file in request.files[len(request.by) :]:
-            _, names, texts = rows_of(files[file], 1 + ends)
+            _, names, texts = parse_rows(files[file], 1 + ends)
             numbers = real_numbers(texts)
             read = read_intervals(told, names, numbers[:, 0], numbers[:, 1:], level)
             # No law is inverted for a difference: for a population its level is kept about.
@@ -187,7 +187,7 @@ class PublishedGroups(PublishedStatistic):
             differences=tuple(differences),
             **read_back(entry, scope),
         )
-        return as_written(published, files)
+        return verify_files(published, files)
 
 
 def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGroups:
@@ -199,9 +199,9 @@ def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGrou
     for number, block in enumerate(request.by):
         estimates.append(statistic(block))
         comparisons.append(_comparison(found, number))
-        intervals.append(_both(every, block, request))
+        intervals.append(_requested_intervals(every, block, request))
         if request.confidence.differences:
-            differences.append(_both(found.difference_intervals, block, request))
+            differences.append(_requested_intervals(found.difference_intervals, block, request))
     return PublishedGroups(
         request=request,
         estimates=tuple(estimates),
@@ -210,11 +210,11 @@ def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGrou
         noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
         intervals=_alike(intervals),
         differences=tuple(differences),
-        **measured_by(request.name, found.mechanism, found.private),
+        **mechanism_fields(request.name, found.mechanism, found.private),
     )
 
 
-def _both(
+def _requested_intervals(
     intervals: Callable[..., Intervals], block: Margin, request: "GroupRequest"
 ) -> tuple[Intervals, ...]:
     """Return the intervals of the noise alone, and those for the population where asked for."""

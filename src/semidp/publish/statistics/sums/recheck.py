@@ -13,10 +13,10 @@ def recheck_groups(
     """Compare estimates, errors and intervals with what follows from the noisy sums; return them
     computed again.
     """
-    again = result.published_again(check, mechanism)
+    again = result.republish(check, mechanism)
     assert isinstance(again, PublishedGroups)
     if not check.findings.current and not result.intervals:
         # The first version wrote no intervals.
         again = replace(again, intervals=(), differences=())
-    result.compare_again(check, again, mechanism)
+    result.compare_recomputed(check, again, mechanism)
     return again

@@ -14,7 +14,7 @@ from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.request import AnySets, StatisticRequest, optional_text
 from semidp.publish.statistics.outcomes.spaces import SumSpace, measured_rows, sum_space
-from semidp.publish.statistics.outcomes.spread import square_space, squares_of
+from semidp.publish.statistics.outcomes.spread import read_square_sums, square_space
 from semidp.publish.statistics.sums.published import PublishedGroups, published_groups
 
 
@@ -67,7 +67,7 @@ class GroupRequest(StatisticRequest):
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the sums by group; refuse groups whose counts are not published."""
-        public = scope.dataspace.about(self.counted)
+        public = scope.dataspace.for_kind(self.counted)
         return sum_space(public, scope.adjacency, self.outcome, self.by, self.answered)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
@@ -104,4 +104,4 @@ class SquaresOfSets(SumsOfSets):
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential sums of squares."""
-        return squares_of(reader, self.outcome, self.by)
+        return read_square_sums(reader, self.outcome, self.by)

@@ -18,7 +18,7 @@ from semidp.publish.results.texts import (
 )
 from semidp.publish.statistics.outcomes.comparison import Comparison
 from semidp.publish.statistics.outcomes.confidence import About, Intervals
-from semidp.publish.statistics.outcomes.published import columns_of
+from semidp.publish.statistics.outcomes.published import interval_columns
 from semidp.publish.statistics.outcomes.words import (
     NOTHING_MEASURED,
     added_up_text,
@@ -113,7 +113,7 @@ def sections(group: "PublishedGroups") -> list[Section]:
 def _estimates_section(group: "PublishedGroups", number: int, by: Margin) -> Section:
     estimates = group.estimates[number]
     # Releases of earlier versions have no intervals.
-    ends = columns_of(group.intervals[number] if group.intervals else ())
+    ends = interval_columns(group.intervals[number] if group.intervals else ())
     rows, empty = [], []
     for estimate, *limits in zip(estimates.rows(), *ends.values(), strict=True):
         levels, count, value, error = estimate
@@ -144,7 +144,7 @@ def _estimates_section(group: "PublishedGroups", number: int, by: Margin) -> Sec
 
 def _differences_section(what: str, intervals: Sequence[Intervals]) -> Section:
     """Return a section with the differences of groups, the first few."""
-    first, ends = intervals[0], columns_of(intervals)
+    first, ends = intervals[0], interval_columns(intervals)
     # The levels of the first group come before those of the second.
     half = len(first.names[0]) // 2 if first.names else 0
     pairs = zip(first.names, first.values, *ends.values(), strict=True)

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from semidp.promise.mechanisms.accuracy import standard_spread
 from semidp.publish.results.grids import faint_cells
-from semidp.publish.results.texts import TOO_MANY, aligned, error_text, share_text, within_text
+from semidp.publish.results.texts import (
+    TOO_MANY,
+    align_columns,
+    error_text,
+    share_text,
+    within_text,
+)
 
 if TYPE_CHECKING:
     from semidp.publish.results.published_table import PublishedTable
@@ -57,7 +63,7 @@ class CellErrors:
     noisy: int
 
     @classmethod
-    def of(cls, table: "PublishedTable") -> "CellErrors":
+    def from_table(cls, table: "PublishedTable") -> "CellErrors":
         """Measure a published table.
 
         >>> import semidp
@@ -65,7 +71,7 @@ class CellErrors:
         >>> table = semidp.release(
         ...     people, semidp.table("sex", "vote"), exact=["sex", "vote"], mu=1
         ... )["sex-vote"]
-        >>> CellErrors.of(table).cells
+        >>> CellErrors.from_table(table).cells
         4
         """
         # Cells that the exact totals fix would make the typical error look smaller than it is.
@@ -124,12 +130,12 @@ def dominated_text(dominated: int, cells: int) -> str:
     return f"noise dominates {share_text(dominated / cells)} of the cells"
 
 
-def all_together(tables: Sequence[CellErrors]) -> CellErrors:
+def combine_cell_errors(tables: Sequence[CellErrors]) -> CellErrors:
     """Return the errors of all cells of several tables.
 
     >>> one = CellErrors("a", 1, {"standard_error": 3.0, "smallest": 3.0, "largest": 3.0}, 1, 1)
     >>> other = CellErrors("b", 3, {"standard_error": 1.0, "smallest": 1.0, "largest": 1.0}, 0, 3)
-    >>> all_together([one, other]).line()
+    >>> combine_cell_errors([one, other]).line()
     'standard error 1.7 a cell (1.0 to 3.0); noise dominates 25% of the cells'
     """
     cells = sum(table.cells for table in tables)
@@ -157,8 +163,8 @@ def error_lines(tables: Sequence[CellErrors]) -> list[tuple[str, str]]:
     if len(tables) <= FEW_TABLES:
         return [("error", f"{table.name}: {table.line()}") for table in tables]
     listed = [HEADINGS, *(table.row() for table in tables[:_LISTED_TABLES])]
-    lines = [("error", all_together(tables).line())]
-    lines += [("", line) for line in aligned(listed)]
+    lines = [("error", combine_cell_errors(tables).line())]
+    lines += [("", line) for line in align_columns(listed)]
     left = len(tables) - _LISTED_TABLES
     if left > 0:
         lines.append(("", f"and {left:,} more: the report lists them"))

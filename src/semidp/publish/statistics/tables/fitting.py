@@ -21,20 +21,20 @@ from semidp.promise.schema.margins import (
     Mask,
     Totals,
     View,
+    is_within_view,
     junction_order,
+    list_axes,
     maximal,
     meet,
-    named,
     trimmed_view,
-    within,
 )
 from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.products import ProductSpace
-from semidp.promise.sensitivity.residuals import below
+from semidp.promise.sensitivity.residuals import list_coarser_views
 from semidp.publish.fitting.problem import Infeasible
 from semidp.publish.fitting.tables import Fit, fit_alike, fit_totals
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable
-from semidp.publish.statistics.protocol.results import measured_by
+from semidp.publish.statistics.protocol.results import mechanism_fields
 from semidp.publish.statistics.tables.published import PublishedTables
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def published_tables(
     for table, asked in zip(tables, request.tables, strict=True):
         shown.append(table.asked_as(asked.features))
     noisy = np.asarray(measured.noisy, dtype=np.int64)
-    stated = measured_by(request.name, mechanism, measured.private)
+    stated = mechanism_fields(request.name, mechanism, measured.private)
     return PublishedTables(
         request=request,
         residuals=mechanism,
@@ -90,14 +90,14 @@ def fitted_tables(
     space, schema = mechanism.space, mechanism.space.schema
     estimates = mechanism.estimates(projected)
     possible = [space.possible(number) for number in range(len(space.views))]
-    totals = totals_of(space)
+    totals = exact_totals(space)
     fits = fit_product(
         schema.grid, space.views, totals, estimates, fit_kinds, progress, possible=possible
     )
     tables = []
     pairs = zip(names, space.views, strict=True)
     for number, (name, view) in enumerate(pairs):
-        cells = schema.restrict(schema.named(view))
+        cells = schema.restrict(schema.list_view_names(view))
         counts, how = fits[number]
         errors = mechanism.table_errors(number)
         half = None
@@ -173,18 +173,18 @@ def by_size(grid: Grid, views: Sequence[View]) -> list[int]:
     >>> by_size(Grid.flat((2, 9)), [(1, 1), (0, 1), (1, 0)])
     [2, 1, 0]
     """
-    sizes = [grid.size_of(view) for view in views]
+    sizes = [grid.count_margin_cells(view) for view in views]
     # Sorting is stable: of two tables of a size the first stays first.
     return sorted(range(len(views)), key=sizes.__getitem__)
 
 
-def totals_of(space: ProductSpace) -> list[Totals]:
+def exact_totals(space: ProductSpace) -> list[Totals]:
     """Return the exact counts that the tables of a product are fitted to: n, and every published
     margin.
     """
     size = np.array(space.dataspace.n, dtype=np.int64)
     n = Totals(space.schema.grid.nothing, size)
-    return [n, *space.dataspace.published]
+    return [n, *space.dataspace.published_totals]
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +206,7 @@ class SettledViews:
     >>> settled = SettledViews((0, 0, 0))
     >>> settled.add((1, 1, 0))
     >>> settled.add((0, 1, 1))
-    >>> sorted(settled.fixed((1, 0, 1)))
+    >>> sorted(settled.largest_margins((1, 0, 1)))
     [(0, 0, 1), (1, 0, 0)]
     """
 
@@ -223,14 +223,14 @@ class SettledViews:
         if _views_below(view) > _FEW:
             self._wide.append(view)
         else:
-            self._given.update((small, view) for small in below(view))
+            self._given.update((small, view) for small in list_coarser_views(view))
 
     def ready(self, view: View) -> bool:
         """Whether everything coarser than a table is settled, by two margins of it at most, and
         itself is not.
         """
         # Two margins never close a circle, so the table can be fitted with others of its shape.
-        axes = named(view)
+        axes = list_axes(view)
         if len(axes) > 2 or view in self._given:
             return False
         for axis in axes:
@@ -240,7 +240,7 @@ class SettledViews:
                 return False
         return True
 
-    def fixed(self, view: View) -> dict[View, View]:
+    def largest_margins(self, view: View) -> dict[View, View]:
         """Return the largest settled margins of a table, each with the settled view that
         gives it.
         """
@@ -249,7 +249,7 @@ class SettledViews:
         margins = self._wide if few else self._every
         givers = {meet(giver, view): giver for giver in margins}
         if few:
-            for small in below(view):
+            for small in list_coarser_views(view):
                 if small in self._given:
                     givers[small] = self._given[small]
         nothing = tuple(0 for _ in view)
@@ -274,8 +274,8 @@ class Settled(SettledViews):
     def margins(self, view: View) -> list[Totals]:
         """Return what is settled of a table, in its features alone."""
         margins = []
-        for shared, giver in self.fixed(view).items():
-            summed = self._counts[giver].down(self.grid, shared)
+        for shared, giver in self.largest_margins(view).items():
+            summed = self._counts[giver].sum_to_view(self.grid, shared)
             margins.append(Totals(trimmed_view(shared, view), summed.counts))
         return margins
 
@@ -338,7 +338,7 @@ def _fit_in_order(
             continue
         # A waiting table that this one contains is a total of it. Those that only overlap with it
         # may wait: what they share with it was settled before.
-        if any(within(tables.views[other], view) for other in waiting):
+        if any(is_within_view(tables.views[other], view) for other in waiting):
             stuck = fit_waiting()
             if stuck is not None:
                 return stuck
@@ -359,7 +359,7 @@ def _whole_numbers(
     """Return the fit of a table to what is settled of it; None where no whole numbers were
     found.
     """
-    part = tables.grid.coarsened(tables.views[number])
+    part = tables.grid.coarsen(tables.views[number])
     estimate = tables.estimates[number]
     possible = tables.possible[number]
     seconds = tables.time_limit
@@ -419,9 +419,9 @@ def _alike(
         margins = settled.margins(view)
         settled_margins[number] = margins
         views = tuple(total.view for total in margins)
-        groups.setdefault((tables.grid.coarsened(view), views), []).append(number)
+        groups.setdefault((tables.grid.coarsen(view), views), []).append(number)
     for (part, _), alike in groups.items():
-        size = max(1, _CELLS_TOGETHER // part.size_of(part.full))
+        size = max(1, _CELLS_TOGETHER // part.count_margin_cells(part.full))
         for start in range(0, len(alike), size):
             some = alike[start : start + size]
             yield some, part, [settled_margins[number] for number in some]

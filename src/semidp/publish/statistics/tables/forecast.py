@@ -109,7 +109,7 @@ def forecasts(
 
 
 def _forecast(table: "TableRequest", errors: dict[str, float], scope: Scope) -> TableForecast:
-    public = scope.dataspace.over(table.features)
+    public = scope.dataspace.restrict_features(table.features)
     size = public.schema.size
     # Of a huge table a mean stands for all cells: it needs no array.
     mean = np.array([(public.n or 0) / size])
@@ -126,7 +126,7 @@ def _forecast(table: "TableRequest", errors: dict[str, float], scope: Scope) -> 
 def noise_lines(foreseen: Sequence[TableForecast], mechanism: Mechanism, what: str) -> list[str]:
     """Say with what noise the tables would be measured."""
     if isinstance(mechanism, ResidualMechanism):
-        return mechanism_lines([_errors_of(table) for table in foreseen], mechanism, what)
+        return mechanism_lines([_table_errors(table) for table in foreseen], mechanism, what)
     scale = mechanism.scale * float(mechanism.space.unit)
     distance = f"expected distance of the whole table {mechanism.expected_l2:,.1f}"
     noise = f"scale {scale_text(scale)}, {distance}, {mechanism.claim} claim"
@@ -137,10 +137,10 @@ def shared_json(foreseen: Sequence[TableForecast]) -> list[dict[str, Any]]:
     """Return tables that share a budget as plain values, each with its largest and typical errors
     beside the rest.
     """
-    return [{**_errors_of(table).to_json(), **table.to_json()} for table in foreseen]
+    return [{**_table_errors(table).to_json(), **table.to_json()} for table in foreseen]
 
 
-def _errors_of(table: TableForecast) -> ErrorsOfTable:
+def _table_errors(table: TableForecast) -> ErrorsOfTable:
     return ErrorsOfTable(table.name, table.features, table.cells, table.errors)
 
 
@@ -159,7 +159,9 @@ def expected_counts(dataspace: Dataspace) -> NDArray[np.float64]:
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 1], [1, 3]])
-    >>> expected_counts(Dataspace.of(table, [Margin("sex"), Margin("region")])).round(6).tolist()
+    >>> expected_counts(Dataspace.from_table(table, [Margin("sex"), Margin("region")])).round(
+    ...     6
+    ... ).tolist()
     [[3.6, 2.4], [2.4, 1.6]]
     """
     schema = dataspace.schema
@@ -187,10 +189,10 @@ def _in_order(dataspace: Dataspace) -> list[Totals]:
     """Return the published totals in the order of a junction tree where there is one; the number of
     records alone.
     """
-    totals = {total.view: total for total in dataspace.published}
+    totals = {total.view: total for total in dataspace.published_totals}
     if totals:
         order = junction_order(list(totals)) or list(totals)
         return [totals[view] for view in order]
     grid = dataspace.schema.grid
-    records = np.array(dataspace.n).reshape(grid.shape_of(grid.nothing))
+    records = np.array(dataspace.n).reshape(grid.compute_margin_shape(grid.nothing))
     return [Totals(grid.nothing, records)]

@@ -46,8 +46,8 @@ from semidp.publish.statistics.tables.request import (
     PLAN_KEYS,
     TableRequest,
     TablesRequest,
-    all_of,
-    gathered,
+    group_table_requests,
+    list_all_tables,
     read_tables,
     with_numbers,
     write_tables,
@@ -73,7 +73,7 @@ def _product_space(
 def _read_one(
     entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles
 ) -> PublishedTables:
-    if not isinstance(request, TablesRequest) or not request.alone:
+    if not isinstance(request, TablesRequest) or not request.is_single_table:
         raise ValueError("a table is published of a request for one")
     return read_one(entry, request, scope, files)
 
@@ -81,7 +81,7 @@ def _read_one(
 def _read_several(
     entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles
 ) -> PublishedTables:
-    if not isinstance(request, TablesRequest) or request.alone:
+    if not isinstance(request, TablesRequest) or request.is_single_table:
         raise ValueError("tables that share a budget are published of a request for several")
     return read_several(entry, request, scope, files)
 
@@ -133,11 +133,11 @@ ALL_PAIRS = Field(
 )
 
 
-def _asked(chosen: Chosen) -> list[TablesRequest]:
+def _build_requests(chosen: Chosen) -> list[TablesRequest]:
     """Return the tables that share the budget; refuse one that is asked for twice."""
     sets = list(chosen.sets(TABLE))
     for names in chosen.sets(ALL_PAIRS):
-        sets += [table.features for table in all_of(names)]
+        sets += [table.features for table in list_all_tables(names)]
     if len({frozenset(names) for names in sets}) < len(sets):
         raise InputError("the same table is asked for twice (--table, --all-pairs): name each once")
     if not sets:
@@ -151,7 +151,7 @@ def _asked(chosen: Chosen) -> list[TablesRequest]:
     return [TablesRequest(weighted, None, objective or Objective.total)]
 
 
-def _shown(request: TablesRequest) -> list[tuple[dict[str, Any], TableRequest]]:
+def _list_choices(request: TablesRequest) -> list[tuple[dict[str, Any], TableRequest]]:
     """Return each table; its mechanism, its weight and its fit are kept, and cannot be chosen on a
     page.
     """
@@ -198,9 +198,9 @@ def _read_by_parts(
     return read_by_parts(entry, request, requests, partition, scope, files)
 
 
-def _gathered(asked: Sequence[Any]) -> tuple[Any, ...]:
+def _group_with_linked(asked: Sequence[Any]) -> tuple[Any, ...]:
     linked = [item for item in asked if isinstance(item, LinkedTablesRequest)]
-    return (*gathered([item for item in asked if item not in linked]), *linked)
+    return (*group_table_requests([item for item in asked if item not in linked]), *linked)
 
 
 def _read_plan(document: Mapping[str, Any]) -> list[Any]:
@@ -223,10 +223,10 @@ KIND = Kind(
     results_by_parts={BY_PARTS: _read_by_parts},
     always_listed=(ALONE,),
     fields=(TABLE, ALL_PAIRS),
-    ask=_asked,
-    shown=_shown,
+    ask=_build_requests,
+    shown=_list_choices,
     plan_keys=(*PLAN_KEYS, UNIT_TABLE, UNIT_SHARE, TOP_CODE),
-    gather=_gathered,
+    gather=_group_with_linked,
     read_plan=_read_plan,
     write_plan=_write_plan,
     laws=(*FOR_RELEASES, ResidualMechanism, LinkedMechanism),

@@ -13,15 +13,23 @@ from numpy.typing import NDArray
 
 from semidp.errors import Refused
 from semidp.promise.mechanisms.linked_noise import LinkedMechanism
-from semidp.promise.mechanisms.size_agreement import Agreement, in_quarters
+from semidp.promise.mechanisms.size_agreement import Agreement, add_quarters_feature
 from semidp.promise.progress import Progress
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.margins import Floats, Grid, Totals, View, meet, named, within
+from semidp.promise.schema.margins import (
+    Floats,
+    Grid,
+    Totals,
+    View,
+    is_within_view,
+    list_axes,
+    meet,
+)
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.linked_products import LinkedSpace
 from semidp.publish.fitting.size_fits import balance_members, fit_sizes
 from semidp.publish.results.published_table import FitKind, Fitted
-from semidp.publish.statistics.tables.fitting import NOT_ALL, fit_product, totals_of
+from semidp.publish.statistics.tables.fitting import NOT_ALL, exact_totals, fit_product
 
 Fit = tuple[NDArray[Any], Fitted]
 
@@ -64,12 +72,12 @@ def fitted_kinds(
     space = mechanism.space
     unit_fits, by_size = _unit_tables(mechanism, residuals, fit_kinds[1], progress)
     # members of a place follow from the sizes there
-    totals = totals_of(space.members)
+    totals = exact_totals(space.members)
     member_residuals = residuals[0]
     for equation in mechanism.agreement.deepest:
         sizes = by_size[equation.sizes]
-        totals.append(_members_of(mechanism, equation, sizes, member_residuals, progress))
-    tables = [_whole(space, 0, member_residuals, view) for view in space.members.views]
+        totals.append(_members_by_place(mechanism, equation, sizes, member_residuals, progress))
+    tables = [_estimate_table(space, 0, member_residuals, view) for view in space.members.views]
     grid = space.members.schema.grid
     member_fits = fit_product(grid, space.members.views, totals, tables, fit_kinds[0], progress)
     return member_fits, unit_fits
@@ -83,7 +91,7 @@ def _unit_tables(
 ) -> tuple[list[Fit], dict[View, NDArray[np.int64]]]:
     """Fit units by size down every chain of places, then the tables; also return units by size."""
     space = mechanism.space.units
-    settled = totals_of(space)
+    settled = exact_totals(space)
     by_size: dict[View, NDArray[np.int64]] = {}
     for equation in mechanism.agreement.deepest:
         beside = _beside_sizes(mechanism, equation)
@@ -92,20 +100,20 @@ def _unit_tables(
         settled.append(start)
         joint = _deeper(start.view, beside)
         if joint != start.view:
-            settled.append(_fitted(mechanism.space, joint, residuals[1], settled, progress))
+            settled.append(_fit_units(mechanism.space, joint, residuals[1], settled, progress))
             by_size[joint] = settled[-1].counts
         for parent, view in _steps(mechanism.space, start.view, equation):
             # Sizes are divided under the units of every child, so those are settled first.
             units = _without_size(mechanism.space, view)
-            if not any(within(units, total.view) for total in settled):
-                settled.append(_fitted(mechanism.space, units, residuals[1], settled, progress))
+            if not any(is_within_view(units, total.view) for total in settled):
+                settled.append(_fit_units(mechanism.space, units, residuals[1], settled, progress))
             # children by size, with the sizes of their parent and their own units: always feasible
             joint = _deeper(view, beside)
-            fitted = _fitted(mechanism.space, joint, residuals[1], settled, progress)
-            balanced = _balanced(mechanism, equation, fitted, parent, view, residuals)
+            fitted = _fit_units(mechanism.space, joint, residuals[1], settled, progress)
+            balanced = _balance_units(mechanism, equation, fitted, parent, view, residuals)
             settled.append(balanced)
             by_size[joint] = balanced.counts
-            by_size[view] = balanced.down(space.schema.grid, view).counts
+            by_size[view] = balanced.sum_to_view(space.schema.grid, view).counts
     return _asked_tables(
         mechanism.space, residuals[1], fit_kinds, settled, by_size, progress
     ), by_size
@@ -129,9 +137,9 @@ def _beside_sizes(mechanism: LinkedMechanism, equation: Agreement) -> View:
             with_more.append((view, more))
     carriers = []
     for view, more in with_more:
-        if all(within(other, view) for other, _ in with_more):
+        if all(is_within_view(other, view) for other, _ in with_more):
             carriers.append(more)
-    coarser = [view for view, _ in with_more if not within(equation.sizes, view)]
+    coarser = [view for view, _ in with_more if not is_within_view(equation.sizes, view)]
     several = len(mechanism.agreement.deepest) > 1
     return nothing if several or not carriers or not coarser else carriers[0]
 
@@ -152,7 +160,7 @@ def _asked_tables(
     """Fit the tables of units that are not settled yet."""
     every = space.units.views
     left = [number for number, view in enumerate(every) if view not in by_size]
-    estimates = [_whole(space, 1, residuals, view) for view in every]
+    estimates = [_estimate_table(space, 1, residuals, view) for view in every]
     fits: list[Fit] = []
     if left:
         views = [space.units.views[number] for number in left]
@@ -166,19 +174,19 @@ def _asked_tables(
         if number in by_number:
             fit = by_number[number]
         else:
-            fit = _settled(by_size[view], estimate)
+            fit = _sizes_first_fit(by_size[view], estimate)
         tables.append(_as_asked(fit, fit_kinds[number], estimate))
     return tables
 
 
-def _settled(counts: NDArray[np.int64], estimate: Floats) -> Fit:
+def _sizes_first_fit(counts: NDArray[np.int64], estimate: Floats) -> Fit:
     """A table that was fitted on the way down the places."""
     loss = float(np.square(counts - estimate).sum())
     note = "Units by size are fitted first, so that members follow from them."
     return counts, Fitted("integer", "sizes first", loss, 0.0, False, note)
 
 
-def _fitted(
+def _fit_units(
     space: LinkedSpace,
     view: View,
     residuals: dict[View, Floats],
@@ -186,7 +194,7 @@ def _fitted(
     progress: Progress,
 ) -> Totals:
     """Whole numbers of units at a view, with all that is settled of it."""
-    estimate = _whole(space, 1, residuals, view)
+    estimate = _estimate_table(space, 1, residuals, view)
     return _fitted_alone(space.units.schema.grid, view, settled, estimate, progress)
 
 
@@ -205,7 +213,7 @@ def _fitted_alone(
     return Totals(view, np.asarray(counts, dtype=np.int64))
 
 
-def _balanced(
+def _balance_units(
     mechanism: LinkedMechanism,
     equation: Agreement,
     fitted: Totals,
@@ -219,7 +227,7 @@ def _balanced(
     """
     space, grid = mechanism.space, mechanism.space.units.schema.grid
     places = _without_size(space, view)
-    estimate = _whole(space, 1, residuals[1], fitted.view)
+    estimate = _estimate_table(space, 1, residuals[1], fitted.view)
     counts, order = _by_place(space, equation.size_axis, fitted.counts, fitted.view, places)
     expected, _ = _by_place(space, equation.size_axis, estimate, fitted.view, places)
     members = _living_in_units(space, residuals[0], _as_members(space, places)).ravel()
@@ -243,12 +251,12 @@ def _by_place(
     space: LinkedSpace, size: int, values: NDArray[Any], view: View, places: View
 ) -> tuple[NDArray[Any], list[int]]:
     """A table of units as places × further features × sizes, and the order of its axes there."""
-    axes = named(view)
+    axes = list_axes(view)
     further = [axis for axis in axes if not places[axis] and axis != size]
-    in_turn = (*named(places), *further, size)
+    in_turn = (*list_axes(places), *further, size)
     order = [axes.index(axis) for axis in in_turn]
     turned = np.transpose(values, order)
-    number = space.units.schema.grid.size_of(places)
+    number = space.units.schema.grid.count_margin_cells(places)
     return turned.reshape(number, -1, turned.shape[-1]), order
 
 
@@ -276,7 +284,7 @@ def _exact_depths(space: LinkedSpace, equation: Agreement) -> View:
     """How deep the exact totals of members reach into an equation, as a view of units."""
     public = space.dataspace
     inherited = [tuple(0 for _ in public.schema.features)]
-    for margin in public.published:
+    for margin in public.published_totals:
         kept = [0] * len(margin.view)
         for axis in public.inherited_axes:
             kept[axis] = margin.view[axis]
@@ -299,9 +307,9 @@ def _at_exact_depth(
     depths = _exact_depths(space, equation)
     size = equation.size_axis
     view = _with_depth(depths, size, 1)
-    place_of_size = named(view).index(size)
+    place_of_size = list_axes(view).index(size)
     # Sizes go last, so that every place has a row of them.
-    estimate = np.moveaxis(_whole(space, 1, residuals[1], view), place_of_size, -1)
+    estimate = np.moveaxis(_estimate_table(space, 1, residuals[1], view), place_of_size, -1)
     units = _exact_counts(space.units.dataspace, depths)
     members = _exact_members(space, _as_members(space, depths), units, residuals[0])
     counts = np.zeros(estimate.shape, dtype=np.int64)
@@ -323,8 +331,8 @@ def _exact_members(
     members = _exact_counts(public.members, view)
     if public.home is None:
         return members
-    by_kind = in_quarters(public.home[0], view)
-    if any(within(by_kind, margin.view) for margin in public.published):
+    by_kind = add_quarters_feature(public.home[0], view)
+    if any(is_within_view(by_kind, margin.view) for margin in public.published_totals):
         return _at_home(public.home, _exact_counts(public.members, by_kind), by_kind)
     # everybody else lives in quarters, which hold as many as there are
     most = np.minimum(public.link.most * units, members)
@@ -338,7 +346,7 @@ def _at_home(home: tuple[int, int], values: NDArray[Any], view: View) -> NDArray
     of the feature of quarters.
     """
     axis, level = home
-    place = named(view).index(axis)
+    place = list_axes(view).index(axis)
     return np.asarray(np.take(values, level, axis=place))
 
 
@@ -346,9 +354,9 @@ def _living_in_units(space: LinkedSpace, residuals: dict[View, Floats], view: Vi
     """The estimated members of counted units at a view of places."""
     home = space.dataspace.home
     if home is None:
-        return _whole(space, 0, residuals, view)
-    by_kind = in_quarters(home[0], view)
-    return _at_home(home, _whole(space, 0, residuals, by_kind), by_kind)
+        return _estimate_table(space, 0, residuals, view)
+    by_kind = add_quarters_feature(home[0], view)
+    return _at_home(home, _estimate_table(space, 0, residuals, by_kind), by_kind)
 
 
 def _as_members(space: LinkedSpace, view: View) -> View:
@@ -364,7 +372,9 @@ def _exact_counts(dataspace: Any, view: View) -> NDArray[np.int64]:
     if not any(view):
         return np.array(dataspace.n, dtype=np.int64)
     # Where members are exact, so are units: anything else was refused before noise was calibrated.
-    margin = next(margin for margin in dataspace.published if within(view, margin.view))
+    margin = next(
+        margin for margin in dataspace.published_totals if is_within_view(view, margin.view)
+    )
     return np.asarray(grid.sum(margin.counts, view, margin.view), dtype=np.int64)
 
 
@@ -382,7 +392,7 @@ def _steps(space: LinkedSpace, start: View, equation: Agreement) -> list[tuple[V
     return steps
 
 
-def _members_of(
+def _members_by_place(
     mechanism: LinkedMechanism,
     equation: Agreement,
     by_size: NDArray[np.int64],
@@ -415,8 +425,8 @@ def _with_quarters(
     """
     space, public = mechanism.space, mechanism.space.dataspace
     axis, level = home
-    view = in_quarters(axis, equation.members)
-    at = named(view).index(axis)
+    view = add_quarters_feature(axis, equation.members)
+    at = list_axes(view).index(axis)
     # a table of the quarters alone, whose totals are the exact ones less the members of counted
     # units
     levels = list(public.schema.features[axis].levels)
@@ -427,18 +437,20 @@ def _with_quarters(
     depths = _as_members(space, _exact_depths(space, equation))
     settled = public.schema.grid.sum(living, depths, equation.members)
     left = _exact_counts(public.members, depths) - settled
-    by_kind = in_quarters(axis, depths)
+    by_kind = add_quarters_feature(axis, depths)
     totals = [Totals(depths, left)]
-    if any(within(by_kind, margin.view) for margin in public.published):
+    if any(is_within_view(by_kind, margin.view) for margin in public.published_totals):
         exact = _exact_counts(public.members, by_kind)
-        outside_exact = np.delete(exact, level, axis=named(by_kind).index(axis))
+        outside_exact = np.delete(exact, level, axis=list_axes(by_kind).index(axis))
         totals = [Totals(by_kind, outside_exact)]
-    estimate = np.delete(_whole(space, 0, residuals, view), level, axis=at)
+    estimate = np.delete(_estimate_table(space, 0, residuals, view), level, axis=at)
     outside = _fitted_alone(grid, view, totals, estimate, progress)
     return Totals(view, np.insert(outside.counts, level, living, axis=at))
 
 
-def _whole(space: LinkedSpace, kind: int, residuals: dict[View, Floats], view: View) -> Floats:
+def _estimate_table(
+    space: LinkedSpace, kind: int, residuals: dict[View, Floats], view: View
+) -> Floats:
     """The estimate of a table at any view that its residuals cover."""
     of_kind = space.kinds[kind]
-    return of_kind.whole(of_kind.residuals.together(residuals, view), view)
+    return of_kind.restore_full_table(of_kind.residuals.sum_residuals(residuals, view), view)

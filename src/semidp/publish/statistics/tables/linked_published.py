@@ -14,9 +14,9 @@ from semidp.promise.mechanisms.linked_intervals import LinkedIntervals
 from semidp.promise.mechanisms.linked_noise import CodedNoise, LinkedMechanism, size_place
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.size_agreement import in_quarters, of_views
+from semidp.promise.mechanisms.size_agreement import add_quarters_feature, assemble_tables
 from semidp.promise.progress import Progress, silent
-from semidp.promise.schema.margins import Floats, View, named
+from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
@@ -27,7 +27,7 @@ from semidp.publish.results.cells import Columns, Form, PublishedColumns, Stored
 from semidp.publish.results.columns import Labels
 from semidp.publish.results.published_table import Fitted, PublishedTable, tables_by_features
 from semidp.publish.results.sections import Details, Section
-from semidp.publish.statistics.protocol.results import Published, measured_by, read_back
+from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
 from semidp.publish.statistics.tables import linked_words
 from semidp.publish.statistics.tables.error_words import CellErrors, cautions
 from semidp.publish.statistics.tables.linked_fitting import Fit, fitted_kinds
@@ -102,7 +102,7 @@ class PublishedLinked(Published):
         """The tables of units before sizes were coded, without intervals."""
         if self.coding is None:
             return self.units
-        measured = self.mechanism.measured_again(self.noisy, self.private)
+        measured = self.mechanism.restore_measurement(self.noisy, self.private)
         fits = self.fitted_units
         if fits is None:
             # The files hold coded sizes: the fit is that of the same measurement, and so the same.
@@ -125,7 +125,7 @@ class PublishedLinked(Published):
     def residual_noise(self) -> LinkedMechanism:
         """Return the noise of both kinds; their tables are numbered members first."""
         code = self.coding
-        return self.mechanism if code is None else CodedNoise.of(self.mechanism, code)
+        return self.mechanism if code is None else CodedNoise.from_mechanism(self.mechanism, code)
 
     def weighted_sum(
         self, weights: Mapping[str, NDArray[np.float64]], scope: Scope
@@ -171,7 +171,7 @@ class PublishedLinked(Published):
         """Say what their files hold."""
         return linked_words.file_words(self, form)
 
-    def named(self) -> dict[str, PublishedColumns]:
+    def columns_by_name(self) -> dict[str, PublishedColumns]:
         """Return each table under its name; those of units also as they were asked for."""
         tables: dict[str, PublishedColumns] = {table.name: table for table in self.tables}
         for table in self.units:
@@ -184,7 +184,7 @@ class PublishedLinked(Published):
         return tables_by_features(self.members)
 
     @property
-    def fixed(self) -> bool:
+    def is_fixed(self) -> bool:
         """Whether exact totals fix every table."""
         return self.noise.absent
 
@@ -200,17 +200,17 @@ class PublishedLinked(Published):
 
     def cell_errors(self) -> list[CellErrors]:
         """Return how wrong the cells of each table are."""
-        return [CellErrors.of(table) for table in self.tables]
+        return [CellErrors.from_table(table) for table in self.tables]
 
     def errors_json(self) -> list[dict[str, Any]]:
         """Return how wrong the cells of each table are, as plain values."""
         return [errors.to_json() for errors in self.cell_errors()]
 
-    def recalibrated(self, request: "Request", scope: Scope) -> Mechanism:
+    def recalibrate(self, request: "Request", scope: Scope) -> Mechanism:
         """Return the noise of its residuals, placed anew."""
         return request.calibrate(request.space(scope))
 
-    def drawn_by(self, needed: Mechanism) -> Mechanism | None:
+    def sampling_mechanism(self, needed: Mechanism) -> Mechanism | None:
         """Return the noise that it states, if it costs no more than it claims."""
         return self.mechanism if self.mechanism.spent <= self.mechanism.precision else None
 
@@ -320,7 +320,7 @@ def published_linked(
     names = [table.name for table in (*request.members, *request.units)]
     estimates = []
     for kind, of_kind in zip(space.kinds, residuals, strict=True):
-        estimates += of_views(of_kind, kind)
+        estimates += assemble_tables(of_kind, kind)
     tables = []
     every_fit = (*fits[0], *fits[1])
     triples = zip(names, estimates, every_fit, strict=True)
@@ -329,7 +329,7 @@ def published_linked(
     first = len(request.members)
     members, units = tables[:first], tables[first:]
     noisy = np.asarray(measured.noisy, dtype=np.int64)
-    stated = measured_by(request.name, mechanism, measured.private)
+    stated = mechanism_fields(request.name, mechanism, measured.private)
     return PublishedLinked(
         request=request,
         mechanism=mechanism,
@@ -355,7 +355,7 @@ def _table(
     kind, place = space.members, number
     if number >= first:
         kind, place = space.units, number - first
-    schema = kind.schema.restrict(kind.schema.named(kind.views[place]))
+    schema = kind.schema.restrict(kind.schema.list_view_names(kind.views[place]))
     counts, how = fit
     axis = size_place(space, number)
     # a table without the size is published as it is
@@ -366,12 +366,12 @@ def _table(
         variance = agreement.unit_variances(place, code)
     half = None
     if schema.size < INTERVALS_BELOW:
-        half = LinkedIntervals(mechanism, code).of_table(number, variance)
+        half = LinkedIntervals(mechanism, code).compute_half_widths(number, variance)
     if code is not None and axis is not None:
-        schema, variance = code.schema(schema), code.kept(variance, axis)
-        counts = code.summed(counts, axis)
-        estimate = code.summed(estimate, axis)
-        half = None if half is None else code.kept(half, axis)
+        schema, variance = code.schema(schema), code.take_levels(variance, axis)
+        counts = code.sum_to_levels(counts, axis)
+        estimate = code.sum_to_levels(estimate, axis)
+        half = None if half is None else code.take_levels(half, axis)
     errors = np.sqrt(variance)
     return PublishedTable(name, schema, counts, estimate, errors, how, half, counted=kind.counted)
 
@@ -407,7 +407,7 @@ def agreeing_places(
     agreeing, places = 0, 0
     for equation in agreement.deepest:
         members = _living_in_units(space, of_members, equation.members)
-        units = _rolled(space.units, of_units, equation.sizes)
+        units = _roll_up_counts(space.units, of_units, equation.sizes)
         if members is None or units is None:
             continue
         if members.dtype.kind != "i" or units.dtype.kind != "i":
@@ -425,17 +425,19 @@ def _living_in_units(
     """The published members of counted units at a view of places."""
     home = space.dataspace.home
     if home is None:
-        return _rolled(space.members, tables, view)
+        return _roll_up_counts(space.members, tables, view)
     axis, level = home
-    by_kind = in_quarters(axis, view)
-    members = _rolled(space.members, tables, by_kind)
+    by_kind = add_quarters_feature(axis, view)
+    members = _roll_up_counts(space.members, tables, by_kind)
     if members is None:
         return None
-    living: NDArray[Any] = np.take(members, level, axis=named(by_kind).index(axis))
+    living: NDArray[Any] = np.take(members, level, axis=list_axes(by_kind).index(axis))
     return living
 
 
-def _rolled(kind: KindSpace, tables: Sequence[PublishedTable], view: View) -> NDArray[Any] | None:
+def _roll_up_counts(
+    kind: KindSpace, tables: Sequence[PublishedTable], view: View
+) -> NDArray[Any] | None:
     """The counts of the first table that has a view, summed to it."""
     for whole, table in zip(kind.views, tables, strict=True):
         if all(depth <= deeper for depth, deeper in zip(view, whole, strict=True)):
@@ -457,7 +459,7 @@ def linked_columns(spaces: Sequence[ProductSpace | None], noisy: NDArray[np.int6
             continue
         all_scales.append(space.scales)
         for view, part in space.parts.items():
-            names.append(" × ".join(space.schema.named(view)))
+            names.append(" × ".join(space.schema.list_view_names(view)))
             counted.append(kind)
             sizes.append(part.stop - part.start)
     which = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)

@@ -29,10 +29,10 @@ from semidp.publish.results.published_table import FitKind
 from semidp.publish.sources.linked_records import LinkedReader
 from semidp.publish.statistics.protocol.request_defaults import (
     RequestDefaults,
-    budget_of,
     checked_budget,
-    entries_of,
     noise_values,
+    read_entries,
+    require_budget,
 )
 from semidp.publish.statistics.protocol.requests import Forecast, Request, StepsByParts
 from semidp.publish.statistics.tables.linked_fitting import refuse_unfitted
@@ -44,7 +44,7 @@ from semidp.publish.statistics.tables.linked_published import (
     published_linked,
 )
 from semidp.publish.statistics.tables.linked_words import linked_forecasts, noise_lines
-from semidp.publish.statistics.tables.request import TableRequest, called_after, with_numbers
+from semidp.publish.statistics.tables.request import TableRequest, file_stem, with_numbers
 
 UNIT_TABLE = "unit_table"
 """The list of a plan file that asks for tables of units."""
@@ -82,14 +82,14 @@ def _share(value: Number | None) -> Fraction | None:
 
 
 def _member_tables(value: Iterable[TableRequest]) -> tuple[TableRequest, ...]:
-    return _named(value, "")
+    return _name_tables(value, "")
 
 
 def _unit_tables(value: Iterable[TableRequest]) -> tuple[TableRequest, ...]:
-    return _named(value, UNITS_PREFIX)
+    return _name_tables(value, UNITS_PREFIX)
 
 
-def _named(value: Iterable[TableRequest], prefix: str) -> tuple[TableRequest, ...]:
+def _name_tables(value: Iterable[TableRequest], prefix: str) -> tuple[TableRequest, ...]:
     """Check tables, and call them after their kind and features."""
     named = []
     for table in value:
@@ -104,7 +104,7 @@ def _named(value: Iterable[TableRequest], prefix: str) -> tuple[TableRequest, ..
                 "linked tables are fitted in whole numbers, or not at all: integer, none"
             )
         # The prefix keeps tables of members and of units apart where they have the same features.
-        named.append(evolve(table, name=f"{prefix}{called_after(table.features)}"))
+        named.append(evolve(table, name=f"{prefix}{file_stem(table.features)}"))
     return tuple(named)
 
 
@@ -162,7 +162,7 @@ class LinkedTablesRequest(RequestDefaults):
 
     def coding(self, link: Link) -> TopCode | None:
         """Return how sizes are published; refuse a top code that is no size of a unit."""
-        return None if self.top_code is None else TopCode.of(self.top_code, link)
+        return None if self.top_code is None else TopCode.from_link(self.top_code, link)
 
     def refuse_units(self) -> None:
         """Refuse nothing: it is what is built beside units."""
@@ -254,7 +254,7 @@ class LinkedTablesRequest(RequestDefaults):
         of_members = [float(table.weight) for table in self.members]
         of_units = [float(table.weight) for table in self.units]
         mechanism = LinkedMechanism.calibrate(
-            space, budget_of(self), (of_members, of_units), self.unit_share
+            space, require_budget(self), (of_members, of_units), self.unit_share
         )
         # what has no order of fits is refused while nothing is charged
         refuse_unfitted(mechanism)
@@ -300,11 +300,11 @@ class LinkedTablesRequest(RequestDefaults):
     ) -> StepsByParts:
         """Return how both kinds are measured at the cut and in each part, and put together."""
         from semidp.publish.statistics.tables.by_parts.linked_parts_steps import (
-            linked_parts_steps_of,
+            prepare_linked_parts_steps,
         )
 
         assert isinstance(mechanism, LinkedMechanism)
-        return linked_parts_steps_of(self, mechanism, cut, scope, reader)
+        return prepare_linked_parts_steps(self, mechanism, cut, scope, reader)
 
     def with_mechanism(self, name: str) -> "LinkedTablesRequest":
         """Return the request: it has no choice of a mechanism."""
@@ -338,12 +338,12 @@ def read_linked(document: Mapping[str, Any]) -> list[LinkedTablesRequest]:
                 "tables of units need to know how members are linked to them: give [units]"
             )
         return []
-    members = [TableRequest.from_json(entry) for entry in entries_of(document, "table")]
-    units = [TableRequest.from_json(entry) for entry in entries_of(document, UNIT_TABLE)]
+    members = [TableRequest.from_json(entry) for entry in read_entries(document, "table")]
+    units = [TableRequest.from_json(entry) for entry in read_entries(document, UNIT_TABLE)]
     if not members and not units:
         return []
     share, top_code = document.get(UNIT_SHARE), document.get(TOP_CODE)
-    return [LinkedTablesRequest(members, units, Budget.stated(document), share, top_code)]
+    return [LinkedTablesRequest(members, units, Budget.from_plan_keys(document), share, top_code)]
 
 
 def write_linked(requests: Sequence[LinkedTablesRequest]) -> dict[str, Any]:

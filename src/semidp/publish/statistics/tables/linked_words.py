@@ -152,7 +152,7 @@ def sections(result: "PublishedLinked", form: Form | None) -> list[Section]:
     rows = [errors.row() for errors in result.cell_errors()]
     errors_section = Section(
         heading="Published tables of members and units from one budget",
-        paragraphs=[*_measured(result), ERRORS_TEXT],
+        paragraphs=[*_describe_measurement(result), ERRORS_TEXT],
         columns=HEADINGS,
         rows=rows,
     )
@@ -164,7 +164,7 @@ def sections(result: "PublishedLinked", form: Form | None) -> list[Section]:
     return [errors_section, together]
 
 
-def _measured(result: "PublishedLinked") -> list[str]:
+def _describe_measurement(result: "PublishedLinked") -> list[str]:
     mechanism = result.mechanism
     residuals = len(mechanism.members.sigma2) + len(mechanism.units.sigma2)
     return [
@@ -186,7 +186,7 @@ def _agreement(result: "PublishedLinked") -> list[str]:
         " squares estimate)."
     ]
     if result.coding is not None:
-        paragraphs.append(_coded(result.coding, _whose(result)))
+        paragraphs.append(_describe_top_code(result.coding, _whose(result)))
     derived = [
         name for name in public.link.derived if name != SIZE and name in public.units.schema.names
     ]
@@ -198,7 +198,7 @@ def _agreement(result: "PublishedLinked") -> list[str]:
     return paragraphs
 
 
-def _coded(code: TopCode, whose: str) -> str:
+def _describe_top_code(code: TopCode, whose: str) -> str:
     """Say that sizes are top-coded, and how a reader sees the agreement all the same."""
     last = code.levels[-1]
     left = f"the {whose} of a place"
@@ -213,7 +213,7 @@ def _coded(code: TopCode, whose: str) -> str:
     )
 
 
-def unprotected(public: LinkedDataspace) -> str | None:
+def describe_unprotected(public: LinkedDataspace) -> str | None:
     """Say which columns of units the promise about one member leaves out; None where there are
     none.
     """
@@ -245,7 +245,7 @@ def file_words(result: "PublishedLinked", form: Form | None) -> list[tuple[str, 
 
 def warnings(result: "PublishedLinked") -> list[str]:
     """Say what is not protected, and which tables have no whole numbers with all totals."""
-    told = unprotected(result.mechanism.space.dataspace)
+    told = describe_unprotected(result.mechanism.space.dataspace)
     asked = (*result.request.members, *result.request.units)
     requested = {table.name for table in asked if table.fit == "integer"}
     missing = [

@@ -12,7 +12,7 @@ from semidp.publish.plots.figures import loss_plot
 from semidp.publish.results.cells import Form
 from semidp.publish.results.sections import LISTED_ROWS, Details, Section
 from semidp.publish.results.table_pages import first_cells, table_title
-from semidp.publish.results.texts import error_text, more, name_of, within_text
+from semidp.publish.results.texts import error_text, more, name_tradeoff, within_text
 from semidp.publish.statistics.tables.error_words import (
     ERRORS_TEXT,
     FEW_TABLES,
@@ -243,7 +243,7 @@ def product_losses(product: "PublishedTables") -> dict[str, float]:
 
 def losses_caption(product: "PublishedTables") -> str:
     """Name the promise of each number in the picture of losses."""
-    adjacency, curve = product.guarantee.adjacency, name_of(product.guarantee.tradeoff)
+    adjacency, curve = product.guarantee.adjacency, name_tradeoff(product.guarantee.tradeoff)
     records = count_noun(adjacency.a, adjacency.words.one, adjacency.words.noun)
     keep = "it keeps" if adjacency.a == 1 else "they keep"
     promise = adjacency.words.promise
@@ -261,7 +261,10 @@ def losses_caption(product: "PublishedTables") -> str:
 
 def _overlaps(product: "PublishedTables", number: int) -> tuple[str, str, str]:
     """Say of one table what it shares with which others, and what of it is exact."""
-    space, named = product.noise_of_residuals.space, product.noise_of_residuals.space.schema.named
+    space, named = (
+        product.noise_of_residuals.space,
+        product.noise_of_residuals.space.schema.list_view_names,
+    )
     view = space.views[number]
     shared: dict[View, list[str]] = {}
     for other, table in enumerate(product.tables):
@@ -272,7 +275,7 @@ def _overlaps(product: "PublishedTables", number: int) -> tuple[str, str, str]:
     agrees = []
     for overlap, names in shared.items():
         agrees.append(f"{' by '.join(named(overlap))} ({_some(names)})")
-    totals = maximal(meet(view, total.view) for total in space.dataspace.published)
+    totals = maximal(meet(view, total.view) for total in space.dataspace.published_totals)
     exact = [" by ".join(named(total)) for total in totals if any(total)]
     # Every table has the number of records in common with every other.
     agrees_text = "; ".join(agrees) or "only the number of records"

@@ -36,8 +36,8 @@ from semidp.publish.results.published_table import (
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.results.table_pages import table_title
 from semidp.publish.statistics.protocol.rechecks import ResultCheck
-from semidp.publish.statistics.protocol.request_defaults import budget_of
-from semidp.publish.statistics.protocol.results import Published, measured_by, read_back
+from semidp.publish.statistics.protocol.request_defaults import require_budget
+from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
 from semidp.publish.statistics.recheck_findings import Trust
 from semidp.publish.statistics.tables import product_words, words
 from semidp.publish.statistics.tables.error_words import CellErrors, cautions
@@ -109,11 +109,11 @@ class PublishedTables(Published):
     one_by_one_l2: float | None = None
 
     @property
-    def listed_in(self) -> str:
+    def list_key(self) -> str:
         """The list of release.json that it is in: that of single tables, or of tables that share a
         budget.
         """
-        return ALONE if self.request.alone else SHARED
+        return ALONE if self.request.is_single_table else SHARED
 
     @property
     def only(self) -> PublishedTable:
@@ -133,7 +133,7 @@ class PublishedTables(Published):
         joins them.
         """
         space = self.noise_of_residuals.space
-        views = [*space.views, *(total.view for total in space.dataspace.published)]
+        views = [*space.views, *(total.view for total in space.dataspace.published_totals)]
         return junction_order(maximal(views)) is not None
 
     def __repr__(self) -> str:
@@ -179,7 +179,7 @@ class PublishedTables(Published):
         """Return the standard error of a weighted sum of one table's estimates; 0 where exact
         totals fix it.
         """
-        mechanism = self.recalibrated(self.request, scope)
+        mechanism = self.recalibrate(self.request, scope)
         if not mechanism.scale:
             return 0.0
         # Errors grow with the scale, and an earlier version may have drawn more noise than is
@@ -189,7 +189,7 @@ class PublishedTables(Published):
         noticeable = 1e-9 * math.sqrt(variance)
         return error * self.noise.scale / mechanism.scale if error > noticeable else 0.0
 
-    def named(self) -> dict[str, PublishedColumns]:
+    def columns_by_name(self) -> dict[str, PublishedColumns]:
         """Return each table under its name."""
         return {table.name: table for table in self.tables}
 
@@ -201,46 +201,52 @@ class PublishedTables(Published):
 
     def title(self) -> str:
         """Name the tables by their features, or their number where they are many."""
-        return words.title(self) if self.request.alone else product_words.title(self)
+        return words.title(self) if self.request.is_single_table else product_words.title(self)
 
     def noisy_lines(self) -> list[str]:
         """Say how many cells have noise."""
-        return words.noisy_lines(self) if self.request.alone else product_words.noisy_lines(self)
+        return (
+            words.noisy_lines(self)
+            if self.request.is_single_table
+            else product_words.noisy_lines(self)
+        )
 
     def summary_lines(self) -> list[tuple[str, str]]:
         """Return the expected loss of one table, or the errors of each, for a terminal."""
         return (
-            words.summary_lines(self) if self.request.alone else product_words.summary_lines(self)
+            words.summary_lines(self)
+            if self.request.is_single_table
+            else product_words.summary_lines(self)
         )
 
     def sections(self, form: Form | None = None) -> list[Section]:
         """Return its sections of the report."""
-        if self.request.alone:
+        if self.request.is_single_table:
             return [words.section(self, form)]
         return product_words.sections(self, form)
 
     def details(self) -> Details:
         """Say how the tables were measured and fitted."""
-        return words.details(self) if self.request.alone else product_words.details(self)
+        return words.details(self) if self.request.is_single_table else product_words.details(self)
 
     def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
         """Say what its files hold."""
-        if self.request.alone:
+        if self.request.is_single_table:
             return words.file_words(self, form)
         return product_words.file_words(self, form)
 
     def claim_text(self) -> str:
         """Say whether the claim is about the numbers that were drawn."""
-        return words.claim_text(self) if self.request.alone else super().claim_text()
+        return words.claim_text(self) if self.request.is_single_table else super().claim_text()
 
     @property
-    def fixed(self) -> bool:
+    def is_fixed(self) -> bool:
         """Whether exact totals fix every cell."""
         return self.noise.absent
 
     def warnings(self) -> list[str]:
         """Name the tables that were asked for in whole numbers and have none with all totals."""
-        if not self.request.alone:
+        if not self.request.is_single_table:
             return product_words.warnings(self)
         table = self.only
         missed = table.fitted.kind == FitKind.integer and table.counts.dtype.kind != "i"
@@ -252,7 +258,7 @@ class PublishedTables(Published):
 
     def cell_errors(self) -> list[CellErrors]:
         """Return how wrong the cells of each table are."""
-        return [CellErrors.of(table) for table in self.tables]
+        return [CellErrors.from_table(table) for table in self.tables]
 
     def errors_json(self) -> list[dict[str, Any]]:
         """Return how wrong the cells of each table are, as plain values."""
@@ -261,24 +267,26 @@ class PublishedTables(Published):
     @classmethod
     def said_of_several(cls, results: "Sequence[PublishedTables]") -> list[str]:
         """Say that tables with budgets of their own were measured one by one."""
-        return words.apart([result for result in results if result.listed_in == ALONE])
+        return words.explain_separate_budgets(
+            [result for result in results if result.list_key == ALONE]
+        )
 
     # --- computed again
 
-    def recalibrated(self, request: "Request", scope: Scope) -> Mechanism:
+    def recalibrate(self, request: "Request", scope: Scope) -> Mechanism:
         """Return its mechanism, calibrated anew: on its residuals where those were measured."""
-        if not self.request.alone:
+        if not self.request.is_single_table:
             return request.calibrate(request.space(scope))
         if self.noise.mechanism != ResidualMechanism.name:
-            return super().recalibrated(request, scope)
+            return super().recalibrate(request, scope)
         # The noise was drawn on residuals, whatever `auto` would choose for this table today.
         product = product_space(scope.dataspace, scope.adjacency, [request.features])
-        return ResidualMechanism.calibrate(product, budget_of(request))
+        return ResidualMechanism.calibrate(product, require_budget(request))
 
-    def drawn_by(self, needed: Mechanism) -> Mechanism | None:
+    def sampling_mechanism(self, needed: Mechanism) -> Mechanism | None:
         """Return the mechanism whose noise was drawn: on residuals as it states it."""
         if self.residuals is None:
-            return super().drawn_by(needed)
+            return super().sampling_mechanism(needed)
         return within_claim(self.residuals)
 
     def faults(self, mechanism: Mechanism) -> Iterator[str]:
@@ -307,17 +315,19 @@ class PublishedTables(Published):
         """
         from semidp.publish.statistics.tables.recheck import recheck_table, recheck_tables
 
-        return (recheck_table if self.request.alone else recheck_tables)(self, check, mechanism)
+        return (recheck_table if self.request.is_single_table else recheck_tables)(
+            self, check, mechanism
+        )
 
     def holds_noise(self, column: str) -> bool:
         """Whether a column of its files holds what was measured: noisy counts, or residuals."""
         return column in ("noisy_count", "noisy")
 
-    def trusted(self, request: "Request") -> Iterator[Trust]:
+    def trust_assumptions(self, request: "Request") -> Iterator[Trust]:
         """Yield what is believed of it besides its noisy values: how it was decided where the noise
         lies.
         """
-        yield from super().trusted(request)
+        yield from super().trust_assumptions(request)
         # Noise on residuals is checked by what it costs. Weights say which tables it should spare.
         if self.residuals is not None and len(self.tables) > 1:
             yield Trust("how tables that share a budget were weighted", ("plan.table.weight",))
@@ -343,7 +353,7 @@ class PublishedTables(Published):
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the measurements, as plain values."""
         measured = {} if self.residuals is None else residuals_json(self.residuals)
-        if self.request.alone:
+        if self.request.is_single_table:
             features = list(self.only.schema.names)
             return {
                 **super().to_json(),
@@ -386,7 +396,9 @@ def read_one(
     residuals = None
     if entry["noise"]["mechanism"] == ResidualMechanism.name:
         space = product_space(scope.dataspace, scope.adjacency, [entry["features"]])
-        residuals = residuals_from_json(entry, space, Workload.of(space, None, Objective.total))
+        residuals = residuals_from_json(
+            entry, space, Workload.from_weights(space, None, Objective.total)
+        )
         measured = {"noisy_count": read_residuals(files, measurements, space)}
     else:
         measured = read_cells(files, measurements, schema)
@@ -423,7 +435,9 @@ def read_several(
     """Read what was written of a request for several tables."""
     space = request.residual_space(scope)
     weights = [float(table.weight) for table in request.tables]
-    residuals = residuals_from_json(entry, space, Workload.of(space, weights, request.objective))
+    residuals = residuals_from_json(
+        entry, space, Workload.from_weights(space, weights, request.objective)
+    )
     noisy = read_residuals(files, MEASUREMENTS, space)
     alone = entry.get("one_by_one_l2")
     if alone is not None and not (isinstance(alone, (int, float)) and alone >= 0):
@@ -452,14 +466,14 @@ def published_table(
 ) -> PublishedTables:
     """Fit one table to its measurement: from here on all is post-processing of public values."""
     asked = request.only
-    public = scope.dataspace.over(asked.features)
+    public = scope.dataspace.restrict_features(asked.features)
     residuals = mechanism if isinstance(mechanism, ResidualMechanism) else None
     measure, estimate = measured.noisy, measured.projected
     # Noise on residuals leaves no noisy cells, so the estimates are what is fitted.
     if residuals is not None:
         (estimate,) = residuals.estimates(measured.projected)
         measure = estimate
-    counts, how = _fitted(asked, measure, estimate, scope, progress)
+    counts, how = _fit_counts(asked, measure, estimate, scope, progress)
     if residuals is None:
         errors = mechanism.standard_errors()
     else:
@@ -469,7 +483,7 @@ def published_table(
         half_widths = _half_widths(mechanism)
     table = PublishedTable(asked.name, public.schema, counts, estimate, errors, how, half_widths)
     as_asked = table.asked_as(asked.features)
-    stated = measured_by(asked.name, mechanism, measured.private)
+    stated = mechanism_fields(asked.name, mechanism, measured.private)
     return PublishedTables(
         request=request,
         noisy=measured.noisy,
@@ -479,7 +493,7 @@ def published_table(
     )
 
 
-def _fitted(
+def _fit_counts(
     asked: "TableRequest",
     measure: NDArray[Any],
     estimate: NDArray[np.float64],
@@ -492,7 +506,7 @@ def _fitted(
         return estimate, Fitted(
             str(kind), "none", 0.0, 0.0, True, "The measurement itself is published."
         )
-    public = scope.dataspace.over(asked.features)
+    public = scope.dataspace.restrict_features(asked.features)
     fit = fit_table(
         measure, public, kind="real" if kind is FitKind.real else "integer", progress=progress
     )

@@ -17,15 +17,15 @@ from semidp.promise.progress import silent
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable
 from semidp.publish.statistics.protocol.rechecks import ResultCheck
 from semidp.publish.statistics.recheck_findings import close
-from semidp.publish.statistics.tables.fitting import fit_product, totals_of
+from semidp.publish.statistics.tables.fitting import exact_totals, fit_product
 from semidp.publish.statistics.tables.published import PublishedTables
 from semidp.publish.statistics.tables.refit import (
     SECONDS,
     FittedTable,
     Refit,
-    fit_again,
     intervals_hold,
     note_fits,
+    refit_table,
 )
 from semidp.publish.statistics.tables.request import TableRequest, TablesRequest
 
@@ -60,7 +60,7 @@ def compare_residuals(
     return needed if current and same else stated
 
 
-def _unfitted(request: TablesRequest) -> TablesRequest:
+def _without_fit(request: TablesRequest) -> TablesRequest:
     """Return a request for the same tables whose estimates are published as they are: fits are
     compared apart.
     """
@@ -81,7 +81,7 @@ def recheck_table(
     """
     request = check.request
     assert isinstance(request, TablesRequest)
-    again = _unfitted(request).publish(
+    again = _without_fit(request).publish(
         mechanism, result.measurement(mechanism), check.scope, silent
     )
     if not check.findings.current and isinstance(mechanism, LatticeGaussianMechanism):
@@ -136,7 +136,7 @@ def _compare_totals(check: ResultCheck, result: PublishedTables, mechanism: Mech
     elif mechanism.keeps_totals:
         # Such noise has zero margins, so a measurement without the totals was not drawn by it.
         schema = result.only.schema
-        for total in check.scope.dataspace.over(schema.names).published:
+        for total in check.scope.dataspace.restrict_features(schema.names).published_totals:
             if not np.array_equal(schema.grid.sum(result.noisy, total.view), total.counts):
                 check.wrong(
                     f"a measurement without the exact totals, which {mechanism.name} noise keeps"
@@ -155,13 +155,13 @@ def _compare_fit(
         again = published.estimate, Fitted(str(request.fit), "none", 0.0, 0.0, True, note)
         fitted_to = published.estimate
     elif check.findings.refits:
-        again = fit_again(fitted_to, published.schema.names, request.fit, check.scope)
+        again = refit_table(fitted_to, published.schema.names, request.fit, check.scope)
     file = f"{result.name}.{published.columns().form(check.form)}"
     table = FittedTable("the table", file, published, fitted_to)
     note_fits(
         check.findings,
         result.name,
-        f"{result.listed_in}.fit",
+        f"{result.list_key}.fit",
         [table],
         None if again is None else [again],
     )
@@ -178,7 +178,7 @@ def recheck_tables(
     """
     request = check.request
     assert isinstance(request, TablesRequest)
-    again = _unfitted(request).publish(
+    again = _without_fit(request).publish(
         mechanism, result.measurement(mechanism), check.scope, silent
     )
     for table, follows in zip(result.tables, again.tables, strict=True):
@@ -201,7 +201,7 @@ def _compare_fits(check: ResultCheck, result: PublishedTables, estimates: Sequen
         fits = fit_product(
             space.schema.grid,
             space.views,
-            totals_of(space),
+            exact_totals(space),
             list(estimates),
             fit_kinds,
             silent,
@@ -212,4 +212,4 @@ def _compare_fits(check: ResultCheck, result: PublishedTables, estimates: Sequen
     for table, estimate in zip(result.tables, estimates, strict=True):
         file = f"{table.name}.{table.columns().form(check.form)}"
         tables.append(FittedTable(table.name, file, table, estimate))
-    note_fits(check.findings, result.name, f"{result.listed_in}.tables.fit", tables, fits)
+    note_fits(check.findings, result.name, f"{result.list_key}.tables.fit", tables, fits)

@@ -69,11 +69,13 @@ def intervals_hold(
     )
 
 
-def fit_again(measure: NDArray[Any], features: Sequence[str], kind: FitKind, scope: Scope) -> Refit:
+def refit_table(
+    measure: NDArray[Any], features: Sequence[str], kind: FitKind, scope: Scope
+) -> Refit:
     """Fit one table with a budget of its own again, for a few seconds at most."""
     fit = fit_table(
         measure,
-        scope.dataspace.over(features),
+        scope.dataspace.restrict_features(features),
         kind="real" if kind is FitKind.real else "integer",
         time_limit=SECONDS,
         progress=silent,
@@ -131,7 +133,7 @@ def note_fits(
     tables, fits
         The tables, and the fits that are made now; None where the tables are too large for that.
     """
-    if fits is None or _unfinished(tables, fits):
+    if fits is None or _is_unfinished(tables, fits):
         for table in tables:
             _note(findings, name, place, table.file, compare_fit(table, None))
         return
@@ -144,7 +146,7 @@ def note_fits(
         _note(findings, name, place, table.file, compare_fit(table, again, strict))
 
 
-def _unfinished(tables: Sequence[FittedTable], fits: Sequence[Refit]) -> bool:
+def _is_unfinished(tables: Sequence[FittedTable], fits: Sequence[Refit]) -> bool:
     """Whether whole numbers take longer to find than is spent here: later tables depend on them."""
     for table, (_, how) in zip(tables, fits, strict=True):
         if table.table.fitted.kind == FitKind.integer and how.note.startswith(NOT_ALL):
@@ -203,7 +205,7 @@ def compare_fit(one: FittedTable, again: Refit | None, strict: bool = True) -> C
         return Checked(
             tuple(_bounds(name, stated)), ("count", "method", "bound", "optimal", "note")
         )
-    return _beside(one, loss, again, again[1].optimal and strict)
+    return _compare_with_refit(one, loss, again, again[1].optimal and strict)
 
 
 def _published_estimate(
@@ -216,7 +218,7 @@ def _published_estimate(
         yield f"another fit of {name} than its plan gives"
 
 
-def _beside(one: FittedTable, loss: float, again: Refit, proved: bool) -> Checked:
+def _compare_with_refit(one: FittedTable, loss: float, again: Refit, proved: bool) -> Checked:
     """Compare a table with the one that a new fit finds, which may be proved to be the closest."""
     name, counts, stated = one.called, one.table.counts, one.table.fitted
     refitted, how = again

@@ -17,7 +17,7 @@ from semidp.promise.exact import Number, exact, positive, texts
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.placement import Objective, Workload
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.selection import AUTO, mechanism_for, table_mechanism
+from semidp.promise.mechanisms.selection import AUTO, select_mechanism, table_mechanism
 from semidp.promise.progress import Progress
 from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.branches import Cut
@@ -30,13 +30,13 @@ from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.protocol.request_defaults import (
     PlanEntry,
     RequestDefaults,
-    budget_of,
     checked_budget,
-    entries_of,
     file_name,
     mechanism_name,
     member,
     noise_values,
+    read_entries,
+    require_budget,
 )
 from semidp.publish.statistics.protocol.requests import Forecast, Request, StepsByParts
 from semidp.publish.statistics.tables.fitting import published_tables
@@ -141,7 +141,7 @@ class TableRequest(PlanEntry):
         """Return what a plan holds where nothing else is asked for: the request for this table
         alone.
         """
-        return TablesRequest.of(self)
+        return TablesRequest.from_table(self)
 
 
 def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
@@ -149,11 +149,11 @@ def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
     named = []
     for table in tables:
         unnamed = table.name == UNNAMED
-        named.append(evolve(table, name=called_after(table.features)) if unnamed else table)
+        named.append(evolve(table, name=file_stem(table.features)) if unnamed else table)
     return named
 
 
-def called_after(features: Iterable[str]) -> str:
+def file_stem(features: Iterable[str]) -> str:
     """Return features joined as the name of files, without what no file may be called."""
     name = re.sub(r"[/\\\0]", "_", "-".join(features))
     # A feature may begin with a dot, and the name of a file may not.
@@ -214,7 +214,7 @@ class TablesRequest(RequestDefaults):
                 )
         if self.budget is None:
             return
-        if not self.alone:
+        if not self.is_single_table:
             self._refuse_several(self.budget)
         elif self.only.weight != 1 or self.only.target_error is not None:
             evolve(self.only, budget=self.budget)  # which says what does not go together
@@ -246,12 +246,12 @@ class TablesRequest(RequestDefaults):
             )
 
     @classmethod
-    def of(cls, table: TableRequest) -> "TablesRequest":
+    def from_table(cls, table: TableRequest) -> "TablesRequest":
         """Return the request for one table, with the budget that the table has."""
         return cls((evolve(table, budget=None),), table.budget) if table.budget else cls((table,))
 
     @property
-    def alone(self) -> bool:
+    def is_single_table(self) -> bool:
         """Whether it is one table."""
         return len(self.tables) == 1
 
@@ -264,12 +264,12 @@ class TablesRequest(RequestDefaults):
     @property
     def key(self) -> str:
         """``table`` for one table, ``product`` for several, as in machine-readable output."""
-        return TableRequest.key if self.alone else SHARED_NAME
+        return TableRequest.key if self.is_single_table else SHARED_NAME
 
     @property
     def name(self) -> str:
         """The name of the table, or of all tables together."""
-        return self.only.name if self.alone else SHARED_NAME
+        return self.only.name if self.is_single_table else SHARED_NAME
 
     @property
     def share_name(self) -> str:
@@ -279,7 +279,7 @@ class TablesRequest(RequestDefaults):
     @property
     def mechanism(self) -> str:
         """The mechanism of a table alone; several are measured on their residuals."""
-        return self.only.mechanism if self.alone else AUTO
+        return self.only.mechanism if self.is_single_table else AUTO
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -289,15 +289,15 @@ class TablesRequest(RequestDefaults):
     @property
     def files(self) -> tuple[str, ...]:
         """A file for each table, and the measurements."""
-        if self.alone:
+        if self.is_single_table:
             return tuple(f"{stem}.csv" for stem in table_stems(self.only.name))
         return (*(f"{table.name}.csv" for table in self.tables), f"{MEASUREMENTS}.csv")
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the table, or the residuals of several."""
-        if self.alone:
+        if self.is_single_table:
             return sensitivity_space(
-                scope.dataspace.about(self.counted), scope.adjacency, self.only.features
+                scope.dataspace.for_kind(self.counted), scope.adjacency, self.only.features
             )
         return self.residual_space(scope)
 
@@ -305,26 +305,26 @@ class TablesRequest(RequestDefaults):
         """Return the residuals of all tables, on which several are measured, and one that is
         released by parts.
         """
-        public = scope.dataspace.about(self.counted)
+        public = scope.dataspace.for_kind(self.counted)
         return product_space(public, scope.adjacency, [table.features for table in self.tables])
 
     def calibrate(self, space: QuerySpace) -> Mechanism:
         """Return the mechanism asked for, or the one of least announced variance; several tables
         have residual ones.
         """
-        if self.alone:
-            return table_mechanism(space, budget_of(self), self.mechanism)
+        if self.is_single_table:
+            return table_mechanism(space, require_budget(self), self.mechanism)
         return self.residual_mechanism(space)
 
     def workload(self, scope: Scope) -> Workload:
         """Return what the noise on residuals is placed for."""
         weights = [float(table.weight) for table in self.tables]
-        return Workload.of(self.residual_space(scope), weights, self.objective)
+        return Workload.from_weights(self.residual_space(scope), weights, self.objective)
 
     def residual_mechanism(self, space: QuerySpace) -> ResidualMechanism:
         """Place the noise on the residuals."""
         weights = [float(table.weight) for table in self.tables]
-        return ResidualMechanism.calibrate(space, budget_of(self), weights, self.objective)
+        return ResidualMechanism.calibrate(space, require_budget(self), weights, self.objective)
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return the errors of each table beside the counts that are to be expected."""
@@ -332,18 +332,22 @@ class TablesRequest(RequestDefaults):
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[TableForecast]) -> list[str]:
         """Say with what noise the tables would be measured."""
-        what = " by ".join(self.only.features) if self.alone else together_words(len(self.tables))
+        what = (
+            " by ".join(self.only.features)
+            if self.is_single_table
+            else together_words(len(self.tables))
+        )
         return noise_lines(foreseen, mechanism, what)
 
     def noise_json(self, mechanism: Mechanism, foreseen: Sequence[TableForecast]) -> dict[str, Any]:
         """Return the noise and the tables that are foreseen, as plain values."""
-        if self.alone:
+        if self.is_single_table:
             return {**foreseen[0].to_json(), **noise_values(mechanism)}
         return {**noise_values(mechanism), "tables": shared_json(foreseen)}
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the counts of the table, or residuals where those are measured."""
-        if self.alone:
+        if self.is_single_table:
             return space.values(reader.table(self.only.features))
         assert isinstance(space, ProductSpace)
         return space.measure(reader.tables(table.features for table in self.tables))
@@ -352,7 +356,7 @@ class TablesRequest(RequestDefaults):
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
     ) -> PublishedTables:
         """Fit whole numbers with the exact totals to the measurement."""
-        if self.alone:
+        if self.is_single_table:
             return published_table(self, mechanism, measured, scope, progress)
         assert isinstance(mechanism, ResidualMechanism)
         return published_tables(self, mechanism, measured, scope, progress)
@@ -362,7 +366,7 @@ class TablesRequest(RequestDefaults):
     def refuse_parts(self) -> None:
         """Refuse what cannot be released part by part, in a sentence.
 
-        >>> TablesRequest.of(TableRequest(["county"], Budget.pure(1), "l2")).refuse_parts()
+        >>> TablesRequest.from_table(TableRequest(["county"], Budget.pure(1), "l2")).refuse_parts()
         Traceback (most recent call last):
         semidp.errors.InputError: l2 noise is drawn for all cells of 'table' at once, so that no
         part can draw its ...
@@ -381,12 +385,14 @@ class TablesRequest(RequestDefaults):
         """
         # A named mechanism adds its noise to cells, and no noise on residuals gives pure epsilon.
         named = self.mechanism in _CELL_BY_CELL
-        if self.alone and (named or (self.budget is not None and self.budget.kind == "pure")):
+        if self.is_single_table and (
+            named or (self.budget is not None and self.budget.kind == "pure")
+        ):
             return self.space(scope)
         try:
             return self.residual_space(scope)
         except NotTogether:
-            if not self.alone:
+            if not self.is_single_table:
                 raise
             return self.space(scope)  # whose cells are measured in any case
 
@@ -394,10 +400,10 @@ class TablesRequest(RequestDefaults):
         """Return the noise that parts can draw."""
         if isinstance(space, ProductSpace):
             return self.residual_mechanism(space)
-        budget = budget_of(self)
+        budget = require_budget(self)
         # What auto chooses elsewhere may draw all cells at once, which no part can do by itself.
         usual = "laplace" if budget.kind == "pure" else "gaussian"
-        return mechanism_for(space, budget, usual if self.mechanism == AUTO else self.mechanism)
+        return select_mechanism(space, budget, usual if self.mechanism == AUTO else self.mechanism)
 
     def steps_by_parts(
         self,
@@ -413,17 +419,17 @@ class TablesRequest(RequestDefaults):
         the parts.
         """
         from semidp.publish.statistics.tables.by_parts.assembled_steps import (
-            assembled_steps_of,
             is_assembled,
+            prepare_assembled_steps,
         )
-        from semidp.publish.statistics.tables.by_parts.separate_steps import separate_steps_of
+        from semidp.publish.statistics.tables.by_parts.separate_steps import prepare_separate_steps
 
         schema = scope.dataspace.schema
         cut_up = any(cut.reaches(schema.view(table.features)) for table in self.tables)
         if not is_assembled(self, mechanism):
             assert isinstance(mechanism, ResidualMechanism)
-            return separate_steps_of(self, mechanism, cut, scope, requests, reader)
-        return assembled_steps_of(self, mechanism, cut, scope, reader) if cut_up else None
+            return prepare_separate_steps(self, mechanism, cut, scope, requests, reader)
+        return prepare_assembled_steps(self, mechanism, cut, scope, reader) if cut_up else None
 
     def with_mechanism(self, name: str) -> "TablesRequest":
         """Return the request with another mechanism for its tables."""
@@ -433,20 +439,20 @@ class TablesRequest(RequestDefaults):
         """Return requests that spend a budget together: pure epsilon is split evenly, any other is
         shared.
         """
-        if self.alone or budget.kind != "pure":
+        if self.is_single_table or budget.kind != "pure":
             return (evolve(self, budget=budget),)
         # Pure epsilon is split evenly before anything is measured: no objective could move it.
         if self.objective is not Objective.total:
             raise InputError(_NO_OBJECTIVE)
         return tuple(
-            TablesRequest((table,), budget.shared(len(self.tables))) for table in self.tables
+            TablesRequest((table,), budget.split_evenly(len(self.tables))) for table in self.tables
         )
 
-    def apart(self) -> "tuple[TablesRequest, ...]":
+    def as_separate_requests(self) -> "tuple[TablesRequest, ...]":
         """Return a request for each table, with an even part of the budget; weights do not count
         then.
         """
-        part = budget_of(self).shared(len(self.tables))
+        part = require_budget(self).split_evenly(len(self.tables))
         return tuple(TablesRequest((evolve(table, weight=1),), part) for table in self.tables)
 
     # --- Target errors ----------------------------------------------------------------------------
@@ -478,7 +484,7 @@ class TablesRequest(RequestDefaults):
         """Return the request as plain values: the entry of one table, or what a plan has at its top
         and its tables.
         """
-        if self.alone:
+        if self.is_single_table:
             return (
                 evolve(self.only, budget=self.budget).to_json()
                 if self.budget
@@ -518,11 +524,13 @@ def with_numbers(
     return tuple(evolve(table, **said.get(frozenset(table.features), {})) for table in tables)
 
 
-def gathered(asked: Sequence[TableRequest | TablesRequest]) -> tuple[TablesRequest, ...]:
+def group_table_requests(
+    asked: Sequence[TableRequest | TablesRequest],
+) -> tuple[TablesRequest, ...]:
     """Return the requests for tables of a plan: those without a budget together, after those that
     have one.
 
-    >>> both = gathered(
+    >>> both = group_table_requests(
     ...     [TableRequest(["sex"]), TableRequest(["age"]), TableRequest(["sex"], Budget.gdp(1))]
     ... )
     >>> [[table.name for table in request.tables] for request in both]
@@ -533,11 +541,11 @@ def gathered(asked: Sequence[TableRequest | TablesRequest]) -> tuple[TablesReque
     waiting: list[TableRequest] = []
     objective = Objective.total
     for item in asked:
-        request = TablesRequest.of(item) if isinstance(item, TableRequest) else item
+        request = TablesRequest.from_table(item) if isinstance(item, TableRequest) else item
         if request.budget is None:
             waiting += request.tables
             objective = request.objective if request.objective is not Objective.total else objective
-        elif request.alone:
+        elif request.is_single_table:
             alone.append(request)
         else:
             shared.append(request)
@@ -558,11 +566,11 @@ def read_tables(document: Mapping[str, Any]) -> list[TablesRequest]:
     """Read the tables of a plan file: those with budgets of their own, and those that share the one
     at the top.
     """
-    tables = [TableRequest.from_json(entry) for entry in entries_of(document, "table")]
-    tables += all_of(entries_of(document, "all_of"), document.get("order"))
-    budget = Budget.stated(document)
+    tables = [TableRequest.from_json(entry) for entry in read_entries(document, "table")]
+    tables += list_all_tables(read_entries(document, "all_of"), document.get("order"))
+    budget = Budget.from_plan_keys(document)
     objective = document.get("objective")
-    requests = [TablesRequest.of(table) for table in tables if table.budget]
+    requests = [TablesRequest.from_table(table) for table in tables if table.budget]
     without = [table for table in tables if not table.budget]
     if budget is None:
         if objective is not None:
@@ -587,7 +595,7 @@ def write_tables(requests: Sequence[TablesRequest]) -> dict[str, Any]:
     entries: list[dict[str, Any]] = []
     for request in requests:
         document = request.to_json()
-        if request.alone:
+        if request.is_single_table:
             entries.append(document)
         else:
             entries += document.pop("table")
@@ -595,10 +603,10 @@ def write_tables(requests: Sequence[TablesRequest]) -> dict[str, Any]:
     return {**top, "table": entries}
 
 
-def all_of(features: Iterable[str], order: int | None = None) -> list[TableRequest]:
+def list_all_tables(features: Iterable[str], order: int | None = None) -> list[TableRequest]:
     """Return the tables over all sets of `order` features (2 unless said); none for no features.
 
-    >>> [table.name for table in all_of(["sex", "age", "region"])]
+    >>> [table.name for table in list_all_tables(["sex", "age", "region"])]
     ['sex-age', 'sex-region', 'age-region']
     """
     names = texts(features, "the features of which all tables are wanted")
@@ -617,6 +625,6 @@ def all_of(features: Iterable[str], order: int | None = None) -> list[TableReque
             f" {len(names)}"
         )
     return [
-        TableRequest(chosen, name=called_after(chosen))
+        TableRequest(chosen, name=file_stem(chosen))
         for chosen in itertools.combinations(names, size)
     ]

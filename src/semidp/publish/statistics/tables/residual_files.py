@@ -39,7 +39,7 @@ def residuals_json(mechanism: ResidualMechanism) -> dict[str, Any]:
         "law": mechanism.law,
         "saved_by_joint_sensitivity": mechanism.saved,
         "residuals": [
-            {"features": list(schema.named(view)), "sigma2": str(square)}
+            {"features": list(schema.list_view_names(view)), "sigma2": str(square)}
             for view, square in mechanism.sigma2.items()
         ],
     }
@@ -67,7 +67,7 @@ def residuals_from_json(
         for part in entry["residuals"]
     }
     # A residual that is left out here would be taken for one without noise, and cost nothing.
-    if set(squares) != set(space.measured):
+    if set(squares) != set(space.measured_residuals):
         raise ValueError("the residuals are not those of the plan")
     precision, law, saved = entry["precision"], entry["law"], entry["saved_by_joint_sensitivity"]
     if law not in LAWS:
@@ -85,7 +85,7 @@ def residual_columns(
     """Return the measured residuals, one row an entry."""
     space = mechanism.space
     sizes = [part.stop - part.start for part in space.parts.values()]
-    names = [" × ".join(space.schema.named(view)) for view in space.parts] or ["none"]
+    names = [" × ".join(space.schema.list_view_names(view)) for view in space.parts] or ["none"]
     entries = np.concatenate([np.zeros(0, np.int64), *(np.arange(size) for size in sizes)])
     return Columns(
         {"residual": Labels(names, codes=np.repeat(np.arange(len(sizes), dtype=np.int32), sizes))},

@@ -151,7 +151,7 @@ def misses_totals(name: str, where: str = "") -> str:
     )
 
 
-def apart(results: Sequence["PublishedTables"]) -> list[str]:
+def explain_separate_budgets(results: Sequence["PublishedTables"]) -> list[str]:
     """Say that tables with budgets of their own were measured one by one."""
     if len(results) < 2:
         return []

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from semidp.errors import DataError
 from semidp.promise.mechanisms.branch_noise import BranchNoise, mechanism_above
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.schema.margins import View, named
+from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.residuals import kept_nodes
@@ -76,11 +76,11 @@ def _place(mechanism: ResidualMechanism, cut: Cut, node: int, view: View) -> tup
     space = mechanism.space
     chain = cut.chain(space.schema)
     depth = view[cut.axis]
-    held = kept_nodes(chain, space._kept[cut.axis], depth)
-    below = chain.below(cut.depth, node, depth)
+    held = kept_nodes(chain, space._inhabited_leaves[cut.axis], depth)
+    below = chain.slice_descendants(cut.depth, node, depth)
     start = int(held[: below.start].sum())
     stop = start + int(held[below].sum())
-    axes_before = named(view).index(cut.axis)
+    axes_before = list_axes(view).index(cut.axis)
     return (*[slice(None)] * axes_before, slice(start, stop))
 
 
@@ -89,7 +89,7 @@ def whole_cells(
 ) -> NDArray[np.int64]:
     """Return the noisy cells of a table, put together from those of every part."""
     view = schema.view(asked.features)
-    whole = np.zeros(schema.grid.shape_of(view), dtype=np.int64)
+    whole = np.zeros(schema.grid.compute_margin_shape(view), dtype=np.int64)
     for node, values in cells.items():
         row = cut.row(schema.grid, view, whole, node)
         if values.size != row.size or values.dtype != np.int64:
@@ -120,7 +120,7 @@ def vector_of_parts(
     """
     measured = {}
     for node, part in enumerate(files_of_parts(partition, folder)):
-        noise = BranchNoise.of(residuals, cut, node)
+        noise = BranchNoise.from_mechanism(residuals, cut, node)
         # Nothing was measured where nobody can be.
         if noise is not None:
             noisy = part.numbers(measurements_stem(request), 1)["noisy"]

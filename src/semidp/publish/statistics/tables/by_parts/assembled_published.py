@@ -41,7 +41,7 @@ from semidp.publish.statistics.tables.by_parts.table_of_parts import (
     in_memory,
     placed_tables,
     read_rows,
-    rows_of,
+    select_part_rows,
     tables_below,
     uncut,
 )
@@ -82,12 +82,12 @@ class AssembledTables(PublishedTables):
     parts: tuple[Part, ...] = field(default=(), repr=False)
 
     @property
-    def listed_in(self) -> str:
+    def list_key(self) -> str:
         """Key of the list in release.json that holds this result."""
         return BY_PARTS
 
     @property
-    def below(self) -> tuple[TableRequest, ...]:
+    def tables_below_cut(self) -> tuple[TableRequest, ...]:
         """Tables that reach below the cut. Their rows are in the parts."""
         return tables_below(self.request.tables, self.schema, self.cut)
 
@@ -100,30 +100,30 @@ class AssembledTables(PublishedTables):
         """Return the tables that do not reach below the cut. Their cells are in the files of the
         release itself.
         """
-        return uncut(self.tables, self.below)
+        return uncut(self.tables, self.tables_below_cut)
 
-    def placed(self, partition: Partition) -> "AssembledTables":
+    def with_partition(self, partition: Partition) -> "AssembledTables":
         """Return the result with tables that are read from the folders of the parts."""
-        tables = placed_tables(self.tables, self.below, partition)
+        tables = placed_tables(self.tables, self.tables_below_cut, partition)
         return replace(self, tables=tables, parts=partition.parts)
 
     def part_stems(self) -> tuple[list[str], str]:
         """Return the names of the tables in a part, and the name of the file with its
         measurement.
         """
-        return [table.name for table in self.below], measurements_stem(self.request)
+        return [table.name for table in self.tables_below_cut], measurements_stem(self.request)
 
     def tables_of_part(self, files: StoredFiles, node: int, part: Part) -> list[PublishedTable]:
         """Read the rows of one part."""
-        tables = cut_up(self.tables, self.below)
+        tables = cut_up(self.tables, self.tables_below_cut)
         return read_rows(files, tables, self.depth, node, part)
 
     def rows(self, node: int) -> list[PublishedTable]:
         """Return the rows that one part has of every table that reaches below the cut."""
-        tables = cut_up(self.tables, self.below)
-        return [rows_of(table, self.depth, node) for table in tables]
+        tables = cut_up(self.tables, self.tables_below_cut)
+        return [select_part_rows(table, self.depth, node) for table in tables]
 
-    def measured_in(self, node: int) -> Columns | None:
+    def measured_columns(self, node: int) -> Columns | None:
         """Return the measurement of one part, as its file has it; None where the part can hold no
         record.
         """
@@ -132,10 +132,10 @@ class AssembledTables(PublishedTables):
             grid = self.schema.grid
             rows = self.cut.branch(self.schema, node).restrict(features)
             view = self.schema.view(features)
-            cells = self.noisy.reshape(grid.shape_of(view))
+            cells = self.noisy.reshape(grid.compute_margin_shape(view))
             branch_cells = self.cut.row(grid, view, cells, node)
             return Columns.of_cells(rows, {"noisy_count": branch_cells.reshape(rows.shape)})
-        noise = BranchNoise.of(self.residuals, self.cut, node)
+        noise = BranchNoise.from_mechanism(self.residuals, self.cut, node)
         if noise is None:
             return None
         measured = branch_vector(self.residuals, self.cut, node, noise, self.noisy)
@@ -167,10 +167,12 @@ class AssembledTables(PublishedTables):
         columns = {table.name: table.columns() for table in self.held_tables()}
         if self.residuals is not None:
             above = mechanism_above(self.residuals, self.cut)
-            columns[measurements_stem(self.request)] = residual_columns(above, self._above())
+            columns[measurements_stem(self.request)] = residual_columns(
+                above, self._measurement_above_cut()
+            )
         return named_files(columns, form)
 
-    def _above(self) -> NDArray[np.int64]:
+    def _measurement_above_cut(self) -> NDArray[np.int64]:
         """Measurement at the cut and above."""
         whole = self.noise_of_residuals.space
         above = mechanism_above(self.noise_of_residuals, self.cut).space
@@ -183,7 +185,7 @@ class AssembledTables(PublishedTables):
 
     # --- computed again
 
-    def recalibrated(self, request: Request, scope: Scope) -> Mechanism:
+    def recalibrate(self, request: Request, scope: Scope) -> Mechanism:
         """Return the mechanism of this result in a release by parts, calibrated anew."""
         return request.parts_calibrate(request.parts_space(scope))
 
@@ -210,7 +212,7 @@ class AssembledTables(PublishedTables):
             private=self.private,
         )
 
-    def following(self, again: Published) -> "AssembledTables":
+    def with_recomputed_numbers(self, again: Published) -> "AssembledTables":
         """Return this result with the recomputed numbers of `again`, a result in one piece."""
         assert isinstance(again, PublishedTables)
         return replace(
@@ -236,8 +238,8 @@ def read_assembled(
 ) -> AssembledTables:
     """Read tables that were measured in parts and fitted in one piece."""
     schema = scope.dataspace.schema
-    cut = Cut.at(schema, partition.depth)
-    entries = [entry] if request.alone else entry["tables"]
+    cut = Cut.from_name(schema, partition.depth)
+    entries = [entry] if request.is_single_table else entry["tables"]
     fits = [part["fit"] for part in entries]
     residuals = None
     if entry["noise"]["mechanism"] == ResidualMechanism.name:

@@ -37,7 +37,7 @@ def recheck_assembled(result: Whole, check: ResultCheck, mechanism: Mechanism) -
     except (ValueError, KeyError, OSError, IndexError):
         check.wrong("files that are damaged in its parts")
         return result
-    follows = result.following(whole.recheck(check, mechanism))
+    follows = result.with_recomputed_numbers(whole.recheck(check, mechanism))
     for node, part in enumerate(partition.parts):
         _compare_part(follows, check, partition, node, part)
     return follows
@@ -58,7 +58,7 @@ def _compare_part(
     stored = partition.files(part)
     rows = result.rows(node)
     expected: dict[str, Columns] = {f"{table.name}.{check.form}": table.columns() for table in rows}
-    measured = result.measured_in(node)
+    measured = result.measured_columns(node)
     if measured is not None:
         expected[f"{result.part_stems()[1]}.{check.form}"] = measured
     for name, columns in expected.items():
@@ -82,5 +82,5 @@ def _compare_list(check: ResultCheck, part: Part, rows: Sequence[PublishedTable]
         # A loss of rounding errors is small beside the variance of the noise.
         variance = float((table.standard_errors**2).sum())
         same_fit = close([told.fitted.loss, variance], [table.fitted.loss, variance])
-        if not same_fit or not told.tells_errors_of(table):
+        if not same_fit or not told.matches_errors(table):
             check.wrong(f"other errors of {table.name} than it has in {part.folder}")

@@ -29,7 +29,7 @@ from semidp.publish.results.published_table import FitKind
 from semidp.publish.sources.opening import Source
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.parts import PartTask, part_path
-from semidp.publish.statistics.protocol.results import measured_by
+from semidp.publish.statistics.protocol.results import mechanism_fields
 from semidp.publish.statistics.tables.by_parts.assembled_measurement import (
     whole_cells,
     whole_vector,
@@ -103,7 +103,7 @@ class AssembledWork(MeasuredFirstWork):
         """Name of the file with the noisy cells or residuals."""
         return measurements_stem(self.request)
 
-    def drawn(self, task: PartTask, source: Source | None) -> Columns | None:
+    def measure_noisy_counts(self, task: PartTask, source: Source | None) -> Columns | None:
         """Count the records of a part, and add noise to their cells or to the residuals."""
         features = [table.features for table in self.tables]
         counted = counted_tables(task, features, self.expected, source)
@@ -173,7 +173,7 @@ class AssembledSteps(MeasuredFirstSteps[AssembledTables]):
         """Noise on residuals; None where cells are measured."""
         return self.mechanism if isinstance(self.mechanism, ResidualMechanism) else None
 
-    def drawn(self, randomness: Randomness) -> NDArray[np.int64]:
+    def add_noise(self, randomness: Randomness) -> NDArray[np.int64]:
         """Add the noise to the residuals at the cut and above."""
         if self.residuals is None:
             return self.values
@@ -188,7 +188,7 @@ class AssembledSteps(MeasuredFirstSteps[AssembledTables]):
         residuals: BranchNoise | None = None
         if self.residuals is not None:
             cells = None
-            residuals = BranchNoise.of(self.residuals, self.cut, node)
+            residuals = BranchNoise.from_mechanism(self.residuals, self.cut, node)
         return AssembledWork(
             request=self.request,
             tables=below,
@@ -197,7 +197,9 @@ class AssembledSteps(MeasuredFirstSteps[AssembledTables]):
             residuals=residuals,
         )
 
-    def fitted(self, measured: Measurement, stored: Path, progress: Progress) -> AssembledTables:
+    def fit_tables(
+        self, measured: Measurement, stored: Path, progress: Progress
+    ) -> AssembledTables:
         """Return the tables with the stored counts; fit them and store the counts where there are
         none.
         """
@@ -217,7 +219,7 @@ class AssembledSteps(MeasuredFirstSteps[AssembledTables]):
             counts, how = fits[self.schema.view(asked.features)]
             cells = counts.reshape(table.schema.shape)
             tables.append(replace(table, counts=cells, fitted=how))
-        stated = measured_by(self.request.name, self.mechanism, self._private)
+        stated = mechanism_fields(self.request.name, self.mechanism, self._private)
         return AssembledTables(
             request=self.request,
             noisy=published.noisy,
@@ -229,7 +231,7 @@ class AssembledSteps(MeasuredFirstSteps[AssembledTables]):
             **stated,
         )
 
-    def assembled(self, work: Path) -> NDArray[np.int64]:
+    def assemble_measurement(self, work: Path) -> NDArray[np.int64]:
         """Return the noisy cells or residuals of the whole, from what all parts have stored."""
         chain = self.cut.chain(self.schema)
         files = []
@@ -241,14 +243,14 @@ class AssembledSteps(MeasuredFirstSteps[AssembledTables]):
             return whole_cells(self.request.only, self.schema, self.cut, cells)
         measured = {}
         for node, file in enumerate(files):
-            noise = BranchNoise.of(self.residuals, self.cut, node)
+            noise = BranchNoise.from_mechanism(self.residuals, self.cut, node)
             if noise is not None:
                 vector = read_measurement(file, noise.space)
                 measured[node] = split_residuals(noise.space, vector)
         return whole_vector(self.residuals, self.cut, self._noisy, measured)
 
 
-def assembled_steps_of(
+def prepare_assembled_steps(
     request: TablesRequest, mechanism: Mechanism, cut: Cut, scope: Scope, reader: Reader
 ) -> AssembledSteps:
     """Read the tables of a request at the cut; refuse tables that are too large to be fitted in one
@@ -273,8 +275,8 @@ def assembled_steps_of(
         )
     # The counts at the cut are kept, so that records of a part that changed meanwhile are noticed.
     finest = [schema.view(table.features) for table in request.tables]
-    views = list(dict.fromkeys(map(cut.above, finest)))
-    tables = reader.tables(schema.named(view) for view in views)
+    views = list(dict.fromkeys(map(cut.coarsen_view, finest)))
+    tables = reader.tables(schema.list_view_names(view) for view in views)
     values = np.zeros(0, dtype=np.int64)
     if isinstance(mechanism, ResidualMechanism):
         values = mechanism_above(mechanism, cut).space.measure(tables)

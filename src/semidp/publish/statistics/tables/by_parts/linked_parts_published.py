@@ -42,7 +42,7 @@ from semidp.publish.statistics.tables.by_parts.table_of_parts import (
     in_memory,
     placed_tables,
     read_rows,
-    rows_of,
+    select_part_rows,
     tables_below,
     uncut,
 )
@@ -90,12 +90,12 @@ class CutKind:
         return self.noise.space.schema
 
     @property
-    def above(self) -> ResidualMechanism:
+    def mechanism_above_cut(self) -> ResidualMechanism:
         """Noise of this kind at the cut and above."""
         return mechanism_above(self.noise, self.cut)
 
     @property
-    def below(self) -> tuple[TableRequest, ...]:
+    def tables_below_cut(self) -> tuple[TableRequest, ...]:
         """Tables of this kind that reach below the cut. Their rows are in the parts."""
         return tables_below(self.asked, self.schema, self.cut)
 
@@ -103,7 +103,11 @@ class CutKind:
         """Noise of this kind below one node; None where the node can hold no record, or nothing is
         asked for below it.
         """
-        return BranchNoise.of(self.noise, self.cut, node) if self.below else None
+        return (
+            BranchNoise.from_mechanism(self.noise, self.cut, node)
+            if self.tables_below_cut
+            else None
+        )
 
 
 def cut_kinds(
@@ -120,7 +124,7 @@ def cut_kinds(
             " released part by part",
             needs="partition",
         )
-    of_members, of_units = Cut.at(members.schema, depth), Cut.at(units.schema, depth)
+    of_members, of_units = Cut.from_name(members.schema, depth), Cut.from_name(units.schema, depth)
     return (
         CutKind(MEMBER, mechanism.members, of_members, request.members),
         CutKind(UNIT, mechanism.units, of_units, request.units),
@@ -164,7 +168,7 @@ def both_vectors(
         For each part, by its node, what was measured in it.
     """
     members, units = kinds
-    first = members.above.space.scales.size
+    first = members.mechanism_above_cut.space.scales.size
     of_members: dict[int, Any] = {}
     of_units: dict[int, Any] = {}
     for node, noisy in measured.items():
@@ -226,21 +230,21 @@ class LinkedPartsTables(PublishedLinked):
         return self.cut_kinds[0].cut
 
     @property
-    def below(self) -> tuple[TableRequest, ...]:
+    def tables_below_cut(self) -> tuple[TableRequest, ...]:
         """Tables of both kinds that reach below the cut. Their rows are in the parts."""
         members, units = self.cut_kinds
-        return (*members.below, *units.below)
+        return (*members.tables_below_cut, *units.tables_below_cut)
 
     def held_tables(self) -> tuple[PublishedTable, ...]:
         """Return the tables that do not reach below the cut. Their cells are in the files of the
         release itself.
         """
-        return uncut(self.tables, self.below)
+        return uncut(self.tables, self.tables_below_cut)
 
-    def placed(self, partition: Partition) -> "LinkedPartsTables":
+    def with_partition(self, partition: Partition) -> "LinkedPartsTables":
         """Return the result with tables that are read from the folders of the parts."""
-        members = placed_tables(self.members, self.below, partition)
-        units = placed_tables(self.units, self.below, partition)
+        members = placed_tables(self.members, self.tables_below_cut, partition)
+        units = placed_tables(self.units, self.tables_below_cut, partition)
         agreeing = self.agreeing
         return replace(self, members=members, units=units, parts=partition.parts, stated=agreeing)
 
@@ -248,19 +252,19 @@ class LinkedPartsTables(PublishedLinked):
         """Return the names of the tables in a part, and the name of the file with its
         measurement.
         """
-        return [table.name for table in self.below], LINKED_MEASUREMENTS
+        return [table.name for table in self.tables_below_cut], LINKED_MEASUREMENTS
 
     def tables_of_part(self, files: StoredFiles, node: int, part: Part) -> list[PublishedTable]:
         """Read the rows of one part."""
-        tables = cut_up(self.tables, self.below)
+        tables = cut_up(self.tables, self.tables_below_cut)
         return read_rows(files, tables, self.depth, node, part)
 
     def rows(self, node: int) -> list[PublishedTable]:
         """Return the rows that one part has of every table that reaches below the cut."""
-        tables = cut_up(self.tables, self.below)
-        return [rows_of(table, self.depth, node) for table in tables]
+        tables = cut_up(self.tables, self.tables_below_cut)
+        return [select_part_rows(table, self.depth, node) for table in tables]
 
-    def measured_in(self, node: int) -> Columns | None:
+    def measured_columns(self, node: int) -> Columns | None:
         """Return the measurement of one part, as its file has it; None where the part can hold no
         record.
         """
@@ -302,7 +306,7 @@ class LinkedPartsTables(PublishedLinked):
         above.
         """
         columns = {table.name: table.columns() for table in self.held_tables()}
-        spaces = [kind.above.space for kind in self.cut_kinds]
+        spaces = [kind.mechanism_above_cut.space for kind in self.cut_kinds]
         pieces = [np.zeros(0, np.int64)]
         halves = self.mechanism.space.split(self.noisy)
         for kind, space, half in zip(self.cut_kinds, spaces, halves, strict=True):
@@ -339,7 +343,7 @@ class LinkedPartsTables(PublishedLinked):
             private=self.private,
         )
 
-    def following(self, again: Published) -> "LinkedPartsTables":
+    def with_recomputed_numbers(self, again: Published) -> "LinkedPartsTables":
         """Return this result with the recomputed numbers of `again`, a result in one piece."""
         assert isinstance(again, PublishedLinked)
         return replace(
@@ -368,7 +372,7 @@ def read_linked_by_parts(
     mechanism = linked_noise_from_json(entry, request.space(scope))
     kinds = cut_kinds(request, mechanism, partition.depth)
     above = files.numbers(LINKED_MEASUREMENTS, 2)["noisy"]
-    size = sum(kind.above.space.scales.size for kind in kinds)
+    size = sum(kind.mechanism_above_cut.space.scales.size for kind in kinds)
     if above.shape != (size,) or above.dtype != np.int64:
         raise ValueError("the measurements are not those of the plan")
     measured = {}
@@ -381,7 +385,7 @@ def read_linked_by_parts(
         for stated, asked in zip(entry[key]["tables"], kind.asked, strict=True):
             schema = published_schema(request, space, asked)
             fitted = Fitted(**stated["fit"])
-            if asked in kind.below:
+            if asked in kind.tables_below_cut:
                 table: PublishedTable = TableOfParts(
                     asked.name, schema, partition, kind.counted, fitted
                 )
@@ -397,12 +401,12 @@ def read_linked_by_parts(
         units=tables[1],
         depth=partition.depth,
         parts=partition.parts,
-        stated=(_whole(entry["agreeing"]), _whole(entry["places"])),
+        stated=(_require_integer(entry["agreeing"]), _require_integer(entry["places"])),
         **read_back(entry, scope),
     )
 
 
-def _whole(value: object) -> int:
+def _require_integer(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError("places are counted in whole numbers")
     return value

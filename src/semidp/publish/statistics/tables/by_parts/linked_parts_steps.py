@@ -30,7 +30,7 @@ from semidp.publish.results.cells import Columns
 from semidp.publish.sources.linked_records import LinkedReader, LinkedSource
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.parts import PartTask, part_path
-from semidp.publish.statistics.protocol.results import measured_by
+from semidp.publish.statistics.protocol.results import mechanism_fields
 from semidp.publish.statistics.tables.by_parts.linked_parts_published import (
     CutKind,
     LinkedPartsTables,
@@ -118,7 +118,7 @@ class LinkedPartsWork(MeasuredFirstWork):
         """Whether members or units are measured in the part."""
         return any(kind.noise is not None for kind in self.kinds)
 
-    def drawn(self, task: PartTask, source: LinkedSource | None) -> Columns | None:
+    def measure_noisy_counts(self, task: PartTask, source: LinkedSource | None) -> Columns | None:
         """Count the members and units of a part, and add noise to the residuals of both."""
         drawn = [np.zeros(0, np.int64)]
         records = (None, None) if source is None else (source.members, source.units)
@@ -165,20 +165,20 @@ class KindTablesAtCut:
         the charge.
         """
         refuse_overflow(kind.noise.space, public.n)
-        views = kind.above.space.views
-        tables = reader.tables(kind.schema.named(view) for view in views)
+        views = kind.mechanism_above_cut.space.views
+        tables = reader.tables(kind.schema.list_view_names(view) for view in views)
         return cls(kind, dict(zip(views, tables, strict=True)), public, reader.declared)
 
     def values(self) -> NDArray[np.int64]:
         """Return the residuals at the cut and above."""
-        return self.kind.above.space.measure(list(self.tables.values()))
+        return self.kind.mechanism_above_cut.space.measure(list(self.tables.values()))
 
     def part(self, node: int) -> PartOfKind:
         """Return the work of one part for this kind."""
         kind = self.kind
-        expected = counts_at_cut(kind.below, kind.schema, kind.cut, self.tables, node)
+        expected = counts_at_cut(kind.tables_below_cut, kind.schema, kind.cut, self.tables, node)
         schema, exact = kind.cut.branch(kind.schema, node), kind.cut.exact(self.public, node)
-        features = tuple(table.features for table in kind.below)
+        features = tuple(table.features for table in kind.tables_below_cut)
         return PartOfKind(
             counted=kind.counted,
             schema=schema,
@@ -229,12 +229,12 @@ class LinkedPartsSteps(MeasuredFirstSteps[LinkedPartsTables]):
         """Members and units, each cut."""
         return self.at_cut[0].kind, self.at_cut[1].kind
 
-    def drawn(self, randomness: Randomness) -> NDArray[np.int64]:
+    def add_noise(self, randomness: Randomness) -> NDArray[np.int64]:
         """Add the noise to the residuals at the cut and above."""
         noise = []
         for kind in self.kinds:
             source = randomness.part(self.request.name, "above", kind.counted)
-            noise.append(kind.above.noise_by_residual(source))
+            noise.append(kind.mechanism_above_cut.noise_by_residual(source))
         return self.values + np.concatenate(noise)
 
     def measuring(self, node: int) -> LinkedPartsWork:
@@ -243,7 +243,9 @@ class LinkedPartsSteps(MeasuredFirstSteps[LinkedPartsTables]):
         kinds = members.part(node), units.part(node)
         return LinkedPartsWork(request=self.request, kinds=kinds)
 
-    def fitted(self, measured: Measurement, stored: Path, progress: Progress) -> LinkedPartsTables:
+    def fit_tables(
+        self, measured: Measurement, stored: Path, progress: Progress
+    ) -> LinkedPartsTables:
         """Make both kinds agree, with the stored whole numbers; fit and store them where there are
         none.
         """
@@ -251,9 +253,9 @@ class LinkedPartsSteps(MeasuredFirstSteps[LinkedPartsTables]):
             fits = self._split(read_fits(stored))
         except FileNotFoundError:
             fits = linked_fits(self.request, self.mechanism, measured, progress)
-            store_fits(stored, self._joined(fits))
+            store_fits(stored, self._join_fits(fits))
         whole = published_linked(self.request, self.mechanism, measured, progress, fits)
-        stated = measured_by(self.request.name, self.mechanism, self._private)
+        stated = mechanism_fields(self.request.name, self.mechanism, self._private)
         return LinkedPartsTables(
             request=self.request,
             mechanism=self.mechanism,
@@ -265,7 +267,7 @@ class LinkedPartsSteps(MeasuredFirstSteps[LinkedPartsTables]):
             **stated,
         )
 
-    def _joined(self, fits: LinkedFits) -> Fits:
+    def _join_fits(self, fits: LinkedFits) -> Fits:
         """Fits of both kinds by their views; the number of the kind comes before the view."""
         joined: Fits = {}
         for kind, space in enumerate(self.mechanism.space.kinds):
@@ -279,7 +281,7 @@ class LinkedPartsSteps(MeasuredFirstSteps[LinkedPartsTables]):
         of_members = [joined[(0, *view)] for view in members.views]
         return of_members, [joined[(1, *view)] for view in units.views]
 
-    def assembled(self, work: Path) -> NDArray[np.int64]:
+    def assemble_measurement(self, work: Path) -> NDArray[np.int64]:
         """Return the residuals of both kinds, from what every part has stored."""
         schema, cut = self.kinds[0].schema, self.kinds[0].cut
         measured = {}
@@ -290,7 +292,7 @@ class LinkedPartsSteps(MeasuredFirstSteps[LinkedPartsTables]):
         return both_vectors(self.kinds, self._noisy, measured)
 
 
-def linked_parts_steps_of(
+def prepare_linked_parts_steps(
     request: LinkedTablesRequest,
     mechanism: LinkedMechanism,
     cut: Cut,
@@ -310,13 +312,13 @@ def linked_parts_steps_of(
     """
     depth = cut.name(mechanism.space.members.schema)
     kinds = cut_kinds(request, mechanism, depth)
-    if not any(kind.below for kind in kinds):
+    if not any(kind.tables_below_cut for kind in kinds):
         raise InputError(
             f"no table is finer than {depth!r}, so that there is nothing to release part by part"
         )
     cells = 0
     for space in mechanism.space.kinds:
-        cells += sum(map(space.schema.grid.size_of, space.views))
+        cells += sum(map(space.schema.grid.count_margin_cells, space.views))
     if cells > MOST_TOGETHER:
         raise Refused(
             "linked tables are fitted in one piece, because members and units agree in all parts,"

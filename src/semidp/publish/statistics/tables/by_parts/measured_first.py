@@ -59,14 +59,14 @@ class MeasuredFirstWork(ABC):
         """Name of the file with the measurement, without its ending."""
 
     @abstractmethod
-    def drawn(self, task: PartTask, source: Any) -> Columns | None:
+    def measure_noisy_counts(self, task: PartTask, source: Any) -> Columns | None:
         """Count the records of the part and return the counts with noise; None where there is no
         noise.
 
         Records are counted even where nobody can be, so that some which appear there are refused.
         """
 
-    def stored(self, task: PartTask) -> Path:
+    def measurement_path(self, task: PartTask) -> Path:
         """Return the path of the stored measurement of a part."""
         return stored_measurement(task.work, self.request, task.path)
 
@@ -74,13 +74,13 @@ class MeasuredFirstWork(ABC):
         """Whether an earlier attempt has stored the measurement. A part that can hold no record
         needs none.
         """
-        return not self.has_noise or self.stored(task).exists()
+        return not self.has_noise or self.measurement_path(task).exists()
 
     def reads(self, task: PartTask) -> bool:
         """Whether the part is still to be measured."""
         if self.rows is not None:
             return False
-        return not (self.has_noise and self.stored(task).exists())
+        return not (self.has_noise and self.measurement_path(task).exists())
 
     def measure(self, task: PartTask, source: Any, attempt: Path) -> None:
         """Count the records of a part and store the counts with noise, unless an earlier attempt
@@ -89,9 +89,9 @@ class MeasuredFirstWork(ABC):
         # A second draw would be another measurement, which nobody was charged for.
         if not self.reads(task):
             return
-        columns = self.drawn(task, source)
+        columns = self.measure_noisy_counts(task, source)
         if columns is not None:
-            store_once(task, columns, self.stored(task), attempt)
+            store_once(task, columns, self.measurement_path(task), attempt)
 
     def write(self, task: PartTask, attempt: Path) -> list[PartTable]:
         """Write the rows of the part and its measurement; return how its tables came out."""
@@ -100,7 +100,7 @@ class MeasuredFirstWork(ABC):
             table.columns().write(attempt / f"{table.name}.{task.form}")
         if self.measured is not None:
             self.measured.write(attempt / f"{self.measurements}.{task.form}")
-        return [PartTable.of(table) for table in self.rows]
+        return [PartTable.from_table(table) for table in self.rows]
 
 
 class MeasuredFirstSteps(ABC, Generic[Whole]):
@@ -115,7 +115,7 @@ class MeasuredFirstSteps(ABC, Generic[Whole]):
     """
 
     stems: Sequence[str] = ()
-    together = True
+    is_fitted_jointly = True
 
     def __init__(self, mechanism: Mechanism, values: NDArray[np.int64]) -> None:
         self.mechanism = mechanism
@@ -129,13 +129,13 @@ class MeasuredFirstSteps(ABC, Generic[Whole]):
         """Return the work of measuring one part."""
 
     @abstractmethod
-    def assembled(self, work: Path) -> NDArray[np.int64]:
+    def assemble_measurement(self, work: Path) -> NDArray[np.int64]:
         """Return the measurement of the whole, read from what all parts have stored in the folder
         of the unfinished release.
         """
 
     @abstractmethod
-    def fitted(self, measured: Measurement, stored: Path, progress: Progress) -> Whole:
+    def fit_tables(self, measured: Measurement, stored: Path, progress: Progress) -> Whole:
         """Return the tables of the whole, fitted as in one piece.
 
         A search may end elsewhere when a run is resumed, and parts that are written hold the first
@@ -158,17 +158,17 @@ class MeasuredFirstSteps(ABC, Generic[Whole]):
         if self._done is None:
             return work
         rows = tuple(self._done.rows(node))
-        return replace(work, rows=rows, measured=self._done.measured_in(node))
+        return replace(work, rows=rows, measured=self._done.measured_columns(node))
 
     def settle(self, number: int, work: Path, progress: Progress) -> None:
         """Put the measurements of all parts together and fit the tables as in one piece, or read
         the stored fits.
         """
-        vector = self.assembled(work)
-        measured = self.mechanism.measured_again(vector, self._private)
-        self._done = self.fitted(measured, work / STATE / f"fit-{number}.npz", progress)
+        vector = self.assemble_measurement(work)
+        measured = self.mechanism.restore_measurement(vector, self._private)
+        self._done = self.fit_tables(measured, work / STATE / f"fit-{number}.npz", progress)
 
-    def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> Whole:
+    def build_result(self, parts: Sequence[Part], work: Path, progress: Progress) -> Whole:
         """Return what is published, when all parts are written."""
         assert self._done is not None, "published after it was fitted"
         return replace(self._done, parts=tuple(parts))

@@ -44,7 +44,7 @@ def refuse_overflow(space: ProductSpace, n: int | None) -> None:
 
     A part that found an overflow would find it after the budget was charged.
     """
-    for view in space.measured:
+    for view in space.measured_residuals:
         # No entry of a residual exceeds n times its scale, because its weights lie in [-1, 1].
         if (n or 0) * space.residuals.largest_scale(view) >= _LARGEST:
             raise Refused(
@@ -75,8 +75,8 @@ def counts_at_cut(
     """
     expected = []
     for table in below:
-        view = cut.above(schema.view(table.features))
-        counts = at_cut[view].counts.reshape(schema.grid.shape_of(view))
+        view = cut.coarsen_view(schema.view(table.features))
+        counts = at_cut[view].counts.reshape(schema.grid.compute_margin_shape(view))
         expected.append(cut.row(schema.grid, view, counts, node))
     return tuple(expected)
 
@@ -110,12 +110,12 @@ def counted_tables(
     grid = task.schema.grid
     for table, names, at_first in zip(counted, features, expected, strict=True):
         view = task.schema.view(names)
-        above = trimmed_view(task.cut.above(view), view)
-        at_cut = grid.coarsened(view).sum(table.counts, above)
+        above = trimmed_view(task.cut.coarsen_view(view), view)
+        at_cut = grid.coarsen(view).sum(table.counts, above)
         # The message names no count, because these are the confidential ones.
         if not np.array_equal(at_cut.ravel(), at_first.ravel()):
             raise DataError(_CHANGED)
-        if task.exact.margins and not task.exact.over(names).contains(table):
+        if task.exact.margins and not task.exact.restrict_features(names).contains(table):
             raise DataError(_CHANGED)
     return counted
 

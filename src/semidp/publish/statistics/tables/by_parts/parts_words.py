@@ -50,7 +50,7 @@ class PartErrors:
 
 def part_errors(result: "SeparateTables") -> list[PartErrors]:
     """Return the errors of every table that was released part by part, over all parts."""
-    below = {table.name for table in result.below}
+    below = {table.name for table in result.tables_below_cut}
     errors = []
     for table in result.request.tables:
         measure = _below_cut if table.name in below else _at_cut
@@ -64,12 +64,12 @@ def _below_cut(result: "SeparateTables", table: "TableRequest") -> PartErrors:
     for part in result.parts:
         pieces += [piece for piece in part.tables if piece.name == table.name]
     schema = result.noise_of_residuals.space.schema.restrict(table.features)
-    errors = _together(table.name, schema.size, pieces)
+    errors = _errors_from_parts(table.name, schema.size, pieces)
     fits = [piece.fitted for piece in pieces]
     return PartErrors(schema.names, len(fits), errors, _notes(fits))
 
 
-def _together(name: str, size: int, pieces: Sequence[PartTable]) -> CellErrors:
+def _errors_from_parts(name: str, size: int, pieces: Sequence[PartTable]) -> CellErrors:
     """Errors of a table, from what its parts state."""
     counted = [piece.cells for piece in pieces if piece.cells is not None]
     dominated: int | None = None
@@ -95,7 +95,7 @@ def _at_cut(result: "SeparateTables", table: "TableRequest") -> PartErrors:
     """Errors of a table at the cut or above it."""
     overview = next(each for each in result.overview if each.name == table.name)
     schema = result.noise_of_residuals.space.schema.restrict(table.features)
-    return PartErrors(schema.names, 1, CellErrors.of(overview), _notes([overview.fitted]))
+    return PartErrors(schema.names, 1, CellErrors.from_table(overview), _notes([overview.fitted]))
 
 
 def _notes(fits: Sequence[Fitted]) -> tuple[str, ...]:
@@ -107,7 +107,9 @@ def _notes(fits: Sequence[Fitted]) -> tuple[str, ...]:
 
 def title(result: "SeparateTables") -> str:
     """Name the first tables that reach below the cut."""
-    return ", ".join(" by ".join(table.features) for table in result.below[:_NAMED_TABLES])
+    return ", ".join(
+        " by ".join(table.features) for table in result.tables_below_cut[:_NAMED_TABLES]
+    )
 
 
 def noisy_lines(result: "SeparateTables") -> list[str]:
@@ -170,7 +172,7 @@ def warnings(result: "SeparateTables") -> list[str]:
     which parts.
     """
     above = {table.name: table.fitted for table in result.overview}
-    below = {table.name for table in result.below}
+    below = {table.name for table in result.tables_below_cut}
     told = []
     for table in result.request.tables:
         if table.fit != "integer":
@@ -178,7 +180,7 @@ def warnings(result: "SeparateTables") -> list[str]:
         if table.name not in below:
             told += [] if above[table.name].kind == "integer" else [misses_totals(table.name)]
             continue
-        missed = [part for part in result.parts if part.fitted(table.name).kind != "integer"]
+        missed = [part for part in result.parts if part.find_fit(table.name).kind != "integer"]
         if missed:
             told.append(misses_totals(table.name, f" in {_some_parts(missed)}"))
     return told
@@ -193,7 +195,7 @@ def _some_parts(parts: Sequence[Part]) -> str:
 
 def assembled_lines(result: "AssembledTables") -> list[str]:
     """Say how many cells each table has that was fitted in one piece, in how many parts."""
-    below = {table.name for table in result.below}
+    below = {table.name for table in result.tables_below_cut}
     lines = []
     for table in result.tables:
         parts = (
@@ -216,7 +218,7 @@ def assembled_section(result: "AssembledTables") -> Section:
     ]
     rows = []
     for table in result.tables:
-        errors = CellErrors.of(table)
+        errors = CellErrors.from_table(table)
         rows.append((*errors.row(), table.fitted.method))
         if not table.fitted.optimal and table.fitted.note:
             paragraphs.append(table.fitted.note)
@@ -230,7 +232,7 @@ def assembled_section(result: "AssembledTables") -> Section:
 
 def linked_lines(result: "LinkedPartsTables") -> list[str]:
     """Say how many cells each linked table has, in how many parts."""
-    below = {table.name for table in result.below}
+    below = {table.name for table in result.tables_below_cut}
     lines = []
     for table, line in zip(result.tables, linked_words.noisy_lines(result), strict=True):
         cut = table.name in below and len(result.parts) > 1

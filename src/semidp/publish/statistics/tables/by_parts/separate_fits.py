@@ -126,7 +126,7 @@ def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
         circles = _circles([*early, *below, *late], exact)
         # A circle of one piece is no fault of this order, unless the table has no way out.
         added = [view for view in circles if view not in inevitable]
-        closed = _closed((early, below, late), circles, exact)
+        closed = _remaining_cycles((early, below, late), circles, exact)
         faults = len(added) + len(closed)
         if faults < fewest:
             best = FitOrder(tuple(early), tuple(below), tuple(late), circles)
@@ -137,7 +137,7 @@ def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
     return best
 
 
-def fitted_together(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut) -> bool:
+def needs_joint_fit(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut) -> bool:
     """Whether the parts are fitted in one piece, after all of them have been measured.
 
     They are where a part alone would be fitted otherwise than in one piece: a total crosses parts,
@@ -154,20 +154,20 @@ def fitted_together(grid: Grid, views: Sequence[View], exact: Sequence[View], cu
     >>> from semidp.promise.schema.margins import Chain
     >>> grid = Grid((Chain(4, ((0, 2), (0, 1, 2, 3))), Chain.flat(2)))
     >>> (
-    ...     fitted_together(grid, [(2, 1)], [(0, 1)], Cut(0, 1)),
-    ...     fitted_together(grid, [(2, 1)], [(1, 1)], Cut(0, 1)),
+    ...     needs_joint_fit(grid, [(2, 1)], [(0, 1)], Cut(0, 1)),
+    ...     needs_joint_fit(grid, [(2, 1)], [(1, 1)], Cut(0, 1)),
     ... )
     (True, False)
     """
     # Beyond that size each part is fitted by itself, to shares that are settled at the cut.
-    if sum(map(grid.size_of, views)) > MOST_TOGETHER:
+    if sum(map(grid.count_margin_cells, views)) > MOST_TOGETHER:
         return False
     order = fit_order(grid, views, exact, cut)
     if order.circles or _circles(_from_small_to_large(grid, views), exact):
         return True
     settled = SettledViews(*exact, *order.early)
     for view in order.below:
-        if shares(view, settled.fixed(view), cut):
+        if shares(view, settled.largest_margins(view), cut):
             return True
         settled.add(view)
     return False
@@ -179,7 +179,7 @@ def circles_met(
     """Return the tables whose settled totals form a circle, in the order in which they are
     fitted.
     """
-    if fitted_together(grid, views, exact, cut):
+    if needs_joint_fit(grid, views, exact, cut):
         return _circles(_from_small_to_large(grid, views), exact)
     return fit_order(grid, views, exact, cut).circles
 
@@ -194,13 +194,13 @@ def _circles(in_turn: Iterable[View], exact: Iterable[View]) -> tuple[View, ...]
     """Tables whose settled margins (exact totals and earlier tables) are not decomposable."""
     settled, circles = SettledViews(*exact), []
     for view in in_turn:
-        if junction_order(list(settled.fixed(view))) is None:
+        if junction_order(list(settled.largest_margins(view))) is None:
             circles.append(view)
         settled.add(view)
     return tuple(circles)
 
 
-def _closed(
+def _remaining_cycles(
     stages: Sequence[Sequence[View]], circles: Sequence[View], exact: Iterable[View]
 ) -> list[View]:
     """Tables that stay in a circle even if they come first in their stage. The stages are before,
@@ -211,7 +211,7 @@ def _closed(
         for view in stage:
             if view not in circles:
                 continue
-            fixed = list(settled.fixed(view))
+            fixed = list(settled.largest_margins(view))
             if junction_order(fixed) is None:
                 closed.append(view)
         for view in stage:
@@ -251,7 +251,7 @@ def shares(view: View, fixed: Iterable[View], cut: Cut) -> list[View]:
     every = list(fixed)
     if not any(other[cut.axis] < cut.depth for other in every):
         return []
-    at_cut = maximal(cut.above(other) for other in every) or [nothing]
+    at_cut = maximal(cut.coarsen_view(other) for other in every) or [nothing]
     # The junction tree is rooted at its first view, which must name the deepest part of P.
     at_cut.sort(key=lambda other: -other[cut.axis])
     in_turn = junction_order(at_cut)
@@ -453,15 +453,15 @@ def _settle_shares(
     for view in order.below:
         if view in unfitted:
             continue
-        for share in shares(view, settled.fixed(view), cut):
-            if share in counts.fixed(share):  # an earlier table needed it too
+        for share in shares(view, settled.largest_margins(view), cut):
+            if share in counts.largest_margins(share):  # an earlier table needed it too
                 continue
-            above = cut.above(view)
+            above = cut.coarsen_view(view)
             # Shares are fitted to noisy estimates: the true ones would publish exact counts.
             estimate = grid.sum(estimates[above], share, above)
             try:
                 fit = fit_totals(
-                    estimate, grid.coarsened(share), counts.margins(share), progress=progress
+                    estimate, grid.coarsen(share), counts.margins(share), progress=progress
                 )
             except Infeasible:
                 return view

@@ -48,7 +48,7 @@ from semidp.publish.statistics.tables.by_parts.separate_fits import (
     Fits,
     fit_at_cut,
     fit_views,
-    fitted_together,
+    needs_joint_fit,
     whole_totals,
 )
 from semidp.publish.statistics.tables.by_parts.table_of_parts import (
@@ -57,9 +57,9 @@ from semidp.publish.statistics.tables.by_parts.table_of_parts import (
     tables_below,
 )
 from semidp.publish.statistics.tables.error_words import CellErrors, cautions
-from semidp.publish.statistics.tables.fitting import FIT_SECONDS, fit_product, totals_of
+from semidp.publish.statistics.tables.fitting import FIT_SECONDS, exact_totals, fit_product
 from semidp.publish.statistics.tables.published import PublishedTables, measurements_stem
-from semidp.publish.statistics.tables.request import TableRequest, TablesRequest, called_after
+from semidp.publish.statistics.tables.request import TableRequest, TablesRequest, file_stem
 from semidp.publish.statistics.tables.residual_files import (
     read_residuals,
     residual_columns,
@@ -113,7 +113,7 @@ class SeparateTables(PublishedTables):
     parts: tuple[Part, ...] = field(default=(), repr=False)
 
     @property
-    def listed_in(self) -> str:
+    def list_key(self) -> str:
         """Key of the list in release.json that holds this result."""
         return BY_PARTS
 
@@ -167,7 +167,7 @@ class SeparateTables(PublishedTables):
         """Return the tables at the cut. Their cells are in the files of the release itself."""
         return self.overview
 
-    def placed(self, partition: Partition) -> "SeparateTables":
+    def with_partition(self, partition: Partition) -> "SeparateTables":
         """Return this result with its parts, and with tables that are read from their folders."""
         made = replace(self, parts=partition.parts)
         return replace(made, tables=tuple(made.whole_tables(partition)))
@@ -176,7 +176,7 @@ class SeparateTables(PublishedTables):
         """Yield every requested table: those at the cut or above as they are, the others from the
         parts.
         """
-        below = {table.name for table in self.below}
+        below = {table.name for table in self.tables_below_cut}
         overview = {table.name: table for table in self.overview}
         schema = self.noise_of_residuals.space.schema
         for asked in self.request.tables:
@@ -185,7 +185,7 @@ class SeparateTables(PublishedTables):
             else:
                 yield overview[asked.name]
 
-    def named(self) -> dict[str, PublishedColumns]:
+    def columns_by_name(self) -> dict[str, PublishedColumns]:
         """Return every table by its name, with those at the cut that nobody asked for."""
         every: dict[str, PublishedColumns] = {table.name: table for table in self.overview}
         return every | {table.name: table for table in self.tables}
@@ -199,9 +199,9 @@ class SeparateTables(PublishedTables):
         """Return the names of the tables in a part, and the name of the file with its
         measurement.
         """
-        return [table.name for table in self.below], measurements_stem(self.request)
+        return [table.name for table in self.tables_below_cut], measurements_stem(self.request)
 
-    def recalibrated(self, request: Request, scope: Scope) -> ResidualMechanism:
+    def recalibrate(self, request: Request, scope: Scope) -> ResidualMechanism:
         """Return the noise of its residuals, placed anew."""
         return self.request.residual_mechanism(self.request.residual_space(scope))
 
@@ -218,7 +218,7 @@ class SeparateTables(PublishedTables):
         return sum(schema.restrict(table.features).size for table in self.request.tables)
 
     @cached_property
-    def above(self) -> ResidualMechanism:
+    def mechanism_above_cut(self) -> ResidualMechanism:
         """The noise at the cut and above it."""
         return mechanism_above(self.noise_of_residuals, self.cut)
 
@@ -228,7 +228,7 @@ class SeparateTables(PublishedTables):
         """
         columns = {table.name: table.columns() for table in self.overview}
         stem = measurements_stem(self.request)
-        columns[stem] = residual_columns(self.above, self.noisy)
+        columns[stem] = residual_columns(self.mechanism_above_cut, self.noisy)
         return named_files(columns, form)
 
     def to_json(self) -> dict[str, Any]:
@@ -246,7 +246,7 @@ class SeparateTables(PublishedTables):
         schema = self.cut.branch(self.noise_of_residuals.space.schema, node)
         fits = {table.name: table.fitted for table in part.tables}
         tables = []
-        for asked in self.below:
+        for asked in self.tables_below_cut:
             rows = schema.restrict(asked.features)
             tables.append(PublishedTable.read(files, asked.name, rows, fits[asked.name]))
         return tables
@@ -272,12 +272,12 @@ class SeparateTables(PublishedTables):
         state.
         """
         asked = {table.name for table in self.request.tables}
-        every = (*map(PartTable.of, self.overview), *below)
+        every = (*map(PartTable.from_table, self.overview), *below)
         variances = [table.variance for table in every if table.name in asked]
         return math.sqrt(sum(variances))
 
     @property
-    def below(self) -> tuple[TableRequest, ...]:
+    def tables_below_cut(self) -> tuple[TableRequest, ...]:
         """The tables that reach below the cut."""
         schema = self.noise_of_residuals.space.schema
         return tables_below(self.request.tables, schema, self.cut)
@@ -286,24 +286,24 @@ class SeparateTables(PublishedTables):
     def estimates(self) -> dict[View, NDArray[np.float64]]:
         """The estimates of all tables at the cut."""
         estimates = [table.estimate for table in self.overview]
-        return dict(zip(self.above.space.views, estimates, strict=True))
+        return dict(zip(self.mechanism_above_cut.space.views, estimates, strict=True))
 
     @property
-    def together(self) -> bool:
+    def is_fitted_jointly(self) -> bool:
         """Whether all parts are fitted in one piece, after all were measured."""
         space = self.noise_of_residuals.space
-        exact = [total.view for total in totals_of(space)]
+        exact = [total.view for total in exact_totals(space)]
         views = fitted_views(self.request, space.schema)
-        return fitted_together(space.schema.grid, views, exact, self.cut)
+        return needs_joint_fit(space.schema.grid, views, exact, self.cut)
 
-    def settled(self, progress: Progress) -> CutFit:
+    def settle_cut(self, progress: Progress) -> CutFit:
         """Settle the whole numbers at the cut that the parts need, where each part is fitted by
         itself.
         """
         space = self.noise_of_residuals.space
         grid = space.schema.grid
         views = fitted_views(self.request, space.schema)
-        totals = totals_of(space)
+        totals = exact_totals(space)
         return fit_at_cut(grid, views, totals, self.cut, self.estimates, progress)
 
     def fitted_whole(
@@ -330,7 +330,7 @@ class SeparateTables(PublishedTables):
         fits = fit_product(
             space.schema.grid,
             space.views,
-            totals_of(space),
+            exact_totals(space),
             estimates,
             fit_kinds,
             progress,
@@ -349,10 +349,10 @@ class SeparateTables(PublishedTables):
             Returns what was measured below a node, given its noise.
         """
         schema = self.noise_of_residuals.space.schema
-        views = [schema.view(table.features) for table in self.below]
-        estimates = {view: np.zeros(schema.grid.shape_of(view)) for view in views}
+        views = [schema.view(table.features) for table in self.tables_below_cut]
+        estimates = {view: np.zeros(schema.grid.compute_margin_shape(view)) for view in views}
         for node in range(self.cut.chain(schema).size(self.cut.depth)):
-            noise = self.noise_of(node)
+            noise = self.part_noise(node)
             if noise is None:  # nobody is there: zeros
                 continue
             above = [(row.estimate, row.variance) for row in self.rows(node)]
@@ -377,16 +377,16 @@ class SeparateTables(PublishedTables):
             finest = schema.view(asked.features)
             if not self.cut.reaches(finest):
                 continue
-            view = self.cut.above(finest)
+            view = self.cut.coarsen_view(finest)
             if view not in sums or sums[view][1].kind != FitKind.integer:
                 sums[view] = self.sum_of_parts(asked, parts, folder)
         # An early table stays as it was fitted, because the parts were fitted to it.
         fits = {**sums, **fit.fits}
         # Late tables are fitted when the parts are done, so sums of parts are totals of theirs.
-        totals = [*totals_of(self.noise_of_residuals.space), *whole_totals(fits)]
+        totals = [*exact_totals(self.noise_of_residuals.space), *whole_totals(fits)]
         fits |= fit_views(schema.grid, fit.order.late, totals, self.estimates, progress)
         published = []
-        for view, table in zip(self.above.space.views, self.overview, strict=True):
+        for view, table in zip(self.mechanism_above_cut.space.views, self.overview, strict=True):
             as_it_is = (table.counts, table.fitted)
             published.append(fits.get(view, as_it_is))
         return published
@@ -399,16 +399,16 @@ class SeparateTables(PublishedTables):
         """
         schema, cut = self.noise_of_residuals.space.schema, self.cut
         view = schema.view(asked.features)
-        above = cut.above(view)
-        counts = np.zeros(schema.grid.shape_of(above), dtype=np.int64)
+        above = cut.coarsen_view(view)
+        counts = np.zeros(schema.grid.compute_margin_shape(above), dtype=np.int64)
         labels = len(schema.restrict(asked.features).names)
         missed = []
         for node, part in enumerate(parts):
             grid = cut.branch(schema, node).grid
             files = StoredFiles(folder / part.folder, tuple(part.files))
-            cells = files.counts(asked.name, labels).reshape(grid.shape_of(view))
+            cells = files.counts(asked.name, labels).reshape(grid.compute_margin_shape(view))
             self.row(above, counts, node)[...] = grid.sum(cells, above, view)
-            if part.fitted(asked.name).kind != FitKind.integer:
+            if part.find_fit(asked.name).kind != FitKind.integer:
                 missed.append(part)
         distances = counts - self.estimates[above]
         loss = float(np.square(distances).sum())
@@ -424,29 +424,29 @@ class SeparateTables(PublishedTables):
     def row(self, view: View, values: NDArray[Any], node: int) -> NDArray[Any]:
         """Return the cells of a table at the cut that belong to one node."""
         grid = self.noise_of_residuals.space.schema.grid
-        cells = np.reshape(values, grid.shape_of(view))
+        cells = np.reshape(values, grid.compute_margin_shape(view))
         return self.cut.row(grid, view, cells, node)
 
     def rows(self, node: int) -> list[TotalsAtCut]:
         """Return the cells at the cut, for one node, of the tables that reach below it."""
         schema = self.noise_of_residuals.space.schema
-        places = {view: place for place, view in enumerate(self.above.space.views)}
+        places = {view: place for place, view in enumerate(self.mechanism_above_cut.space.views)}
         rows = []
-        for table in self.below:
-            view = self.cut.above(schema.view(table.features))
+        for table in self.tables_below_cut:
+            view = self.cut.coarsen_view(schema.view(table.features))
             place = places[view]
             at_cut = self.overview[place]
             estimate = self.row(view, at_cut.estimate, node)
-            variance = self.row(view, self.above.cell_variances(place), node)
+            variance = self.row(view, self.mechanism_above_cut.cell_variances(place), node)
             counts = None
             if at_cut.fitted.kind == "integer":
                 counts = self.row(view, at_cut.counts, node)
             rows.append(TotalsAtCut(table, estimate, variance, counts))
         return rows
 
-    def noise_of(self, node: int) -> BranchNoise | None:
+    def part_noise(self, node: int) -> BranchNoise | None:
         """Return the noise below one node; None where the node can hold no record."""
-        return BranchNoise.of(self.noise_of_residuals, self.cut, node)
+        return BranchNoise.from_mechanism(self.noise_of_residuals, self.cut, node)
 
 
 def read_by_parts(
@@ -465,13 +465,13 @@ def read_by_parts(
 
         return read_assembled(entry, request, partition, scope, files)
     mechanism = residuals_from_json(entry, request.residual_space(scope))
-    cut = Cut.at(mechanism.space.schema, partition.depth)
+    cut = Cut.from_name(mechanism.space.schema, partition.depth)
     above, schema = mechanism_above(mechanism, cut), mechanism.space.schema
     noisy = read_residuals(files, measurements_stem(request), above.space)
     names = overview_names(requests, schema, cut)[request.name]
     overview = []
     for part, (name, view) in zip(entry["overview"], names, strict=True):
-        at_cut = schema.restrict(schema.named(view))
+        at_cut = schema.restrict(schema.list_view_names(view))
         # The plan says what files at the cut are called, so that no entry can point elsewhere.
         features = list(at_cut.names)
         if part["name"] != name or part["features"] != features:
@@ -487,7 +487,7 @@ def read_by_parts(
         overview=tuple(overview),
         **stated,
     )
-    return result.placed(partition)
+    return result.with_partition(partition)
 
 
 def fitted_requests(request: TablesRequest) -> list[TableRequest]:
@@ -514,10 +514,10 @@ def overview_names(
         views = [schema.view(table.features) for table in request.tables]
         asked = dict(zip(views, (table.name for table in request.tables), strict=True))
         at_cut = []
-        for view in dict.fromkeys(map(cut.above, views)):
+        for view in dict.fromkeys(map(cut.coarsen_view, views)):
             name = asked.get(view)
             if name is None:
-                name = called_after(schema.named(view))
+                name = file_stem(schema.list_view_names(view))
                 while name.casefold() in taken:
                     name = f"{name}-overview"
                 taken.add(name.casefold())

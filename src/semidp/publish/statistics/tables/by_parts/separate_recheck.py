@@ -27,7 +27,7 @@ from semidp.publish.statistics.parts import (
     part_path,
 )
 from semidp.publish.statistics.protocol.rechecks import ResultCheck
-from semidp.publish.statistics.protocol.results import measured_by
+from semidp.publish.statistics.protocol.results import mechanism_fields
 from semidp.publish.statistics.recheck_findings import Findings, close
 from semidp.publish.statistics.tables.by_parts.part_measurement import split_residuals
 from semidp.publish.statistics.tables.by_parts.separate_fits import CutFit, Fits
@@ -82,7 +82,7 @@ def recheck_separate(
         stated = result.noise.expected_l2
         if not close(stated, expected):
             check.wrong(f"an expected loss of {stated:.6g}, and its noise has {expected:.6g}")
-    measured = measured_by(result.name, mechanism, result.private, expected)
+    measured = mechanism_fields(result.name, mechanism, result.private, expected)
     return replace(result, residuals=mechanism, **measured)
 
 
@@ -90,8 +90,8 @@ def _cut_fit(result: SeparateTables, partition: Partition | None) -> CutFit | No
     """Fit again the tables at the cut, or all parts together; None where the files of parts cannot
     be read.
     """
-    if not result.together:
-        return result.settled(silent)
+    if not result.is_fitted_jointly:
+        return result.settle_cut(silent)
     if not isinstance(partition, StoredPartition):
         return None
     try:
@@ -102,7 +102,7 @@ def _cut_fit(result: SeparateTables, partition: Partition | None) -> CutFit | No
 
 def _compare_cut(result: SeparateTables, check: ResultCheck) -> None:
     """Compare the estimates and errors at the cut with the measurement there and above."""
-    above = result.above
+    above = result.mechanism_above_cut
     estimates = above.space.estimates(above.publish(result.noisy))
     for number, (table, estimate) in enumerate(zip(result.overview, estimates, strict=True)):
         if not close(table.estimate, estimate):
@@ -125,7 +125,7 @@ def _compare_cut_fits(result: SeparateTables, check: ResultCheck, fit: CutFit | 
         form = table.columns().form(check.form)
         file = f"{table.name}.{form}"
         tables.append(FittedTable(table.name, file, table, table.estimate))
-    note_fits(check.findings, result.name, f"{result.listed_in}.overview.fit", tables, fits)
+    note_fits(check.findings, result.name, f"{result.list_key}.overview.fit", tables, fits)
 
 
 def _compare_parts(
@@ -149,7 +149,7 @@ def _compare_parts(
         before = len(check.findings.wrong)
         try:
             again = PartCheck(check.findings, result, check.form, node, part, files, fit)
-            tables += again.compared()
+            tables += again.compare_part()
         except (ValueError, KeyError, OSError, IndexError, StopIteration):
             check.wrong(f"files that are damaged in {part.folder}")
         sound = sound and len(check.findings.wrong) == before
@@ -171,13 +171,13 @@ def refitted_whole(result: SeparateTables, partition: StoredPartition, seconds: 
         How long all searches for whole numbers may take.
     """
 
-    def measured(node: int, noise: BranchNoise) -> dict[View, NDArray[np.int64]]:
+    def read_residuals(node: int, noise: BranchNoise) -> dict[View, NDArray[np.int64]]:
         numbers = partition.files(partition.parts[node]).numbers(
             measurements_stem(result.request), 1
         )
         return split_residuals(noise.space, numbers["noisy"])
 
-    estimates = result.estimates_below(measured)
+    estimates = result.estimates_below(read_residuals)
     limit = max(seconds / len(result.noise_of_residuals.space.views), _SECONDS)
     return CutFit.in_one_piece(result.fitted_whole(estimates, silent, limit), result.cut)
 
@@ -206,17 +206,17 @@ def published_whole(
     """
     schema, cut = result.noise_of_residuals.space.schema, result.cut
     different = []
-    for asked in result.below:
+    for asked in result.tables_below_cut:
         view = schema.view(asked.features)
         expected, how = together[view]
         loss = 0.0
-        whole = np.zeros(schema.grid.shape_of(view), dtype=expected.dtype)
+        whole = np.zeros(schema.grid.compute_margin_shape(view), dtype=expected.dtype)
         try:
             for node, part in enumerate(partition.parts):
                 branch = cut.branch(schema, node)
                 files = partition.files(part)
                 rows = branch.restrict(asked.features)
-                fitted = part.fitted(asked.name)
+                fitted = part.find_fit(asked.name)
                 table = PublishedTable.read(files, asked.name, rows, fitted)
                 cells = cut.row(schema.grid, view, whole, node)
                 cells[...] = table.counts.reshape(cells.shape)
@@ -262,7 +262,7 @@ class PartCheck:
         """The features of the part's records."""
         return self.result.cut.branch(self.result.noise_of_residuals.space.schema, self.node)
 
-    def compared(self) -> list[PartTable]:
+    def compare_part(self) -> list[PartTable]:
         """Compare the part; return how its tables came out."""
         result = self.result
         whole = result.noise_of_residuals.space.schema
@@ -271,7 +271,7 @@ class PartCheck:
         if (self.part.path, self.part.folder) != (path, place):
             self.wrong(f"another place than {place}")
         tables = result.tables_of_part(self.files, self.node, self.part)
-        noise = result.noise_of(self.node)
+        noise = result.part_noise(self.node)
         rows = result.rows(self.node)
         measured: Columns | None = None
         half_widths: Sequence[Floats | None] = [None] * len(tables)
@@ -300,12 +300,15 @@ class PartCheck:
             estimates = [estimate for estimate, _ in estimated]
             self._fits(tables, estimates, rows, exact, empty=noise is None)
             again = [
-                self._again(table, half) for table, half in zip(tables, half_widths, strict=True)
+                self._with_recomputed_intervals(table, half)
+                for table, half in zip(tables, half_widths, strict=True)
             ]
             self._contents(again, measured)
-        return [self._told(table) for table in tables]
+        return [self._compare_stated_errors(table) for table in tables]
 
-    def _again(self, table: PublishedTable, half_widths: Floats | None) -> PublishedTable:
+    def _with_recomputed_intervals(
+        self, table: PublishedTable, half_widths: Floats | None
+    ) -> PublishedTable:
         """Return a table with recomputed intervals, because those in its file are rounded."""
         if table.half_widths is None or half_widths is None or not self.findings.current:
             return table
@@ -326,15 +329,15 @@ class PartCheck:
             return True
         view = schema.view(table.schema.names)
         counts = table.counts
-        cells = counts.reshape(schema.grid.shape_of(view))
-        at_cut = schema.grid.sum(cells, cut.above(view), view)
+        cells = counts.reshape(schema.grid.compute_margin_shape(view))
+        at_cut = schema.grid.sum(cells, cut.coarsen_view(view), view)
         adds_up = row.counts is None or np.array_equal(at_cut.ravel(), row.counts.ravel())
         exact = cut.exact(self.result.noise_of_residuals.space.dataspace, self.node)
         if counts.dtype.kind != "i" or counts.min(initial=0) < 0 or not adds_up:
             self.wrong(f"counts of {table.name} that do not add up to those above")
             return False
         if exact.margins:
-            totals = exact.over(table.schema.names)
+            totals = exact.restrict_features(table.schema.names)
             if not totals.contains(Table(table.schema, counts)):
                 self.wrong(f"counts of {table.name} that do not add up to the exact totals")
                 return False
@@ -377,9 +380,9 @@ class PartCheck:
             for said in file_differences(self.files.folder, name, columns, digest, current):
                 self.wrong(said)
 
-    def _told(self, table: PublishedTable) -> PartTable:
+    def _compare_stated_errors(self, table: PublishedTable) -> PartTable:
         """Compare what the list of parts says of a table; return how it came out."""
         stated = next(told for told in self.part.tables if told.name == table.name)
-        if not stated.tells_errors_of(table):
+        if not stated.matches_errors(table):
             self.wrong(f"other errors of {table.name} than it has")
-        return PartTable.of(table)
+        return PartTable.from_table(table)

@@ -26,7 +26,7 @@ from semidp.publish.results.published_table import FitKind
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.parts import STATE, Part, part_path
 from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.protocol.results import measured_by
+from semidp.publish.statistics.protocol.results import mechanism_fields
 from semidp.publish.statistics.tables.by_parts.part_measurement import (
     counts_at_cut,
     read_measurement,
@@ -43,7 +43,7 @@ from semidp.publish.statistics.tables.by_parts.separate_published import (
 )
 from semidp.publish.statistics.tables.by_parts.separate_work import SeparateWork
 from semidp.publish.statistics.tables.by_parts.stored_fits import read_fits, store_fits
-from semidp.publish.statistics.tables.fitting import fitted_tables, totals_of
+from semidp.publish.statistics.tables.fitting import exact_totals, fitted_tables
 from semidp.publish.statistics.tables.request import TablesRequest
 
 
@@ -102,7 +102,7 @@ class SeparateSteps:
         """Name the tables for which whole numbers are not promised, because their totals are not
         decomposable (docs/products.md).
         """
-        exact = [total.view for total in totals_of(self.mechanism.space)]
+        exact = [total.view for total in exact_totals(self.mechanism.space)]
         circles = circles_met(
             self.schema.grid, fitted_views(self.request, self.schema), exact, self.cut
         )
@@ -114,7 +114,7 @@ class SeparateSteps:
                     " of them: then other tables follow from it, or it misses some."
                 )
 
-    def drawn(self, randomness: Randomness) -> NDArray[np.int64]:
+    def add_noise(self, randomness: Randomness) -> NDArray[np.int64]:
         """Add the noise to the residuals at the cut and above."""
         noise = mechanism_above(self.mechanism, self.cut)
         return self.values + noise.noise_by_residual(randomness.part(self.request.name))
@@ -132,14 +132,14 @@ class SeparateSteps:
             noisy=noisy,
             overview=fitted_tables(above, above.publish(noisy), self.stems, unfitted, silent),
             # what it costs is known when all is done
-            **measured_by(self.request.name, self.mechanism, private, 0.0),
+            **mechanism_fields(self.request.name, self.mechanism, private, 0.0),
         )
         return self._result
 
     @property
-    def together(self) -> bool:
+    def is_fitted_jointly(self) -> bool:
         """Whether all parts are measured before any is fitted."""
-        return self.result.together
+        return self.result.is_fitted_jointly
 
     def settle(self, number: int, work: Path, progress: Progress) -> None:
         """Settle the whole numbers at the cut that the parts need, or fit all parts together from
@@ -157,8 +157,8 @@ class SeparateSteps:
         progress
             Told what is going on.
         """
-        if not self.together:
-            self._fit = self.result.settled(progress)
+        if not self.is_fitted_jointly:
+            self._fit = self.result.settle_cut(progress)
             return
         stored = work / STATE / f"fit-{number}.npz"
         try:
@@ -183,9 +183,9 @@ class SeparateSteps:
         asked = [row.asked for row in rows]
         expected = counts_at_cut(asked, self.schema, self.cut, self.expected, node)
         how = None if self._fit is None else self._fit.part(self.schema.grid, self.cut, node, views)
-        return SeparateWork(self.request, tuple(rows), expected, self.result.noise_of(node), how)
+        return SeparateWork(self.request, tuple(rows), expected, self.result.part_noise(node), how)
 
-    def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> SeparateTables:
+    def build_result(self, parts: Sequence[Part], work: Path, progress: Progress) -> SeparateTables:
         """Return what is published, when all parts are done."""
         assert self._fit is not None, "published after the cut was fitted"
         result = self.result
@@ -198,7 +198,7 @@ class SeparateSteps:
         return replace(done, noise=replace(done.noise, expected_l2=done.expected_l2(below)))
 
 
-def separate_steps_of(
+def prepare_separate_steps(
     request: TablesRequest,
     mechanism: ResidualMechanism,
     cut: Cut,
@@ -223,7 +223,7 @@ def separate_steps_of(
     space = mechanism.space
     refuse_overflow(space, scope.dataspace.n)
     above = mechanism_above(mechanism, cut).space
-    tables = reader.tables(space.schema.named(view) for view in above.views)
+    tables = reader.tables(space.schema.list_view_names(view) for view in above.views)
     expected = dict(zip(above.views, tables, strict=True))
     names = overview_names(requests, space.schema, cut)[request.name]
     return SeparateSteps(request, mechanism, cut, names, expected, above.measure(tables))

@@ -51,7 +51,7 @@ class SeparateWork:
     noise: BranchNoise | None = field(repr=False)
     fit: PartFit | None = field(repr=False)
 
-    def stored(self, task: PartTask) -> Path:
+    def measurement_path(self, task: PartTask) -> Path:
         """Return the path of the stored measurement of a part."""
         return stored_measurement(task.work, self.request, task.path)
 
@@ -59,12 +59,12 @@ class SeparateWork:
         """Whether an earlier attempt has stored the measurement. A part that can hold no record
         needs none.
         """
-        return self.noise is None or self.stored(task).exists()
+        return self.noise is None or self.measurement_path(task).exists()
 
     def reads(self, task: PartTask) -> bool:
         """Whether no attempt has stored what is measured."""
         # Records are counted even where nobody can be, so that some which appear there are refused.
-        return self.noise is None or not self.stored(task).exists()
+        return self.noise is None or not self.measurement_path(task).exists()
 
     def measure(self, task: PartTask, source: Source | None, attempt: Path) -> None:
         """Count the records of a part and store the counts with noise, unless an earlier attempt
@@ -82,7 +82,7 @@ class SeparateWork:
         pieces = [part.ravel() for part in drawn.values()]
         vector = np.concatenate([np.zeros(0, np.int64), *pieces])
         columns = residual_columns(self.noise, vector)
-        store_once(task, columns, self.stored(task), attempt)
+        store_once(task, columns, self.measurement_path(task), attempt)
 
     def write(self, task: PartTask, attempt: Path) -> list[PartTable]:
         """Write the tables of a part and its measurement; return how the tables came out."""
@@ -90,7 +90,7 @@ class SeparateWork:
         for table in results:
             file = f"{table.name}.{task.form}"
             table.columns().write(attempt / file)
-        return [PartTable.of(table) for table in results]
+        return [PartTable.from_table(table) for table in results]
 
 
 def _tables(task: PartTask, request: SeparateWork, attempt: Path) -> list[PublishedTable]:
@@ -107,7 +107,7 @@ def _tables(task: PartTask, request: SeparateWork, attempt: Path) -> list[Publis
             empty.append(PublishedTable(row.asked.name, schema, counts, zero, zero, how, zero))
         return empty
     assert request.fit is not None, "a part that is measured is fitted"
-    noisy = _measured(task, request, request.noise, attempt)
+    noisy = _copy_measurement(task, request, request.noise, attempt)
     above = [(table.estimate, table.variance) for table in request.tables]
     estimated = request.noise.tables(noisy, above)
     estimates = [estimate for estimate, _ in estimated]
@@ -153,7 +153,7 @@ def fitted_part(
             tables.append(own_part(counts.reshape(estimate.shape), how, estimate))
         return tables
     views = [schema.view(row.asked.features) for row in rows]
-    totals = [*fit.totals, *exact.published]
+    totals = [*fit.totals, *exact.published_totals]
     fit_kinds = [row.asked.fit for row in rows]
     # A table that was given up binds no other one: they would inherit what it misses.
     for number in fit.unfitted:
@@ -175,13 +175,13 @@ def fitted_part(
     return fitted
 
 
-def _measured(
+def _copy_measurement(
     task: PartTask, request: SeparateWork, noise: BranchNoise, attempt: Path
 ) -> dict[View, NDArray[np.int64]]:
     """Return the noisy residuals of a part that the first attempt stored, and put them among the
     files of the part.
     """
-    stored = request.stored(task)
+    stored = request.measurement_path(task)
     noisy = read_measurement(stored, noise.space)
     name, form = measurements_stem(request.request), task.form
     if form is Form.parquet:

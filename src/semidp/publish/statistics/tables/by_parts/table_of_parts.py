@@ -71,7 +71,7 @@ class TableOfParts(PublishedTable):
             raise InputError(
                 f"the cells of {self.name!r} are in the folder of the release, which is not known"
             )
-        cut = Cut.at(self.schema, partition.depth)
+        cut = Cut.from_name(self.schema, partition.depth)
         grid = self.schema.grid
         cells: dict[str, NDArray[Any]] = {}
         for node, part in enumerate(partition.parts):
@@ -79,7 +79,7 @@ class TableOfParts(PublishedTable):
             refuse_changed(partition.place, part.digests, "the release was written")
             files = partition.files(part)
             rows = cut.branch(self.schema, node)
-            table = PublishedTable.read(files, self.name, rows, part.fitted(self.name))
+            table = PublishedTable.read(files, self.name, rows, part.find_fit(self.name))
             columns = {
                 "counts": table.counts,
                 "estimate": table.estimate,
@@ -104,7 +104,7 @@ class TableOfParts(PublishedTable):
     def fitted(self) -> Fitted:
         """How the counts were made from the measurement, in all parts."""
         partition: Partition = self.__dict__["_partition"]
-        return _fit_of_parts([part.fitted(self.name) for part in partition.parts])
+        return _fit_of_parts([part.find_fit(self.name) for part in partition.parts])
 
     @cached_property
     def counts(self) -> NDArray[Any]:
@@ -141,7 +141,7 @@ def _fit_of_parts(fits: Sequence[Fitted]) -> Fitted:
     return Fitted(kind, ", ".join(methods), loss, bound, optimal, " ".join(notes))
 
 
-def rows_of(table: PublishedTable, depth: str, node: int) -> PublishedTable:
+def select_part_rows(table: PublishedTable, depth: str, node: int) -> PublishedTable:
     """Return the rows of a table that belong to one part, with the distance of these rows from what
     was fitted.
 
@@ -152,7 +152,7 @@ def rows_of(table: PublishedTable, depth: str, node: int) -> PublishedTable:
     depth, node
         The name of the depth of the cut, and which part.
     """
-    cut = Cut.at(table.schema, depth)
+    cut = Cut.from_name(table.schema, depth)
     rows = cut.branch(table.schema, node)
     grid = table.schema.grid
 
@@ -205,8 +205,8 @@ def read_rows(
     """Read the rows that one part has of tables that reach below the cut at `depth`."""
     read = []
     for table in tables:
-        rows = Cut.at(table.schema, depth).branch(table.schema, node)
-        fitted = part.fitted(table.name)
+        rows = Cut.from_name(table.schema, depth).branch(table.schema, node)
+        fitted = part.find_fit(table.name)
         read.append(PublishedTable.read(files, table.name, rows, fitted, table.counted))
     return read
 
