@@ -85,14 +85,14 @@ class _ExchangeSearch:
             if len(reached) > _MOST_STEPS:
                 break
             if x != y:
-                for change in _Exchanges(self.blocks, current, x, y).list_changes(carriers):
+                for change in _Journey(self.blocks, current, x, y).list_changes(carriers):
                     change.update(current)
                     dataset = +change
                     reached[frozenset(dataset.items())] = dataset
         return sorted(reached.values(), key=lambda each: sum((each - self.after).values()))
 
 
-class _Exchanges:
+class _Journey:
     """The exchanges of a dataset in which one person goes from x to y."""
 
     def __init__(self, blocks: Blocks, before: Counter[Record], x: Record, y: Record) -> None:
@@ -195,7 +195,7 @@ def _carried(
     blocks: Blocks, before: Counter[Record], x: Record, y: Record, change: Counter[Record]
 ) -> bool:
     """Whether carriers make up the change when one person goes from x to y."""
-    exchanges = _Exchanges(blocks, before, x, y)
+    exchanges = _Journey(blocks, before, x, y)
     return any(True for _ in exchanges.list_changes(list(exchanges.others), change))
 
 

@@ -236,7 +236,7 @@ class ExchangeTable:
         seen = []
         for cell in nodes:
             places = zip(features, cell, strict=True)
-            seen.append(tuple(self._in_sight(axis, view[axis], node) for axis, node in places))
+            seen.append(tuple(self._offsets(axis, view[axis], node) for axis, node in places))
         block = SeenBlock(
             features, tuple(view[axis] for axis in features), positive, tuple(nodes), tuple(seen)
         )
@@ -261,24 +261,30 @@ class ExchangeTable:
                 return True
         return False
 
+    def _offsets(self, axis: int, depth: int, node: int) -> tuple[int, ...]:
+        """Offsets in the flat table, from `_start` on, where a record of a published node can be;
+        0 for a feature that the table does not have.
+        """
+        if not self.table.released[axis]:
+            return (0,)
+        first = self._inhabited(axis)[0]
+        in_sight = self._in_sight(axis, depth, node)
+        return tuple(self._strides[axis] * (each - first) for each in in_sight)
+
     def _in_sight(self, axis: int, depth: int, node: int) -> tuple[int, ...]:
-        """Offsets in the flat table, from `_start` on, where a record of a published node can be.
+        """Nodes at the table's depth where a record of a published node can be.
 
         Its only ancestor there if the table is coarser than what is published, else its descendants
-        that can occur; 0 for a feature that the table does not have.
+        that can occur.
         """
         structure, released = self.blocks.structure, self.table.released[axis]
-        if not released:
-            return (0,)
         chain = structure.grid.chains[axis]
         # A coarser table sees one ancestor of the node.
         if released <= depth:
-            nodes = [chain.ancestor(depth, node, released)]
-        else:
-            below = chain.below(depth, node, released)
-            inhabited = structure.inhabited_nodes(axis, released)[below]
-            nodes = (below.start + np.flatnonzero(inhabited)).tolist()
-        return tuple(self._strides[axis] * (each - self._inhabited(axis)[0]) for each in nodes)
+            return (chain.ancestor(depth, node, released),)
+        below = chain.below(depth, node, released)
+        inhabited = structure.inhabited_nodes(axis, released)[below]
+        return tuple((below.start + np.flatnonzero(inhabited)).tolist())
 
     def _levels(self, most: int) -> tuple[int, ...]:
         """Offsets in the flat table of the levels that can occur outside the blocks: the first
@@ -443,7 +449,7 @@ class ExchangeTable:
             nodes = zip(block.axes, x, y, strict=True)
             blocks.append(block.published)
             differing.append([axis for axis, ours, theirs in nodes if ours != theirs])
-            values.append([tuple(first for first, *_ in block.seen[cell]) for cell in cells])
+            values.append([tuple(options[0] for options in block.seen[cell]) for cell in cells])
         # x and y have one unpublished level, all others another
         levels = self._levels(2)
         values.append([levels[:1]] * 2 + [levels[-1:]] * len(blocks))
