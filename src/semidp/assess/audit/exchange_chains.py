@@ -5,11 +5,19 @@ adjacent if a chain of so many joins them.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any
 
-from semidp.promise.spaces.exchange_blocks import Blocks, servings
+from semidp.promise.schema.margins import View, list_axes
+from semidp.promise.sensitivity.exchange_moves import (
+    ALTERNATIVE,
+    PERSON,
+    Block,
+    ExchangeMove,
+    list_handovers,
+)
+from semidp.promise.spaces.exchange_blocks import Blocks
 
 _MOST_PEOPLE = 2_000_000  # pairs of records that are tried as who moves from where to where
 _MOST_STEPS = 2_000  # datasets on the way that are tried
@@ -79,80 +87,88 @@ class _ExchangeSearch:
             if len(reached) > _MOST_STEPS:
                 break
             if x != y:
-                for dataset in _list_exchanges(self.blocks, current, x, y, carriers):
+                for change in _Journey(self.blocks, current, x, y).list_changes(carriers):
+                    change.update(current)
+                    dataset = +change
                     reached[frozenset(dataset.items())] = dataset
         return sorted(reached.values(), key=lambda each: sum((each - self.after).values()))
 
 
-def _list_exchanges(
-    blocks: Blocks, current: Counter[Record], x: Record, y: Record, carriers: list[Record]
-) -> Iterator[Counter[Record]]:
-    """Every dataset in which one person goes from x to y, with carriers among some records."""
-    start = Counter(current)
-    start[x] -= 1
-    changed = _find_changed_blocks(blocks, x, y)
-    axes = len(blocks.structure.schema.features)
-    for servers, count in servings(len(changed)):
-        chosen = [server for server in servers if server is not None]
-        if len(chosen) < len(servers):
-            continue
-        served: list[list[Any]] = [[] for _ in range(count)]
-        for part, server in zip(changed, chosen, strict=True):
-            served[server].append(part)
-        for dataset in _carried_on(blocks, served, +start, x, axes, carriers):
-            dataset[y] += 1
-            yield dataset
+class _Journey:
+    """The exchanges of a dataset in which one person goes from x to y."""
 
+    def __init__(self, blocks: Blocks, before: Counter[Record], x: Record, y: Record) -> None:
+        self.blocks, self.x, self.y = blocks, x, y
+        self.axes = tuple(range(len(blocks.structure.schema.features)))
+        self.others = before - Counter([x])
+        self.published: list[Block] = []
+        self.differing = []
+        for margin in blocks.margins:
+            source, target = (self._nodes(record, margin.view) for record in (x, y))
+            self.published.append({axis: margin.view[axis] for axis in list_axes(margin.view)})
+            self.differing.append([axis for axis in self.axes if source[axis] != target[axis]])
 
-def _carried_on(
-    blocks: Blocks,
-    served: list[list[Any]],
-    bystanders: Counter[Record],
-    x: Record,
-    axes: int,
-    carriers: list[Record],
-) -> Iterator[Counter[Record]]:
-    """Multisets of the other records once carriers have served, each taken once."""
-    if not served:
-        yield Counter(bystanders)
-        return
-    for record in carriers:
-        if bystanders[record] < 1:
-            continue
-        leaf = record[:axes]
-        if any(blocks.nodes(leaf, view) != target for view, target, _ in served[0]):
-            continue
-        fewer = Counter(bystanders)
-        fewer[record] -= 1
-        moved = _move_carrier(record, x, served[0])
-        for records in _carried_on(blocks, served[1:], +fewer, x, axes, carriers):
-            records[moved] += 1
-            yield records
+    def _nodes(self, record: Record, view: View) -> tuple[int, ...]:
+        return self.blocks.nodes(record[: len(self.axes)], view)
 
+    def list_changes(
+        self, carriers: Iterable[Record], wanted: Counter[Record] | None = None
+    ) -> Iterator[Counter[Record]]:
+        """Yield how often each record occurs more after an exchange whose carriers are among some
+        records; with `wanted`, only that change.
+        """
+        person = Counter({self.x: -1})
+        person[self.y] += 1
+        if wanted is not None:
+            wanted = _subtract(wanted, person)
+            # Each block that changes needs a carrier, and a carrier may serve several.
+            if _size(wanted) > 2 * sum(map(bool, self.differing)):
+                return
+        for move in list_handovers(self.published, self.differing, self.axes):
+            for change in self._serve(move, 1, self.others, carriers, wanted):
+                change.update(person)
+                yield change
 
-def _move_carrier(record: Record, x: Record, served: list[Any]) -> Record:
-    """A carrier once it has taken the leaves of x."""
-    moved = list(record)
-    for _, _, changed in served:
-        for axis in changed:
-            moved[axis] = x[axis]
-    return tuple(moved)
-
-
-def _find_changed_blocks(blocks: Blocks, x: Record, y: Record) -> list[Any]:
-    """The blocks whose published value differs: the view, what y has there, and which features."""
-    axes = len(blocks.structure.schema.features)
-    differ = []
-    for margin in blocks.margins:
-        source = blocks.nodes(x[:axes], margin.view)
-        target = blocks.nodes(y[:axes], margin.view)
-        changed = []
-        for axis, (source_node, target_node) in enumerate(zip(source, target, strict=True)):
-            if source_node != target_node:
-                changed.append(axis)
-        if changed:
-            differ.append((margin.view, target, changed))
-    return differ
+    def _serve(
+        self,
+        move: ExchangeMove,
+        number: int,
+        others: Counter[Record],
+        carriers: Iterable[Record],
+        wanted: Counter[Record] | None,
+    ) -> Iterator[Counter[Record]]:
+        """Yield what the carriers from a number on change, each of them one other record."""
+        left = len(move.records) - number
+        # A carrier leaves one place and takes another, so it accounts for two entries of a change.
+        if wanted is not None and _size(wanted) > 2 * left:
+            return
+        if not left:
+            yield Counter()
+            return
+        if wanted is not None and left == 1:
+            carriers = [record for record, count in wanted.items() if count < 0]
+        described = move.records[number]
+        depths = dict.fromkeys(self.axes, 0)
+        for rule in move.rules:
+            if rule.letters == (described.before[0], ALTERNATIVE):
+                depths[rule.axis] = rule.depth
+        view = tuple(depths.values())
+        target = self._nodes(self.y, view)
+        for record in carriers:
+            if others[record] < 1 or self._nodes(record, view) != target:
+                continue
+            moved = list(record)
+            for axis, letter in enumerate(described.after):
+                if letter == PERSON:
+                    moved[axis] = self.x[axis]
+            step = Counter({record: -1})
+            step[tuple(moved)] += 1
+            missing = None if wanted is None else _subtract(wanted, step)
+            for change in self._serve(
+                move, number + 1, others - Counter([record]), carriers, missing
+            ):
+                change.update(step)
+                yield change
 
 
 def _arises(blocks: Blocks, before: Counter[Record], after: Counter[Record]) -> bool:
@@ -181,63 +197,15 @@ def _can_explain_change(
     blocks: Blocks, before: Counter[Record], x: Record, y: Record, change: Counter[Record]
 ) -> bool:
     """Whether carriers make up the change when one person goes from x to y."""
-    unexplained = Counter(change)
-    unexplained[x] += 1
-    unexplained[y] -= 1
-    # The published totals that the person changes: each needs one carrier, and a carrier may serve
-    # several.
-    differ = _find_changed_blocks(blocks, x, y)
-    axes = len(blocks.structure.schema.features)
-    # A carrier leaves one place and takes another, so it accounts for two entries of the change.
-    if _size(unexplained) > 2 * len(differ):
-        return False
-    bystanders = Counter(before)
-    bystanders[x] -= 1
-    for servers, carriers in servings(len(differ)):
-        chosen = [server for server in servers if server is not None]
-        if len(chosen) < len(servers):
-            continue
-        served: list[list[Any]] = [[] for _ in range(carriers)]
-        for part, server in zip(differ, chosen, strict=True):
-            served[server].append(part)
-        if _can_match_carriers(blocks, served, bystanders, x, unexplained, axes):
-            return True
-    return False
+    exchanges = _Journey(blocks, before, x, y)
+    return any(True for _ in exchanges.list_changes(list(exchanges.others), change))
 
 
-def _can_match_carriers(
-    blocks: Blocks,
-    served: list[list[Any]],
-    bystanders: Counter[Record],
-    x: Record,
-    unexplained: Counter[Record],
-    axes: int,
-) -> bool:
-    """Whether one record for each carrier, each taken once, makes up the unexplained change."""
-    if not served:
-        return not _size(unexplained)
-    if _size(unexplained) > 2 * len(served):
-        return False
-    if len(served) == 1:
-        # The last carrier must leave a place that the change says was left.
-        candidates = [record for record, count in unexplained.items() if count < 0]
-    else:
-        candidates = list(bystanders)
-    for record in candidates:
-        if bystanders[record] < 1:
-            continue
-        leaf = record[:axes]
-        if any(blocks.nodes(leaf, view) != target for view, target, _ in served[0]):
-            continue
-        moved = _move_carrier(record, x, served[0])
-        remaining = Counter(unexplained)
-        remaining[record] += 1
-        remaining[moved] -= 1
-        fewer = Counter(bystanders)
-        fewer[record] -= 1
-        if _can_match_carriers(blocks, served[1:], fewer, x, remaining, axes):
-            return True
-    return False
+def _subtract(change: Counter[Record], part: Counter[Record]) -> Counter[Record]:
+    """What is left of a change; counts may be negative."""
+    left = Counter(change)
+    left.subtract(part)
+    return left
 
 
 def _size(change: Counter[Record]) -> int:

@@ -137,6 +137,11 @@ class Mechanism(ABC):
     scale_powers: ClassVar[Mapping[str, int]] = {}
     """By which power of the scale each exact parameter grows: 2 for a variance, -1 for a rate."""
 
+    @property
+    def law_details(self) -> dict[str, str]:
+        """What else release.json says about the law: exact numbers that are no scale."""
+        return self.space.law_details
+
     @classmethod
     @abstractmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from semidp.promise.schema.margins import Floats, Mask
+from semidp.promise.schema.margins import Chain, Floats, Mask
 from semidp.promise.sensitivity.exchange_moves import ExchangeMove
 
 MOST_PATTERNS = 6_000  # ways in which the records of a move may agree on one feature
@@ -50,6 +50,14 @@ class Tree:
     counts: tuple[tuple[int, ...], ...]
     published: int
     shape: Shape | None = None
+
+    @classmethod
+    def unpublished(cls, chain: Chain, depths: Sequence[int], shape: Shape | None = None) -> "Tree":
+        """Return some depths of a feature of which no count is kept."""
+        counts = []
+        for above, depth in itertools.pairwise([0, *depths]):
+            counts.append(tuple(np.unique(chain.children(above, depth)).tolist()))
+        return cls(tuple(counts), 0, shape)
 
     @property
     def free(self) -> "Tree":

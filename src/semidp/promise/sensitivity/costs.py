@@ -539,21 +539,23 @@ class ExchangeCosts(BallCosts):
         """The kinds of exchanges that some features can tell apart; None for many blocks."""
         seen = frozenset(axes)
         if seen not in self._moves:
-            touched = [block for block in self._blocks if not seen.isdisjoint(block)]
-            few = len(touched) <= _MOST_CARRIERS
+            few = self._count_blocks(seen) <= _MOST_CARRIERS
             self._moves[seen] = (
                 list_exchanges(self._blocks, seen, self.inherited, self._constant) if few else None
             )
         return self._moves[seen]
 
+    def _count_blocks(self, seen: frozenset[int]) -> int:
+        """How many blocks have one of these features."""
+        return sum(not seen.isdisjoint(block) for block in self._blocks)
+
     def _visible(self, views: Sequence[View]) -> int:
         """How many records of an exchange these residuals can see change: the person, a carrier for
         each block that they touch, and for linked members whoever makes room.
         """
-        seen = {*list_axes(join(*views))}
-        touched = [block for block in self._blocks if not seen.isdisjoint(block)]
+        seen = frozenset(list_axes(join(*views)))
         if seen.isdisjoint(self.inherited):
-            return min(self.a, len(touched) + 1)
+            return min(self.a, self._count_blocks(seen) + 1)
         return self.a
 
     def families(self, axes: Sequence[int], deepest: View) -> list[Family] | None:
@@ -597,10 +599,7 @@ class ExchangeCosts(BallCosts):
     def _free_tree(self, axis: int, depths: Sequence[int]) -> Tree:
         """Some depths of a feature; with its shape, if few kinds of nodes occur."""
         chain = self.residuals.grid.chains[axis]
-        counts = []
-        for above, depth in itertools.pairwise([0, *depths]):
-            counts.append(tuple(np.unique(chain.children(above, depth)).tolist()))
-        return Tree(tuple(counts), 0, _find_shape(chain, tuple(depths)))
+        return Tree.unpublished(chain, depths, _find_shape(chain, tuple(depths)))
 
     def _certify_cost(self, view: View) -> Fraction:
         """Certified Δ2² of a table that touches q blocks under exchange: q² + q + 2

@@ -4,14 +4,13 @@ An exchange is a few records, each with a value before and after. Along one feat
 *letter*: ``x`` and ``y`` are the protected person's before and after, ``r0``, ``r1``, … are what
 other records have of their own. A value after the exchange is always one of the letters before it.
 Rules say which letters have the same published node, or different ones. Every cost of an exchange
-follows from this description (`agreement`, `families`, `outcome_moves`), for flat, nested and
-linked records alike; nothing else knows who hands over what.
+follows from this description (`agreement`, `families`, `outcome_moves`, `exchange_tables`), for
+flat, nested and linked records alike; nothing else knows who hands over what.
 """
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 Block = Mapping[int, int]
 """An exact total: the published depth of each of its features."""
@@ -54,6 +53,24 @@ class ExchangeMove:
     axes: tuple[int, ...]
     records: tuple[MovedRecord, ...]
     rules: frozenset[Rule]
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """The letters before the exchange and the person's after it: x, y, then one for each other
+        record that is not linked.
+        """
+        person, *others = self.records
+        return (person.before[0], person.after[0], *(other.before[0] for other in others))
+
+    def restrict(self, axes: tuple[int, ...]) -> "ExchangeMove":
+        """Return the exchange as some of its features show it; all its records stay."""
+        places = [self.axes.index(axis) for axis in axes]
+
+        def keep(letters: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(letters[place] for place in places)
+
+        records = tuple(MovedRecord(keep(each.before), keep(each.after)) for each in self.records)
+        return ExchangeMove(axes, records, frozenset(r for r in self.rules if r.axis in axes))
 
 
 def list_exchanges(
@@ -107,78 +124,104 @@ def list_exchanges(
     ]
     moves: dict[ExchangeMove, None] = {}
     for differing in itertools.product(*options):
-        changed = [number for number, features in enumerate(differing) if features]
-        placed = next((k for k in changed if not units.isdisjoint(differing[k])), None)
-        # a carrier of the place alone is chosen among the new unit's members where room is short
-        alone = placed is not None and in_sight[placed].keys() <= units
-        for room in (False, True) if units and not alone else (False,):
-            tasks: list[int | None] = [*changed]
-            if room:
-                tasks.append(None)
-            for doers in list_partitions(len(tasks)):
-                case = _Case(in_sight, differing, dict(zip(tasks, doers, strict=True)), placed)
-                if room and placed is not None and case.doer[None] == case.doer[placed]:
-                    continue
-                moves[_describe(case, axes, units)] = None
+        moves |= dict.fromkeys(list_handovers(in_sight, differing, axes, units))
     return list(moves)
 
 
+def list_handovers(
+    blocks: Sequence[Block],
+    differing: Sequence[Collection[int]],
+    axes: tuple[int, ...],
+    units: frozenset[int] = frozenset(),
+) -> Iterator[ExchangeMove]:
+    """Yield the exchanges in which x and y differ in known features of each block.
+
+    Parameters
+    ----------
+    blocks, axes, units
+        The exact totals, the features that are seen, and those that are inherited.
+    differing
+        For each block the features whose published nodes differ.
+    """
+    changed = [number for number, features in enumerate(differing) if features]
+    placed = next((k for k in changed if not units.isdisjoint(differing[k])), None)
+    # a carrier of the place alone is chosen among the new unit's members where room is short
+    alone = placed is not None and blocks[placed].keys() <= units
+    for room in (False, True) if units and not alone else (False,):
+        tasks: list[int | None] = [*changed]
+        if room:
+            tasks.append(None)
+        for doers in list_partitions(len(tasks)):
+            doer = dict(zip(tasks, doers, strict=True))
+            if room and placed is not None and doer[None] == doer[placed]:
+                continue
+            yield Handover(blocks, differing, doer, axes, units, placed).describe()
+
+
 @dataclass(frozen=True, eq=False)
-class _Case:
-    """One way to share out the work: `doer` says which other record carries each block that
-    changed, and for None who makes room.
+class Handover:
+    """One way to share out the work of an exchange.
+
+    Parameters
+    ----------
+    blocks, differing, axes, units
+        As for `list_handovers`.
+    doer
+        Which other record carries each block that changed, and for None who makes room.
+    placed
+        The block whose published place changes, if units have places.
     """
 
     blocks: Sequence[Block]
-    differing: Sequence[tuple[int, ...]]
+    differing: Sequence[Collection[int]]
     doer: Mapping[int | None, int]
-    placed: int | None
+    axes: tuple[int, ...]
+    units: frozenset[int] = frozenset()
+    placed: int | None = None
+
+    def describe(self) -> ExchangeMove:
+        """Return the exchange with its records and rules."""
+        rules = set()
+        for block, features in zip(self.blocks, self.differing, strict=True):
+            for axis, depth in block.items():
+                rules.add(Rule(axis, (PERSON, ALTERNATIVE), depth, axis not in features))
+        letters = len(self.axes)
+        records = [MovedRecord((PERSON,) * letters, (ALTERNATIVE,) * letters)]
+        for number in range(max(self.doer.values(), default=-1) + 1):
+            before, after, required = self._describe_other(number)
+            rules |= required
+            if before != after:
+                records.append(MovedRecord(tuple(before.values()), tuple(after.values())))
+        kept = frozenset(rule for rule in rules if rule.axis in self.axes)
+        return ExchangeMove(self.axes, tuple(records), kept)
 
     @property
-    def short(self) -> str:
+    def _short(self) -> str:
         """Letter of the unit that lacks a member: the person's old one, or the carrier's."""
         return PERSON if self.placed is None else f"r{self.doer[self.placed]}"
 
-
-def _describe(case: _Case, axes: tuple[int, ...], units: frozenset[int]) -> ExchangeMove:
-    rules = set()
-    for block, features in zip(case.blocks, case.differing, strict=True):
-        for axis, depth in block.items():
-            rules.add(Rule(axis, (PERSON, ALTERNATIVE), depth, axis not in features))
-    records = [MovedRecord((PERSON,) * len(axes), (ALTERNATIVE,) * len(axes))]
-    for number in range(max(case.doer.values(), default=-1) + 1):
-        before, after, required = _describe_other(case, number, axes, units)
-        rules |= required
-        if before != after:
-            records.append(MovedRecord(tuple(before.values()), tuple(after.values())))
-    kept = frozenset(rule for rule in rules if rule.axis in axes)
-    return ExchangeMove(axes, tuple(records), kept)
-
-
-def _describe_other(
-    case: _Case, number: int, axes: tuple[int, ...], units: frozenset[int]
-) -> tuple[dict[int, str], dict[int, str], set[Rule]]:
-    """Letters of one other record before and after, by feature, and the rules about it."""
-    makes_room = case.doer.get(None) == number
-    before = {}
-    for axis in axes:
-        # whoever makes room lives in the unit that the person enters
-        before[axis] = ALTERNATIVE if makes_room and axis in units else f"r{number}"
-    after = dict(before)
-    if makes_room:
-        after |= {axis: case.short for axis in axes if axis in units}
-    rules = set()
-    for k, doer in case.doer.items():
-        if k is None or doer != number:
-            continue
-        for axis, depth in case.blocks[k].items():
-            if before.get(axis, ALTERNATIVE) != ALTERNATIVE:
-                rules.add(Rule(axis, (before[axis], ALTERNATIVE), depth, True))
-        taken = {*case.differing[k]} - units
-        if k == case.placed:
-            taken |= units
-        after |= {axis: PERSON for axis in axes if axis in taken}
-    return before, after, rules
+    def _describe_other(self, number: int) -> tuple[dict[int, str], dict[int, str], set[Rule]]:
+        """Letters of one other record before and after, by feature, and the rules about it."""
+        makes_room = self.doer.get(None) == number
+        before = {}
+        for axis in self.axes:
+            # whoever makes room lives in the unit that the person enters
+            before[axis] = ALTERNATIVE if makes_room and axis in self.units else f"r{number}"
+        after = dict(before)
+        if makes_room:
+            after |= {axis: self._short for axis in self.axes if axis in self.units}
+        rules = set()
+        for k, doer in self.doer.items():
+            if k is None or doer != number:
+                continue
+            for axis, depth in self.blocks[k].items():
+                if before.get(axis, ALTERNATIVE) != ALTERNATIVE:
+                    rules.add(Rule(axis, (before[axis], ALTERNATIVE), depth, True))
+            taken = {*self.differing[k]} - self.units
+            if k == self.placed:
+                taken |= self.units
+            after |= {axis: PERSON for axis in self.axes if axis in taken}
+        return before, after, rules
 
 
 def _list_subsets(features: Collection[int]) -> list[tuple[int, ...]]:
@@ -187,12 +230,11 @@ def _list_subsets(features: Collection[int]) -> list[tuple[int, ...]]:
     return [chosen for size in sizes for chosen in itertools.combinations(features, size)]
 
 
-@cache
-def list_partitions(count: int) -> tuple[tuple[int, ...], ...]:
-    """Return the partitions of `count` things: the class of each, numbered as they occur.
+def list_partitions(count: int) -> Iterator[tuple[int, ...]]:
+    """Yield the partitions of `count` things: the class of each, numbered as they occur.
 
-    >>> list_partitions(3)
-    ((0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (0, 1, 2))
+    >>> list(list_partitions(3))
+    [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (0, 1, 2)]
     """
 
     def extend(classes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -202,4 +244,4 @@ def list_partitions(count: int) -> tuple[tuple[int, ...], ...]:
         for label in range(max(classes, default=-1) + 2):
             yield from extend((*classes, label))
 
-    return tuple(extend(()))
+    return extend(())

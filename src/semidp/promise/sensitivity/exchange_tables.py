@@ -1,9 +1,9 @@
 """Norms of a released table under exchange adjacency: closed forms, and exact values by agreement
 patterns.
 
-An exchange is ``e_y - e_x + Σ_j (e_{r_j'} - e_{r_j})``: the person, and a carrier for the blocks in
-which x and y differ. Each block, and all unpublished features together, say which of these records
-agree there; two records are one cell of the table where all of them say so. So the search runs over
+An exchange is ``e_y - e_x + Σ_j (e_{r_j'} - e_{r_j})``, with the records that `exchange_moves`
+describes. Each block, and all unpublished features together, say which of these records agree
+there; two records are one cell of the table where all of them say so. So the search runs over
 agreements, never over cells.
 """
 
@@ -19,80 +19,80 @@ from numpy.typing import NDArray
 
 from semidp.errors import Refused
 from semidp.promise.schema.margins import Counts, Totals, View, list_axes, meet
+from semidp.promise.sensitivity.exchange_moves import (
+    ALTERNATIVE,
+    Block,
+    ExchangeMove,
+    Handover,
+    list_exchanges,
+)
 from semidp.promise.sensitivity.norms import ReleasedTable, TableNorms
 from semidp.promise.sensitivity.patterns import LARGEST_A, Norms
 from semidp.promise.sensitivity.probes import Probes, SelfCheckError, draw_exchanges
-from semidp.promise.spaces.exchange_blocks import Blocks, servings
+from semidp.promise.spaces.exchange_blocks import Blocks
 
 _MOST_PATTERNS = 2_000_000  # combinations of agreements that are looked at: a few seconds
 _MOST_ASSIGNMENTS = 2_000_000  # ways to place the records of an exchange in one block
 _MOST_MOVES = 20_000_000  # combinations of records that are listed, times cells: a few seconds
 _MOST_LEVELS = 4_096  # of what nobody publishes, where exchanges are listed
 _CHUNK = 2**24  # cells of tables held at once
+_MOST_BLOCKS = 8  # whose exchanges are listed one by one
 _MOST_CELLS = 40  # of a joint block that is seen below what is published of it
 
-Value = tuple[int, ...]  # the nodes of a record that the table sees of a block
-Values = tuple[Value, ...]  # of x, y and then each carrier before and after
+Value = tuple[int, ...]  # what the table sees of a record in a block: an offset for each feature
+Values = tuple[Value, ...]  # of the person before and after, then of each other record
 
 
 @dataclass(frozen=True, eq=False)
 class SeenBlock:
-    """One published block as a released table sees it. What lies in no block is a `SeenBlock` with
-    a single cell.
+    """One published block as a released table sees it; or all that lies in no block, as one cell.
 
     Parameters
     ----------
     axes
-        The features of the table that it is about; none for what lies in no block.
+        Its features, as exchanges name them: one for the whole block where the table sees no more
+        of it than is published.
+    depths
+        The published depth of each; none for what lies in no block.
     counts
         The published counts of its cells; only cells with records are listed.
     nodes
         For each cell the published node of each feature.
     seen
-        For each cell and feature the nodes of the table below it that can occur: one unless the
-        table is finer.
-    alike
-        Whether the cells may be permuted: a block with one feature, or one that the table sees no
-        finer.
+        For each cell and feature the offsets in the flat table that a record there can have: one
+        unless the table is finer.
     """
 
     axes: tuple[int, ...]
+    depths: tuple[int, ...]
     counts: tuple[int, ...]
     nodes: tuple[Value, ...] = field(repr=False)
     seen: tuple[tuple[tuple[int, ...], ...], ...] = field(repr=False)
-    alike: bool
 
-    def assignments(self, carriers: int, server: int | None, *, every: bool) -> Iterator[Values]:
-        """Yield the values of x, y and the carriers in this block: up to renaming, or every one of
-        them.
+    @property
+    def published(self) -> Block:
+        """The block as exchanges are described."""
+        return dict(zip(self.axes, self.depths, strict=True))
 
-        t must hold x and all carriers together. The carrier that serves the block has y's cell and
-        takes x's nodes on the features that differ.
+    @property
+    def alike(self) -> bool:
+        """Whether the cells may be permuted."""
+        return len(self.axes) == 1
+
+    @property
+    def finer(self) -> bool:
+        """Whether the table tells apart records of one cell."""
+        return any(len(options) > 1 for cell in self.seen for options in cell)
+
+    def assignments(self, move: ExchangeMove, *, every: bool) -> Iterator[Values]:
+        """Yield the values of the records of an exchange in this block: up to renaming, or every
+        one of them.
+
+        t must hold all records before the exchange together.
         """
-        for chosen in self._cells(carriers + 1, server, every):
-            x, carrier_cells = chosen[0], chosen[1:]
-            # Nobody serves a block in which x and y agree: y keeps x's cell there.
-            y = x if server is None else carrier_cells[server]
-            for x_value, y_value, *carried in self._children((x, y, *carrier_cells), every):
-                values = [x_value, y_value]
-                for number, before in enumerate(carried):
-                    after = before
-                    if number == server:
-                        after = self.hand_over_value(x, carrier_cells[number], x_value, before)
-                    values += [before, after]
-                yield tuple(values)
-
-    def hand_over_value(self, x: int, cell: int, x_value: Value, carrier_value: Value) -> Value:
-        """Value of the serving carrier in `cell` after the exchange: x's nodes on the features
-        where the cells differ.
-        """
-        published = zip(self.nodes[x], self.nodes[cell], strict=True)
-        pairs = zip(published, x_value, carrier_value, strict=True)
-        return tuple(taken if ours != theirs else kept for (ours, theirs), taken, kept in pairs)
-
-    def first_value(self, cell: int) -> Value:
-        """The first value that the table can see of a record in a cell."""
-        return tuple(options[0] for options in self.seen[cell])
+        for cells in self._cells(move, every):
+            for seen in self._children(cells, every):
+                yield read_letters(move, seen)
 
     def _kind(self, cell: int, size: int) -> tuple[int, ...]:
         """Key of a cell. Cells with the same key may be permuted: they have the same count and
@@ -104,26 +104,38 @@ class SeenBlock:
         nodes = [min(len(options), size + 1) for options in self.seen[cell]]
         return (min(self.counts[cell], size), *nodes)
 
-    def _cells(self, size: int, server: int | None, every: bool) -> Iterator[tuple[int, ...]]:
-        """Yield cells for x and the carriers that t can hold. The carrier that serves is in another
-        cell than x.
-        """
+    def _cells(self, move: ExchangeMove, every: bool) -> Iterator[tuple[int, ...]]:
+        """Yield cells for the letters of an exchange that t can hold."""
+        letters, size = move.letters, len(move.records)
         kinds = [self._kind(cell, size) for cell in range(len(self.counts))]
-        served = None if server is None else server + 1  # its place after x
+        rules = []
+        for rule in move.rules:
+            one, other = sorted(map(letters.index, rule.letters))
+            rules.append((one, other, self.axes.index(rule.axis), rule.equal))
+
+        def keeps_rules(chosen: tuple[int, ...], cell: int) -> bool:
+            for one, other, place, equal in rules:
+                if other == len(chosen):
+                    same = self.nodes[chosen[one]][place] == self.nodes[cell][place]
+                    if same != equal:
+                        return False
+            return True
 
         def grow(chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-            if len(chosen) == size:
+            if len(chosen) == len(letters):
                 yield chosen
                 return
+            before = [
+                cell for letter, cell in zip(letters, chosen, strict=False) if letter != ALTERNATIVE
+            ]
+            full = [before.count(cell) == count for cell, count in enumerate(self.counts)]
+            is_before = letters[len(chosen)] != ALTERNATIVE
             fresh = set()
-            for cell, count in enumerate(self.counts):
-                used = chosen.count(cell)
-                if used >= count:
-                    continue
-                if len(chosen) == served and cell == chosen[0]:
+            for cell in range(len(self.counts)):
+                if (is_before and full[cell]) or not keeps_rules(chosen, cell):
                     continue
                 # Of several unused cells of one kind the first stands for all of them.
-                if not used and self.alike and not every:
+                if cell not in chosen and self.alike and not every:
                     if kinds[cell] in fresh:
                         continue
                     fresh.add(kinds[cell])
@@ -135,7 +147,7 @@ class SeenBlock:
         """Yield what the table sees of records in these cells. Children of a node count up to
         renaming, unless `every`.
         """
-        width = len(self.seen[0])
+        width = len(self.axes)
         places = len(cells) * width
 
         def grow(chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -156,6 +168,16 @@ class SeenBlock:
         for flat in grow(()):
             starts = range(0, places, width)
             yield tuple(flat[start : start + width] for start in starts)
+
+
+def read_letters(move: ExchangeMove, seen: Sequence[Value]) -> Values:
+    """Return the values of the records of an exchange, given those of its letters."""
+    value_of = dict(zip(move.letters, seen, strict=True))
+    values = []
+    for record in move.records:
+        for letters in (record.before, record.after):
+            values.append(tuple(value_of[letter][k] for k, letter in enumerate(letters)))
+    return tuple(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,18 +228,24 @@ class ExchangeTable:
             # agreements.
             view = meet(margin.view, released)
         counts = self.blocks.structure.grid.sum(margin.counts, view, margin.view)
-        nodes, seen = [], []
-        for cell in np.argwhere(counts).tolist():
-            node_of = dict(zip(list_axes(view), cell, strict=True))
-            nodes.append(tuple(node_of[axis] for axis in axes))
-            seen.append(tuple(self._in_sight(axis, view[axis], node_of[axis]) for axis in axes))
-        if len(nodes) < 2:
-            return None
-        alike = len(list_axes(view)) == 1 or all(
-            len(options) == 1 for cell in seen for options in cell
-        )
         positive = tuple(counts[counts > 0].tolist())
-        return SeenBlock(axes, positive, tuple(nodes), tuple(seen), alike)
+        if len(positive) < 2:
+            return None
+        features = list_axes(view)
+        nodes = [tuple(cell) for cell in np.argwhere(counts).tolist()]
+        seen = []
+        for cell in nodes:
+            places = zip(features, cell, strict=True)
+            seen.append(tuple(self._offsets(axis, view[axis], node) for axis, node in places))
+        block = SeenBlock(
+            features, tuple(view[axis] for axis in features), positive, tuple(nodes), tuple(seen)
+        )
+        if block.finer or block.alike:
+            return block
+        # Whoever hands over has x's whole cell then: the cells are the levels of one feature.
+        cells = tuple((cell,) for cell in range(len(positive)))
+        offsets = tuple(((sum(options[0] for options in cell),),) for cell in seen)
+        return SeenBlock(features[:1], (1,), positive, cells, offsets)
 
     def _splits(self, published: View, axes: Iterable[int]) -> bool:
         """Whether the table tells apart records that share a published node of one of the
@@ -232,6 +260,16 @@ class ExchangeTable:
             ):
                 return True
         return False
+
+    def _offsets(self, axis: int, depth: int, node: int) -> tuple[int, ...]:
+        """Offsets in the flat table, from `_start` on, where a record of a published node can be;
+        0 for a feature that the table does not have.
+        """
+        if not self.table.released[axis]:
+            return (0,)
+        first = self._list_inhabited_nodes(axis)[0]
+        in_sight = self._in_sight(axis, depth, node)
+        return tuple(self._strides[axis] * (each - first) for each in in_sight)
 
     def _in_sight(self, axis: int, depth: int, node: int) -> tuple[int, ...]:
         """Nodes at the table's depth where a record of a published node can be.
@@ -295,8 +333,17 @@ class ExchangeTable:
     def _parts(self, most: int) -> tuple[SeenBlock, ...]:
         """The blocks in sight, then everything outside of blocks as one part."""
         levels = self._levels(most)
-        outside = SeenBlock((), (self.blocks.structure.n,), ((0,),), ((levels,),), True)
-        return (*self.seen_blocks, outside)
+        outside = len(self.table.released)
+        n = self.blocks.structure.n
+        return (*self.seen_blocks, SeenBlock((outside,), (), (n,), ((0,),), ((levels,),)))
+
+    @cached_property
+    def _exchanges(self) -> list[ExchangeMove]:
+        """The kinds of exchanges that the blocks in sight and what lies outside can tell apart."""
+        blocks = [block.published for block in self.seen_blocks]
+        axes = [axis for part in self._parts(1) for axis in part.axes]
+        moves = list_exchanges(blocks, axes)
+        return [move for move in moves if len(move.records) <= self.blocks.structure.n]
 
     @property
     def reach(self) -> int:
@@ -342,10 +389,7 @@ class ExchangeTable:
         """Whether the table sees blocks and nothing else, and no block more finely than it is
         published.
         """
-        no_finer = all(
-            len(nodes) == 1 for block in self.seen_blocks for cell in block.seen for nodes in cell
-        )
-        return no_finer and len(self._levels(2)) < 2
+        return not any(block.finer for block in self.seen_blocks) and len(self._levels(2)) < 2
 
     @cached_property
     def result(self) -> TableNorms:
@@ -397,53 +441,50 @@ class ExchangeTable:
         last block, where they have x's value; the carrier of the last block afterwards is what the
         first of them is.
         """
-        move = self._blocks_move() if self._blocks_alone else self._free_move()
-        if move is None or Norms.from_vectors(move[None]) != self._plain:
+        placements = self._place_letters()
+        if placements is None:
+            return None
+        blocks, differing = [], []
+        values: list[list[Value]] = []
+        for block, cells in zip(self.seen_blocks, placements, strict=True):
+            x, y = (block.nodes[cell] for cell in cells[:2])
+            nodes = zip(block.axes, x, y, strict=True)
+            blocks.append(block.published)
+            differing.append([axis for axis, ours, theirs in nodes if ours != theirs])
+            values.append([tuple(options[0] for options in block.seen[cell]) for cell in cells])
+        # x and y have one unpublished level, all others another
+        levels = self._levels(2)
+        values.append([levels[:1]] * 2 + [levels[-1:]] * len(blocks))
+        parts = self._parts(2)
+        axes = tuple(axis for part in parts for axis in part.axes)
+        own_carriers: dict[int | None, int] = {number: number for number in range(len(blocks))}
+        exchange = Handover(blocks, differing, own_carriers, axes).describe()
+        records = []
+        for part, mine in zip(parts, values, strict=True):
+            records.append(read_letters(exchange.restrict(part.axes), mine))
+        move = self._table(records)
+        if Norms.from_vectors(move[None]) != self._plain:
             return None
         return TableNorms(self._plain, True, "closed form for exchanges", move)
 
-    def _free_move(self) -> Counts | None:
-        q, free = len(self.seen_blocks), self._levels(2)
-        largest_cells = [_rich(block, q, 1) for block in self.seen_blocks]
-        pairs = [pair for pair in largest_cells if pair is not None]
-        if len(free) < 2 or len(pairs) < q:
+    def _place_letters(self) -> list[list[int]] | None:
+        """Cells of x, y and each carrier, block by block; None where counts are too small."""
+        q, alone = len(self.seen_blocks), self._blocks_alone
+        if (q < 3) if alone else (len(self._levels(2)) < 2):
             return None
-        parts: list[Values] = []
-        for number, (block, pair) in enumerate(zip(self.seen_blocks, pairs, strict=True)):
-            y_cell, x_cell = pair
-            y, x = block.first_value(y_cell), block.first_value(x_cell)
-            taken = block.hand_over_value(x_cell, y_cell, x, y)
-            records = [x, y]
-            for carrier in range(q):
-                records += [y, taken if carrier == number else y]
-            parts.append(tuple(records))
-        # x and y have one unpublished level, all carriers another: q carriers are one cell before.
-        unpublished = ((free[0],),) * 2 + ((free[1],),) * (2 * q)
-        return self._table([*parts, unpublished])
-
-    def _blocks_move(self) -> Counts | None:
-        q = len(self.seen_blocks)
-        largest_cells = [_rich(block, q, 2) for block in self.seen_blocks]
-        pairs = [pair for pair in largest_cells if pair is not None]
-        if q < 3 or len(pairs) < q:
-            return None
-        parts: list[Values] = []
-        last = q - 1
-        for number, (block, pair) in enumerate(zip(self.seen_blocks, pairs, strict=True)):
-            # `_rich` put the cell with more records first.
-            common, rare = block.first_value(pair[0]), block.first_value(pair[1])
-            x, y = rare, common
-            if number == last:
-                x, y = common, rare
-            before = [common] * q
-            if number in (0, last):
-                before[last] = rare
-            records = [x, y]
-            for carrier, value in enumerate(before):
-                records += [value, x if carrier == number else value]
-            parts.append(tuple(records))
-        outside = (self._levels(1),) * (2 * q + 2)
-        return self._table([*parts, outside])
+        placements = []
+        for number, block in enumerate(self.seen_blocks):
+            pair = _rich(block, q, 2 if alone else 1)
+            if pair is None:
+                return None
+            common, rare = pair
+            person, carriers = [rare, common], [common] * q
+            if alone and number in (0, q - 1):
+                carriers[-1] = rare
+            if alone and number == q - 1:
+                person.reverse()
+            placements.append([*person, *carriers])
+        return placements
 
     def _by_patterns(self) -> TableNorms | None:
         """Exact norms: the largest over all agreements of the records of an exchange. None where
@@ -453,12 +494,11 @@ class ExchangeTable:
         if len(self.seen_blocks) > 6 or max(listed_cells, default=0) > _MOST_CELLS:
             return None
         best, widest, work = Norms(0, 0, 0), None, 0
-        for servers, carriers in servings(len(self.seen_blocks)):
-            if carriers + 1 > self.blocks.structure.n:
-                continue
+        for move in self._exchanges:
             options = []
-            for part, server in zip(self._parts(carriers + 2), (*servers, None), strict=True):
-                option = _agreements(part.assignments(carriers, server, every=False))
+            for part in self._parts(len(move.records) + 1):
+                along = move.restrict(part.axes)
+                option = _agreements(part.assignments(along, every=False))
                 if option is None:
                     return None
                 options.append(option)
@@ -471,12 +511,12 @@ class ExchangeTable:
                     return None
                 reached = _intersections(reached, option)
             for agreement, parts in reached.items():
-                norms = _pattern_norms(agreement, 2 * (carriers + 1))
+                norms = _pattern_norms(agreement, 2 * len(move.records))
                 if norms.l2_squared > best.l2_squared:
                     widest = parts
                 best = best.most(norms)
-        move = None if widest is None else self._table(widest)
-        return TableNorms(best, True, "agreement patterns of exchanges", move)
+        worst = None if widest is None else self._table(widest)
+        return TableNorms(best, True, "agreement patterns of exchanges", worst)
 
     def moves(self) -> Iterator[Counts]:
         """Yield the elements of S without zero, each once; refuse where they are too many to list.
@@ -497,7 +537,7 @@ class ExchangeTable:
             raise SelfCheckError("an exchange is missing from the list of exchanges of a table")
 
     def _choices(self) -> list[list[list[Values]]]:
-        """For each choice of carriers, the values that records can have in each block and outside;
+        """For each kind of exchange, the values that records can have in each block and outside;
         refused where there are too many.
         """
         parts = self._parts(_MOST_LEVELS + 1)
@@ -507,19 +547,17 @@ class ExchangeTable:
             "the exchanges of this table are too many to list: release fewer features, or use"
             " another mechanism"
         )
-        if len(parts[-1].seen[0][0]) > _MOST_LEVELS:
+        if len(parts[-1].seen[0][0]) > _MOST_LEVELS or len(self.seen_blocks) > _MOST_BLOCKS:
             raise too_many
 
         @cache
-        def options(number: int, carriers: int, server: int | None) -> list[Values]:
-            every = parts[number].assignments(carriers, server, every=True)
+        def options(number: int, along: ExchangeMove) -> list[Values]:
+            every = parts[number].assignments(along, every=True)
             return list(islice(every, _MOST_ASSIGNMENTS))
 
-        for servers, carriers in servings(len(self.seen_blocks)):
-            if carriers + 1 > self.blocks.structure.n:
-                continue
-            numbered = enumerate((*servers, None))
-            chosen = [options(number, carriers, server) for number, server in numbered]
+        for move in self._exchanges:
+            numbered = enumerate(parts)
+            chosen = [options(number, move.restrict(part.axes)) for number, part in numbered]
             sizes = [len(values) for values in chosen]
             work += math.prod(sizes) * cells
             if work > _MOST_MOVES or max(sizes) == _MOST_ASSIGNMENTS:
@@ -532,28 +570,16 @@ class ExchangeTable:
         values.
         """
         positions = []
-        for number, part in enumerate(parts):
-            # What lies in no block comes last; its values are places in the flat table already.
-            steps = [1]
-            if number < len(self.seen_blocks):
-                steps = [self._strides[axis] for axis in self.seen_blocks[number].axes]
-            rows = []
-            for values in part:
-                rows.append([sum(map(mul, value, steps)) for value in values])
+        for part in parts:
+            rows = [[sum(value) for value in values] for values in part]
             positions.append(np.array(rows, dtype=np.intp))
         return positions
 
     @cached_property
     def _start(self) -> int:
-        """Offset of the features with only one level in sight: all records share it."""
-        structure, released = self.blocks.structure, self.table.released
-        in_sight = {axis for block in self.seen_blocks for axis in block.axes}
-        published = {*list_axes(released)} & self.blocks.axes
-        start = 0
-        for axis in published - in_sight:
-            only_node = int(structure.inhabited_nodes(axis, released[axis]).argmax())
-            start += only_node * self._strides[axis]
-        return start
+        """Offset of the first cell that can hold a record, as far as blocks say so."""
+        axes = {*list_axes(self.table.released)} & self.blocks.axes
+        return sum(self._list_inhabited_nodes(axis)[0] * self._strides[axis] for axis in axes)
 
     def _tables(self, parts: Sequence[Sequence[Values]]) -> Iterator[NDArray[np.int8]]:
         """Yield the differences of tables for every choice of values in all parts: flat, and

@@ -269,8 +269,8 @@ class UnitCosts(LinkedCosts):
         change.
 
         Sharper bounds are known where the exact totals of members have inherited features alone;
-        elsewhere 2h² is returned. They were compared with every pair of small datasets
-        (docs/linked.md, "How the promise was checked").
+        elsewhere 2h² is returned. The tests compare them with the moves that `exchange_moves`
+        describes, and with every pair of small datasets (docs/linked.md).
         """
         blocks = [margin.view for margin in self.public.published_totals]
         at_most = Fraction(2 * self.public.reach.exchanged_units**2)

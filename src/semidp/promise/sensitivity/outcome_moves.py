@@ -285,7 +285,7 @@ class OutcomeMoves:
                 continue
             published = next((block[axis] for block in self.blocks if axis in block), depth)
             depths = sorted({depth, published})
-            tree = Tree(tuple(self._counts(axis, depths)), 0)
+            tree = Tree.unpublished(self.chains[axis], depths)
             along = FeatureMove.from_move(move, axis, depths)
             options = patterns(tree, along, len(depths) - 1, True)
             if options is None:
@@ -299,10 +299,6 @@ class OutcomeMoves:
             found = longer
         self._options[key] = list(found.values())
         return self._options[key]
-
-    def _counts(self, axis: int, depths: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        for above, depth in itertools.pairwise([0, *depths]):
-            yield tuple(np.unique(self.chains[axis].children(above, depth)).tolist())
 
 
 def _place_cells(along: FeatureMove, cells: int) -> Iterator[tuple[int, ...]]:

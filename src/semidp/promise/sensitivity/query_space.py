@@ -84,6 +84,11 @@ class QuerySpace(ABC):
         """What one step of the query's whole numbers is worth, in the units of the data."""
         return Fraction(1)
 
+    @property
+    def law_details(self) -> dict[str, str]:
+        """Exact numbers beside the scale that say what was measured, as release.json has them."""
+        return {}
+
     of_counts: ClassVar[bool] = False
     """Whether the query is a table of counts, so that published totals constrain its values."""
 

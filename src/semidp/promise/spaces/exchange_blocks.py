@@ -334,27 +334,3 @@ class Blocks:
     def label_records(self, records: Records) -> tuple[tuple[str, ...], ...]:
         """Return records with their labels."""
         return tuple(label_record(self.structure.schema, record) for record in records)
-
-
-def servings(blocks: int) -> Iterator[tuple[tuple[int | None, ...], int]]:
-    """Iterate over who carries each block, None where x and y agree there, and how many carriers
-    there are.
-
-    Carriers are numbered as they first occur.
-
-    >>> [servers for servers, carriers in servings(2)]
-    [(None, None), (None, 0), (0, None), (0, 0), (0, 1)]
-    """
-
-    def grow(
-        servers: tuple[int | None, ...], carriers: int
-    ) -> Iterator[tuple[tuple[int | None, ...], int]]:
-        if len(servers) == blocks:
-            yield servers, carriers
-            return
-        yield from grow((*servers, None), carriers)
-        # One of the carriers so far, or a new one, which gets the next number.
-        for server in range(carriers + 1):
-            yield from grow((*servers, server), max(carriers, server + 1))
-
-    return grow((), 0)

@@ -76,6 +76,11 @@ class AnsweredSpace(SpaceByGroups):
         return {"kind": "answered", **self._outcome_json(), "by": by, **scale}
 
     @property
+    def law_details(self) -> dict[str, str]:
+        """What an answer weighs, and into how many parts half a step is divided."""
+        return {"weight": str(self.weight), "fineness": str(self.fineness)}
+
+    @property
     def unit(self) -> Fraction:
         """What one of the query's whole numbers is worth in a sum of values, in units of the
         outcome.

@@ -290,6 +290,12 @@ class CanonicalMechanism(Mechanism):
         times = -(-self.space.linf // self.moves)
         return self.curve if times <= 1 else self.curve.group(times)
 
+    @property
+    def law_details(self) -> dict[str, str]:
+        """The curve f as numbers, and how far x11 may move at the cost of one f."""
+        numbers = {k: str(v) for k, v in self.curve.to_json().items() if k not in ("kind", "group")}
+        return {**numbers, "moves": str(self.moves)}
+
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw the noise in steps of the grid."""
         steps = [self.noise_law.grid_steps(self.bits, randomness) for _ in range(count)]

@@ -435,7 +435,7 @@ def noise_law(mechanism: Mechanism) -> dict[str, str]:
     law = {"law": noise_name(mechanism)}
     for name in () if mechanism.space.is_zero else mechanism.scale_powers:
         law["scale" if name == "b" else name] = plain(getattr(mechanism, name))
-    return law
+    return law | mechanism.law_details
 
 
 def mechanism_fields(
