@@ -17,7 +17,7 @@ from semidp import Budget, Feature, GroupRequest, Margin, Outcome, Plan, Regress
 
 score = Outcome("score", 0, 100, steps=100)
 sex, age = Feature("sex", ["f", "m"]), Feature("age", bins=[0, 18, "65", 120.0], null_level="unknown")
-schema = Schema([sex, Feature("region", ["n", "s"])], [semidp.StructuralZero.of({"sex": "f", "region": ["n"]})])
+schema = Schema([sex, Feature("region", ["n", "s"])], [semidp.StructuralZero.from_pattern({"sex": "f", "region": ["n"]})])
 table = Table(schema, [[0, 2], [3, 4]])
 plan = Plan(requests=[TableRequest(["sex", "region"], Budget.gdp(1))], invariants=["sex"], features=[sex])
 other = Plan([TableRequest(["sex"], Budget.zcdp("1/2"))], [Margin("sex"), ["sex", "region"]])

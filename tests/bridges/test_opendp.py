@@ -241,7 +241,7 @@ def test_the_example_of_the_documentation() -> None:
     for loss in (dp.loss_of(epsilon=1.0), dp.loss_of(rho=0.5), dp.loss_of(epsilon=1.0, delta=1e-6)):
         context = dp.Context.compositor(
             data=frame([("a", "f", 1), ("a", "m", 2), ("b", "f", 3)]),
-            privacy_unit=dp.query_unit(contributions=1),
+            privacy_unit=dp.unit_of(contributions=1),
             privacy_loss=loss,
             split_evenly_over=1,
             margins=[dp.polars.Margin(by=["ward"], invariant="lengths", max_length=1000)],

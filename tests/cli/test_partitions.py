@@ -89,9 +89,9 @@ def test_discard_for_machines_and_with_other_words(here: Semidp, people: Path, m
         here("release", people, *WORDS, "--discard", "--dry-run")
     )
     done = here("release", people, *WORDS, "--out", "rel", "--discard", "--format", "json")
-    assert {key: done.json[key] for key in ("discarded", "charged")} == {
+    assert {key: done.json[key] for key in ("discarded", "charge_ledger")} == {
         "discarded": "rel",
-        "charged": False,
+        "charge_ledger": False,
     }
 
 
@@ -131,7 +131,7 @@ def test_only_who_charged_says_so(here: Semidp, people: Path, monkeypatch) -> No
         return charge_ledger(whole, ledger, label, run_name)
 
     with monkeypatch.context() as patched:
-        patched.setattr(by_partition, "charged", late)
+        patched.setattr(by_partition, "charge_ledger", late)
         said = one_sentence(
             here("release", people, *WORDS, "--out", "rel", "--ledger", "ledger.json")
         )
@@ -167,7 +167,7 @@ def test_one_piece_says_only_what_it_charged(here: Semidp, people: Path, monkeyp
         charge_ledger(prepared, Ledger("ledger.json"), "another")
         return charge_ledger(prepared, ledger, label, run_name)
 
-    monkeypatch.setattr(sys.modules["semidp.publish.pipeline"], "charged", late)
+    monkeypatch.setattr(sys.modules["semidp.publish.pipeline"], "charge_ledger", late)
     said = one_sentence(here("release", people, *words, "--ledger", "ledger.json"))
     assert "would exceed" in said
     assert "all the same" not in said

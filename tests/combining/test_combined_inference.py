@@ -93,7 +93,7 @@ def test_the_law_has_the_variance_of_the_formula_and_another_scale_is_caught() -
     weights = np.zeros((2, 2, 3))
     weights[0, 0, 0] = weights[1, 0, :2] = 1
     influences = both.combination.influences({view: weights})
-    draws = both.combination.drawn(influences, 20_000, SeededRandomness(3))
+    draws = both.combination.draw_errors(influences, 20_000, SeededRandomness(3))
     expected = both.combination.covariance({view: weights})
     found = np.cov(draws.T)
     # The kurtosis of Laplace noise is 6: a variance from 20,000 draws is known to 1.6% at most.

@@ -344,7 +344,7 @@ def test_rounding_of_k_norm_noise_is_in_the_errors() -> None:
     view = source.schema.view(features)
     weights = np.random.default_rng(4).normal(size=(5, 2, 3))
     stated = source.covariance({view: weights})
-    draws = source.drawn(source.influences({view: weights}), 20_000, SeededRandomness(5))
+    draws = source.draw_errors(source.influences({view: weights}), 20_000, SeededRandomness(5))
     drawn = np.cov(draws.T)
     size = np.sqrt(np.outer(np.diag(stated), np.diag(stated)))
     # Rounding to whole numbers adds at most 1/12 a coordinate: a part of the variance of noise this
@@ -561,4 +561,4 @@ def test_a_level_that_another_release_shows_to_be_empty_leaves_the_contrasts() -
             )
             compared += 1
     assert compared == 12 + 8 + 6
-    assert any("Among" in repr(part.build_observed.query) for part in source.evidence)
+    assert any("Among" in repr(part.observed.query) for part in source.evidence)

@@ -106,7 +106,7 @@ def test_errors_across_tables_of_a_combination_are_those_of_dense_least_squares(
     both = semidp.combine(several(1), several(2, ("sex",)))
     combination = both.combination
     assert combination is not None
-    observed = [part.build_observed for part in combination.evidence]
+    observed = [part.observed for part in combination.evidence]
     layout = combination.layout
     dense = solve(
         semidp.inference.Measurements(layout.places, layout.sizes, observed, layout.possible)

@@ -222,7 +222,7 @@ def test_counts_and_sums_of_a_file_that_changes_between_them_are_not_published(
         file.write_text("sex,score\n" + "f,1\n" * 40)
         return found
 
-    monkeypatch.setattr(DuckRecords, "grouped", then_written)
+    monkeypatch.setattr(DuckRecords, "group_records", then_written)
     words = (
         "--group",
         "sex",

@@ -137,7 +137,7 @@ def test_the_interval_of_a_million_records_takes_few_laws(monkeypatch: pytest.Mo
         TwoByTwo.law_for_log_odds,
     )
     monkeypatch.setattr(
-        TwoByTwo, "law_at", lambda self, theta: laws.append(theta) or law_at(self, theta)
+        TwoByTwo, "law_for_log_odds", lambda self, theta: laws.append(theta) or law_at(self, theta)
     )
     interval = test.confidence_interval(200_010.3)
     assert len(laws) < 8  # others are tilts of these

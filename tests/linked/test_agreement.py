@@ -182,7 +182,7 @@ def test_the_correction_is_constrained_least_squares(name):
     dense = Dense(mechanism)
     before = dense.vector(
         {**space.members.exact_residuals, **space.members.split_residuals(members)},
-        {**space.units.known, **space.units.split_residuals(units)},
+        {**space.units.exact_residuals, **space.units.split_residuals(units)},
     )
     after = dense.vector(*mechanism.agreement.residuals(members, units))
     expected = before - dense.gain @ (dense.constraint @ before)

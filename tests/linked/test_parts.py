@@ -355,7 +355,7 @@ def test_records_that_change_meanwhile_end_the_release(tmp_path, monkeypatch):
     with by_partition.open_records(plan, other) as changed:
         monkeypatch.setattr(
             runners,
-            "_part_of",
+            "_run_task",
             lambda source, task: runners.carry_out(
                 task, None if task.values is None else changed.only(task.values)
             ),

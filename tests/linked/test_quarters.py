@@ -107,7 +107,7 @@ def test_the_correction_is_constrained_least_squares_and_errors_follow(name):
     members, units = space.split(values + mechanism.noise(SeededRandomness(3)))
     before = dense.vector(
         {**space.members.exact_residuals, **space.members.split_residuals(members)},
-        {**space.units.known, **space.units.split_residuals(units)},
+        {**space.units.exact_residuals, **space.units.split_residuals(units)},
     )
     after = dense.vector(*mechanism.agreement.residuals(members, units))
     assert np.abs(dense.constraint @ before).max() > 0.5

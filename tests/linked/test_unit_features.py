@@ -65,7 +65,7 @@ def test_an_aggregate_is_counted_as_by_hand():
         for view in units.views
     ]
     assert np.allclose(table, counted_children(persons, homes))
-    assert "children" in ready.scope.dataspace.link.other_derived_axes
+    assert "children" in ready.scope.dataspace.link.derived
     # it costs what a declared type costs: two members move, and four units are composed otherwise
     assert ready.scope.dataspace.reach.derived_units == 4
 

@@ -88,14 +88,14 @@ class Published:
 
     def __init__(self, kind, towns, relation):
         self.kind = kind
-        own = [feature(f"u{axis}", leaves) for axis, leaves in enumerate(kind.own_names)]
+        own = [feature(f"u{axis}", leaves) for axis, leaves in enumerate(kind.own)]
         mine = [feature(f"m{axis}", leaves) for axis, leaves in enumerate(kind.features)]
         sizes = Feature("size", [str(size) for size in range(kind.least, kind.most + 1)])
-        inherited = [own[number] for number in kind.inherited_names]
+        inherited = [own[number] for number in kind.inherited]
         self.member_schema = Schema([*inherited, *mine])
         self.unit_schema = Schema([*own, sizes, Feature("type", ["0", "1"])])
         members, units = self.tables(towns[0])
-        unit_exact = [Margin(*names_of("u", block, kind.own_names)) for block in kind.unit_blocks]
+        unit_exact = [Margin(*names_of("u", block, kind.own)) for block in kind.unit_blocks]
         exact = [Margin(*names_of("m", block, kind.features)) for block in kind.member_blocks]
         self.public = LinkedDataspace.joining(
             Dataspace.from_table(members, exact),
@@ -103,9 +103,9 @@ class Published:
             Link("unit", kind.least, kind.most, ("size", "type"), column="home"),
         )
         self.adjacency = linked_adjacency(self.public, relation)
-        units_names = [*deepest("u", range(len(kind.own_names)), kind.own_names), "size", "type"]
+        units_names = [*deepest("u", range(len(kind.own)), kind.own), "size", "type"]
         self.member_names = [
-            *deepest("u", kind.inherited_names, kind.own_names),
+            *deepest("u", kind.inherited, kind.own),
             *deepest("m", range(len(kind.features)), kind.features),
         ]
         self.space = linked_space(self.public, self.adjacency, [self.member_names], [units_names])
@@ -118,12 +118,12 @@ class Published:
     def tables(self, town):
         kind = self.kind
         members = np.zeros(self.member_schema.shape, dtype=np.int64)
-        trees = [*(kind.own_names[number] for number in kind.inherited_names), *kind.features]
+        trees = [*(kind.own[number] for number in kind.inherited), *kind.features]
         for cell in kind.member_cells(town):
             members[tuple(tree.index(leaf) for tree, leaf in zip(trees, cell, strict=True))] += 1
         units = np.zeros(self.unit_schema.shape, dtype=np.int64)
         for own, fill in town:
-            place = [tree.index(leaf) for tree, leaf in zip(kind.own_names, own, strict=True)]
+            place = [tree.index(leaf) for tree, leaf in zip(kind.own, own, strict=True)]
             mixed = int(len({member[0] for member in fill}) > 1)
             units[(*place, len(fill) - kind.least, mixed)] += 1
         return Table(self.member_schema, members), Table(self.unit_schema, units)
@@ -140,12 +140,12 @@ class Published:
                 named = [axis for axis, depth in enumerate(view) if depth]
                 box = counted
                 if counted == "units":
-                    derived = [axis - len(self.kind.own_names) for axis in named]
+                    derived = [axis - len(self.kind.own) for axis in named]
                     box = "units by own"
                     if any(axis >= 0 for axis in derived):
                         only_size = max(derived) == 0
                         box = "units by size" if only_size else "units by derived"
-                elif any(axis < len(self.kind.inherited_names) for axis in named):
+                elif any(axis < len(self.kind.inherited) for axis in named):
                     box = "members by inherited"
                 whole = slice(start + part.start, start + part.stop)
                 yield box, whole, space.scales[part], float(space.cost[view])

@@ -137,7 +137,7 @@ def test_promises_compare_by_all_their_numbers(relation):
     for guarantee in (fewer, more):
         adjacency = guarantee.adjacency
         assert Adjacency.from_json(adjacency.to_json()) == adjacency
-        assert str(adjacency.units.own_names) in str(adjacency)
+        assert str(adjacency.units.own) in str(adjacency)
     with pytest.raises(Refused, match="do not compose"):
         fewer.compose(more)
 

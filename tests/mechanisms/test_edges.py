@@ -101,9 +101,7 @@ def test_counts_up_to_two_to_the_62_do_not_overflow(build_from, kind):
         table, SeededRandomness(1)
     )
     assert np.abs(measured.noisy - table.counts).max() < 1000
-    assert np.allclose(
-        measured.make_projected_draw.sum(axis=0), table.counts.sum(axis=0), rtol=1e-9
-    )
+    assert np.allclose(measured.projected.sum(axis=0), table.counts.sum(axis=0), rtol=1e-9)
 
 
 def test_queries_and_noise_that_would_overflow_are_refused(build, monkeypatch):

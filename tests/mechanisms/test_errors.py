@@ -57,9 +57,7 @@ def agrees_and_would_notice(squares, expected, off):
 def errors(mechanism, table, projected=True):
     source = SeededRandomness(11)
     measured = [mechanism.apply(table, source) for _ in range(DRAWS)]
-    return np.stack(
-        [(m.make_projected_draw if projected else m.noisy) - table.counts for m in measured]
-    )
+    return np.stack([(m.projected if projected else m.noisy) - table.counts for m in measured])
 
 
 def check_errors(mechanism, found, weights):

@@ -84,7 +84,7 @@ def test_tables_have_the_enumerated_probabilities_and_not_those_of_a_wrong_scale
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_leaving_out_the_acceptance_step_is_caught(fits, shape, monkeypatch) -> None:
     monkeypatch.setattr(
-        lattice, "_accepted", lambda plan, sums, stream: np.ones(sums.shape[1], dtype=bool)
+        lattice, "_accept_tables", lambda plan, sums, stream: np.ones(sums.shape[1], dtype=bool)
     )
     tables = LatticeGaussian(*shape, Fraction(1, 4)).sample_many(60_000, SeededRandomness(22))
     caught = not Enumerated(*shape, 0.5).agrees(fits, tables)

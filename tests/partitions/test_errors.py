@@ -44,13 +44,13 @@ def test_parts_tell_how_wrong_their_cells_are(place: Path) -> None:
     for errors, cells in zip(told, measured, strict=True):
         for key in ("standard_error", "smallest", "largest"):
             assert errors.errors[key] == pytest.approx(cells.errors[key])
-        assert (errors.is_dominated, errors.noisy) == (cells.dominated, cells.noisy)
+        assert (errors.dominated, errors.noisy) == (cells.dominated, cells.noisy)
         assert errors.cells == cells.cells
-    assert 0 < told[0].is_dominated < told[0].cells  # the comparison has something to tell apart
+    assert 0 < told[0].dominated < told[0].cells  # the comparison has something to tell apart
     assert told[0].noisy < told[0].cells
     assert "noise dominates" in summary(made, "report.html")
     assert "Noise dominates" in "".join(result.cautions())
-    assert result.errors_json()[0]["dominated_share"] == told[0].is_dominated / told[0].cells
+    assert result.errors_json()[0]["dominated_share"] == told[0].dominated / told[0].cells
 
 
 def test_a_part_that_counts_fewer_noisy_cells_is_found_out(place: Path) -> None:
@@ -97,4 +97,4 @@ def test_parts_of_earlier_versions_have_errors_and_no_share(place: Path) -> None
     assert first.share is None
     assert first.line().startswith("standard error")
     assert "dominates" not in first.line()
-    assert last.is_dominated is not None  # a table above the cut has its cells at hand
+    assert last.dominated is not None  # a table above the cut has its cells at hand

@@ -181,7 +181,9 @@ def compare(asked: Asked, folder: Path) -> Compared | None:
             assert np.array_equal(total.counts, expected.reshape(total.counts.shape))
         for one, other in itertools.combinations([*settled, *space.dataspace.published_totals], 2):
             shared = meet(one.view, other.view)
-            assert np.array_equal(one.down(grid, shared).counts, other.down(grid, shared).counts)
+            assert np.array_equal(
+                one.sum_to_view(grid, shared).counts, other.sum_to_view(grid, shared).counts
+            )
     for counts, _ in tables.values():
         assert counts.dtype == np.int64
         assert counts.min() >= 0
@@ -225,7 +227,7 @@ def assembled(release: Release) -> dict:
             shape = grid.compute_margin_shape(view)
             found[view] = (table.counts.reshape(shape), table.estimate.reshape(shape))
         return found
-    for view, table in zip(result.above.space.views, result.overview, strict=True):
+    for view, table in zip(result.mechanism_above_cut.space.views, result.overview, strict=True):
         shape = grid.compute_margin_shape(view)
         found[view] = (table.counts.reshape(shape), table.estimate.reshape(shape))
     parts = [release.part(*part.path) for part in release.partition.parts]

@@ -76,8 +76,8 @@ def kernel(grid, view):
         part = np.ones((chain.leaves, chain.leaves))
         if depth:
             nodes, parents = (
-                chain.above(depth),
-                (chain.above(depth - 1) if depth > 1 else np.zeros(chain.leaves)),
+                chain.find_leaf_ancestors(depth),
+                (chain.find_leaf_ancestors(depth - 1) if depth > 1 else np.zeros(chain.leaves)),
             )
             siblings = np.array([len({*nodes[parents == parent].tolist()}) for parent in parents])
             part = (parents[:, None] == parents) * (
@@ -112,7 +112,7 @@ def exchange_moves(grid, margins):
     cells = list(itertools.product(*(range(chain.leaves) for chain in grid.chains)))
     place = {cell: number for number, cell in enumerate(cells)}
     nodes = [
-        [None, *(chain.above(depth).tolist() for depth in range(1, chain.depth + 1))]
+        [None, *(chain.find_leaf_ancestors(depth).tolist() for depth in range(1, chain.depth + 1))]
         for chain in grid.chains
     ]
 

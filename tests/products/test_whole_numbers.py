@@ -80,7 +80,9 @@ def consistent(space, found) -> None:
     ]
     for one, other in itertools.combinations([*whole, *space.dataspace.published_totals], 2):
         shared = meet(one.view, other.view)
-        assert (one.down(grid, shared).counts == other.down(grid, shared).counts).all()
+        assert (
+            one.sum_to_view(grid, shared).counts == other.sum_to_view(grid, shared).counts
+        ).all()
     assert {int(total.counts.sum()) for total in whole} == {space.dataspace.n}
     assert min(int(total.counts.min()) for total in whole) >= 0
 

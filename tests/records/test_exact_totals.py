@@ -159,7 +159,7 @@ def test_plain_python_and_compiled_code_say_the_same() -> None:
     for kernel in (pair_sweep, None):
         with pytest.MonkeyPatch.context() as patch:
             if kernel is not None:
-                patch.setattr(sweeps, "_compiled", lambda: pair_sweep)
+                patch.setattr(sweeps, "_compile_sweep", lambda: pair_sweep)
             state = RecordState(Goal(grid, numbers.targets), codes.copy())
             draw = np.random.default_rng(5)
             for move in moves:

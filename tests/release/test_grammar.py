@@ -87,7 +87,7 @@ def test_an_adjacency_is_described_in_english(kind, a, protection, units):
     number = "1 record" if protection is None else f"1 {protection.record}"
     for exact in (True, False):
         said += [words.heading(exact), words.describe_joint_change(exact)]
-    said += [words.protected("sex"), *words.why(f"at most {number}")]
+    said += [words.describe_protection("sex"), *words.why(f"at most {number}")]
     assert [fault for text in said for fault in faults(text)] == []
     assert all(said[:6])
 
