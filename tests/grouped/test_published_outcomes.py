@@ -20,6 +20,7 @@ from tests.laws.listed_exchanges import (
 )
 
 import semidp
+from semidp.assess import worst_pair
 from semidp.errors import DataError
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.guarantee import Guarantee
@@ -39,7 +40,8 @@ from semidp.publish.statistics.distribution.distribution_space import distributi
 from semidp.publish.statistics.distribution.value_tree import ValueTree
 from semidp.publish.statistics.outcomes.exact_levels import find_moves
 from semidp.publish.statistics.outcomes.spaces import sum_space
-from semidp.publish.statistics.quantiles.exponential import PermuteAndFlip
+from semidp.publish.statistics.quantiles.exponential import PermuteAndFlip, exponential_mechanism
+from semidp.publish.statistics.quantiles.rank_pairs import worst_histograms
 from semidp.publish.statistics.quantiles.ranks import rank_space
 from semidp.publish.statistics.regression.designs import Design
 from semidp.publish.statistics.regression.moments import moment_space
@@ -192,6 +194,38 @@ def test_a_mean_beside_exact_bands_of_the_same_column_is_charged_in_full() -> No
     # with bands not exact, a carrier keeps its age
     alone = Dataspace.from_table(Table(public.schema, np.full((2, 10), 30)), by)
     assert sum_space(alone, outcome_exchange(alone), age, by).l2_squared == 162
+
+
+def test_an_audit_compares_the_worst_exchange() -> None:
+    public, exchange = bands()
+    age, sex, band = Outcome("age", 0, 9, steps=9), Margin("sex"), Margin("band")
+    design = Design.from_schema(public.schema, ["sex"])
+    for space in (
+        sum_space(public, exchange, age, [sex]),
+        sum_space(public, exchange, age, [sex, band]),
+        distribution_space(public, exchange, age, [sex]),
+        moment_space(public, exchange, age, design),
+    ):
+        assert (worst_pair(space).move ** 2).sum() == space.l2_squared
+    answered = answered_space(public, exchange, age, [sex])
+    assert 0.99 < (worst_pair(answered).move ** 2).sum() / answered.l2_squared <= 1
+    # one record of a kind: what is compared is one of the exchanges that there are
+    few = Dataspace.from_table(Table(public.schema, np.eye(2, 10, 2, dtype=int)), [sex, band])
+    move = worst_pair(sum_space(few, exchange, age, [sex])).move
+    axes = [Axis.flat(2), Axis.nested([[0] * 5] * 2)]
+    cells, moves, _ = list_record_moves(axes, [{0: 1}, {1: 1}])
+    ages = images(axes, cells, (1, 0), centered=False) * np.array([[cell[1]] for cell in cells])
+    assert any(np.array_equal(each, move) for each in moves @ ages)
+
+
+@pytest.mark.parametrize("by", [["sex"], ["band"], ["sex", "band"]])
+def test_an_audit_of_ranks_replaces_as_many_values_as_an_exchange(by: list[str]) -> None:
+    public, exchange = bands()
+    space = rank_space(public, exchange, Outcome("age", 0, 9, steps=9), [*map(Margin, by)])
+    one, other = worst_histograms(exponential_mechanism(space, Budget.pure(1)))
+    replaced = np.abs(one - other).sum(axis=1) // 2
+    # by band one value: others keep theirs, and a pair with two would convict what is right
+    assert (replaced.sum(), (replaced**2).sum()) == (space.l1, space.l2_squared)
 
 
 def test_values_that_labels_do_not_tell_may_be_anything() -> None:

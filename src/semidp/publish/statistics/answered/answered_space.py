@@ -135,8 +135,8 @@ class AnsweredSpace(SpaceByGroups):
         moves = find_moves(self.dataspace, self.outcome, self.sets)
         if moves is None or self.adjacency.protects_groups:
             return None
-        # which value counts for nothing here, only whether two are the same
-        return replace(moves, values=[range(len(values) + 1) for values in moves.values])
+        # 0 is no value, and 1 the lowest
+        return replace(moves, values=[[0, *(v + 1 for v in values)] for values in moves.values])
 
     @cached_property
     def norms(self) -> Norms:
@@ -186,6 +186,12 @@ class AnsweredSpace(SpaceByGroups):
 
     def worst_move(self) -> Counts | None:
         """Return a change that attains Δ2: those who answered go from one bound to the other."""
+        if self.exact_moves is not None:
+
+            def measure(change: Counts, values: Counts) -> Counts:
+                return self.pairs(change @ (values > 0), change @ np.maximum(values - 1, 0))
+
+            return measure(*self.find_change(self.exact_moves, measure))
         sums = self.sums.worst_move()
         if sums is None or not self._swaps:
             return None

@@ -171,6 +171,8 @@ class DistributionSpace(SpaceByGroups):
         """Return the differences of two datasets that are as far apart as the norms say, or as
         groups have records.
         """
+        if self.exact_moves is not None and not self.is_zero:
+            return self._measured_at(*self.find_change(self.exact_moves, self._measured_at))
         # Where sets of groups are tied, which of them change together is not known.
         tied = self.sums.worst_move() is None
         return None if self.is_zero or tied else self.apply_query(self._worst_histograms())
@@ -213,6 +215,12 @@ class DistributionSpace(SpaceByGroups):
     def apply_query(self, histograms: Counts) -> Counts:
         """Return the query of the histograms of all groups, a row a group."""
         return self.tree.differences(histograms).ravel()
+
+    def _measured_at(self, change: Counts, values: Counts) -> Counts:
+        """The query of a change of histograms that have some of the values."""
+        histograms = np.zeros((len(change), self.tree.values), dtype=np.int64)
+        histograms[:, values] = change
+        return self.apply_query(histograms)
 
     def up_to(self, differences: ArrayLike) -> Floats:
         """Return the records up to each value but the last, a row a group, from the differences."""

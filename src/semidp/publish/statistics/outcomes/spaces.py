@@ -27,6 +27,7 @@ from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.sources.readings import ANSWERS, answered_column
 from semidp.publish.statistics.outcomes.exact_levels import find_moves
+from semidp.publish.statistics.outcomes.worst_exchanges import Change, DrawnExchanges, Measure
 
 LARGEST_FACTOR = 10**300  # still a floating-point number
 
@@ -61,6 +62,13 @@ class OutcomeSpace(QuerySpace):
         if self.adjacency.protects_groups:
             return None
         return find_moves(self.dataspace, self.outcome, self.sets)
+
+    def find_change(self, moves: OutcomeMoves, measure: Measure) -> Change:
+        """Return how the histograms of all groups change in one of `exact_moves` that moves a
+        statistic far.
+        """
+        drawn = DrawnExchanges(moves, self.dataspace, self.adjacency.times)
+        return drawn.find_change(measure)
 
     @property
     def unit(self) -> Fraction:
@@ -294,7 +302,10 @@ class SumSpace(GroupedSpace):
         """Return a change of the sums that attains Δ2: outcomes go from 0 to B, or change their
         groups.
         """
-        if not self._has_separate_blocks or self.exact_moves is not None:
+        if self.exact_moves is not None:
+            change, values = self.find_change(self.exact_moves, np.matmul)
+            return np.asarray(change @ values)
+        if not self._has_separate_blocks:
             return None
         sizes = np.concatenate([counts.ravel() for counts in self.counts])
         return np.clip(self._largest_sum_change, -sizes, sizes) * self.outcome.steps

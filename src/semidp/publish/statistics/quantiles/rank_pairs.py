@@ -4,7 +4,8 @@ leave choices open.
 Which records move is as in `statistics.quantiles.ranks`. Under A_a any a of one cell go from the
 lowest value to the highest; under exchanges a person and one carrier swap cells while the values v,
 w, v' take each other's places. All other values are placed so that every choice hangs in the
-balance, and then moved about while that helps.
+balance, and then moved about while that helps. Beside exact levels of the outcome they are placed
+so, too, whatever the levels allow: the claim rests on how many values are replaced.
 """
 
 import itertools
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from semidp.errors import Refused, SemidpError
 from semidp.promise.noise.choice import ExponentialChoice
 from semidp.promise.schema.margins import Counts
+from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.statistics.outcomes.spaces import answered_cells
 from semidp.publish.statistics.quantiles.exponential import ExponentialMechanism
@@ -60,6 +62,8 @@ class _Placed:
         from semidp.publish.fitting.tables import fit_table
 
         space = mechanism.rank_space
+        if space.exact_moves is not None:
+            return cls(mechanism, space.sizes, np.arange(len(space.sizes))[None])
         public = space.dataspace
         schema = public.schema
         if not schema.grid.holds(_MOST_CELLS):
@@ -109,6 +113,10 @@ class _Placed:
 
     def _exchanges(self, sections: int) -> Iterator[list[_Move]]:
         """A person changes places with a carrier, with values of both as far apart as may be."""
+        described = self.space.exact_moves
+        if described is not None:
+            yield from self._described_exchange(described, sections)
+            return
         one, other = self._most_different_cells()
         # a person with several records makes as many exchanges, where the cells hold them
         held = min(int(self.table[one]), int(self.table[other]))
@@ -124,6 +132,18 @@ class _Placed:
             outwards = _Move((one, other), (v, after))
             back = _Move((other, one), (w, w))
             yield [outwards, back] * times
+
+    def _described_exchange(self, moves: OutcomeMoves, sections: int) -> Iterator[list[_Move]]:
+        """The values that an exchange replaces in each group, spread over the sections."""
+        change, _ = self.space.find_change(moves, lambda change, _: np.abs(change).sum(axis=1))
+        used = change[:, change.any(axis=0)]
+        places = np.rint(np.linspace(0, sections, used.shape[1])).astype(int)
+        for order in (places, sections - places):
+            replaced = []
+            for group, row in enumerate(used):
+                old, new = (np.repeat(order, np.maximum(way * row, 0)).tolist() for way in (-1, 1))
+                replaced += [_Move((group, group), pair) for pair in zip(old, new, strict=True)]
+            yield replaced
 
     def _ball_moves(self, sections: int) -> Iterator[list[_Move]]:
         """As many records of the largest cells as may differ go from the lowest value to the
@@ -204,6 +224,8 @@ def _places(world: _Placed) -> Iterator[NDArray[np.intp]]:
     sections = max(1, min(steps, inside, _MOST_SECTIONS))
     # The values of an exchange are three: of the person before and after, and of the carrier.
     fewest = space.adjacency.by_kind(ball=1, exchange=2)
+    if space.exact_moves is not None:
+        fewest = 4  # another carrier may change its value
     sections = max(sections, min(steps, fewest))
     low = np.arange(sections + 1)
     low[-1] = steps

@@ -15,7 +15,7 @@ from semidp.promise.exact import Number, exact, plain
 from semidp.promise.schema.margins import Counts
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces.adjacency import Adjacency
-from semidp.promise.spaces.dataspace import Datasets, Dataspace
+from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.promise.spaces.structure import Structure
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.outcomes.spaces import (
@@ -84,6 +84,11 @@ class MomentSpace(OutcomeSpace):
         return recorded
 
     @property
+    def sets(self) -> tuple[Margin, ...]:
+        """The cells of the design."""
+        return (Margin(*self.design.features),)
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The number of columns of the design, or of their combinations."""
         return (len(self.combination or self.design.columns),)
@@ -144,6 +149,12 @@ class MomentSpace(OutcomeSpace):
         """
         if not len(self._rows):
             return None
+        if self.exact_moves is not None:
+
+            def measure(change: Counts, values: Counts) -> NDArray[np.object_]:
+                return np.asarray(change @ values @ self.rows_by_cell)
+
+            return measure(*self.find_change(self.exact_moves, measure)).astype(np.int64)
         find = self.adjacency.by_kind(ball=self._ball_moves, exchange=self._exchanges)
         moves = find()
         if moves is None:
@@ -160,7 +171,7 @@ class MomentSpace(OutcomeSpace):
     def _exchanges(self) -> NDArray[np.object_] | None:
         """Rows and differences of two, as often as a person has records; None for many rows."""
         rows = self._rows
-        if len(rows) > _MOST_ROWS or self.exact_moves is not None:
+        if len(rows) > _MOST_ROWS:
             return None
         differences = [rows - row for row in rows]
         return np.concatenate([rows, *differences]) * self.adjacency.times
