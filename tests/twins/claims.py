@@ -228,7 +228,9 @@ def inhabited_leaves(world: World, totals: Sequence[Mapping[Any, int]]) -> list[
 class Claims:
     """All results of a release of one file."""
 
-    def __init__(self, world: World, document: Mapping[str, Any], records: Sequence[Record]) -> None:
+    def __init__(
+        self, world: World, document: Mapping[str, Any], records: Sequence[Record]
+    ) -> None:
         self.world, self.document = world, document
         self.a = int(document["a"]["used"])
         self.inhabited = inhabited_leaves(world, world.totals(records))
@@ -236,12 +238,18 @@ class Claims:
         self.choices: list[Choices] = []
         self.tests: list[OddsRatio] = []
         plan = document["plan"]
-        for entry in document["tables"]:
-            size, cell = cell_of(world, entry["features"])
-            self._add(entry, lambda r, size=size, cell=cell: one_hot(size, cell(r)))
-        for entry in document.get("products", ()):
-            self.results.append(Result(entry, residual_query(world, entry, self.inhabited), world, self.a))
-        asked = {each["name"]: each for key in ("group", "answered", "distribution", "quantile") for each in plan.get(key, ())}
+        for entry in (*document["tables"], *document.get("products", ())):
+            if "residuals" in entry:
+                query = residual_query(world, entry, self.inhabited)
+                self.results.append(Result(entry, query, world, self.a))
+            else:
+                size, cell = cell_of(world, entry["features"])
+                self._add(entry, lambda r, size=size, cell=cell: one_hot(size, cell(r)))
+        asked = {
+            each["name"]: each
+            for key in ("group", "answered", "distribution", "quantile")
+            for each in plan.get(key, ())
+        }
         for entry in document["groups"]:
             self._add(entry, self._sums(asked[entry["name"]]))
         for entry in document.get("answers", ()):
@@ -284,14 +292,12 @@ class Claims:
         place, scale = self._groups(names), Scale.of(asked)
         return lambda r: place(r, np.array([float(scale.step(self.world, r) or 0)]))
 
-    def _answers(self, entry: Mapping[str, Any], asked: Mapping[str, Any]) -> Callable[[Record], Vector]:
+    def _answers(
+        self, entry: Mapping[str, Any], asked: Mapping[str, Any]
+    ) -> Callable[[Record], Vector]:
         """Pairs of the number who answered, with a weight, and their values from the middle."""
         place, scale = self._groups(asked["by"]), Scale.of(asked)
-        step = (scale.high - scale.low) / scale.steps
-        fineness = round(step / (2 * Fraction(entry["unit"]).limit_denominator(10**9)))
-        half = fineness * scale.steps
-        pure = entry["noise"]["law"] == "laplace"
-        weight = half if pure else math.isqrt(3 * half * half)
+        fineness, weight = (int(entry["noise"][key]) for key in ("fineness", "weight"))
 
         def find(record: Record) -> Vector:
             value = scale.step(self.world, record)
@@ -322,7 +328,10 @@ class Claims:
             _, cell = cell_of(self.world, column["features"])
             columns.append((cell, [Fraction(value) for value in column["values"]]))
         factors = np.array(
-            [[Fraction(v) for v in row] for row in query.get("combination", np.eye(len(columns), dtype=int).tolist())]
+            [
+                [Fraction(v) for v in row]
+                for row in query.get("combination", np.eye(len(columns), dtype=int).tolist())
+            ]
         )
 
         def find(record: Record) -> Vector:
@@ -348,12 +357,17 @@ class Claims:
         ratios += [test.height(before, after) for test in self.tests]
         return sum(ratios)
 
-    def ratios(self, first: Sequence[Record], second: Sequence[Record]) -> Iterator[tuple[str, float]]:
+    def ratios(
+        self, first: Sequence[Record], second: Sequence[Record]
+    ) -> Iterator[tuple[str, float]]:
         """Every result's cost over what it states, and that of the whole release."""
         squares, epsilons = 0.0, 0.0
         for result in self.results:
             unit, cost = result.cost(first, second)
-            squares, epsilons = squares + cost * (unit == "squares"), epsilons + cost * (unit != "squares")
+            squares, epsilons = (
+                squares + cost * (unit == "squares"),
+                epsilons + cost * (unit != "squares"),
+            )
             yield result.entry["name"], result.ratio(first, second)
         for choice in self.choices:
             yield choice.entry["name"], choice.ratio(first, second)
@@ -366,9 +380,7 @@ class Claims:
             yield "all", cost / float(number) if number else cost
 
 
-def residual_query(
-    world: Any, entry: Mapping[str, Any], inhabited: Sequence[set[Leaf]]
-) -> Query:
+def residual_query(world: Any, entry: Mapping[str, Any], inhabited: Sequence[set[Leaf]]) -> Query:
     """All residuals of one result, each with noise of its own."""
     found = []
     for each in entry["residuals"]:
@@ -391,7 +403,9 @@ class Choices:
         self.world, self.entry, self.scale = world, entry, Scale.of(asked)
         self.rate = Fraction(entry["noise"]["rate"])
         names = [[name for name in each if not name.endswith(" answered")] for each in asked["by"]]
-        self.answered_only = any(name.endswith(" answered") for each in asked["by"] for name in each)
+        self.answered_only = any(
+            name.endswith(" answered") for each in asked["by"] for name in each
+        )
         self.sets = [cell_of(world, each) for each in names]
         self.probabilities = [Fraction(p) for p in asked["probabilities"]]
         self.stated = stated_number(entry["guarantee"])
@@ -409,7 +423,9 @@ class Choices:
 
     def height(self, before: Sequence[Record], after: Sequence[Record]) -> float:
         """By how much ranks move at most, group by group, over what is allowed."""
-        moved = np.abs(np.cumsum(self.histograms(after) - self.histograms(before), axis=1)).max(axis=1)
+        moved = np.abs(np.cumsum(self.histograms(after) - self.histograms(before), axis=1)).max(
+            axis=1
+        )
         count, rate = len(self.probabilities), float(self.rate)
         kind, number = self.stated
         cost = {
@@ -453,7 +469,8 @@ class Choices:
 def renyi(p: Vector, q: Vector, order: float) -> float:
     """The Rényi divergence of two laws, the larger of both directions."""
     return max(
-        math.log((one**order * two ** (1 - order)).sum()) / (order - 1) for one, two in ((p, q), (q, p))
+        math.log((one**order * two ** (1 - order)).sum()) / (order - 1)
+        for one, two in ((p, q), (q, p))
     )
 
 
@@ -476,9 +493,11 @@ class OddsRatio:
 
     @cached_property
     def steps(self) -> int:
-        """The steps that the stated curve covers: one, or as many as its noise was scaled to."""
+        """The steps that the stated curve covers: its noise is that of one step, times so many."""
         kind, number = stated_number(self.entry["guarantee"])
         if kind == "mu":
-            return max(1, round(float(self.entry["noise"]["scale"]) * math.sqrt(number)))
-        return int(self.entry["guarantee"].get("group", 1))
-
+            one = 1 / math.sqrt(number)
+        else:
+            ratio = math.exp(-number)
+            one = math.sqrt(2 * ratio / (1 - ratio) ** 2 + 1 / 12)
+        return round(float(self.entry["noise"]["scale"]) / one)

@@ -62,9 +62,7 @@ class Homes:
     @cached_property
     def member_world(self) -> World:
         """Members as records, with the features of their unit first."""
-        return World(
-            (*self.own, *self.names), (*self.own_leaves, *self.leaves), self.member_blocks
-        )
+        return World((*self.own, *self.names), (*self.own_leaves, *self.leaves), self.member_blocks)
 
     @cached_property
     def unit_world(self) -> World:
@@ -98,7 +96,11 @@ class Homes:
     def totals(self, town: Town) -> list[Counter[tuple[Leaf, ...]]]:
         """Everything that is exact."""
         counted = [
-            Counter(tuple(unit[number][:depth] for number, depth in block) for unit in town.units if self.is_counted(unit))
+            Counter(
+                tuple(unit[number][:depth] for number, depth in block)
+                for unit in town.units
+                if self.is_counted(unit)
+            )
             for block in self.unit_blocks
         ]
         return counted + self.member_world.totals(self.member_records(town))
@@ -194,7 +196,10 @@ class TownPairs:
         first, second = homes.unit_records(one), homes.unit_records(two)
         sizes = [[record[:-1] for record in records] for records in (first, second)]
         inside = [
-            [(town.units[n], tuple(sorted(o for u, o in town.members if u == n))) for n in range(len(town.units))]
+            [
+                (town.units[n], tuple(sorted(o for u, o in town.members if u == n)))
+                for n in range(len(town.units))
+            ]
             for town in (one, two)
         ]
         found = (members, distance(one.units, two.units), distance(*sizes), distance(*inside))
@@ -257,7 +262,9 @@ class TownPairs:
         members[person] = (home, own)
         short, alone = old_home, False
         for block in homes.member_blocks:
-            differ = [number for number, depth in block if old[number][:depth] != new[number][:depth]]
+            differ = [
+                number for number, depth in block if old[number][:depth] != new[number][:depth]
+            ]
             if not differ:
                 continue
             wanted = homes.member_world.value(new, block)
@@ -321,7 +328,9 @@ class TownPairs:
         for place in mine:
             where[place] = number
             new = tuple(rng.choice(leaves) for leaves in homes.leaves)
-            blocks = tuple(tuple((n - len(homes.own), d) for n, d in b) for b in homes.member_blocks)
+            blocks = tuple(
+                tuple((n - len(homes.own), d) for n, d in b) for b in homes.member_blocks
+            )
             if not hand_over(records, place, new, blocks, done, rng):
                 return None
             done.append(place)
@@ -356,4 +365,3 @@ def hand_over(
         for n in differ:
             records[carrier] = replaced(records[carrier], n, old[n])
     return True
-

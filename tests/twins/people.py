@@ -369,7 +369,11 @@ class Pairs:
         for person, becomes, *carriers in genome:
             changes: dict[int, tuple[list[Leaf], list[Leaf]]] = {}
             for block, carrier in zip(world.blocks, carriers, strict=True):
-                axes = [number for number, depth in block if person[number][:depth] != becomes[number][:depth]]
+                axes = [
+                    number
+                    for number, depth in block
+                    if person[number][:depth] != becomes[number][:depth]
+                ]
                 if not axes:
                     continue
                 if id(carrier) not in changes:
@@ -398,8 +402,12 @@ class Pairs:
 def swap(one: Record, two: Record, block: Block) -> tuple[Record, Record]:
     """Two records after they swapped their leaves of a block."""
     axes = {number for number, _ in block}
-    first = tuple(b if number in axes else a for number, (a, b) in enumerate(zip(one, two, strict=True)))
-    second = tuple(a if number in axes else b for number, (a, b) in enumerate(zip(one, two, strict=True)))
+    first = tuple(
+        b if number in axes else a for number, (a, b) in enumerate(zip(one, two, strict=True))
+    )
+    second = tuple(
+        a if number in axes else b for number, (a, b) in enumerate(zip(one, two, strict=True))
+    )
     return first, second
 
 

@@ -19,7 +19,9 @@ class Tape:
 
     secure = False
 
-    def __init__(self, seed: int, key: tuple[str, ...] = (), asked: list[int] | None = None) -> None:
+    def __init__(
+        self, seed: int, key: tuple[str, ...] = (), asked: list[int] | None = None
+    ) -> None:
         self.seed, self.key = seed, key
         digest = hashlib.sha256(f"{seed} {key}".encode()).digest()
         self.generator = np.random.default_rng(int.from_bytes(digest[:8], "big"))
@@ -48,13 +50,39 @@ class Outcome:
         return self.refusal if self.document is None else public_part(self.document)
 
 
-PUBLIC = (
-    "plan dataspace a persons guarantee epsilon report_delta budget disclosures".split()
-)
-OF_RESULTS = (
-    "name noise guarantee advertised private features law precision residuals unit query budget"
-    " files level grid_bits x11 saved_by_joint_sensitivity rank_error about alternative"
-).split()
+PUBLIC = [
+    "plan",
+    "dataspace",
+    "a",
+    "persons",
+    "guarantee",
+    "epsilon",
+    "report_delta",
+    "budget",
+    "disclosures",
+]
+OF_RESULTS = [
+    "name",
+    "noise",
+    "guarantee",
+    "advertised",
+    "private",
+    "features",
+    "law",
+    "precision",
+    "residuals",
+    "unit",
+    "query",
+    "budget",
+    "files",
+    "level",
+    "grid_bits",
+    "x11",
+    "saved_by_joint_sensitivity",
+    "rank_error",
+    "about",
+    "alternative",
+]
 
 
 def public_part(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,7 +233,7 @@ def draw_case(rng: random.Random, statistic: str, row: str, relation: str) -> Ca
     blocks = _blocks(rng, names, leaves, row, relation, statistic)
     zeros = _zeros(rng, names, leaves, blocks) if row == "zeros" else ()
     most = rng.choice([2, 2, 3]) if row == "several records" else 1
-    options: dict[str, Any] = {"adjacency": "exchange" if relation == "exchange" else "worst-case"}
+    options: dict[str, Any] = {}
     texts = {name for columns in names for name in columns}
     loose: frozenset[int] = frozenset()
     asks = [statistic] if statistic != "mixed" else rng.sample(STATISTICS[1:6], 2)
@@ -242,14 +270,32 @@ def draw_case(rng: random.Random, statistic: str, row: str, relation: str) -> Ca
     budget = rng.choice([*BUDGETS][: 2 if "product" in asks else 3])
     options[budget] = BUDGETS[budget]
     requests = [r for ask in asks for r in _requests(rng, ask, world, len(names), budget)]
-    options["exact"] = [_columns(world, block) for block in blocks if not _is_answered(world, block)]
-    options["schema"] = _schema(world, len(names), banded)
-    if most > 1:
-        options |= {"id": "id", "most": most}
-    elif rng.random() < 0.2:
+    if most == 1 and rng.random() < 0.2:
         options["where"] = "years >= 30"
     columns = tuple(COLUMN[ask] for ask in asks)
-    return Case(world, records, relation, tuple(requests), options, columns, frozenset(texts))
+    return build_case(world, records, relation, requests, options, columns, frozenset(texts))
+
+
+def build_case(
+    world: World,
+    records: Sequence[Record],
+    relation: str,
+    requests: Sequence[Any],
+    options: Mapping[str, Any],
+    columns: tuple[str, ...],
+    texts: frozenset[str],
+) -> Case:
+    """The plan of some requests: `texts` are the columns of features, all others are outcomes."""
+    exact = [_columns(world, block) for block in world.blocks if not _is_answered(world, block)]
+    every = {
+        **options,
+        "exact": exact,
+        "schema": _schema(world, texts),
+        "adjacency": "exchange" if relation == "exchange" else "worst-case",
+    }
+    if world.most > 1:
+        every |= {"id": "id", "most": world.most}
+    return Case(world, tuple(records), relation, tuple(requests), every, columns, texts)
 
 
 def _is_answered(world: World, block: Block) -> bool:
@@ -267,7 +313,10 @@ def _features(
     if statistic == "odds ratio":
         chosen = ["sex", "kind", *rng.sample(["ward"], rng.randint(0, 1))]
     else:
-        chosen = rng.sample([*FLAT], rng.randint(2, 3))
+        counts = statistic in ("table", "product")
+        chosen = rng.sample(
+            [*FLAT], 3 if counts and row in ("joint", "zeros") else rng.randint(2, 3)
+        )
     names = [(name,) for name in chosen]
     leaves = [FLAT[name] for name in chosen]
     if row == "nested" or rng.random() < 0.15:
@@ -287,17 +336,31 @@ def _blocks(
 ) -> tuple[Block, ...]:
     """Exact totals: of single features or of several together, rarely some that overlap."""
     if statistic == "odds ratio":
-        return (((0, 1),), ((1, 1),), *((((2, 1),),) if len(names) > 2 and rng.random() < 0.5 else ()))
+        return (
+            ((0, 1),),
+            ((1, 1),),
+            *((((2, 1),),) if len(names) > 2 and rng.random() < 0.5 else ()),
+        )
     nodes = [(number, rng.randint(1, len(columns))) for number, columns in enumerate(names)]
     rng.shuffle(nodes)
-    if relation == "ball" and statistic in ("table", "product") and len(nodes) == 3 and rng.random() < 0.15:
+    if (
+        relation == "ball"
+        and statistic in ("table", "product")
+        and len(nodes) == 3
+        and rng.random() < 0.15
+    ):
         return (tuple(nodes[:2]), tuple(nodes[1:]))
     if row in ("joint", "zeros"):
         blocks = [tuple(nodes[:2]), *((node,) for node in nodes[2:])]
     else:
         blocks = [(node,) for node in nodes]
-    least = 1 if row in ("joint", "zeros") or statistic not in ("table", "product") else 0
-    return tuple(blocks[: rng.randint(least, len(blocks))])
+    counts = statistic in ("table", "product")
+    least = 0 if counts and row not in ("joint", "zeros") else 1
+    most = len(blocks)
+    if counts and most == 1 and len(blocks[0]) > 1:
+        # everything would be exact: one feature more is needed
+        return (blocks[0][:1],)
+    return tuple(blocks[: rng.randint(least, most)])
 
 
 def _zeros(
@@ -330,9 +393,7 @@ def draw_records(rng: random.Random, world: World, count: int) -> tuple[Record, 
     return tuple(records)
 
 
-def _requests(
-    rng: random.Random, ask: str, world: World, features: int, budget: str
-) -> list[Any]:
+def _requests(rng: random.Random, ask: str, world: World, features: int, budget: str) -> list[Any]:
     deep = [world.names[number][-1] for number in range(features)]
     any_depth = [rng.choice(world.names[number]) for number in range(features)]
     groups = [
@@ -349,7 +410,7 @@ def _requests(
     bounds, scale = (0, STEPS), {"steps": STEPS}
     if ask == "table":
         mechanism = rng.choice(MECHANISMS[budget])
-        return [semidp.table(*rng.sample(deep, rng.randint(1, features)), mechanism=mechanism)]
+        return [semidp.table(*rng.sample(deep, rng.randint(2, features)), mechanism=mechanism)]
     if ask == "product":
         tables = {tuple(sorted(rng.sample(any_depth, rng.randint(1, features)))) for _ in range(3)}
         tables.add(tuple(sorted(deep[:2])))
@@ -365,7 +426,9 @@ def _requests(
     if ask == "rank":
         probabilities = rng.choice([("1/2",), ("1/4", "3/4"), ("0.1",)])
         return [
-            semidp.quantile("y", *probabilities, by=by, bounds=bounds, mechanism="selection", **scale)
+            semidp.quantile(
+                "y", *probabilities, by=by, bounds=bounds, mechanism="selection", **scale
+            )
         ]
     if ask == "distribution":
         return [semidp.distribution("y", by=by, bounds=bounds, **scale)]
@@ -377,10 +440,10 @@ def _requests(
     return [OddsRatioRequest("sex", "kind")]
 
 
-def _schema(world: World, features: int, banded: bool) -> Any:
+def _schema(world: World, texts: frozenset[str]) -> Any:
     found = []
     for number, names in enumerate(world.names):
-        if number >= features and not (banded and names[0] == "band"):
+        if names[-1] not in texts:
             continue
         if len(names) == 1:
             found.append(semidp.Feature(names[0], [leaf[0] for leaf in world.leaves[number]]))

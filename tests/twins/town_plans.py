@@ -109,7 +109,9 @@ class TownClaims:
 
 def draw_town_case(rng: random.Random, row: str, relation: str) -> TownCase:
     """A plan for a row of the grid, with whatever else comes along."""
-    protect = "unit" if row == "linked unit" or (row == "top code" and rng.random() < 0.5) else "member"
+    protect = (
+        "unit" if row == "linked unit" or (row == "top code" and rng.random() < 0.5) else "member"
+    )
     own: list[tuple[str, ...]] = []
     own_leaves: list[tuple[Leaf, ...]] = []
     tree = rng.choice(TREES[:3]) if rng.random() < 0.7 else (("zone",), (("N",), ("S",)))
@@ -136,57 +138,86 @@ def draw_town_case(rng: random.Random, row: str, relation: str) -> TownCase:
     unit_blocks, unit_tables = _unit_tables(rng, own, plain, protect, typed)
     member_blocks = _member_blocks(rng, own, names, protect, quarters)
     homes = Homes(
-        tuple(own), tuple(own_leaves), tuple(names), tuple(leaves), unit_blocks, member_blocks,
-        least, most, protect, quarters, typed,
+        tuple(own),
+        tuple(own_leaves),
+        tuple(names),
+        tuple(leaves),
+        unit_blocks,
+        member_blocks,
+        least,
+        most,
+        protect,
+        quarters,
+        typed,
     )
     town = draw_town(rng, homes, count)
-    tables = _member_tables(rng, own, names, quarters)
-    schema = semidp.Schema(
-        [
-            semidp.Feature(n[0], [leaf[0] for leaf in found])
-            if len(n) == 1
-            else semidp.Feature.nested(list(n), list(found))
-            for n, found in zip((*own, *names), (*own_leaves, *leaves), strict=True)
-        ]
-        + ([semidp.Feature("type", ["0", "1"])] if typed else [])
-    )
-    world = homes.member_world
-    exact: list[Any] = [
-        tuple(world.names[number][depth - 1] for number, depth in block) for block in member_blocks
-    ]
+    tables = [*_member_tables(rng, own, names, quarters), *unit_tables]
+    options: dict[str, Any] = rng.choice([{"mu": 1}, {"rho": "1/2"}])
+    if rng.random() < 0.7:
+        # nearly all for one kind: its claim is then attained
+        kind = rng.choice(["tables", "units:tables"])
+        options = {**options, "shares": {"tables": 1, "units:tables": 1, kind: 1000}}
+    if row == "top code":
+        options = {**options, "top_code": {"size": most}}
+    return build_town_case(homes, town, relation, tables, options, row)
+
+
+def build_town_case(
+    homes: Homes,
+    town: Town,
+    relation: str,
+    tables: Sequence[Sequence[str]],
+    options: Mapping[str, Any],
+    row: str,
+) -> TownCase:
+    """The plan that publishes some tables; one whose first column begins with units: counts
+    units.
+    """
+    features = []
+    for number, names in enumerate(homes.member_world.names):
+        leaves = homes.member_world.leaves[number]
+        if len(names) == 1:
+            features.append(semidp.Feature(names[0], [leaf[0] for leaf in leaves]))
+        else:
+            features.append(semidp.Feature.nested(list(names), list(leaves)))
+    if homes.typed:
+        features.append(semidp.Feature("type", ["0", "1"]))
+    names = homes.member_world.names
+    exact = [tuple(names[n][depth - 1] for n, depth in block) for block in homes.member_blocks]
     exact += [
-        tuple(f"units:{own[number][depth - 1]}" for number, depth in block) for block in unit_blocks
+        tuple(f"units:{names[n][depth - 1]}" for n, depth in block) for block in homes.unit_blocks
     ]
-    options: dict[str, Any] = {
+    every: dict[str, Any] = {
         "link": "home",
-        "protect": protect,
-        "least": least,
-        "most": most,
-        "schema": schema,
+        "protect": homes.protect,
+        "least": homes.least,
+        "most": homes.most,
+        "schema": semidp.Schema(features),
         "exact": exact,
         "adjacency": "exchange" if relation == "exchange" else "worst-case",
-        **rng.choice([{"mu": 1}, {"rho": "1/2"}]),
+        "derived": ["type"] if homes.typed else [],
+        **options,
     }
-    if typed:
-        options["derived"] = ["type"]
-    if quarters is not None:
-        options["quarters"] = {"unittype": ["1"]}
-    if row == "top code":
-        options["top_code"] = {"size": most}
-    requests = [semidp.table(*each) for each in tables]
-    requests += [semidp.table(*(f"units:{name}" if not place else name for place, name in enumerate(each))) for each in unit_tables]
-    return TownCase(homes, town, relation, tuple(requests), options, row)
+    if homes.quarters is not None:
+        every["quarters"] = {"unittype": ["1"]}
+    requests = tuple(semidp.table(*columns) for columns in tables)
+    return TownCase(homes, town, relation, requests, every, row)
 
 
 def _unit_tables(
-    rng: random.Random, own: Sequence[tuple[str, ...]], plain: Sequence[int], protect: str, typed: bool
+    rng: random.Random,
+    own: Sequence[tuple[str, ...]],
+    plain: Sequence[int],
+    protect: str,
+    typed: bool,
 ) -> tuple[tuple[Block, ...], list[tuple[str, ...]]]:
     """Tables of units with size, and what is exact about units."""
     named = rng.sample(plain, rng.randint(0, len(plain)))
     nodes = [(number, rng.randint(1, len(own[number]))) for number in named]
     table = [own[number][depth - 1] for number, depth in nodes]
     further = ["size", "type"] if typed else ["size"]
-    tables = [tuple([*table, *further])]
+    first, *others = [*table, *further]
+    tables = [(f"units:{first}", *others)]
     if protect == "member":
         # what members do not change has to be exact
         blocks = [tuple(nodes)] if nodes else []
@@ -254,7 +285,12 @@ def draw_town(rng: random.Random, homes: Homes, count: int) -> Town:
         inside = {leaf for record in homes.member_records(town) for leaf in record}
         wanted = {leaf for leaves in homes.member_world.leaves for leaf in leaves}
         counted = {leaf for unit in units if homes.is_counted(unit) for leaf in unit}
-        plain = {leaf for n, leaves in enumerate(homes.own_leaves) if n != homes.quarters for leaf in leaves}
+        plain = {
+            leaf
+            for n, leaves in enumerate(homes.own_leaves)
+            if n != homes.quarters
+            for leaf in leaves
+        }
         if inside >= wanted and counted >= plain:
             return town
         count = min(count + (rng.random() < 0.2), 9)

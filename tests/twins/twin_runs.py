@@ -45,7 +45,9 @@ class Seen:
     def report(self) -> str:
         lines = [f"{key}: {count}" for key, count in sorted(self.counts.items())]
         for box in BOXES:
-            lines.append(f"{' / '.join(box)}: {self.pairs[box]} pairs, {self.worst.get(box, 0):.2f}")
+            lines.append(
+                f"{' / '.join(box)}: {self.pairs[box]} pairs, {self.worst.get(box, 0):.2f}"
+            )
         return "\n".join(lines)
 
 
@@ -60,7 +62,9 @@ def draw(rng: random.Random, box: tuple[str, str, str]) -> Any:
     return draw_case(rng, statistic, row, relation)
 
 
-def run_twins(case: Any, rng: random.Random, seen: Seen, near: int, effort: tuple[int, int]) -> None:
+def run_twins(
+    case: Any, rng: random.Random, seen: Seen, near: int, effort: tuple[int, int]
+) -> None:
     """Compare the worst pair that a search finds, and some neighbors of its first dataset."""
     seed = rng.randrange(2**32)
     start = case.run(case.start, seed)
@@ -117,6 +121,8 @@ def compare_numbers(
     largest = 0.0
     for name, ratio in claims.ratios(one[0], two[0]):
         if ratio > 1 + SLACK:
-            raise Violation(f"{name} of {case} moves {ratio:.3f} times as far as stated: {one[0]} and {two[0]}")
+            raise Violation(
+                f"{name} of {case} moves {ratio:.3f} times as far as stated: {one[0]} and {two[0]}"
+            )
         largest = max(largest, ratio)
     return largest
