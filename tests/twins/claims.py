@@ -84,7 +84,7 @@ def residual(
     axes = []
     for number, nodes in nodes_of(world, names):
         depth = len(nodes[0])
-        there = [node for node in nodes if any(l[:depth] == node for l in inhabited[number])]
+        there = [node for node in nodes if any(leaf[:depth] == node for leaf in inhabited[number])]
         axes.append((number, depth, there))
 
     def find(record: Record) -> tuple[Vector, Vector]:
@@ -211,7 +211,8 @@ def stated_number(guarantee: Mapping[str, Any]) -> tuple[str, Fraction]:
         return "mu", Fraction(guarantee["mu_squared"])
     if guarantee["kind"] == "zcdp":
         return "rho", Fraction(guarantee["rho"])
-    assert guarantee["kind"] == "approximate" and Fraction(guarantee["delta"]) == 0, guarantee
+    assert guarantee["kind"] == "approximate", guarantee
+    assert Fraction(guarantee["delta"]) == 0, guarantee
     return "epsilon", Fraction(guarantee["epsilon"]) * guarantee.get("group", 1)
 
 
