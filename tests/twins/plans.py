@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import semidp
-from semidp.statistics import OddsRatioRequest
+from semidp.publish import OddsRatioRequest
 from tests.twins.claims import Claims
 from tests.twins.people import Block, Leaf, Pairs, Record, World
 
@@ -448,9 +448,11 @@ def _schema(world: World, texts: frozenset[str]) -> Any:
         if len(names) == 1:
             found.append(semidp.Feature(names[0], [leaf[0] for leaf in world.leaves[number]]))
         else:
-            found.append(semidp.Feature.nested(list(names), list(world.leaves[number])))
+            found.append(semidp.Feature.from_paths(list(names), list(world.leaves[number])))
     zeros = [
-        semidp.StructuralZero.of({world.names[number][-1]: leaf[-1] for number, leaf in zero})
+        semidp.StructuralZero.from_pattern(
+            {world.names[number][-1]: leaf[-1] for number, leaf in zero}
+        )
         for zero in world.zeros
     ]
     return semidp.Schema(found, zeros)

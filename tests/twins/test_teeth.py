@@ -6,8 +6,8 @@ from fractions import Fraction
 import pytest
 
 import semidp
-from semidp.queries import costs, exchange_moves
-from semidp.statistics.outcomes.spaces import OutcomeSpace
+from semidp.promise.sensitivity import costs, exchange_moves
+from semidp.publish.statistics.outcomes.spaces import OutcomeSpace
 from tests.twins import plans
 from tests.twins.homes import Homes
 from tests.twins.people import World

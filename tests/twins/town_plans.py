@@ -179,7 +179,7 @@ def build_town_case(
         if len(names) == 1:
             features.append(semidp.Feature(names[0], [leaf[0] for leaf in leaves]))
         else:
-            features.append(semidp.Feature.nested(list(names), list(leaves)))
+            features.append(semidp.Feature.from_paths(list(names), list(leaves)))
     if homes.typed:
         features.append(semidp.Feature("type", ["0", "1"]))
     names = homes.member_world.names
