@@ -206,7 +206,7 @@ from semidp.promise.guarantee import Guarantee
 from semidp import Ball, Dataspace, Exchange, zcdp
 
 book = Ledger(sys.argv[1])
-guarantee = Guarantee(Dataspace.described("state totals"), Ball(2), zcdp("0.01"))
+guarantee = Guarantee(Dataspace.from_description("state totals"), Ball(2), zcdp("0.01"))
 print("ready", flush=True)
 sys.stdin.readline()
 done = 0

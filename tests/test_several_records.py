@@ -351,7 +351,7 @@ def test_no_residual_of_several_records_costs_more_than_stated():
             world.space, Exchange.from_dataspace(world.space, world.protection), tables
         )
         # the same without a list of moves: patterns and closed forms
-        margins = tuple(margin.view for margin in world.space.published)
+        margins = tuple(margin.view for margin in world.space.published_totals)
         unlisted = ExchangeCosts(
             space.residuals, margins, space.adjacency.records_per_move, times=world.most
         )

@@ -349,8 +349,8 @@ def test_a_kill_in_the_middle(
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(
         "import os, signal, sys\nfrom pathlib import Path\nimport semidp.cli\nnames ="
-        " 'publishing.pipeline', 'statistics.tables.published', 'report.report_page',"
-        " 'output.cells'\npipeline, published, report, cells = (sys.modules[f'semidp.{name}']"
+        " 'publish.pipeline', 'publish.statistics.tables.published', 'present.report.report_page',"
+        " 'publish.results.cells'\npipeline, published, report, cells = (sys.modules[f'semidp.{name}']"
         " for name in names)\ndef die(*words, **named): os.kill(os.getpid(), signal.SIGKILL)\ndef"
         " half(path, data):\n    with open(path, 'wb') as file: file.write(data[: len(data) //"
         f" 2])\n    die()\n{DEATHS[moment]}\n"

@@ -89,9 +89,9 @@ def test_discard_for_machines_and_with_other_words(here: Semidp, people: Path, m
         here("release", people, *WORDS, "--discard", "--dry-run")
     )
     done = here("release", people, *WORDS, "--out", "rel", "--discard", "--format", "json")
-    assert {key: done.json[key] for key in ("discarded", "charge_ledger")} == {
+    assert {key: done.json[key] for key in ("discarded", "charged")} == {
         "discarded": "rel",
-        "charge_ledger": False,
+        "charged": False,
     }
 
 

@@ -231,7 +231,7 @@ def assembled(release: Release) -> dict:
         shape = grid.compute_margin_shape(view)
         found[view] = (table.counts.reshape(shape), table.estimate.reshape(shape))
     parts = [release.part(*part.path) for part in release.partition.parts]
-    for asked in result.below:
+    for asked in result.tables_below_cut:
         view = schema.view(asked.features)
         axis = [place for place, depth in enumerate(view) if depth].index(cut.axis)
         shapes = [

@@ -156,8 +156,8 @@ def test_words_put_no_bare_number_before_a_plural():
         "{len(request.tables)} tables",
     }
     package = Path(semidp.__file__).parent
-    files = [*package.rglob("*words.py"), package / "report" / "sentences.py"]
-    files.append(package / "core" / "spaces" / "linked.py")
+    files = [*package.rglob("*words.py"), package / "present" / "report" / "sentences.py"]
+    files.append(package / "promise" / "spaces" / "linked.py")
     bare, counted = [], 0
     for file in files:
         text = file.read_text()

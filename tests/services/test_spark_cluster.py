@@ -155,7 +155,7 @@ people, root = sys.argv[1:]
 session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 frame = session.read.parquet(people)
 rows = frame.select("state", "county", "tract").distinct().collect()
-places = Feature.nested(["state", "county", "tract"], sorted(tuple(row) for row in rows))
+places = Feature.from_paths(["state", "county", "tract"], sorted(tuple(row) for row in rows))
 plan = Plan([TableRequest(["tract", "sex"], Budget.gdp(1))], ["state"], [places, Feature("sex", "fm")])
 run(plan, frame, RunOptions(out=f"{root}/spark", randomness=SeededRandomness(1)), partition="state")
 run(plan, people, RunOptions(out=f"{root}/here", randomness=SeededRandomness(1)), partition="state")

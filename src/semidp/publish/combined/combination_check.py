@@ -32,7 +32,7 @@ def check_sources(
         place = f"{SOURCES}/{number}"
         checked = check(source, None if folder is None else folder / place)
         findings.wrong += [f"{place}: {said}" for said in checked.disagreements]
-        for trust in checked.trust_assumptions:
+        for trust in checked.trusted:
             findings.trust(trust.what, *(f"{place} {field}" for field in trust.fields))
 
 
