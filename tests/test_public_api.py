@@ -70,11 +70,10 @@ SUBPACKAGES = {
         KNormMechanism L2Mechanism LaplaceMechanism LatticeGaussian LatticeGaussianMechanism
         Measurement Mechanism NAMES NoNoise Normal Norms Objective OneSidedLatticeGaussian
         Randomness Recursive Renyi ResidualMechanism RoundedGaussian RoundedGaussianMechanism
-        SeededRandomness SystemRandomness Tulap approximate_group available calibrated choose
+        SeededRandomness SystemRandomness Tulap approximate_group available calibrate_mechanism choose
         dp_sgd event_from_json event_guarantee event_to_json event_tradeoff fits
-        functional_tradeoff gdp_delta gdp_epsilon gdp_group gdp_to_zcdp generator knorm_noise
-        mechanism_for naive_loss option_name outcome_mechanism pure_to_gdp pure_to_zcdp
-        residual_plan table_mechanism tradeoff_from_json uniforms zcdp_delta zcdp_epsilon
+        functional_tradeoff gdp_delta gdp_epsilon gdp_group gdp_to_zcdp generator knorm_noise naive_loss option_name outcome_mechanism pure_to_gdp pure_to_zcdp
+        residual_plan select_mechanism table_mechanism tradeoff_from_json uniforms zcdp_delta zcdp_epsilon
         zcdp_epsilon_paper zcdp_group
     """
     ),
@@ -106,7 +105,7 @@ SUBPACKAGES = {
         PerturbationTable Point PrivacyFunction Stratum StratumLoss Swap SwapAssessment SwapRule
         affordable_samples assess assess_cell_keys assess_swapping audit_function audit_mechanism
         audit_samples claims_of_plan claims_of_release draws_of_test given_pairs noise_energy
-        one_by_one pair_for with_less_noise worst_pair
+        choose_pair repeat_draws with_less_noise worst_pair
     """
     ),
     "grouped": (

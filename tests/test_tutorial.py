@@ -64,7 +64,7 @@ LONG = pytest.mark.long  # two to twelve seconds of processor time each
         ("exchange.md", {"titanic.csv"}),
         ("groups.md", {"means"}),
         ("format.md", {"demo"}),
-        ("api/mechanisms.md", set()),
+        ("api/promise.md", set()),
         ("distributions.md", {"districts.csv", "meals"}),
         pytest.param(
             "inference.md",

@@ -1,7 +1,8 @@
-"""What every room uses: exact numbers, margins, features and tables, dataspaces, tradeoff curves,
-guarantees.
+"""What is claimed, and the noise that keeps the claim.
 
-No statistic lives here, no noise is drawn, and no file or database is opened.
+`schema` and `spaces` say what is public and which datasets are compared, `sensitivity` how far they
+lie apart, `tradeoff` and `guarantee` what is claimed of them. `noise` and `mechanisms` keep it;
+`accounting` adds it up.
 """
 
 from semidp.promise.accounting.account import Account, Charge, fits

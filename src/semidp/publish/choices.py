@@ -24,8 +24,8 @@ def best_answered(
     """Return a plan in which each request goes to the kind of statistic that answers it best, and a
     sentence for each change.
 
-    A request says by whom it may be answered (`Request.answered_by`). The name and the budget stay
-    the same.
+    A request says by whom it may be answered (`Request.answering_kind`). The name and the budget
+    stay the same.
 
     Parameters
     ----------

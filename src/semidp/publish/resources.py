@@ -131,8 +131,8 @@ def declared_needs(plan: Plan, form: Form | None = None) -> ResourceEstimate | N
     """Return what a plan takes as far as it declares the levels of its tables; None where it leaves
     them to the data.
 
-    Tables of which a level list is not declared count for nothing here: `needs_of` knows them when
-    levels are read.
+    Tables of which a level list is not declared count for nothing here: `estimate_resources`
+    knows them when levels are read.
     """
     names = {name for feature in plan.features for name in feature.names}
     declared = [table for table in plan.tables if names.issuperset(table.features)]

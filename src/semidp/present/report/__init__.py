@@ -2,8 +2,8 @@
 machines.
 
 Everything said here is computed from a `Release`, which holds nothing confidential. What a
-statistic says of itself is in its folder of `statistics`; here is what is said of the release as a
-whole.
+statistic says of itself is in its folder of `publish.statistics`; here is what is said of the
+release as a whole.
 """
 
 from semidp.present.report.outlook import comparison, forecast

@@ -1,6 +1,6 @@
 """Accounting: conversions between ways of stating a guarantee, Rényi curves, training runs, and the
 ledger.
 
-Everything here adds up or restates guarantees; the curves themselves are in tradeoff, and what
-datasets they are about in guarantees.
+Everything here adds up or restates guarantees; the curves themselves are in `promise.tradeoff`,
+and what datasets they are about in `promise.guarantee`.
 """

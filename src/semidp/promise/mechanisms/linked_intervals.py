@@ -2,9 +2,9 @@
 
 A cell is a weighted sum of independent whole-number noise of both kinds. Where every number is a
 normal one moved by at most d, the sum is a normal number moved by at most ``Σ |weight| d``; for
-discrete noise one of the numbers is enough (`_smoothed`). Where that is not close, the law of the
-sum itself is used, or, where sums are too many, a bound of its tails: never a normal quantile
-alone.
+discrete noise one of the numbers is enough (`_smooth_distances`). Where that is not close, the law
+of the sum itself is used, or, where sums are too many, a bound of its tails: never a normal
+quantile alone.
 """
 
 import math
@@ -38,7 +38,7 @@ _TAIL = math.sqrt(8 * math.log(2 / (1 - LEVEL)))  # P(|S| > h) <= 2 exp(-h²/8V)
 
 @dataclass(frozen=True, eq=False)
 class LinkedIntervals:
-    """The half-widths of the cells of linked tables; see `of_table`.
+    """The half-widths of the cells of linked tables; see `compute_half_widths`.
 
     Parameters
     ----------

@@ -219,7 +219,7 @@ def _one_residual_suffices(space: TableSpace, best: Mechanism) -> bool:
 
 
 def table_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Mechanism:
-    """Return how one table is measured: as `mechanism_for` says, or on its residuals where that
+    """Return how one table is measured: as `select_mechanism` says, or on its residuals where that
     saves a twentieth.
 
     Both announce their total variance from public values. Below a twentieth the table is measured

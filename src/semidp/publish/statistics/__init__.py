@@ -2,5 +2,5 @@
 
 `protocol` says what the rest of semidp knows of a statistic, and `registry` finds one by its
 recorded kind: a folder with a ``kind.py`` is a statistic, and nothing else lists it. A small one to
-copy is in ``tests/toy``. The results that a user holds are named here.
+copy is in ``tests/toy``.
 """

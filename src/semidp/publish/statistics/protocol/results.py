@@ -187,7 +187,7 @@ class Published:
 
     def pool_results(self, others: "Sequence[Published]", scope: Scope) -> "Published | None":
         """Return one result from this one and those of other releases that have the same
-        `pools_by`; None where it stays as it was published.
+        `pooling_key`; None where it stays as it was published.
 
         Parameters
         ----------

@@ -276,7 +276,7 @@ class LinkedPartsSteps(MeasuredFirstSteps[LinkedPartsTables]):
         return joined
 
     def _split(self, joined: Fits) -> LinkedFits:
-        """The inverse of `_joined`."""
+        """The inverse of `_join_fits`."""
         members, units = self.mechanism.space.kinds
         of_members = [joined[(0, *view)] for view in members.views]
         return of_members, [joined[(1, *view)] for view in units.views]
