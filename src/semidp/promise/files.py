@@ -77,7 +77,7 @@ def replace_file(
                 file.flush()
                 os.fsync(file.fileno())
             if force:
-                os.replace(scrap, path)
+                replace(scrap, path)
             else:
                 move_file(scrap, path)
             sync_folder(path.parent)
@@ -331,18 +331,65 @@ def claim_destination(path: Path, timeout: float) -> Iterator[None]:
                 file.unlink()
 
 
+def rename(source: Path, target: Path) -> None:
+    """Rename a file or folder. What is there afterwards counts, not what the system says.
+
+    A file server may rename, lose its answer, and refuse the same request when it is repeated.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     _ = (Path(root) / "scrap").write_text("whole")
+    ...     rename(Path(root) / "scrap", Path(root) / "table.csv")
+    ...     (Path(root) / "table.csv").read_text()
+    'whole'
+    """
+    moved = source.lstat()
+    try:
+        os.rename(source, target)
+    except OSError:
+        if os.path.lexists(source) or not _is_same(target, moved):
+            raise
+
+
+def replace(source: Path, target: Path) -> None:
+    """Put a file in the place of another; see `rename`."""
+    moved = source.lstat()
+    try:
+        os.replace(source, target)
+    except OSError:
+        if os.path.lexists(source) or not _is_same(target, moved):
+            raise
+
+
+def link(source: Path, target: Path) -> None:
+    """Give a file a second name that nothing has; see `rename`."""
+    try:
+        os.link(source, target)
+    except OSError:
+        if not _is_same(target, source.lstat()):
+            raise
+
+
+def _is_same(path: Path, known: os.stat_result) -> bool:
+    """Whether a path is a file or folder that was seen before."""
+    try:
+        return os.path.samestat(path.lstat(), known)
+    except OSError:
+        return False
+
+
 def put_in_place(scrap: Path, path: Path, force: bool, old: Path) -> None:
     """Move a whole folder to `path`: onto nothing or an empty folder; with `force` what is there is
     `old` meanwhile.
     """
     if force and path.is_dir() and any(path.iterdir()):
         try:
-            os.rename(path, old)
+            rename(path, old)
             _move_folder(scrap, path)
         except BaseException:
             # Whatever stops the run between the two renames, the old folder comes back.
             if scrap.exists() and old.exists() and not os.path.lexists(path):
-                os.rename(old, path)
+                rename(old, path)
             raise
         discard_scrap(old)
     else:
@@ -358,7 +405,7 @@ def _move_folder(scrap: Path, path: Path) -> None:
     if os.name == "nt" and path.is_dir() and not any(path.iterdir()):
         os.rmdir(path)  # where even an empty folder is in the way
     try:
-        os.rename(scrap, path)
+        rename(scrap, path)
     except OSError as error:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR) and os.path.lexists(path):
             raise Occupied(f"{path} came into being while this run was at work") from None
@@ -368,11 +415,11 @@ def _move_folder(scrap: Path, path: Path) -> None:
 def move_file(scrap: Path, path: Path) -> None:
     """Give a file a name that nothing has."""
     try:
-        os.link(scrap, path)
+        link(scrap, path)
     except OSError:  # the name is taken, or the file system has no second names
         if os.path.lexists(path):
             raise Occupied(f"{path} already exists", replaceable=True) from None
-        os.rename(scrap, path)
+        rename(scrap, path)
 
 
 def _recover(path: Path) -> None:
@@ -383,7 +430,7 @@ def _recover(path: Path) -> None:
     # A run that was killed after the second rename leaves its old folder too, and nothing new: that
     # one was replaced long ago. So a run with both folders comes first, and the newest of several.
     old = max(olds, key=lambda scrap: (_replacement_folder(scrap) is not None, _write_time(scrap)))
-    os.rename(_replacement_folder(old) or old, path)
+    rename(_replacement_folder(old) or old, path)
     discard_scrap(old)
 
 
@@ -442,7 +489,7 @@ def discard_scrap(scrap: Path) -> None:
             aside = scrap.with_name(
                 f"{scrap.name.removesuffix(_OLD).rpartition('.')[0]}.{secrets.token_hex(4)}"
             )
-            os.rename(scrap, aside)
+            rename(scrap, aside)
             scrap = aside
         if scrap.is_dir() and not scrap.is_symlink():
             shutil.rmtree(scrap, ignore_errors=True)

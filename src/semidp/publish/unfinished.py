@@ -28,6 +28,8 @@ from semidp.promise.files import (
     old_path,
     plain_errors,
     put_in_place,
+    rename,
+    replace,
     scrap_beside,
     sync_files,
     sync_folder,
@@ -125,7 +127,7 @@ class Unfinished:
         """Add facts to the note, which is whole at any time."""
         self.check()
         with self._write_scrap({**self.read_notes(), **facts, _RUN: self.run_name}) as scrap:
-            os.replace(scrap, self.notes)
+            replace(scrap, self.notes)
 
     def forget(self) -> None:
         """Take the note back: there is nothing to go on with."""
@@ -250,7 +252,7 @@ def _remove_unfinished(path: Path) -> None:
     """Remove every unfinished folder of `path`, and the note; the lock is held."""
     for folder in unfinished_folders(path):
         aside = scrap_beside(path)  # under that name nobody goes on with half of it
-        os.rename(folder, aside)
+        rename(folder, aside)
         discard_scrap(aside)
     notes_path(path).unlink(missing_ok=True)
 

@@ -9,7 +9,6 @@ never to a part.
 import contextlib
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from semidp._version import __version__
 from semidp.errors import InputError, SemidpError
 from semidp.promise.accounting.ledger import Ledger, Session
-from semidp.promise.files import durable
+from semidp.promise.files import durable, link
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.selection import with_exact_claim
 from semidp.promise.noise.randomness import Randomness
@@ -252,7 +251,7 @@ class PreparedByParts(Prepared):
             # A link never replaces a file. That is how the first measurement that is stored of a
             # part stays the only one, whoever tries again.
             (work / "a").touch()
-            os.link(work / "a", work / "b")
+            link(work / "a", work / "b")
         except OSError:
             raise InputError(
                 "the file system there gives no file a second name, which parts need: choose"

@@ -7,14 +7,13 @@ was discarded stores nothing in the next.
 """
 
 import json
-import os
 import secrets
 import shutil
 from pathlib import Path
 
 from semidp.errors import InputError
 from semidp.promise.documents import from_json
-from semidp.promise.files import durable
+from semidp.promise.files import durable, rename
 from semidp.promise.plain_reading import digest
 from semidp.publish.sources.linked_records import LinkedSource
 from semidp.publish.sources.opening import Source
@@ -61,7 +60,7 @@ def carry_out(task: PartTask, source: Source | LinkedSource | None) -> Part:
         unfinished.check()
         try:
             # One rename makes the part appear whole: whoever finds its folder may take it for done.
-            os.rename(attempt, task.work / task.folder)
+            rename(attempt, task.work / task.folder)
         except OSError:
             done = done_before(task)  # another attempt was first, with the same numbers
             if done is None:

@@ -8,7 +8,6 @@ that are released part by part.
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import DataError, Refused
-from semidp.promise.files import durable
+from semidp.promise.files import durable, link
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import View, trimmed_view
 from semidp.promise.schema.schema import Schema
@@ -131,7 +130,7 @@ def store_once(task: PartTask, columns: Columns, stored: Path, attempt: Path) ->
     Unfinished(task.work, task.run_name).check()
     # A link to a taken name fails: one attempt wins, and all of them read its numbers.
     with contextlib.suppress(FileExistsError):
-        os.link(fresh, stored)
+        link(fresh, stored)
     fresh.unlink()
 
 

@@ -2,7 +2,6 @@
 write its files.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.promise.files import link
 from semidp.promise.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.promise.mechanisms.branch_noise import BranchNoise
 from semidp.promise.progress import silent
@@ -185,7 +185,7 @@ def _copy_measurement(
     noisy = read_measurement(stored, noise.space)
     name, form = measurements_stem(request.request), task.form
     if form is Form.parquet:
-        os.link(stored, attempt / f"{name}.{form}")
+        link(stored, attempt / f"{name}.{form}")
     else:
         residual_columns(noise, noisy).write(attempt / f"{name}.{form}")
     return split_residuals(noise.space, noisy)

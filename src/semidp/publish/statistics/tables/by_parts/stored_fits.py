@@ -3,7 +3,6 @@ written.
 """
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 
 from semidp.errors import DataError
 from semidp.promise.documents import from_json
-from semidp.promise.files import durable
+from semidp.promise.files import durable, replace
 from semidp.promise.schema.margins import View
 from semidp.publish.results.published_table import Fitted
 from semidp.publish.statistics.tables.by_parts.separate_fits import Fits
@@ -40,7 +39,7 @@ def store_fits(path: Path, fits: Fits) -> None:
     arrays[_HOW] = np.array(json.dumps(entries))
     np.savez(fresh, **arrays)
     durable(path.parent)
-    os.replace(fresh, path)
+    replace(fresh, path)
 
 
 def read_fits(path: Path) -> Fits:
