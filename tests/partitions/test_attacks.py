@@ -1,6 +1,7 @@
 """Attacks on releases part by part: what failed once, and what held."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from semidp import (
 from semidp.promise.plain_reading import read_document
 from semidp.promise.schema.schema import Schema
 from semidp.publish import unfinished as unfinished_folders
-from semidp.publish.parts import by_partition, runners
+from semidp.publish.parts import runners
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.sources.opening import open_source
 from semidp.publish.unfinished import Unfinished
@@ -149,7 +150,7 @@ def test_file_names_and_file_systems_are_tried_before_anything_is_charged(
         pytest.raises(InputError, match="open it as the plan says"),
     ):
         run_partitioned(plan(), source, tmp_path / "release", "state", ledger=ledger)
-    monkeypatch.setattr(by_partition.os, "link", broken)
+    monkeypatch.setattr(os, "link", broken)
     with pytest.raises(InputError, match="second name"):
         run_partitioned(plan(), people, tmp_path / "release", "state", ledger=ledger)
     assert not ledger.account().charges
