@@ -32,9 +32,9 @@ from semidp import (
 )
 from semidp.errors import Refused
 from semidp.inference.markov import build_chains, posterior
+from semidp.present.release import Release
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.cell_bounds import CellBounds
-from semidp.publish.release import Release
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

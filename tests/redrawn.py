@@ -15,4 +15,4 @@ def redrawn(prepared: Prepared, seed: int) -> Release:
             prepared.calibrated_requests, measurements, strict=True
         )
     ]
-    return build_release(prepared, results, entry, options.written_as)
+    return build_release(Release, prepared, results, entry, options.written_as)

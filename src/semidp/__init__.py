@@ -24,7 +24,23 @@ from semidp.errors import (
     SchemaError,
     SemidpError,
 )
+from semidp.front import (
+    combine,
+    distribution,
+    logistic,
+    mean,
+    median,
+    proportion,
+    quantile,
+    regression,
+    release,
+    run,
+    table,
+    total,
+    what_holds,
+)
 from semidp.inference.records.several_files import combine_estimates
+from semidp.present.release import Release
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.noise.noise_for_tradeoff import canonical_noise
@@ -42,24 +58,9 @@ from semidp.promise.tradeoff.composition import compose
 from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.promise.tradeoff.piecewise_linear import from_function, from_profile, piecewise
-from semidp.publish.combined.releases_together import combine
 from semidp.publish.fitting.tables import Fit, fit_table
-from semidp.publish.front import (
-    distribution,
-    logistic,
-    mean,
-    median,
-    proportion,
-    quantile,
-    regression,
-    release,
-    table,
-    total,
-    what_holds,
-)
-from semidp.publish.pipeline import Prepared, RunOptions, prepare, run
+from semidp.publish.pipeline import Prepared, RunOptions, prepare
 from semidp.publish.plan import AdjacencyChoice, Plan
-from semidp.publish.release import Release
 from semidp.publish.results.published_table import FitKind, PublishedTable
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.sources.opening import Source, open_source

@@ -10,18 +10,18 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from semidp import run
 from semidp.assess import audit_mechanism, claims_of_release
 from semidp.cli.audit import audit
 from semidp.errors import InputError
+from semidp.present.release import Release
 from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.smooth import Gaussian
-from semidp.publish.pipeline import run
 from semidp.publish.plan import Plan
-from semidp.publish.release import Release
 from semidp.publish.statistics.tables.request import TableRequest
 
 FEATURES = (Feature("age", ("young", "old", "older")), Feature("region", ("n", "s", "w")))

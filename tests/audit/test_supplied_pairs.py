@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 import semidp as sd
+from semidp import run
 from semidp.assess import audit_mechanism, claims_of_release, given_pairs
 from semidp.assess.audit.exchange_chains import _arises, is_reachable
 from semidp.cli import run as command
 from semidp.errors import Refused, SemidpError
+from semidp.present.release import Release
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.pipeline import run
 from semidp.publish.plan import Plan
-from semidp.publish.release import Release
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.quantiles.exponential import ExponentialMechanism
 from semidp.publish.statistics.quantiles.request import QuantileRequest

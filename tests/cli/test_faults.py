@@ -598,7 +598,7 @@ def test_an_interrupted_release_says_so(
         raise KeyboardInterrupt
 
     # the package's `release` is the command
-    monkeypatch.setattr(sys.modules["semidp.cli.release"], "run", interrupt)
+    monkeypatch.setattr(sys.modules["semidp.cli.release"], "run_plan", interrupt)
     done = here("release", people, *BOTH, *SPEND, "--out", "release")
     assert (done.code, done.out) == (130, "")
     assert done.err == "semidp: interrupted; no release was written\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from semidp.publish.release import Release
+from semidp.present.release import Release
 from tests.cli.conftest import Semidp, one_sentence
 
 pytestmark = pytest.mark.pictures

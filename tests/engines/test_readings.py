@@ -11,7 +11,7 @@ import pytest
 import semidp
 from semidp.cli import run as command
 from semidp.errors import DataError, InputError, SchemaError
-from semidp.publish.release import Release
+from semidp.present.release import Release
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.sources.opening import open_source
 from semidp.publish.sources.readings import months

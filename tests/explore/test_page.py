@@ -23,11 +23,11 @@ from semidp.present.explore.cards import laid_out
 from semidp.present.explore.controls import LADDER, Controls, variants
 from semidp.present.explore.explorer_page import Page, application, check_typed
 from semidp.present.explore.plan_forecasts import PlanForecasts
+from semidp.present.release import Release
 from semidp.present.report.outlook import forecast
 from semidp.promise.scope import Scope
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish import pipeline
-from semidp.publish.release import Release
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.distribution.request import DistributionRequest
 from semidp.publish.statistics.quantiles.request import QuantileRequest

@@ -14,6 +14,7 @@ import semidp
 from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table
 from semidp.cli import run as command
 from semidp.errors import InputError
+from semidp.present.release import Release
 from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces import enumeration
@@ -21,7 +22,6 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.spaces.outcome_adjacency import outcome_exchange
 from semidp.publish import AnsweredRequest, AnsweredSums
-from semidp.publish.release import Release
 from semidp.publish.statistics.answered.answered_space import (
     AnsweredSpace,
     answered_space,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from semidp.cli import run
-from semidp.publish.release import Release
+from semidp.present.release import Release
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from attrs import evolve
 import semidp
 from semidp.cli import run as command
 from semidp.errors import DataError, InputError
+from semidp.present.release import Release
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -21,7 +22,6 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.outcome_adjacency import outcome_adjacency
 from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.rechecking.release_check import recheck
-from semidp.publish.release import Release
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.outcomes.spaces import sum_space
 from semidp.publish.statistics.quantiles.exponential import ExponentialMechanism

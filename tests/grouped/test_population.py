@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from semidp import run
 from semidp.grouped import sums
+from semidp.present.release import Release
 from semidp.present.report.report_page import html
 from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
@@ -26,9 +28,7 @@ from semidp.promise.scope import Scope
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.pipeline import run
 from semidp.publish.plan import Plan
-from semidp.publish.release import Release
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import (

@@ -12,6 +12,7 @@ from attrs import evolve
 
 from semidp import Budget, Outcome, Plan, QuantileRequest, Release, RunOptions, prepare, run
 from semidp.errors import InputError
+from semidp.front import median, quantile
 from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
@@ -19,7 +20,6 @@ from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.publish.front import median, quantile
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.statistics.distribution.distribution_estimates import (
     GroupDistributions,

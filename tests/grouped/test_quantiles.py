@@ -13,9 +13,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from semidp import RunOptions, run
 from semidp.cli import run as command
 from semidp.errors import InputError, Refused
 from semidp.grouped import quantiles
+from semidp.present.release import Release
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.noise.choice import ExponentialChoice, FlippedChoice
 from semidp.promise.noise.randomness import SeededRandomness, Stream, SystemRandomness
@@ -29,10 +31,8 @@ from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.spaces.outcome_adjacency import outcome_exchange
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.smooth import Gaussian
-from semidp.publish.pipeline import RunOptions, run
 from semidp.publish.plan import Plan
 from semidp.publish.rechecking.release_check import disagreements
-from semidp.publish.release import Release
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.quantiles.exponential import (
     EXPONENTIAL,

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from tests.grouped.test_quantiles import held, law
 
+from semidp import RunOptions, run
 from semidp.cli import run as command
 from semidp.errors import BudgetExceeded, SemidpError
 from semidp.promise.accounting.ledger import Ledger
@@ -30,7 +31,6 @@ from semidp.promise.spaces.exchange_blocks import Blocks, Records
 from semidp.promise.spaces.outcome_adjacency import outcome_exchange
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import tradeoff_from_json
-from semidp.publish.pipeline import RunOptions, run
 from semidp.publish.plan import Plan
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.outcomes.spaces import SumSpace, sum_space

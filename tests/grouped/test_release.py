@@ -12,9 +12,11 @@ import pytest
 from attrs import evolve
 from scipy import stats
 
+from semidp import RunOptions, run
 from semidp.assess import claims_of_release
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.grouped import sums
+from semidp.present.release import Release
 from semidp.present.report.report_page import html
 from semidp.present.report.sentences import summary
 from semidp.promise.accounting.ledger import Ledger
@@ -23,10 +25,8 @@ from semidp.promise.schema.features import Feature
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.composition import compose
-from semidp.publish.pipeline import RunOptions, run
 from semidp.publish.plan import Plan
 from semidp.publish.rechecking.release_check import disagreements
-from semidp.publish.release import Release
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.outcomes.confidence import Confidence
 from semidp.publish.statistics.outcomes.request import Statistic, binary_outcome

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from semidp import run
 from semidp.errors import DataError, InputError, SchemaError
 from semidp.grouped import logistic_regression, means, proportions, sums
 from semidp.present.report.report_page import html
@@ -22,7 +23,6 @@ from semidp.promise.scope import Scope
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.pipeline import run
 from semidp.publish.plan import Plan
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.sources.opening import open_source

@@ -16,9 +16,9 @@ from semidp.errors import Refused
 from semidp.inference.lattice_chains import EntryLikelihood
 from semidp.inference.likelihoods import NoisyCounts, SummedNoise, noisy_counts
 from semidp.inference.markov import _FollowedSums, posterior
+from semidp.present.release import Release
 from semidp.promise.noise.distributions import DiscreteGaussian, DiscreteLaplace
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.release import Release
 
 DATA = {"r": [*"aaabbb"], "c": [*"xyzxyy"], "d": [*"uvuvuu"]}
 R, C, D = Feature("r", ["a", "b"]), Feature("c", ["x", "y", "z"]), Feature("d", ["u", "v"])

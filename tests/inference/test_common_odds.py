@@ -16,9 +16,9 @@ from semidp.cli._program import run as command
 from semidp.errors import InputError, Refused
 from semidp.inference import common_odds_ratio
 from semidp.inference.common_odds import PooledSum, stratified_odds_ratio
+from semidp.present.release import Release
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.release import Release
 from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
 
 SPACES = {

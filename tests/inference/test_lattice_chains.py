@@ -15,10 +15,10 @@ from semidp.inference.lattice_chains import EntryLikelihood, LatticeChains, open
 from semidp.inference.likelihoods import join_likelihoods, noisy_counts
 from semidp.inference.markov import mixing, posterior, run_chains
 from semidp.inference.measured import MeasuredTable, measured_table
+from semidp.present.release import Release
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.margins import Grid
-from semidp.publish.release import Release
 
 
 def tables_with(release: Release, measured: MeasuredTable) -> np.ndarray:

@@ -21,9 +21,9 @@ from semidp.inference.convex_bounds import NoiseTerms
 from semidp.inference.models import model
 from semidp.inference.noisy_odds import BoundedStratum, NoisyOdds, bounding_law
 from semidp.inference.unknown_totals import MISS, UnknownTotals, asked_questions, cut_scores
+from semidp.present.release import Release
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.release import Release
 
 NOISE = DiscreteGaussian(Fraction(2))
 REACH = 4  # the noise is cut here: what is enumerated spreads less than what is bounded

@@ -22,8 +22,8 @@ from semidp import (
     run,
 )
 from semidp.cli import run as semidp
+from semidp.present.release import Release
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.publish.release import Release
 
 FEATURES = [Feature("sex", "fm"), Feature("age", "yio"), Feature("region", "nswe")]
 

@@ -10,10 +10,10 @@ import pytest
 
 import semidp
 from semidp.cli import run as command
+from semidp.present.release import Release
 from semidp.present.report.glossary import GLOSSARY
 from semidp.present.report.sentences import cautions, summary
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.release import Release
 from semidp.publish.results.grids import faint_cells
 from semidp.publish.results.texts import estimate_text
 from semidp.publish.statistics.protocol.requests import Request

@@ -12,6 +12,7 @@ import pytest
 import semidp
 from semidp.cli import run as command
 from semidp.errors import InputError
+from semidp.present.release import Release
 from semidp.present.report.place_sections import list_unmatched_places, place_sections
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
@@ -19,7 +20,6 @@ from semidp.promise.schema.schema import Schema
 from semidp.publish.plots.figures import estimates_plot, heatmap
 from semidp.publish.plots.maps import PlaceValues, place_map
 from semidp.publish.presentation import Presentation
-from semidp.publish.release import Release
 from semidp.publish.results.place_maps import MAP, Outline, PlaceMap
 
 pytestmark = pytest.mark.pictures

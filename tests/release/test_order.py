@@ -9,9 +9,9 @@ import pytest
 
 import semidp
 from semidp.cli import run as command
+from semidp.present.release import Release
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.rechecking.release_check import recheck
-from semidp.publish.release import Release
 
 PEOPLE = {
     "sex": np.array([*"fmfmfm"] * 50),

@@ -15,11 +15,11 @@ import pytest
 import semidp
 from semidp.cli import run as command
 from semidp.errors import DataError, InputError, Refused
+from semidp.present.release import Release
 from semidp.present.report.release_workbook import workbook_differs
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.presentation import Presentation
 from semidp.publish.rechecking.release_check import recheck
-from semidp.publish.release import Release
 from semidp.publish.results import workbooks
 from semidp.publish.results.workbooks import WORKBOOK, WorkbookSheet, opened_pages, write_workbook
 from semidp.publish.sources.opening import open_source

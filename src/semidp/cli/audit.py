@@ -44,6 +44,7 @@ from semidp.cli._output import (
 )
 from semidp.cli.guarantee import Stated
 from semidp.errors import InputError, Occupied
+from semidp.present.release import Release
 from semidp.promise.documents import from_json
 from semidp.promise.files import recover, replace_file
 from semidp.promise.mechanisms.mechanism import Mechanism
@@ -54,7 +55,6 @@ from semidp.promise.sensitivity.worst_pairs import Pair
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.publish.pipeline import Prepared, prepare
 from semidp.publish.plan import Plan
-from semidp.publish.release import Release
 from semidp.publish.results.columns import read_numbers
 from semidp.publish.statistics.protocol.kinds import Attackable
 from semidp.publish.statistics.registry import printed_result

@@ -5,10 +5,10 @@ from pathlib import Path
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, grid, in_place, naming_options, print_json
+from semidp.present.release import Release
 from semidp.present.report.sentences import summary
 from semidp.promise.spaces.linked import UNIT
 from semidp.publish.rechecking.release_check import load_consistent
-from semidp.publish.release import Release
 from semidp.publish.release_files import REPORT
 
 
@@ -33,11 +33,11 @@ def combine(
     show` computes everything again; `intervals`, `test`, `model` and `synthesize` read it like any
     release.
     """
-    from semidp.publish.combined.releases_together import combine as combined
+    from semidp.publish.combined.releases_together import combine_releases
 
     # Numbers that do not follow from their measurements are refused before anything is combined.
-    releases = [load_consistent(folder) for folder in folders]
-    combination = combined(*releases)
+    releases = [load_consistent(Release, folder) for folder in folders]
+    combination = combine_releases(releases)
     with naming_options(force):
         combination.save(out, force=force)
     printing.warn((*combination.scope.warnings, *combination.scope.disclosures))

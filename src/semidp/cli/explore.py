@@ -13,10 +13,10 @@ from semidp.cli._command import command, flag, option
 from semidp.cli._output import charge_said, echo
 from semidp.cli._totals import build_scope, choose_schema, read_totals
 from semidp.errors import InputError
+from semidp.present.release import Release
 from semidp.promise.files import check_place
-from semidp.publish.pipeline import RunOptions, run
+from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plan import Plan
-from semidp.publish.release import Release
 from semidp.publish.release_files import release_files
 from semidp.publish.sources.opening import local_paths
 
@@ -95,7 +95,9 @@ def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) 
         # A book for each release: what is told of a failure is what this book has charged.
         book = o.open_ledger(ledger, quiet=True)
         with charge_said(book), opening.source(plan, data) as source:
-            return run(plan, source, RunOptions(ledger=book, out=folder, inputs=inputs))
+            return run_plan(
+                Release, plan, source, RunOptions(ledger=book, out=folder, inputs=inputs)
+            )
 
     with opening.source(first, data) as source:
         columns = source.columns()

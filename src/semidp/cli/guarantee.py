@@ -18,6 +18,7 @@ from semidp.cli._output import echo, grid, kind_and_a, print_json, print_rows
 from semidp.cli._swapping import Swapping
 from semidp.cli._totals import choose_schema, read_totals
 from semidp.errors import AdjacencyUnknown, InputError, Refused
+from semidp.present.release import Release
 from semidp.present.report.sentences import strength
 from semidp.promise.accounting.conversions import approximate_group, zcdp_epsilon_paper
 from semidp.promise.accounting.events import dp_sgd, event_from_json, event_tradeoff
@@ -41,7 +42,6 @@ from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.promise.tradeoff.polygons import Approximate
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 from semidp.publish.plan import AdjacencyChoice, Plan, adjacency_from
-from semidp.publish.release import Release
 from semidp.publish.side_information import change
 from semidp.publish.statistics.recheck_findings import no_stronger
 

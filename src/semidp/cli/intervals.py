@@ -14,6 +14,7 @@ from semidp.inference.common_odds import stratified_odds_ratio
 from semidp.inference.markov import posterior
 from semidp.inference.ratios import RateMeasure
 from semidp.inference.written_sums import sum_rows
+from semidp.present.release import Release
 from semidp.promise.exact import exact, plain
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.rechecking.release_check import load_consistent
@@ -106,7 +107,7 @@ def intervals(
     if cells[0] is None and measure is not RateMeasure.DIFFERENCE:
         raise InputError(f"--measure {measure} compares two rates: give --of, --among and --minus")
     # Around numbers that do not follow from their measurements an interval means nothing.
-    done = load_consistent(folder)
+    done = load_consistent(Release, folder)
     randomness = None if seed is None else SeededRandomness(seed)
     if area_rows is not None or summed_rows:
         how: dict[str, Any] = {
@@ -214,7 +215,7 @@ def _print_posterior(
 ) -> None:
     """Print means and intervals of all cells, and what the chains say about themselves."""
     randomness = None if seed is None else SeededRandomness(seed)
-    answer = posterior(load_consistent(folder), table, level=level, randomness=randomness)
+    answer = posterior(load_consistent(Release, folder), table, level=level, randomness=randomness)
     if printing.json:
         print_json({"release": str(folder), **answer.to_json()})
         return

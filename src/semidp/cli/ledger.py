@@ -11,12 +11,12 @@ from semidp.cli._command import argument, command, flag
 from semidp.cli._output import in_place, kind_and_a, print_json, print_rows
 from semidp.cli.release import DISAGREES
 from semidp.errors import InputError
+from semidp.present.release import Release
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.exact import format_rounded_up, plain
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.plan import Plan
-from semidp.publish.release import Release
 from semidp.publish.results.texts import name_tradeoff
 
 

@@ -7,6 +7,7 @@ from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, print_json, print_rows
 from semidp.inference.models import TableModel, TermTest
 from semidp.inference.models import model as fitted_model
+from semidp.present.release import Release
 from semidp.promise.exact import exact, plain
 from semidp.publish.rechecking.release_check import load_consistent
 from semidp.publish.results.texts import align_columns, end_texts, rounded_text
@@ -35,7 +36,7 @@ def model(
     """
     confidence = o.parse_real(level, "--level")
     answer = fitted_model(
-        load_consistent(folder), formula, against=against, level=confidence, table=table
+        load_consistent(Release, folder), formula, against=against, level=confidence, table=table
     )
     if printing.json:
         print_json({"release": str(folder), **answer.to_json()})

@@ -29,15 +29,15 @@ from semidp.cli._presenting import Presenting, read_places
 from semidp.cli._rehearsal import found_budget, rehearse
 from semidp.cli._running import Measuring, Running
 from semidp.errors import InputError
+from semidp.present.release import Release
 from semidp.present.report.place_sections import list_unmatched_places
 from semidp.present.report.sentences import cautions, summary, together_disclosed, weakness
 from semidp.promise.files import check_place, replace_file
 from semidp.promise.plain_reading import read_document
 from semidp.publish.missing_outcomes import with_missing
-from semidp.publish.pipeline import RunOptions, run
+from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plan import Plan
 from semidp.publish.rechecking.release_check import Recheck, recheck
-from semidp.publish.release import Release
 from semidp.publish.release_files import REPORT, release_files
 from semidp.publish.resources import declared_needs, refuse_map
 from semidp.publish.results.place_maps import PlaceMap
@@ -200,7 +200,7 @@ def _carried_out(
     with charge_said(options.book), naming_options(options.force):
         if partition is not None:
             interrupt_notes.append(lambda: _unfinished_text(out))
-        return run(plan, source, replace(options, tell=tell), partition=partition), told
+        return run_plan(Release, plan, source, replace(options, tell=tell), partition), told
 
 
 @command

@@ -20,14 +20,14 @@ from semidp.inference.common_odds import CommonOddsRatio, common_odds_ratio
 from semidp.inference.independence import Independence
 from semidp.inference.paired_tests import every_pair as every_pair_of
 from semidp.inference.paired_tests import pairs_section
+from semidp.present.release import Release
 from semidp.promise.exact import check_level, exact, plain
 from semidp.promise.files import replace_file
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.pipeline import RunOptions, run
+from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plots.style import png
 from semidp.publish.rechecking.release_check import load_consistent
-from semidp.publish.release import Release
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, Interval
@@ -187,8 +187,11 @@ def odds_ratio(
     declaring.check_used(plan)
     with opening.source(plan, data) as source:
         label = f"odds ratio of {rows} and {columns}"
-        done = run(
-            plan, source, RunOptions(randomness=o.choose_randomness(seed), ledger=book, label=label)
+        done = run_plan(
+            Release,
+            plan,
+            source,
+            RunOptions(randomness=o.choose_randomness(seed), ledger=book, label=label),
         )
     scope, result = done.scope, done.results[0].result  # type: ignore[attr-defined]
     interval = result.confidence_interval(confidence)
@@ -251,7 +254,7 @@ def _test_release(
     printing: o.Printing,
 ) -> None:
     """Test independence in a release; nothing is spent."""
-    release = load_consistent(folder)
+    release = load_consistent(Release, folder)
     randomness = None if seed is None else SeededRandomness(seed)
     answer = release.test(
         asked.rows,
@@ -365,7 +368,7 @@ def _test_pairs(
                 f"{file} exists already, or lies inside the release: name another file"
             )
     randomness = None if seed is None else SeededRandomness(seed)
-    release = load_consistent(folder)
+    release = load_consistent(Release, folder)
     answer = every_pair_of(release, fdr=rate, ordered=scores, draws=draws, randomness=randomness)
     if plot is not None:
         replace_file(plot, png(answer.plot()))

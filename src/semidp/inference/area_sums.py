@@ -25,7 +25,7 @@ from semidp.promise.noise.randomness import Randomness
 from semidp.promise.spaces.cell_bounds import CellBounds
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 Floats = NDArray[np.float64]
 NAME, WEIGHT, TABLE = "name", "weight", "table"
@@ -132,7 +132,7 @@ def _row(line: dict[str, Any], features: Sequence[str], place: str) -> AreaRow:
 
 
 def area_intervals(
-    release: "Release",
+    release: "ReleaseValue",
     rows: Sequence[AreaRow],
     *,
     level: float = 0.95,
@@ -179,7 +179,7 @@ def area_intervals(
 
 
 def sum_intervals(
-    release: "Release",
+    release: "ReleaseValue",
     rows: Sequence[AreaRow],
     *,
     level: float = 0.95,
@@ -217,7 +217,7 @@ def sum_intervals(
 
 
 def _intervals(
-    release: "Release",
+    release: "ReleaseValue",
     by_table: "list[tuple[Measured, list[AreaRow]]]",
     rows: Sequence[AreaRow],
     level: float,
@@ -254,7 +254,7 @@ def _intervals(
 
 
 def _by_table(
-    release: "Release", rows: Sequence[AreaRow], table: str | None
+    release: "ReleaseValue", rows: Sequence[AreaRow], table: str | None
 ) -> list[tuple[Measured, list[AreaRow]]]:
     """Rows by the table that they are counted in: the one that a row names, one for all others, or
     one for each.
@@ -284,7 +284,7 @@ def _by_table(
     return list(chosen.values())
 
 
-def _resolve_table_name(release: "Release", name: str) -> str:
+def _resolve_table_name(release: "ReleaseValue", name: str) -> str:
     """Name of a table that may also be named by its features, joined by ``-`` in any order."""
     names = [table.name for table in release.tables]
     for table in release.tables:
@@ -307,7 +307,7 @@ def _refuse_both_kinds(by_table: Sequence[tuple[Measured, list[AreaRow]]]) -> No
 
 
 def _whole_span(
-    release: "Release", weights: dict[Measured, Floats], number: int
+    release: "ReleaseValue", weights: dict[Measured, Floats], number: int
 ) -> tuple[float, float] | None:
     """What exact totals allow for an area that counts whole cells of one table; None for others."""
     counted = [

@@ -33,7 +33,7 @@ from semidp.promise.noise.randomness import Randomness, SystemRandomness, genera
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -282,7 +282,7 @@ def score_test(
 
 
 def assess_association(
-    release: "Release",
+    release: "ReleaseValue",
     rows: str,
     columns: str,
     strata: Iterable[str] = (),
@@ -325,7 +325,7 @@ def assess_association(
 
 
 def _unsure(
-    release: "Release",
+    release: "ReleaseValue",
     asked: CrossedTable,
     sides: tuple[bool, bool],
     scores: dict[str, Sequence[float] | None],

@@ -29,7 +29,7 @@ from semidp.promise.noise.randomness import Randomness, SystemRandomness, genera
 from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 Floats = NDArray[np.float64]
 
@@ -200,7 +200,7 @@ def _end(kept: Callable[[float], bool], inside: float, outside: float) -> float:
 
 
 def common_odds_ratio(
-    release: "Release",
+    release: "ReleaseValue",
     rows: str,
     columns: str,
     strata: Iterable[str] = (),
@@ -363,7 +363,7 @@ def _bound_ratio(asked: CrossedTable, rows_exact: bool, level: float) -> CommonO
     return replace(answer, notes=(note, *answer.notes), noisy_totals=(noisy,))
 
 
-def _by_model(release: "Release", bounded: CommonOddsRatio) -> CommonOddsRatio:
+def _by_model(release: "ReleaseValue", bounded: CommonOddsRatio) -> CommonOddsRatio:
     """The odds ratio as the coefficient of a logistic model, where the bound has an open end; the
     bound where the model has none either.
     """
@@ -393,7 +393,7 @@ def _by_model(release: "Release", bounded: CommonOddsRatio) -> CommonOddsRatio:
 
 
 def stratified_odds_ratio(
-    release: "Release",
+    release: "ReleaseValue",
     of: Cells,
     *,
     minus: Cells,

@@ -27,7 +27,7 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.protection import refuse_dependent
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -102,7 +102,7 @@ class CrossedTable:
 
 
 def crossed_table(
-    release: "Release",
+    release: "ReleaseValue",
     rows: str,
     columns: str,
     strata: Iterable[str],

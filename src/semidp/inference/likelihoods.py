@@ -35,7 +35,7 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.combined.table_evidence import refuse_other_noise
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -290,7 +290,7 @@ def _log_rounded_pmf(size: Counts, scale: float) -> Floats:
     return np.asarray(near + np.log1p(-np.exp(far - near)))
 
 
-def noisy_counts(release: "Release") -> list[NoisyCounts]:
+def noisy_counts(release: "ReleaseValue") -> list[NoisyCounts]:
     """Everything that was measured of counts: in a release, or in those that it combines."""
     sources = (release,) if release.combination is None else release.combination.releases
     every = []

@@ -43,7 +43,7 @@ from semidp.promise.spaces.dataspace import RECORD, Dataspace
 from semidp.publish.results.published_table import PublishedTable
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -409,7 +409,7 @@ class Posterior:
 
 
 def posterior(
-    release: "Release",
+    release: "ReleaseValue",
     table: str | None = None,
     *,
     level: float = 0.95,
@@ -503,7 +503,7 @@ def shortest_intervals(draws: Counts, level: float) -> tuple[Floats, Floats]:
     return np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
 
 
-def _asked_table(release: "Release", name: str | None) -> PublishedTable:
+def _asked_table(release: "ReleaseValue", name: str | None) -> PublishedTable:
     """The table of a given name, or the smallest that has noise."""
     asked = measured_table(release, (), name)
     for table in release.tables:
@@ -513,7 +513,7 @@ def _asked_table(release: "Release", name: str | None) -> PublishedTable:
 
 
 def build_chains(
-    release: "Release", published: PublishedTable
+    release: "ReleaseValue", published: PublishedTable
 ) -> "tuple[Chains | LatticeChains, str, tuple[str, ...]]":
     """Chains that reach every table with the exact totals, the name of the noise, and what a reader
     must know.

@@ -55,7 +55,7 @@ from semidp.publish.combined.residual_combination import ResidualCombination
 
 if TYPE_CHECKING:
     from semidp.publish.combined.several_releases import SeveralReleases
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 Floats = NDArray[np.float64]
 Cells = Mapping[str, str | Iterable[str]]
@@ -301,7 +301,7 @@ def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp],
     return codes.ravel(), tuple(sizes)
 
 
-def table_features(release: "Release") -> list[tuple[str, ...]]:
+def table_features(release: "ReleaseValue") -> list[tuple[str, ...]]:
     """The features of every published table, one a chain of nested ones."""
     release.refuse_large_parts("intervals and tests")
     features = []
@@ -310,7 +310,9 @@ def table_features(release: "Release") -> list[tuple[str, ...]]:
     return features
 
 
-def measured_table(release: "Release", names: Iterable[str], table: str | None = None) -> Measured:
+def measured_table(
+    release: "ReleaseValue", names: Iterable[str], table: str | None = None
+) -> Measured:
     """Return the smallest table of a release that has some features, or the one of a given name, as
     it was measured.
 
@@ -360,7 +362,7 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
 
 
 def combined_table(
-    release: "Release", combination: "SeveralReleases", names: set[str], called: str | None
+    release: "ReleaseValue", combination: "SeveralReleases", names: set[str], called: str | None
 ) -> Measured:
     """Return the smallest table of a combination that has some features, or the one of a given
     name.
@@ -387,12 +389,12 @@ def combined_table(
     return CombinedMeasured(*said, combination=combination)
 
 
-def select_public(release: "Release", measured: Measured) -> Dataspace:
+def select_public(release: "ReleaseValue", measured: Measured) -> Dataspace:
     """Public facts about the records that a table counts, in the levels of the table."""
     return release.scope.dataspace.for_kind(measured.counted).coded_as(measured.schema)
 
 
-def clustering(release: "Release", measured: Measured) -> Protection | None:
+def clustering(release: "ReleaseValue", measured: Measured) -> Protection | None:
     """Who may have several of the records in a table, or a unit with several members: they may vary
     together. None where records are independent, as units are.
     """
@@ -415,13 +417,13 @@ def clustering(release: "Release", measured: Measured) -> Protection | None:
     return max(several, key=lambda one: one.most, default=None)
 
 
-def cluster_size(release: "Release", measured: Measured) -> int:
+def cluster_size(release: "ReleaseValue", measured: Measured) -> int:
     """The most records of one person in a table."""
     persons = clustering(release, measured)
     return 1 if persons is None else persons.most
 
 
-def fitted_counts(release: "Release", name: str) -> NDArray[np.int64]:
+def fitted_counts(release: "ReleaseValue", name: str) -> NDArray[np.int64]:
     """The published whole numbers of a table that have the exact totals."""
     for table in release.tables:
         if table.name == name:
@@ -443,7 +445,7 @@ def fitted_counts(release: "Release", name: str) -> NDArray[np.int64]:
 
 
 def estimate_interval(
-    release: "Release",
+    release: "ReleaseValue",
     of: Cells,
     minus: Cells | None,
     among: Cells | None,
@@ -770,7 +772,7 @@ def _variance(sums: Sequence[tuple[float, float]], rate: float | None = None) ->
 
 
 def estimate_intervals(
-    release: "Release",
+    release: "ReleaseValue",
     table: str | None,
     level: float,
     sampling: bool,

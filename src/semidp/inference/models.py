@@ -31,7 +31,7 @@ from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.protection import Protection
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 Floats = NDArray[np.float64]
 
@@ -384,7 +384,7 @@ class TableModel:
 
 
 def model(
-    release: "Release",
+    release: "ReleaseValue",
     formula: str,
     *,
     against: str | None = None,
@@ -480,7 +480,9 @@ def model(
     )
 
 
-def _find_inhabited(release: "Release", measured: Measured, asked: Formula) -> NDArray[np.bool_]:
+def _find_inhabited(
+    release: "ReleaseValue", measured: Measured, asked: Formula
+) -> NDArray[np.bool_]:
     """Which combinations of the features on the right the exact totals leave room for records in.
 
     A group without records says nothing about a rate. In a log-linear model an empty cell does say

@@ -26,7 +26,7 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -181,7 +181,7 @@ ScoresOfSums = tuple[Floats, Floats]
 
 
 def tried_totals(
-    release: "Release",
+    release: "ReleaseValue",
     asked: CrossedTable,
     sides: tuple[bool, bool],
     scores: ScoresOfSums | None,
@@ -233,7 +233,7 @@ def tried_totals(
 
 
 def _plausible(
-    release: "Release", asked: CrossedTable, side: int, errors: Floats, exact: bool
+    release: "ReleaseValue", asked: CrossedTable, side: int, errors: Floats, exact: bool
 ) -> list[Counts] | None:
     """Totals of rows (side 0) or columns (1) that the noise does not rule out; the exact ones where
     published.
@@ -277,7 +277,7 @@ def _nearest(sums: Floats, n: int) -> Counts:
     return np.diff(np.concatenate([[0], ends]))
 
 
-def exact_sides(release: "Release", asked: CrossedTable) -> tuple[bool, bool]:
+def exact_sides(release: "ReleaseValue", asked: CrossedTable) -> tuple[bool, bool]:
     """Whether the totals of rows and of columns are exact, within strata."""
     public = select_public(release, asked.measured)
     rows, columns = (Margin(side, *asked.strata) for side in (asked.rows, asked.columns))

@@ -23,7 +23,7 @@ from semidp.publish.plots.style import Figure, drawing
 from semidp.publish.results.sections import Section
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 Floats = NDArray[np.float64]
 
@@ -181,7 +181,7 @@ def choose_draws(pairs: int, fdr: float) -> int:
 
 
 def every_pair(
-    release: "Release",
+    release: "ReleaseValue",
     *,
     fdr: float = 0.05,
     ordered: Iterable[str] | Scores = (),
@@ -242,7 +242,7 @@ def every_pair(
     return PairTests(tuple(tests), tuple(adjusted.tolist()), fdr, tuple(untested))
 
 
-def _pairs(release: "Release") -> list[tuple[str, str]]:
+def _pairs(release: "ReleaseValue") -> list[tuple[str, str]]:
     """Pairs of features that stand in one published table, each once."""
     pairs: dict[tuple[str, str], None] = {}
     for names in table_features(release):

@@ -1,9 +1,9 @@
 """From a plan and data to a release: the page to read first.
 
 `prepare` reads what is public, calibrates a mechanism for every request and states the guarantee;
-`run` charges it, draws the noise and publishes, in one piece or part by part. Rehearsals, audits
-and tests use what was prepared. `RunOptions` is how a plan is carried out: nothing in it changes
-what a release guarantees.
+`run_plan` charges it, draws the noise and publishes, in one piece or part by part. Rehearsals,
+audits and tests use what was prepared. `RunOptions` is how a plan is carried out: nothing in it
+changes what a release guarantees.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from attrs import evolve
@@ -37,8 +37,7 @@ from semidp.publish.choices import best_answered
 from semidp.publish.linked_survey import linked_records, linked_survey
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import AS_USUAL, Presentation
-from semidp.publish.release import Release
-from semidp.publish.release_files import release_files
+from semidp.publish.release_files import ReleaseFiles, release_files
 from semidp.publish.resources import refuse_files, refuse_map, refuse_sheets
 from semidp.publish.results.cells import Form, form_named
 from semidp.publish.results.workbooks import check_installed
@@ -50,6 +49,7 @@ from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published, naive_record_tradeoff
 from semidp.publish.survey import lookalikes, survey
 
+_R = TypeVar("_R", bound=ReleaseFiles)
 CHARGE_STANDS = "the ledger was charged all the same"
 """The note of an error in a release that has charged its ledger: noise may have been drawn, so the
 charge stands."""
@@ -353,68 +353,15 @@ def calibrate(
     return Prepared(plan, scope, tuple(mechanisms), guarantee, choices=choices)
 
 
-def run(
+def run_plan(
+    kind: type[_R],
     plan: Plan,
     data: Any,
     options: RunOptions | Randomness | None = None,
-    *,
     partition: str | None = None,
-) -> Release:
-    """Carry out a plan: prepare, account, measure, publish.
-
-    By parts, every table is measured at the partition's depth and above first, and exact totals
-    that cross parts are divided there. Below it each part is measured and fitted from its own
-    records and from public numbers. The measurement is that of all tables in one piece, so that the
-    guarantee is too.
-
-    Parameters
-    ----------
-    plan
-        What to publish exactly and what with noise. Every request needs a budget, or target errors.
-        By parts, what is not a table is carried out in one piece beside the parts.
-    data
-        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. Of a source on
-        Spark, the parts are carried out by its executors.
-    options
-        How: the ledger, the folder to write, and so on. A source of random words alone stands for
-        options with it.
-    partition
-        A depth of a nested feature, with a finer one in the tables: release part by part, into the
-        folder `out` of the options.
-
-    Returns
-    -------
-    Release
-        What may be published; nothing in it is confidential beyond what the plan publishes exactly.
-        By parts it holds the tables at the cut; those of a part are read by `Release.part`.
-
-    Examples
-    --------
-    >>> import semidp, tempfile
-    >>> people = {"sex": ["f", "m", "m", "f", "m"], "region": ["n", "s", "n", "s", "s"]}
-    >>> plan = Plan(
-    ...     [semidp.TableRequest(["sex", "region"], semidp.Budget.zcdp(1))], ["sex", "region"]
-    ... )
-    >>> release = run(plan, people)
-    >>> release.tables[0].counts.sum(axis=1).tolist(), release.guarantee.adjacency.a
-    ([2, 3], 3)
-    >>> people = {
-    ...     "state": [*"aabb"] * 9,
-    ...     "county": ["a1", "a2", "b1", "b1"] * 9,
-    ...     "sex": [*"fmfm"] * 9,
-    ... }
-    >>> places = semidp.Feature.from_paths(
-    ...     ["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1")]
-    ... )
-    >>> request = semidp.TableRequest(["county", "sex"], semidp.Budget.gdp(1))
-    >>> plan = Plan([request], ["county"], features=[semidp.Feature("sex", "fm"), places])
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     release = run(plan, people, semidp.RunOptions(out=f"{root}/release"), partition="state")
-    ...     (
-    ...         [part.folder for part in release.partition.parts],
-    ...         release.part("a")["table"].counts.sum(axis=1),
-    ...     )
-    (['state=a', 'state=b'], array([9, 9]))
+) -> _R:
+    """Carry out a plan, and return a release of a kind, which draws its own report; see
+    `semidp.run`.
     """
     how = RunOptions.from_value(options)
     plan = plan.with_values_read()
@@ -422,14 +369,14 @@ def run(
         # Imported when used: the parts are prepared and charged by the functions of this page.
         from semidp.publish.parts.by_partition import run_parts
 
-        return run_parts(plan, data, how, partition)
+        return run_parts(kind, plan, data, how, partition)
     how.refuse_parts()
     if how.out is None:
-        return _in_one_piece(plan, data, how)
+        return _in_one_piece(kind, plan, data, how)
     # The place is claimed before any record is read: a release that cannot be written is not
     # charged.
     with new_folder(how.out, force=how.force, ours=release_files, inputs=how.inputs) as folder:
-        release = _in_one_piece(plan, data, how, folder)
+        release = _in_one_piece(kind, plan, data, how, folder)
         release.write_files(folder, how.progress)
         # Before the folder takes its place: nobody sees a release whose signature is still to come.
         how.finish(folder, ())
@@ -437,8 +384,8 @@ def run(
 
 
 def _in_one_piece(
-    plan: Plan, data: Any, options: RunOptions, folder: Path | None = None
-) -> Release:
+    kind: type[_R], plan: Plan, data: Any, options: RunOptions, folder: Path | None = None
+) -> _R:
     """Return the release of a plan, which will be written to a folder, if one is given.
 
     Before the ledger is charged, the folder must take files of these names and this size.
@@ -464,7 +411,7 @@ def _in_one_piece(
         ):
             results.append(request.publish(mechanism, measurement, prepared.scope, progress))
         release = build_release(
-            prepared, results, entry, form, presentation=options.resolved_presentation
+            kind, prepared, results, entry, form, presentation=options.resolved_presentation
         )
         if ledger is not None and session is not None:
             ledger.finish(session, release.measured_digest)
@@ -540,17 +487,18 @@ def measure(plan: Plan, data: Any, options: RunOptions) -> list[tuple[Mechanism,
 
 
 def build_release(
+    kind: type[_R],
     prepared: Prepared,
     results: Iterable[Published],
     entry: Mapping[str, Any] | None,
     form: Form | None,
     partition: Partition | None = None,
     presentation: Presentation = AS_USUAL,
-) -> Release:
+) -> _R:
     """Return the release of what is published."""
     published = tuple(results)
     told = [sentence for result in published for sentence in result.warnings()]
-    return Release(
+    return kind(
         plan=prepared.plan,
         scope=replace(prepared.scope, warnings=(*prepared.scope.warnings, *told)),
         results=published,

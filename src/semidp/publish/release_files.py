@@ -1,15 +1,16 @@
 """The files of a release: release.json, tables, report, and reading all of them back.
 
-A release is written whole or not at all; what the page says is in `report`.
+A release is written whole or not at all. What the page says is in `report`, on a floor above: the
+class that is written and read (`Release`) draws it.
 """
 
 import contextlib
 import csv
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Self
 
 from semidp.errors import AdjacencyUnknown, InputError
@@ -17,7 +18,6 @@ from semidp.promise.documents import from_json
 from semidp.promise.exact import number
 from semidp.promise.files import new_folder, recover
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.notebook import facts
 from semidp.promise.plain_reading import digest, read_document, read_plain
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.features import read_stored
@@ -71,8 +71,11 @@ _DOCUMENTS = {"plan": "plan.json", "dataspace": "dataspace.json"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ReleaseFiles(ReleaseValue):
-    """A release that is written to a folder and read back from it."""
+class ReleaseFiles(ReleaseValue, ABC):
+    """A release that is written to a folder and read back from it.
+
+    Report and workbook are drawn by `Release`, on a floor above.
+    """
 
     def save(
         self,
@@ -159,7 +162,7 @@ class ReleaseFiles(ReleaseValue):
             names.append(METADATA)
         if self.presentation.workbook:
             progress("writing the workbook", 0, None)
-            _report().save_workbook(self, folder / WORKBOOK)
+            self.write_workbook(folder / WORKBOOK)
             names.append(WORKBOOK)
         if self.presentation.places is not None:
             (folder / MAP).write_text(_text(self.presentation.places.to_json()), encoding="utf-8")
@@ -186,22 +189,17 @@ class ReleaseFiles(ReleaseValue):
         progress("drawing the report", 0, None)
         (folder / REPORT).write_text(self.report_html(), encoding="utf-8")
 
+    @abstractmethod
     def report_html(self, title: str | None = None, further: Sequence[Section] = ()) -> str:
-        """Return the report as one HTML page that needs nothing else; its title names what is
-        published.
+        """Return the report as one HTML page that needs nothing else."""
 
-        Further sections, such as the tests of every pair, stand after those of the results.
+    @abstractmethod
+    def write_workbook(self, path: Path) -> None:
+        """Write an Excel file of all tables."""
 
-        >>> import semidp
-        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
-        >>> semidp.run(plan, {"sex": ["f", "m"]}).report_html("Sexes").splitlines()[0]
-        '<!doctype html>'
-        """
-        return str(_report().html(self, title, further))
-
+    @abstractmethod
     def workbook_differs(self, path: Path) -> bool:
         """Whether a workbook holds something else than this release publishes."""
-        return bool(_report().workbook_differs(self, path))
 
     def parts_sections(self) -> list[Section]:
         """Return the section of the report on the parts; none where the release was carried out in
@@ -216,15 +214,6 @@ class ReleaseFiles(ReleaseValue):
     def parts_file_words(self) -> list[tuple[str, str]]:
         """Say what the files of the parts hold; none where there are no parts."""
         return [] if self.partition is None else parts_file_words(self.partition)
-
-    def _repr_html_(self) -> str:
-        rows = []
-        for line in str(_report().summary(self)).splitlines():
-            if line:
-                # A word on what the line is about stands in its first eleven characters.
-                rows.append((line[:11].strip(" :"), line[11:].lstrip(" :")))
-        title = self.presentation.title or "Release"
-        return facts(title, rows) + str(_report().place_pictures(self))
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -489,22 +478,6 @@ def release_title(release: ReleaseValue) -> str:
     """Say what a release is about, for the description of its files."""
     names = ", ".join(result.name for result in release.results)
     return f"{names}; exact: {release.scope.dataspace.summary()}"
-
-
-def _report() -> Any:
-    # A room above, allowed by name in tests/test_layers.py: a release draws its own report.
-    from semidp.present.report.place_sections import place_pictures
-    from semidp.present.report.release_workbook import save_workbook, workbook_differs
-    from semidp.present.report.report_page import html
-    from semidp.present.report.sentences import summary
-
-    return SimpleNamespace(
-        html=html,
-        summary=summary,
-        place_pictures=place_pictures,
-        save_workbook=save_workbook,
-        workbook_differs=workbook_differs,
-    )
 
 
 def release_files(folder: Path) -> Collection[str]:

@@ -12,7 +12,7 @@ from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.publish.pipeline import Prepared
-from semidp.publish.release import Release
+from semidp.publish.release_value import ReleaseValue
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published
 
@@ -56,7 +56,7 @@ def claims_of_plan(prepared: Prepared) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
-def claims_of_release(release: Release) -> tuple[Claim, ...]:
+def claims_of_release(release: ReleaseValue) -> tuple[Claim, ...]:
     """Return what a release measured, calibrated again from its plan and totals, with the claims
     that it records.
     """
@@ -80,7 +80,7 @@ def claims_of_release(release: Release) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
-def _rebuild_mechanism(request: Request, result: Published, release: Release) -> Mechanism:
+def _rebuild_mechanism(request: Request, result: Published, release: ReleaseValue) -> Mechanism:
     """Mechanism of the plan. Where the plan leaves the choice, it is the one that was chosen, if
     that is allowed.
     """

@@ -19,7 +19,7 @@ from semidp.promise.mechanisms.shared_noise import SharedNoise
 from semidp.promise.noise.randomness import Randomness
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class EstimateDraws:
     results: tuple[MeasuredResult, ...]
 
     @classmethod
-    def from_release(cls, release: "Release") -> "EstimateDraws":
+    def from_release(cls, release: "ReleaseValue") -> "EstimateDraws":
         """Read the noise of every table of a release."""
         tables = {table.name: table for table in release.tables}
         results = []

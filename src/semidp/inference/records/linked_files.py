@@ -29,7 +29,7 @@ from semidp.publish.results.published_table import PublishedTable
 from semidp.publish.statistics.tables.linked_published import PublishedLinked, agreeing_places
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 _LINKED = (
     "Members were put into units of the same place at random: sizes are those of the published"
@@ -73,7 +73,7 @@ class LinkedRecords(SyntheticRecords):
 
 
 def linked_records(
-    release: "Release", randomness: Randomness
+    release: "ReleaseValue", randomness: Randomness
 ) -> tuple[LinkedRecords, LinkedRecords]:
     """Return synthetic members and units of a release of linked tables; refuse tables that no
     records surely have.
@@ -110,7 +110,7 @@ def linked_records(
 
 
 def _linked_tables(
-    release: "Release",
+    release: "ReleaseValue",
 ) -> tuple[LinkedMechanism, Sequence[PublishedTable], Sequence[PublishedTable]]:
     """How both kinds agree, the tables of members, and those of units by single sizes."""
     if isinstance(release.combination, LinkedCombination):
@@ -190,7 +190,11 @@ def _number_records(
 
 
 def save_linked_records(
-    release: "Release", paths: tuple[Path, Path], randomness: Randomness, *, force: bool = False
+    release: "ReleaseValue",
+    paths: tuple[Path, Path],
+    randomness: Randomness,
+    *,
+    force: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Write synthetic members and units to two CSV files, and beside each what it is, which is
     returned.

@@ -44,7 +44,7 @@ from semidp.promise.schema.margins import (
 from semidp.promise.spaces.dataspace import Dataspace
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class PublishedNumbers:
     whole: Mapping[str, NDArray[np.int64]] = field(repr=False)
 
     @classmethod
-    def from_release(cls, release: "Release") -> "PublishedNumbers":
+    def from_release(cls, release: "ReleaseValue") -> "PublishedNumbers":
         """Read the tables of a release."""
         dataspace = release.scope.dataspace
         if len(dataspace.kinds) > 1:
@@ -248,7 +248,7 @@ def _records(
 
 
 def synthesize_records(
-    release: "Release",
+    release: "ReleaseValue",
     randomness: Randomness,
     seconds: float = SECONDS,
     progress: Progress = silent,
@@ -264,7 +264,7 @@ def synthesize_records(
 
 
 def several_records(
-    release: "Release",
+    release: "ReleaseValue",
     files: int,
     randomness: Randomness,
     seconds: float = SECONDS,

@@ -18,7 +18,7 @@ from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 _SYNTHETIC = (
     "These records are synthetic: no line is a person. They were put together from the published"
@@ -44,7 +44,7 @@ _NOT_PRIVATE = "The release is not private: its noise can be replayed or read of
 
 
 def write_records(
-    release: "Release",
+    release: "ReleaseValue",
     path: Path,
     force: bool,
     randomness: Randomness,
@@ -70,7 +70,9 @@ def write_records(
     return documents[0]
 
 
-def about_records(release: "Release", records: SyntheticRecords, files: int = 1) -> dict[str, Any]:
+def about_records(
+    release: "ReleaseValue", records: SyntheticRecords, files: int = 1
+) -> dict[str, Any]:
     """Return what is said about records in the file beside them: plain values."""
     statement = [
         _SYNTHETIC,

@@ -15,13 +15,13 @@ from typing import Any
 from attrs import define, evolve, field
 
 from semidp.errors import SemidpError
+from semidp.present.release import Release
 from semidp.present.report.outlook import Outlook, forecast
 from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.pipeline import Prepared, calibrate
 from semidp.publish.plan import AdjacencyChoice, Plan
-from semidp.publish.release import Release
 from semidp.publish.statistics.protocol.request_defaults import BUDGET_KEYS
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.survey import any_totals

@@ -10,7 +10,7 @@ import numpy as np
 
 from semidp.publish.plots.maps import PlaceValues, place_map, sorted_bars
 from semidp.publish.plots.style import svg
-from semidp.publish.release import Release
+from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.results.cells import Columns
 from semidp.publish.results.place_maps import PlaceMap
 from semidp.publish.results.sections import Section
@@ -21,7 +21,7 @@ _SHOWN_UNMATCHED = 12
 _LEAST_BARS = 3  # groups from which on bars say more than numbers
 
 
-def place_sections(release: Release) -> Iterator[Section]:
+def place_sections(release: ReleaseFiles) -> Iterator[Section]:
     """Yield a section for every table or statistic that can be shown by place."""
     places = release.presentation.places
     for result in release.results:
@@ -35,7 +35,7 @@ def place_sections(release: Release) -> Iterator[Section]:
                 yield section
 
 
-def place_pictures(release: Release) -> str:
+def place_pictures(release: ReleaseFiles) -> str:
     """Return the maps of a release as HTML, for a notebook; nothing where no outlines were
     given.
     """
@@ -58,7 +58,7 @@ def _title(result: Published, name: str, columns: Columns) -> str:
     return result.title() if len(result.columns_by_name()) == 1 else name
 
 
-def list_unmatched_places(release: Release) -> list[str]:
+def list_unmatched_places(release: ReleaseFiles) -> list[str]:
     """Say which places the map lacks, or that it names nothing of the release."""
     places = release.presentation.places
     if places is None:

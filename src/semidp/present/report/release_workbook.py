@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from semidp.present.report import sentences
 from semidp.promise.schema.counts import Table
 from semidp.publish.presentation import Presentation, round_to_base
-from semidp.publish.release import Release
+from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.results.cells import Columns
 from semidp.publish.results.workbooks import (
     WorkbookSheet,
@@ -35,7 +35,7 @@ _MOST_DECIMALS = 3  # of numbers without an error
 _SHEET, _CELL = 100_000, 200  # bytes of XML for each sheet and each cell, beside texts
 
 
-def save_workbook(release: Release, path: Path) -> None:
+def save_workbook(release: ReleaseFiles, path: Path) -> None:
     """Write the workbook of a release.
 
     Parameters
@@ -62,7 +62,7 @@ def save_workbook(release: Release, path: Path) -> None:
     write_workbook(path, front_lines(release), sheets(release))
 
 
-def front_lines(release: Release) -> list[tuple[str, str]]:
+def front_lines(release: ReleaseFiles) -> list[tuple[str, str]]:
     """Return the lines of the first sheet: a heading, or "", and a sentence."""
     shown = release.presentation
     lines = [("Title", shown.title or sentences.name_results(release))]
@@ -103,7 +103,7 @@ def _under(heading: str, texts: Any) -> list[tuple[str, str]]:
     return lines
 
 
-def sheets(release: Release) -> Iterator[WorkbookSheet]:
+def sheets(release: ReleaseFiles) -> Iterator[WorkbookSheet]:
     """Yield a sheet for everything that is published, then one for each exact total."""
     for result in release.results:
         for name, published in result.columns_by_name().items():
@@ -213,7 +213,7 @@ def _apply_presentation(
     return {**numbers, heading: shown_counts}, {**formats, heading: decimals_format(0)}
 
 
-def workbook_differs(release: Release, path: Path) -> bool:
+def workbook_differs(release: ReleaseFiles, path: Path) -> bool:
     """Whether a workbook holds something else than a release publishes."""
     expected: list[list[tuple[Any, ...]]] = [
         [(heading or "", text) for heading, text in front_lines(release)]

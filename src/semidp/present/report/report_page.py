@@ -19,7 +19,7 @@ from semidp.promise.scope import Scope
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.plots.figures import tradeoff_plot
 from semidp.publish.plots.style import svg
-from semidp.publish.release import Release
+from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.results.sections import LISTED_ROWS, Section
 from semidp.publish.results.texts import name_tradeoff
 from semidp.publish.statistics.protocol.results import Published
@@ -29,7 +29,7 @@ _SEARCHED = 'class="find"'
 _SHOWN_MOVES = 12
 
 
-def html(release: Release, title: str | None = None, further: Sequence[Section] = ()) -> str:
+def html(release: ReleaseFiles, title: str | None = None, further: Sequence[Section] = ()) -> str:
     """Return the report of a release as HTML.
 
     Parameters
@@ -127,7 +127,7 @@ def _render_figure(figure: Any) -> Any:
     return Markup(svg(figure))
 
 
-def _sections(release: Release) -> list[Section]:
+def _sections(release: ReleaseFiles) -> list[Section]:
     """Return the sections of all results, and that of the parts."""
     sections = []
     for result in release.results:
@@ -157,7 +157,7 @@ def moves(scope: Scope) -> list[dict[str, Any]]:
     ]
 
 
-def _details(release: Release) -> list[tuple[str, str]]:
+def _details(release: ReleaseFiles) -> list[tuple[str, str]]:
     scope = release.scope
     semi = scope.semi_adjacency
     rows = [("Records (public)", f"{scope.dataspace.n:,}")]
@@ -184,7 +184,7 @@ def _details(release: Release) -> list[tuple[str, str]]:
     return rows
 
 
-def _mechanism(release: Release, result: Published) -> list[tuple[str, str]]:
+def _mechanism(release: ReleaseFiles, result: Published) -> list[tuple[str, str]]:
     """Return how one of the results was measured; the guarantee of the only one stands at the top
     of the page.
     """

@@ -18,7 +18,7 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.publish.pipeline import Prepared
 from semidp.publish.plan import Plan
-from semidp.publish.release import Release
+from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.release_value import SOURCES
 from semidp.publish.results.cells import METADATA
 from semidp.publish.results.place_maps import MAP
@@ -79,14 +79,14 @@ def persons_part(scope: Scope) -> list[str]:
     return [*counted, limit]
 
 
-def name_results(release: Release) -> str:
+def name_results(release: ReleaseFiles) -> str:
     """Name everything that is published, for a heading."""
     titles = [result.title() for result in release.results]
     text = ", ".join(title for title in titles if title)
     return text[:1].upper() + text[1:]
 
 
-def noisy_part(release: Release) -> list[str]:
+def noisy_part(release: ReleaseFiles) -> list[str]:
     """Name what is published with noise."""
     return [line for result in release.results for line in result.noisy_lines()]
 
@@ -131,14 +131,14 @@ def strength_rows(sentences: Sequence[str]) -> list[tuple[str, str]]:
     return rows
 
 
-def release_strength(release: Release) -> list[str]:
+def release_strength(release: ReleaseFiles) -> list[str]:
     """Say how strong the guarantee of a release is, or that none is stated."""
     if release.stated is None:
         return ["No guarantee of all releases together is stated: the warnings say why."]
     return strength(release.guarantee, release.plan.report_delta)
 
 
-def explain_protection(release: Release) -> list[str]:
+def explain_protection(release: ReleaseFiles) -> list[str]:
     """Say what a release protects and from whom; of one that states no guarantee, where to look."""
     if release.stated is None:
         return [
@@ -236,7 +236,7 @@ def explain_joint_moves(scope: Scope) -> list[str]:
     return [first, *scope.adjacency.words.why(most)]
 
 
-def explain_other_adjacency(release: Release | Prepared) -> list[str]:
+def explain_other_adjacency(release: ReleaseFiles | Prepared) -> list[str]:
     """Say what the same noise guarantees under the other adjacency, where that is known."""
     other = release.other_adjacency_guarantee
     if other is None or other.tradeoff.is_trivial:
@@ -245,7 +245,7 @@ def explain_other_adjacency(release: Release | Prepared) -> list[str]:
     return [f"{other.adjacency.words.same_noise}: {numbers}"]
 
 
-def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
+def also_known(release: ReleaseFiles) -> tuple[list[tuple[str, str, str, str]], int]:
     """Say what the noise guarantees if an attacker also knew a one-way margin, one row each, and
     how many are left.
 
@@ -268,7 +268,7 @@ def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
     return rows, left
 
 
-def files(release: Release) -> list[tuple[str, str]]:
+def files(release: ReleaseFiles) -> list[tuple[str, str]]:
     """Name the files of a release and say what they hold."""
     words = []
     for result in release.results:
@@ -332,7 +332,7 @@ def _name_budget(budget: Budget) -> str:
     )
 
 
-def said_of_several(release: Release) -> list[str]:
+def said_of_several(release: ReleaseFiles) -> list[str]:
     """Say what holds for all results of a kind together."""
     by_type: dict[type[Published], list[Published]] = {}
     for result in release.results:
@@ -344,7 +344,7 @@ def said_of_several(release: Release) -> list[str]:
     ]
 
 
-def cautions(release: Release) -> list[str]:
+def cautions(release: ReleaseFiles) -> list[str]:
     """Say where noise dominates what is published."""
     return [sentence for result in release.results for sentence in result.cautions()]
 
@@ -379,7 +379,7 @@ def together_disclosed(disclosures: Sequence[str]) -> list[str]:
     return [together, *unmatched]
 
 
-def limits(release: Release) -> list[str]:
+def limits(release: ReleaseFiles) -> list[str]:
     """Say what the release does not protect."""
     if release.scope.protection is not None:
         unit = _unit(release.scope.protection)
@@ -426,7 +426,7 @@ def _unit(protection: Protection) -> str:
     )
 
 
-def summary(release: Release, where: str | None = None, word: str = "written") -> str:
+def summary(release: ReleaseFiles, where: str | None = None, word: str = "written") -> str:
     """Return the release in a few lines, for a terminal; `word` says how its report is at
     `where`.
     """
@@ -452,7 +452,7 @@ def summary(release: Release, where: str | None = None, word: str = "written") -
     return "\n".join(lines)
 
 
-def _claims(release: Release) -> list[str]:
+def _claims(release: ReleaseFiles) -> list[str]:
     """Return every claim once; what exact totals fix needs none."""
     claims = [result.claim_text() for result in release.results if not result.is_fixed]
     return list(dict.fromkeys(claims))

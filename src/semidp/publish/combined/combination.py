@@ -48,7 +48,7 @@ from semidp.publish.results.published_table import FitKind, Fitted
 from semidp.publish.statistics.tables.fitting import fit_product
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 MOST_CELLS, MOST_COUPLED = 2 * 10**7, 2000
 """Cells of all features together, and cells of features that unequal groups or structural zeros
@@ -323,7 +323,7 @@ def _terms(influences: Sequence[tuple[Evidence, Floats]], number: int) -> tuple[
     return tuple(terms)
 
 
-def listed_views(releases: "Sequence[Release]", schema: Schema) -> dict[View, str]:
+def listed_views(releases: "Sequence[ReleaseValue]", schema: Schema) -> dict[View, str]:
     """Every table of any release once, by its view, with the name that it has first."""
     names: dict[View, str] = {}
     for release in releases:
@@ -345,7 +345,7 @@ def totals_and_n(dataspace: Dataspace) -> list[Totals]:
     return [n, *dataspace.published_totals]
 
 
-def join_totals(releases: "Sequence[Release]") -> Dataspace:
+def join_totals(releases: "Sequence[ReleaseValue]") -> Dataspace:
     """Dataspace of all exact totals of releases of one kind of records; refuse releases that cannot
     be of the same records.
     """

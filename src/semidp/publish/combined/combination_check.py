@@ -13,7 +13,7 @@ from typing import Any
 from semidp.errors import SemidpError
 from semidp.publish.combined.releases_together import build_combination, combined_release
 from semidp.publish.combined.several_releases import ListedTable, SeveralReleases
-from semidp.publish.release import Release
+from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.release_value import SOURCES
 from semidp.publish.results.published_table import PublishedTable
 from semidp.publish.statistics.recheck_findings import Findings, close, differences, short
@@ -23,7 +23,10 @@ _BELIEVED = {"created", "versions", "combination"}
 
 
 def check_sources(
-    sources: Sequence[Release], folder: Path | None, check: Callable[..., Any], findings: Findings
+    sources: Sequence[ReleaseFiles],
+    folder: Path | None,
+    check: Callable[..., Any],
+    findings: Findings,
 ) -> None:
     """Check every release of a combination by itself, and note what is wrong with it and what is
     believed of it.
@@ -36,7 +39,9 @@ def check_sources(
             findings.trust(trust.what, *(f"{place} {field}" for field in trust.fields))
 
 
-def check_combination(release: Release, document: Mapping[str, Any], findings: Findings) -> None:
+def check_combination(
+    release: ReleaseFiles, document: Mapping[str, Any], findings: Findings
+) -> None:
     """Compare a combination with what follows from its releases."""
     sources = release.sources
     try:
@@ -50,7 +55,7 @@ def check_combination(release: Release, document: Mapping[str, Any], findings: F
             findings.wrong.append("it states other tables than its releases have")
             return
         again = _compare_tables(combination, tables, findings)
-        rebuilt = combined_release(combination, again)
+        rebuilt = combined_release(type(release), combination, again)
         _compare_others(release, rebuilt, findings)
     except SemidpError as error:
         findings.wrong.append(f"its releases cannot be combined again: {error}")
@@ -67,7 +72,7 @@ def check_combination(release: Release, document: Mapping[str, Any], findings: F
     findings.trust("when it was made, and with which software", "created", "versions")
 
 
-def _compare_others(release: Release, rebuilt: Release, findings: Findings) -> None:
+def _compare_others(release: ReleaseFiles, rebuilt: ReleaseFiles, findings: Findings) -> None:
     """Compare results other than tables with those that follow from the releases."""
     named = {result.name: result for result in rebuilt.results}
     for result in release.results:

@@ -47,7 +47,7 @@ from semidp.publish.results.published_table import FitKind, Fitted
 from semidp.publish.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitted
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 
 @frozen(slots=False, eq=False)
@@ -165,7 +165,7 @@ class LinkedCombination(AveragedReleases):
         )
 
 
-def kind_measurements(release: "Release", space: LinkedSpace) -> list[ResidualMeasurement]:
+def kind_measurements(release: "ReleaseValue", space: LinkedSpace) -> list[ResidualMeasurement]:
     """Return what a release measured of the residuals of members and of units."""
     if not isinstance(release.scope.dataspace, LinkedDataspace):
         return record_measurements(release, space.members)
@@ -178,7 +178,7 @@ def kind_measurements(release: "Release", space: LinkedSpace) -> list[ResidualMe
     return parts
 
 
-def linked_dataspace(releases: "Sequence[Release]") -> LinkedDataspace:
+def linked_dataspace(releases: "Sequence[ReleaseValue]") -> LinkedDataspace:
     """Dataspace of all exact totals of members and of units; refuse releases that cannot be of the
     same records, or make several promises.
     """
@@ -209,7 +209,7 @@ def _one_promise(one: Link, other: Link) -> Link:
     return both
 
 
-def one_estimate(releases: "Sequence[Release]", dataspace: Dataspace) -> SeveralReleases:
+def one_estimate(releases: "Sequence[ReleaseValue]", dataspace: Dataspace) -> SeveralReleases:
     """Return several releases as one set of measurements, in the way that their common dataspace
     needs.
     """
@@ -220,7 +220,7 @@ def one_estimate(releases: "Sequence[Release]", dataspace: Dataspace) -> Several
     return Combination(tuple(releases), dataspace)
 
 
-def common_dataspace(releases: "Sequence[Release]") -> Dataspace:
+def common_dataspace(releases: "Sequence[ReleaseValue]") -> Dataspace:
     """Dataspace of all exact totals of all releases; refuse releases that cannot be of the same
     records.
     """

@@ -4,17 +4,15 @@ The folder of a combination holds the releases themselves, so that everything in
 them and is computed again by `semidp show`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.promise.accounting.account import compose_releases
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.features import SIZE
 from semidp.promise.scope import Scope
 from semidp.promise.spaces.adjacency import Ball
@@ -29,78 +27,40 @@ from semidp.publish.combined.linked_combination import (
 from semidp.publish.combined.several_releases import SeveralReleases
 from semidp.publish.pipeline import versions
 from semidp.publish.plan import AdjacencyChoice, LinkedUnits, Plan, chosen_adjacency
-from semidp.publish.release import Release
+from semidp.publish.release_value import ReleaseValue
 from semidp.publish.results.published_table import PublishedTable
 from semidp.publish.statistics.protocol.results import Published
 from semidp.publish.survey import find_semi_adjacency
 
+_R = TypeVar("_R", bound=ReleaseValue)
 _UNCHECKED = (
     "That the releases are of the same records was checked by their number, their levels and their"
     " exact totals alone."
 )
 
 
-def combine(*releases: Release | Path | str) -> Release:
-    """Return one release from several of the same records: the best linear unbiased estimate of all
-    their tables.
-
-    A table w with noise of variance σ² a cell measures every residual d below it with variance
-    ``σ² Π n_i`` over the features of w that d lacks; tables that share a budget measure residuals
-    themselves. The estimate of a residual is the average of what was measured, weighted by
-    precision, and exact totals have infinite precision (nested features: one pass up the tree, one
-    down; ghazi2026denoising). No cell has a larger variance than in the better release. Linked
-    members and units are averaged each by themselves and made to agree once; distributions of one
-    outcome are averaged difference by difference. The guarantee is that of all releases together,
-    each computed anew for all exact totals; where they do not add up, none is stated. Whether the
-    releases are of the same records cannot be checked beyond the number of records, the levels and
-    the exact totals.
-
-    Parameters
-    ----------
-    releases
-        At least two releases, or folders of releases. In the place of a combination stand the
-        releases that it is of.
-
-    Examples
-    --------
-    >>> import semidp
-    >>> people = {"sex": [*"fmf"] * 20, "vote": [*"yny"] * 20}
-    >>> plan = semidp.Plan(
-    ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
-    ... )
-    >>> march, june = semidp.run(plan, people), semidp.run(plan, people)
-    >>> both = semidp.combine(march, june)
-    >>> ratio = both.tables[0].standard_errors / march.tables[0].standard_errors
-    >>> ratio.round(6).tolist()
-    [[0.707107, 0.707107], [0.707107, 0.707107]]
-    >>> both.guarantee.tradeoff.mu_squared
-    Fraction(2, 1)
-    """
-    sources: list[Release] = []
-    for one in releases:
-        release = one if isinstance(one, Release) else Release.load(one)
-        # A combination is no measurement of its own: its releases are.
-        sources += [release] if release.combination is None else release.combination.releases
+def combine_releases(releases: Iterable[_R]) -> _R:
+    """Return one release from several of the same records; see `semidp.combine`."""
+    # A combination is no measurement of its own: its releases are.
+    sources = [source for release in releases for source in release.sources or (release,)]
     if len(sources) < 2:
         raise InputError("name at least two releases to combine")
-    return combine_releases(sources)
-
-
-def combine_releases(sources: Sequence[Release], progress: Progress = silent) -> Release:
-    """Return the combination of releases that are none themselves."""
     combination = build_combination(sources)
     has_tables = any(release.tables for release in sources)
-    return combined_release(combination, combination.tables(progress) if has_tables else ())
+    tables = combination.tables() if has_tables else ()
+    return combined_release(type(sources[0]), combination, tables)
 
 
-def build_combination(sources: Sequence[Release]) -> SeveralReleases:
+def build_combination(sources: Sequence[ReleaseValue]) -> SeveralReleases:
     """Return releases as one set of measurements; refuse those that cannot be of the same
     records.
     """
     return one_estimate(sources, common_dataspace(sources))
 
 
-def combined_release(combination: SeveralReleases, tables: tuple[PublishedTable, ...]) -> Release:
+def combined_release(
+    kind: type[_R], combination: SeveralReleases, tables: tuple[PublishedTable, ...]
+) -> _R:
     """Return the release of a combination whose tables were estimated and fitted."""
     sources = combination.releases
     guarantee, notes = _guarantee(combination)
@@ -124,7 +84,7 @@ def combined_release(combination: SeveralReleases, tables: tuple[PublishedTable,
             " are combined"
         )
     warned = [warning for result in results for warning in result.warnings()]
-    return Release(
+    return kind(
         plan=_plan(sources, combination.dataspace, guarantee),
         scope=replace(scope, warnings=(*scope.warnings, *warned)),
         results=tuple(results),
@@ -138,7 +98,7 @@ def combined_release(combination: SeveralReleases, tables: tuple[PublishedTable,
     )
 
 
-def _pool_results(releases: Sequence[Release], scope: Scope) -> list[Published]:
+def _pool_results(releases: Sequence[ReleaseValue], scope: Scope) -> list[Published]:
     """Results other than tables that several releases have in common, each pooled into one."""
     alike: dict[object, list[Published]] = {}
     for release in releases:
@@ -174,7 +134,7 @@ def _guarantee(combination: SeveralReleases) -> tuple[Guarantee | None, tuple[st
 
 
 def _scope(
-    releases: Sequence[Release],
+    releases: Sequence[ReleaseValue],
     dataspace: Dataspace,
     guarantee: Guarantee | None,
     notes: Sequence[str],
@@ -198,7 +158,9 @@ def _scope(
     return Scope(dataspace, semi, adjacency, tuple(disclosures), tuple(warnings), persons)
 
 
-def _plan(releases: Sequence[Release], dataspace: Dataspace, guarantee: Guarantee | None) -> Plan:
+def _plan(
+    releases: Sequence[ReleaseValue], dataspace: Dataspace, guarantee: Guarantee | None
+) -> Plan:
     """A plan that asks for nothing: features, exact totals, and the adjacency of the guarantee."""
     adjacency: Any = AdjacencyChoice.worst_case
     linked = isinstance(dataspace, LinkedDataspace)
@@ -225,7 +187,7 @@ def _plan(releases: Sequence[Release], dataspace: Dataspace, guarantee: Guarante
 
 
 def _linked_plan(
-    releases: Sequence[Release], dataspace: LinkedDataspace, adjacency: AdjacencyChoice
+    releases: Sequence[ReleaseValue], dataspace: LinkedDataspace, adjacency: AdjacencyChoice
 ) -> Plan:
     """The same of linked members and units: how they are linked, and what is exact of each."""
     link = dataspace.link

@@ -55,7 +55,7 @@ from semidp.publish.results.published_table import FitKind, Fitted
 from semidp.publish.statistics.tables.fitting import fit_product
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 MOST_LAWS = 150
 """Different cells of a table whose own laws are computed."""
@@ -217,9 +217,9 @@ def law_half_widths(
 
 
 def distinct_measurements(
-    releases: "Sequence[Release]",
+    releases: "Sequence[ReleaseValue]",
     space: Space,
-    measured_by: "Callable[[Release, Space], list[ResidualMeasurement]]",
+    measured_by: "Callable[[ReleaseValue, Space], list[ResidualMeasurement]]",
 ) -> tuple[ResidualMeasurement, ...]:
     """Return everything that releases measured; refuse the same measurement twice.
 
@@ -240,7 +240,7 @@ def distinct_measurements(
     return tuple(every)
 
 
-def record_measurements(release: "Release", space: ProductSpace) -> list[ResidualMeasurement]:
+def record_measurements(release: "ReleaseValue", space: ProductSpace) -> list[ResidualMeasurement]:
     """Return what a release measured of the residuals of records of one kind."""
     release.refuse_large_parts("combined estimates")
     parts: list[ResidualMeasurement] = []

@@ -21,7 +21,7 @@ from semidp.publish.combined.tree_layout import Floats
 from semidp.publish.results.published_table import Fitted, PublishedTable
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 _TELLING = 24  # so many numbers of one measurement are not drawn alike twice
 
@@ -65,7 +65,7 @@ class SeveralReleases(ABC):
         What all releases together publish exactly.
     """
 
-    releases: "tuple[Release, ...]"
+    releases: "tuple[ReleaseValue, ...]"
     dataspace: Dataspace
 
     @property
@@ -115,7 +115,7 @@ class SeveralReleases(ABC):
         return tuple(tables)
 
 
-def refuse_twice(sizes_and_digests: "list[tuple[Release, list[tuple[int, str]]]]") -> None:
+def refuse_twice(sizes_and_digests: "list[tuple[ReleaseValue, list[tuple[int, str]]]]") -> None:
     """Refuse the same measurement in two releases, whatever their folders are called.
 
     Parameters

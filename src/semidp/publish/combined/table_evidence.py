@@ -26,7 +26,7 @@ from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published
 
 if TYPE_CHECKING:
-    from semidp.publish.release import Release
+    from semidp.publish.release_value import ReleaseValue
 
 _NOT_DRAWN = -1
 
@@ -143,7 +143,7 @@ class Evidence:
     noise: IndependentNoise | TableNoise | None
 
 
-def collect_evidence(release: "Release", layout: TreeLayout) -> list[Evidence]:
+def collect_evidence(release: "ReleaseValue", layout: TreeLayout) -> list[Evidence]:
     """Return what a release measured of tables, in its order. Statistics of outcomes say nothing of
     tables.
     """

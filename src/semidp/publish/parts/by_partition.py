@@ -1,9 +1,9 @@
 """A release part by part: what is measured at the cut and above first, then a task for each node
 below it.
 
-`run_parts` is what `run` calls for tables that one machine does not hold. The guarantee is that of
-one measurement of all residuals, whoever draws them: noise is calibrated to the whole product,
-never to a part.
+`run_parts` is what `run_plan` calls for tables that one machine does not hold. The guarantee is
+that of one measurement of all residuals, whoever draws them: noise is calibrated to the whole
+product, never to a part.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +43,7 @@ from semidp.publish.pipeline import (
     open_records,
 )
 from semidp.publish.plan import Plan
-from semidp.publish.release import Release
-from semidp.publish.release_files import release_files
+from semidp.publish.release_files import ReleaseFiles, release_files
 from semidp.publish.resources import refuse_files, refuse_map
 from semidp.publish.results.cells import Form
 from semidp.publish.sources.reader import cut_to_available
@@ -62,12 +61,13 @@ from semidp.publish.statistics.protocol.requests import StepsByParts
 from semidp.publish.survey import survey
 from semidp.publish.unfinished import Unfinished, lasting_folder
 
+_R = TypeVar("_R", bound=ReleaseFiles)
 _FORMAT = 4  # of what an unfinished release keeps
 
 
-def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Release:
-    """Carry out a plan of tables part by part, and write it to a folder: what `run` does with a
-    partition.
+def run_parts(kind: type[_R], plan: Plan, data: Any, options: RunOptions, partition: str) -> _R:
+    """Carry out a plan of tables part by part, and write it to a folder: what `run_plan` does
+    with a partition.
     """
     if options.out is None:
         raise InputError("a release by parts is written as it is made: give out, the folder for it")
@@ -99,7 +99,7 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
             work, about = unfinished.folder, _identify_release(whole, written, randomness)
             if resume:
                 _refuse_other(unfinished.read_notes(), about)
-                session = _resumed_session(unfinished, ledger)
+                session = _resumed_session(kind, unfinished, ledger)
             else:
                 whole.refuse_place(work, written)
                 # What is foreseen to be published otherwise than in one piece is told before
@@ -115,7 +115,7 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
             entry = _charged_once(whole, unfinished, ledger, options.label, session, resume)
             # all that is left to do is to put the folder in its place
             if unfinished.read_notes().get("whole") is True:
-                release = Release.load(work)
+                release = kind.load(work)
                 options.finish(work, sorted(_passing(work)))
             else:
                 whole.measure(unfinished, randomness)
@@ -132,7 +132,13 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
                 results = [request.build_result(parts, work, progress) for request in whole.steps]
                 partition_of = Partition(whole.partition, tuple(parts))
                 release = build_release(
-                    whole, results, entry, written, partition_of, options.resolved_presentation
+                    kind,
+                    whole,
+                    results,
+                    entry,
+                    written,
+                    partition_of,
+                    options.resolved_presentation,
                 )
                 release.write_files(work, progress)
                 options.finish(work, sorted(_passing(work)))
@@ -383,7 +389,9 @@ def _refuse_other(noted: Mapping[str, Any], about: Mapping[str, Any]) -> None:
             )
 
 
-def _resumed_session(unfinished: Unfinished, ledger: Ledger | None) -> Session:
+def _resumed_session(
+    kind: type[ReleaseFiles], unfinished: Unfinished, ledger: Ledger | None
+) -> Session:
     """Note a new session of an unfinished run; refuse a ledger that it was not begun with."""
     noted = unfinished.read_notes()
     entry, charging = noted.get("ledger"), noted.get("charging")
@@ -408,7 +416,7 @@ def _resumed_session(unfinished: Unfinished, ledger: Ledger | None) -> Session:
             " without one"
         )
     complete = noted.get("whole") is True
-    measured = Release.load(unfinished.folder).measured_digest if complete else None
+    measured = kind.load(unfinished.folder).measured_digest if complete else None
     session = Session(unfinished.run_name, earlier, measured)
     # Noted before the ledger has it: a run that is killed in between is still the latest.
     unfinished.note(sessions=[*earlier, session.name])

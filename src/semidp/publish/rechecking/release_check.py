@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from semidp._version import __version__
 from semidp.errors import InputError, SemidpError
@@ -28,8 +28,7 @@ from semidp.publish.plan import Plan
 from semidp.publish.presentation import AS_USUAL
 from semidp.publish.rechecking.file_differences import file_differences
 from semidp.publish.rechecking.results_again import recheck_result
-from semidp.publish.release import Release
-from semidp.publish.release_files import REPORT, release_files, release_title
+from semidp.publish.release_files import REPORT, ReleaseFiles, release_files, release_title
 from semidp.publish.results.cells import METADATA, Columns, StoredFiles, csvw
 from semidp.publish.results.place_maps import MAP
 from semidp.publish.results.workbooks import WORKBOOK
@@ -41,6 +40,7 @@ from semidp.publish.statistics.recheck_findings import Findings, Trust, differen
 from semidp.publish.statistics.registry import result_keys
 from semidp.publish.survey import public_scope, read_schema
 
+_R = TypeVar("_R", bound=ReleaseFiles)
 MOST_CELLS = 2_000_000
 """Tables of more cells in all are not fitted again unless asked for: their distances are
 computed."""
@@ -72,7 +72,7 @@ class Recheck:
     trusted: tuple[Trust, ...]
 
 
-def disagreements(release: Release, document: Mapping[str, Any]) -> tuple[str, ...]:
+def disagreements(release: ReleaseFiles, document: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what a release states that does not follow from its plan, its exact totals and its
     noisy values.
 
@@ -101,7 +101,11 @@ def disagreements(release: Release, document: Mapping[str, Any]) -> tuple[str, .
 
 
 def recheck(
-    release: Release, document: Mapping[str, Any], folder: Path | None = None, *, deep: bool = False
+    release: ReleaseFiles,
+    document: Mapping[str, Any],
+    folder: Path | None = None,
+    *,
+    deep: bool = False,
 ) -> Recheck:
     """Compute again what a release states; return what does not follow, and what is taken on trust.
 
@@ -136,12 +140,14 @@ def recheck(
     return Recheck(tuple(dict.fromkeys(findings.wrong)), tuple(trusted))
 
 
-def load_consistent(folder: Path | str, *, fits: bool = False) -> Release:
+def load_consistent(kind: type[_R], folder: Path | str, *, fits: bool = False) -> _R:
     """Read a release to answer questions from; refuse one whose numbers do not follow from its
     measurements.
 
     Parameters
     ----------
+    kind
+        What is read, such as `semidp.Release`.
     folder
         Where it is.
     fits
@@ -153,10 +159,10 @@ def load_consistent(folder: Path | str, *, fits: bool = False) -> Release:
     >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
     >>> with tempfile.TemporaryDirectory() as root:
     ...     semidp.run(plan, {"sex": ["f", "m"]}).save(f"{root}/release")
-    ...     load_consistent(f"{root}/release").private
+    ...     load_consistent(semidp.Release, f"{root}/release").private
     True
     """
-    release = Release.load(folder)
+    release = kind.load(folder)
     if release.partition is not None:  # questions to parts are refused, or need no numbers of them
         return release
     findings = _findings(release, fits and _cells(release) <= MOST_CELLS)
@@ -176,12 +182,12 @@ class _Again:
 
     deep: bool
 
-    def __call__(self, release: Release, folder: Path | None) -> Recheck:
+    def __call__(self, release: ReleaseFiles, folder: Path | None) -> Recheck:
         document = release.to_json() if folder is None else read_document(folder / "release.json")
         return recheck(release, document, folder, deep=self.deep)
 
 
-def _findings(release: Release, refits: bool) -> Findings:
+def _findings(release: ReleaseFiles, refits: bool) -> Findings:
     """Return empty findings for a release, with the software that it states."""
     return Findings(
         release.versions.get("semidp") == __version__, refits, dict(release.versions) == versions()
@@ -192,7 +198,7 @@ def _findings(release: Release, refits: bool) -> Findings:
 class _Check:
     """One recheck: what it is about, and what it has found so far."""
 
-    release: Release
+    release: ReleaseFiles
     document: Mapping[str, Any]
     findings: Findings
 
@@ -528,7 +534,7 @@ class _Check:
                 )
 
 
-def _cells(release: Release) -> int:
+def _cells(release: ReleaseFiles) -> int:
     """The cells of all tables of a release, parts included."""
     if release.combination is not None:
         return sum(table.schema.size for table in release.tables)
@@ -559,7 +565,7 @@ class _StatedLevels:
         return [tuple(path) for path in feature.paths()]
 
 
-def _compare_stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
+def _compare_stated(release: ReleaseFiles, document: Mapping[str, Any]) -> Iterator[str]:
     """Compare the numbers that are stated for readers with what follows from the rest."""
     follows = release.to_json()
     for key, source in (("epsilon", "guarantee"), ("report_delta", "plan"), ("budget", "plan")):

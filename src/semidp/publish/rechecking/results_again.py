@@ -6,7 +6,7 @@ What follows is known to its statistic, by `Published.recheck`; here is what hol
 
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.selection import NAMES
-from semidp.publish.release import Release
+from semidp.publish.release_value import ReleaseValue
 from semidp.publish.statistics.protocol.rechecks import ResultCheck
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published, noise_name
@@ -14,7 +14,11 @@ from semidp.publish.statistics.recheck_findings import CLOSE, Findings
 
 
 def recheck_result(
-    release: Release, request: Request, result: Published, mechanism: Mechanism, findings: Findings
+    release: ReleaseValue,
+    request: Request,
+    result: Published,
+    mechanism: Mechanism,
+    findings: Findings,
 ) -> Published:
     """Compare a result with what follows from its request and its noisy values; return it as it is
     computed again.

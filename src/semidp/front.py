@@ -14,6 +14,7 @@ import numpy as np
 from attrs import evolve
 
 from semidp.errors import InputError
+from semidp.present.release import Release
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.exact import Number, positive
 from semidp.promise.guarantee import Guarantee
@@ -25,12 +26,12 @@ from semidp.promise.schema.schema import Schema, toml_document
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.budgets import divide_budget
+from semidp.publish.combined.releases_together import combine_releases
 from semidp.publish.linked_survey import computed_features, linked_units, with_units
 from semidp.publish.missing_outcomes import with_missing
-from semidp.publish.pipeline import RunOptions, run
+from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plan import AdjacencyChoice, Plan, read_declarations
 from semidp.publish.presentation import AS_USUAL, Presentation
-from semidp.publish.release import Release
 from semidp.publish.sources.contract import Outcome
 from semidp.publish.sources.linked_records import LinkedData
 from semidp.publish.sources.readings import are_dates, date_bins
@@ -466,6 +467,113 @@ def release(
             " units: give units"
         )
     return run(plan, data, options, partition=partition)
+
+
+def run(
+    plan: Plan,
+    data: Any,
+    options: RunOptions | Randomness | None = None,
+    *,
+    partition: str | None = None,
+) -> Release:
+    """Carry out a plan: prepare, account, measure, publish.
+
+    By parts, every table is measured at the partition's depth and above first, and exact totals
+    that cross parts are divided there. Below it each part is measured and fitted from its own
+    records and from public numbers. The measurement is that of all tables in one piece, so that the
+    guarantee is too.
+
+    Parameters
+    ----------
+    plan
+        What to publish exactly and what with noise. Every request needs a budget, or target errors.
+        By parts, what is not a table is carried out in one piece beside the parts.
+    data
+        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. Of a source on
+        Spark, the parts are carried out by its executors.
+    options
+        How: the ledger, the folder to write, and so on. A source of random words alone stands for
+        options with it.
+    partition
+        A depth of a nested feature, with a finer one in the tables: release part by part, into the
+        folder `out` of the options.
+
+    Returns
+    -------
+    Release
+        What may be published; nothing in it is confidential beyond what the plan publishes exactly.
+        By parts it holds the tables at the cut; those of a part are read by `Release.part`.
+
+    Examples
+    --------
+    >>> import semidp, tempfile
+    >>> people = {"sex": ["f", "m", "m", "f", "m"], "region": ["n", "s", "n", "s", "s"]}
+    >>> plan = Plan(
+    ...     [semidp.TableRequest(["sex", "region"], semidp.Budget.zcdp(1))], ["sex", "region"]
+    ... )
+    >>> release = run(plan, people)
+    >>> release.tables[0].counts.sum(axis=1).tolist(), release.guarantee.adjacency.a
+    ([2, 3], 3)
+    >>> people = {
+    ...     "state": [*"aabb"] * 9,
+    ...     "county": ["a1", "a2", "b1", "b1"] * 9,
+    ...     "sex": [*"fmfm"] * 9,
+    ... }
+    >>> places = semidp.Feature.from_paths(
+    ...     ["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1")]
+    ... )
+    >>> request = semidp.TableRequest(["county", "sex"], semidp.Budget.gdp(1))
+    >>> plan = Plan([request], ["county"], features=[semidp.Feature("sex", "fm"), places])
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     release = run(plan, people, semidp.RunOptions(out=f"{root}/release"), partition="state")
+    ...     (
+    ...         [part.folder for part in release.partition.parts],
+    ...         release.part("a")["table"].counts.sum(axis=1),
+    ...     )
+    (['state=a', 'state=b'], array([9, 9]))
+    """
+    return run_plan(Release, plan, data, options, partition)
+
+
+def combine(*releases: Release | Path | str) -> Release:
+    """Return one release from several of the same records: the best linear unbiased estimate of all
+    their tables.
+
+    A table w with noise of variance σ² a cell measures every residual d below it with variance
+    ``σ² Π n_i`` over the features of w that d lacks; tables that share a budget measure residuals
+    themselves. The estimate of a residual is the average of what was measured, weighted by
+    precision, and exact totals have infinite precision (nested features: one pass up the tree, one
+    down; ghazi2026denoising). No cell has a larger variance than in the better release. Linked
+    members and units are averaged each by themselves and made to agree once; distributions of one
+    outcome are averaged difference by difference. The guarantee is that of all releases together,
+    each computed anew for all exact totals; where they do not add up, none is stated. Whether the
+    releases are of the same records cannot be checked beyond the number of records, the levels and
+    the exact totals.
+
+    Parameters
+    ----------
+    releases
+        At least two releases, or folders of releases. In the place of a combination stand the
+        releases that it is of.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> people = {"sex": [*"fmf"] * 20, "vote": [*"yny"] * 20}
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+    ... )
+    >>> march, june = semidp.run(plan, people), semidp.run(plan, people)
+    >>> both = semidp.combine(march, june)
+    >>> ratio = both.tables[0].standard_errors / march.tables[0].standard_errors
+    >>> ratio.round(6).tolist()
+    [[0.707107, 0.707107], [0.707107, 0.707107]]
+    >>> both.guarantee.tradeoff.mu_squared
+    Fraction(2, 1)
+    """
+    return combine_releases(
+        one if isinstance(one, Release) else Release.load(one) for one in releases
+    )
 
 
 def what_holds(

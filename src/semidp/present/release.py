@@ -1,34 +1,18 @@
-"""A release as users hold it: its values and files, and the questions that it answers at no cost.
+"""A release as users hold it: its values and files, its pages, and the questions that it answers.
 
 Its fields are in `release_value`, its files in `release_files`; the questions themselves are in
-`inference`.
+`inference`, the pages in `report`. The floors below work with the fields and the files alone.
 """
 
-import contextlib
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from attrs import evolve
-from numpy.typing import ArrayLike, NDArray
-
-from semidp.errors import InputError, Refused, SemidpError
-from semidp.promise.guarantee import Guarantee
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
+from semidp.promise.notebook import facts
 from semidp.promise.progress import Progress, silent
-from semidp.promise.spaces.adjacency import Adjacency
-from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
-from semidp.promise.tradeoff.function import Tradeoff
-from semidp.publish.plan import AdjacencyChoice, margins_from
-from semidp.publish.side_information import (
-    check_same_records,
-    guarantee_under,
-    naive_tradeoff,
-    other_guarantee,
-)
+from semidp.publish.release_files import ReleaseFiles
 
 if TYPE_CHECKING:
     from semidp.inference.answers import IntervalEstimate, TableIntervals
@@ -36,10 +20,7 @@ if TYPE_CHECKING:
     from semidp.inference.independence import Independence
     from semidp.inference.measured import Cells
     from semidp.inference.records.synthetic import SyntheticRecords
-
-from semidp.publish.release_files import ReleaseFiles
-
-_ALSO_KNOWN = 8  # features whose counts an attacker may know
+    from semidp.publish.results.sections import Section
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,55 +34,6 @@ class Release(ReleaseFiles):
     >>> release.private, release.guarantee.adjacency.a, [table.name for table in release.tables]
     (True, 2, ['table'])
     """
-
-    def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
-        """Return a weighted sum of estimated cells, across tables, and its exact standard error
-        from the noise alone.
-
-        Tables with budgets of their own have independent noise; those that share one have it in
-        common.
-
-        Parameters
-        ----------
-        weights
-            For each table, by its name, a weight a cell: an array like its counts, with the axes of
-            its schema.
-
-        Examples
-        --------
-        >>> import semidp
-        >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
-        >>> plan = semidp.Plan([request], ["sex", "region"])
-        >>> release = semidp.run(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
-        >>> release.estimate({"table": [[1, 1], [0, 0]]})  # the women, an exact total
-        (1.0, 0.0)
-        >>> release.estimate({"table": [[1, 0], [0, 0]]})[1]
-        1.0103...
-        """
-        self.refuse_large_parts("weighted sums")
-        tables = {table.name: table for table in self.tables}
-        arrays: dict[str, NDArray[np.float64]] = {}
-        for called, table_weights in weights.items():
-            name = self.table_name(called)
-            if name not in tables:
-                raise InputError(f"there is no table {name!r}; there are {', '.join(tables)}")
-            weight, shape = np.asarray(table_weights, dtype=np.float64), tables[name].schema.shape
-            if weight.shape != shape:
-                raise InputError(
-                    f"the weights of {name!r} have shape {weight.shape}, but it has {shape}"
-                )
-            arrays[name] = weight
-        if self.combination is not None:
-            return self.combination.sum_cells(arrays)
-        value, variance = 0.0, 0.0
-        for result in self.results:
-            names = [table.name for table in result.every_table()]
-            weighted = {name: arrays[name] for name in names if name in arrays}
-            if weighted:
-                part, error = result.weighted_sum(weighted, self.scope)
-                value += part
-                variance += error**2
-        return value, math.sqrt(variance)
 
     def test(
         self,
@@ -357,131 +289,41 @@ class Release(ReleaseFiles):
         source = SystemRandomness() if randomness is None else randomness
         return write_records(self, Path(path), force, source, seconds, files, progress, stop)
 
-    def under(
-        self,
-        invariants: Dataspace | Iterable[Margin | str | Iterable[str]],
-        adjacency: Adjacency | AdjacencyChoice | int | str | None = None,
-        known: Dataspace | None = None,
-        most: int | None = None,
-    ) -> Guarantee:
-        """Return what the noise of this release guarantees where other statistics are exact: more,
-        fewer, or others.
+    def report_html(self, title: str | None = None, further: "Sequence[Section]" = ()) -> str:
+        """Return the report as one HTML page that needs nothing else; its title names what is
+        published.
 
-        For additive noise ``μ' = Δ2(S')/σ`` with the S' of all that is exact; the result may be
-        weaker or stronger. Nothing confidential is read.
-
-        Parameters
-        ----------
-        invariants
-            All that is exact: margins, or a `Dataspace` of them with their values.
-        adjacency
-            Which datasets are compared; unless given, exchanges for an exchange release and else
-            any a(t) records.
-        known
-            Values of margins, and features, that are known besides those of the release. A margin
-            whose values nobody gives may have any.
-        most
-            How many records a person may have; as many as the release says unless given.
-
-        Examples
-        --------
-        >>> import semidp
-        >>> plan = semidp.Plan(
-        ...     [semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))],
-        ...     ["sex"],
-        ...     features=[semidp.Feature("ill", ["n", "y"])],
-        ... )
-        >>> release = semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
-        >>> release.under(["sex", "ill"]).tradeoff  # S is now the swaps: Δ2² = 4, where it was 8
-        ZCDP(rho=Fraction(1, 4))
-        >>> # The noise alone, were the sexes not published: one record, Δ2² = 2
-        >>> release.under([]).tradeoff
-        ZCDP(rho=Fraction(1, 8))
-        """
-        if isinstance(invariants, Datasets):
-            margins, known = invariants.margins, invariants
-        else:
-            margins = margins_from(invariants)
-        about = check_same_records(
-            self.scope.dataspace if known is None else known, self.scope.dataspace
-        )
-        if adjacency is None:
-            adjacency = (
-                AdjacencyChoice.worst_case
-                if self.scope.adjacency.protects_groups
-                else AdjacencyChoice.exchange
-            )
-        protection = self.scope.protection
-        if most is not None:
-            protection = evolve(self.plan, id=self.plan.id or "person", most=most).protection
-        return guarantee_under(
-            self.mechanisms, margins, about, adjacency, bool(self.plan.outcomes), protection
-        )
-
-    @property
-    def other_adjacency_guarantee(self) -> Guarantee | None:
-        """What the same noise guarantees under the other adjacency; None where that is not known.
+        Further sections, such as the tests of every pair, stand after those of the results.
 
         >>> import semidp
-        >>> request = semidp.TableRequest(
-        ...     ["sex", "ill"], semidp.Budget.gdp(1), mechanism="gaussian"
-        ... )
-        >>> plan = semidp.Plan(
-        ...     [request],
-        ...     ["sex"],
-        ...     adjacency="exchange",
-        ...     features=[semidp.Feature("ill", ["n", "y"])],
-        ... )
-        >>> release = semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
-        >>> other = release.other_adjacency_guarantee
-        >>> # Δ2² = 8 for any two records, and 4 for exchanges
-        >>> (other.adjacency, other.tradeoff.mu_squared)
-        (Ball(a=2), Fraction(2, 1))
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> semidp.run(plan, {"sex": ["f", "m"]}).report_html("Sexes").splitlines()[0]
+        '<!doctype html>'
         """
-        try:
-            mechanisms = self.mechanisms
-        except Refused:
-            # A release that states less noise than its budget needs has no guarantee to restate.
-            return None
-        return other_guarantee(mechanisms, self.scope, bool(self.plan.outcomes))
+        from semidp.present.report.report_page import html
 
-    @property
-    def naive_tradeoff(self) -> Tradeoff | None:
-        """What the noise would be said to give for one record if the exact totals were
-        forgotten.
-        """
-        return naive_tradeoff(self.scope.dataspace, (result.advertised for result in self.results))
+        return html(self, title, further)
 
-    def also_known(self, most: int = _ALSO_KNOWN) -> tuple[dict[str, Guarantee], int]:
-        """Return what the noise guarantees if an attacker also knew the counts of a feature, and
-        how many are left.
+    def write_workbook(self, path: Path) -> None:
+        """Write an Excel file of all tables."""
+        from semidp.present.report.release_workbook import save_workbook
 
-        The values of such a margin are confidential: each guarantee holds for any. What is not
-        known for the noise is left out.
+        save_workbook(self, path)
 
-        Parameters
-        ----------
-        most
-            The number of features that are tried.
+    def workbook_differs(self, path: Path) -> bool:
+        """Whether a workbook holds something else than this release publishes."""
+        from semidp.present.report.release_workbook import workbook_differs
 
-        Examples
-        --------
-        >>> import semidp
-        >>> plan = semidp.Plan(
-        ...     [semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))],
-        ...     ["sex"],
-        ...     features=[semidp.Feature("ill", ["n", "y"])],
-        ... )
-        >>> release = semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
-        >>> {name: guarantee.tradeoff for name, guarantee in release.also_known()[0].items()}
-        {'ill': ZCDP(rho=Fraction(1, 4))}
-        """
-        space = self.scope.dataspace
-        unpublished = [name for name in space.schema.names if not space.publishes(Margin(name))]
-        guarantees = {}
-        for name in unpublished[:most]:
-            # A margin under which this noise proves nothing is left out: it is no fault of the
-            # release.
-            with contextlib.suppress(SemidpError):
-                guarantees[name] = self.under([*space.margins, Margin(name)])
-        return guarantees, max(len(unpublished) - most, 0)
+        return workbook_differs(self, path)
+
+    def _repr_html_(self) -> str:
+        from semidp.present.report.place_sections import place_pictures
+        from semidp.present.report.sentences import summary
+
+        rows = []
+        for line in summary(self).splitlines():
+            if line:
+                # A word on what the line is about stands in its first eleven characters.
+                rows.append((line[:11].strip(" :"), line[11:].lstrip(" :")))
+        title = self.presentation.title or "Release"
+        return facts(title, rows) + place_pictures(self)
