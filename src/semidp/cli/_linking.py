@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import astuple, frozen
 
-from semidp.cli import _options as o
+import semidp.cli._options as o
 from semidp.cli._command import option, plain_defaults
 from semidp.errors import InputError
 from semidp.promise.exact import positive

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from semidp.cli import _options as o
+import semidp.cli._options as o
 from semidp.cli._command import option, plain_defaults
 from semidp.errors import InputError
 from semidp.publish.presentation import Presentation

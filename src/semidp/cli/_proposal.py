@@ -5,7 +5,7 @@ them.
 import itertools
 from collections.abc import Sequence
 
-from semidp.cli import _options as o
+import semidp.cli._options as o
 from semidp.cli._output import print_json, print_rows
 from semidp.errors import InputError
 from semidp.inference.records.table_proposal import ProposedTable, TableProposal, propose_tables

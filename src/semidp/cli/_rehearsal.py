@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import evolve
 
-from semidp.cli import _options as o
+import semidp.cli._options as o
 from semidp.cli._output import echo, print_json, print_rows
 from semidp.present.report.outlook import Outlook, comparison, forecast, stated_text
 from semidp.present.report.sentences import (

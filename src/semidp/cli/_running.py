@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 from attrs import frozen
 
-from semidp.cli import _options as o
+import semidp.cli._options as o
 from semidp.cli._command import flag, option, plain_defaults
 from semidp.cli._presenting import Presenting
 from semidp.errors import InputError

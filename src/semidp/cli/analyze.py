@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from semidp.cli import _options as o
+import semidp.cli._options as o
 from semidp.cli._command import command, flag
 from semidp.cli._output import kind_and_a, print_json, print_rows
 from semidp.cli._proposal import features_named, pairs_planned, print_proposal

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 from attrs import evolve
 
+import semidp.cli._options as o
 from semidp.assess.audit.attack import (
     ENOUGH_POWER,
     ERROR,
@@ -31,7 +32,6 @@ from semidp.assess.audit.claims import Claim, claims_of_plan, claims_of_release
 from semidp.assess.audit.energy import MOST_DRAWS, Energy, noise_energy
 from semidp.assess.audit.foreign import audit_function, audit_samples, draws_of_test
 from semidp.assess.audit.supplied_pairs import given_pairs
-from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._linking import Linking
 from semidp.cli._output import (

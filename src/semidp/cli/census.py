@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+import semidp.cli._options as o
 from semidp.applications.study import Tidy
-from semidp.cli import _options as o
 from semidp.cli._command import argument, command, flag, option
 from semidp.cli._output import (
     echo,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from semidp.cli import _options as o
+import semidp.cli._options as o
 from semidp.cli._command import command, option
 from semidp.cli._output import echo
 from semidp.errors import InputError

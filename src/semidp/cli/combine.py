@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from semidp.cli import _options as o
+import semidp.cli._options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, grid, in_place, naming_options, print_json
 from semidp.present.release import Release

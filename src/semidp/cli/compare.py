@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from semidp.cli import _options as o
+import semidp.cli._options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import grid, harmless, print_json
 from semidp.cli._totals import build_scope

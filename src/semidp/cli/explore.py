@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from attrs import evolve
 
-from semidp.cli import _options as o
+import semidp.cli._options as o
 from semidp.cli._command import command, flag, option
 from semidp.cli._output import charge_said, echo
 from semidp.cli._totals import build_scope, choose_schema, read_totals

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from attrs import evolve, frozen
 
+import semidp.cli._options as o
 from semidp.assess.bridges.privacy_functions import PrivacyFunction
-from semidp.cli import _options as o
 from semidp.cli._cell_keys import CellKeys
 from semidp.cli._command import argument, command, option, plain_defaults
 from semidp.cli._output import echo, grid, kind_and_a, print_json, print_rows

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from semidp.cli import _options as o
+import semidp.cli._options as o
 from semidp.cli._command import command, flag, option
 from semidp.cli._output import echo, grid, harmless, print_json, print_rows
 from semidp.errors import InputError

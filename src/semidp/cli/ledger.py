@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from semidp.cli import _options as o
+import semidp.cli._options as o
 from semidp.cli._command import argument, command, flag
 from semidp.cli._output import in_place, kind_and_a, print_json, print_rows
 from semidp.cli.release import DISAGREES

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from semidp.cli import _options as o
+import semidp.cli._options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, print_json, print_rows
 from semidp.inference.models import TableModel, TermTest

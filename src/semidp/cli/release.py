@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from attrs import asdict, evolve
 
-from semidp.cli import _options as o
+import semidp.cli._options as o
 from semidp.cli._command import command, flag, option
 from semidp.cli._linking import Linking
 from semidp.cli._output import (

@@ -4,9 +4,9 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
+import semidp.cli._options as o
 from semidp.applications.catalogue import PAPER, STUDIES, Study, study, study_name
 from semidp.applications.study import Settings, Tidy
-from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, in_place, naming_options, print_json, progress_bar
 from semidp.promise.files import new_folder

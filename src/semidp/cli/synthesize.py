@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from semidp.cli import _options as o
+import semidp.cli._options as o
 from semidp.cli._command import command, option
 from semidp.cli._output import (
     echo,

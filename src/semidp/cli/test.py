@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from attrs import evolve, frozen
 
-from semidp.cli import _options as o
+import semidp.cli._options as o
 from semidp.cli._command import argument, command, flag, option
 from semidp.cli._output import echo, print_json, print_rows
 from semidp.errors import InputError, Refused

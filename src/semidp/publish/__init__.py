@@ -1,8 +1,8 @@
 """From a plan to a release.
 
 `pipeline` is the page to read first. `plan` says what to publish, `survey` reads what is public,
-`budgets` and `resources` prepare, `release_value` holds what comes out. `rechecking`, `side_information`
-and `signing` are asked of it later; `parts` carries out a release part by part.
+`budgets` and `resources` prepare, `release_value` holds what comes out. `rechecking`,
+`side_information` and `signing` are asked of it later; `parts` carries out a release part by part.
 """
 
 from semidp.promise.spaces.outcome_adjacency import outcome_adjacency
