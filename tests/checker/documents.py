@@ -88,3 +88,63 @@ def write(folder: Path, release: Mapping[str, Any]) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "release.json").write_text(json.dumps(release), encoding="utf-8")
     return folder
+
+
+def linked(
+    members: Sequence[Mapping[str, Any]],
+    units: Sequence[Mapping[str, Any]],
+    exact: Sequence[Mapping[str, Any]],
+    tables: tuple[str, str],
+    sizes: tuple[dict[str, str], dict[str, str]],
+    *,
+    a: int,
+    adjacency: str = "exchange",
+    protect: str = "member",
+    own: int = 0,
+    n: int = 160,
+    unit_count: int = 60,
+    squared: str = "1",
+) -> dict[str, Any]:
+    """Linked files: one table of members and one of units, by residuals with noise of sizes."""
+    stated, budget = guarantee("mu", squared)
+    kinds = []
+    for table, of_kind in zip(tables, sizes, strict=True):
+        residuals = [{"features": k.split(","), "sigma2": v} for k, v in of_kind.items()]
+        kinds.append({"law": "rounded", "residuals": residuals, "tables": [{"features": table.split(",")}]})
+    noise = {"mechanism": "linked residuals", "law": "linked residuals", "claim": "exact"}
+    link = {"protect": protect, "least": 1, "most": 4, "derived": ["size"]}
+    changed: dict[str, Any] = {"used": a, **({"kind": "exchange"} if adjacency == "exchange" else {})}
+    if protect == "unit":
+        changed["protection"] = {"protect": "unit", "most": 4, "least": 1}
+        changed["units"] = {"own": own, "size": 4, "derived": 9}
+    unit_space = {"schema": {"feature": list(units)}, "n": unit_count, "margins": []}
+    return {
+        "private": True,
+        "plan": {
+            "invariants": [each["features"] for each in exact],
+            "adjacency": adjacency,
+            "units": {"protect": protect, "most": 4, "least": 1},
+        },
+        "dataspace": {
+            "schema": {"feature": list(members)},
+            "n": n,
+            "margins": list(exact),
+            "units": unit_space,
+            "link": link,
+        },
+        "a": changed,
+        "guarantee": stated,
+        "budget": budget,
+        "epsilon": 1e6,
+        "report_delta": 1e-9,
+        "linked": [
+            {
+                "name": "linked",
+                "noise": noise,
+                "members": kinds[0],
+                "units": kinds[1],
+                "guarantee": stated,
+                "budget": budget,
+            }
+        ],
+    }

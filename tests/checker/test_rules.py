@@ -76,12 +76,13 @@ class Space:
         features = []
         for number, leaves in enumerate(self.leaves):
             names = tuple(f"f{number}d{depth}" for depth in range(len(leaves[0])))
-            values = {"worth": self.worth} if number == self.outcome else {}
+            worth = {leaf: (value,) for leaf, value in self.worth.items()}
+            values = {"worth": worth} if number == self.outcome else {}
             features.append(check.Feature(names, leaves, values))
         margins = []
         for margin in self.margins:
             depths = tuple(margin.get(f, 0) for f in range(len(self.leaves)))
-            counts = Counter(check.value_of(r, depths) for r in self.dataset)
+            counts = Counter(check.cell_at(r, depths) for r in self.dataset)
             margins.append((depths, dict(counts)))
         zeros = [self._zero(record) for record in self.zeros]
         return check.drop_empty_levels(check.Public(features, self.n, margins, zeros))
@@ -110,7 +111,7 @@ def compare(seed: int, counts: Counter[str]) -> None:
         return
     kind = "exchange" if space.is_exchange else "ball"
     a = world.fewest_changes()
-    low, high, _ = check.reach_bounds(public)
+    low, high, _ = check.find_reach(public)
     if not space.is_exchange and high is not None:
         assert (low if a > 1 else 0) <= a <= max(1, high), seed
         counts["reach"] += 1
@@ -136,7 +137,7 @@ def compare(seed: int, counts: Counter[str]) -> None:
     worst = max(true, default=Fraction(0))
     weighted = []
     for sort, depths, weight in space.queries:
-        outcome = (space.outcome, "worth") if sort == "sums" else None
+        outcome = (space.outcome, "worth") if sort == "sums" else ()
         weighted.append((check.Query(sort, depths, outcome), weight))
     # the checker's own listing
     measured = [(query, check.Noise("rounded", 1 / w)) for query, w in weighted]
@@ -152,7 +153,7 @@ def compare(seed: int, counts: Counter[str]) -> None:
     listed = Fraction(0)
     for first, second in found.values():
         pair = check.pair_from_tables(records, first, second)
-        listed = max(listed, check.cost_of(public, weighted, pair.before, pair.after))
+        listed = max(listed, cost_of(public, weighted, pair))
     assert listed == worst, (seed, listed, worst)
     counts[f"listing, {kind}"] += 1
     counts["sums"] += space.queries[0][0] == "sums"
@@ -167,6 +168,11 @@ def compare(seed: int, counts: Counter[str]) -> None:
         longest = max((brute_force.length(p, q, depths) for p, q in distinct.values()), default=0)
         assert costs.norms(weighted[0][0])[0] >= longest, seed
         counts["lengths"] += 1
+
+
+def cost_of(public: Any, weighted: Any, pair: Any) -> Fraction:
+    signed = check.sign_records(pair.before, pair.after)
+    return sum((check.measure(public, query, signed)[1] * w for query, w in weighted), Fraction(0))
 
 
 def run(seeds: range) -> Counter[str]:

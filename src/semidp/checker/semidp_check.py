@@ -11,10 +11,9 @@ The answer is `confirmed`, `confirmed by listing`, `weaker than stated`, `false`
 Numbers that decide are exact fractions; square roots, exponentials and normal probabilities are
 enclosed between fractions and taken at the end that claims less privacy.
 
-How to read it: 1 numbers, 2 the folder, 3 the public facts, 4 how many records change together,
-5 moves and their worst costs, 6 noise, composition and conversions, 7 listing of small spaces,
-8 hunting for a counterexample, 9 the verdict. Every rule is a `Rule` with the statement that it
-relies on; `THEORY` numbers are the sections of the project's theory page.
+How to read it: 1 numbers, 2 the rules, 3 the folder, 4 the public facts, 5 how many records change
+together, 6 moves and their worst costs, 7 noise, composition and conversions, 8 listing of small
+spaces, 9 hunting for a counterexample, 10 the verdict.
 """
 
 import argparse
@@ -27,8 +26,8 @@ import random
 import statistics
 import sys
 import time
-from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from collections import Counter, namedtuple
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
@@ -107,7 +106,52 @@ def normal_bounds(x):
 NORMAL = statistics.NormalDist()  # floats: to guess only, never to decide
 
 
-# --- 2 the folder: from release.json to plain values ---------------------------------------------
+# --- 2 the rules ---------------------------------------------------------------------------------
+
+
+def list_rules():
+    """Every sentence that a verdict may rest on: its name, what it says, and the theorems of the
+    folder `proofs` that stand behind it, or how else it is known: `pen` (a proof on paper).
+
+    reach, nothing exact | no published value can change: a(t) = 1 | semi_adjacency_bound
+    reach | disjoint blocks, rarest totals sum below n: a(t) = q + 1 | semi_adjacency_exact
+    reach, rarest totals overlap | disjoint blocks: a(t) <= q | helper_saved
+    reach, junction tree | a(t) <= number of cliques + 1 | semi_adjacency_decomposable
+    reach, zeros | structural zeros: a(t) <= 1 + Graver degree of two blocks | pen
+    reach, several records | m records per person: m times as many | several_records_reach
+    reach, linked files | members: 2 + own blocks; 2a units | linked_reach, changed_units
+    reach, whole units | m(1 + blocks) members; 1 + blocks units in own features | pen
+    reach by exchange | every person becomes every possible one | adjacent_reach
+    reach by listing | a(t) from all datasets | listing_decides
+    given | any a records, which need not suffice for everybody | pen
+    exact totals | what lies below an exact margin does not move | residual_below_published
+    ball norms | D1 <= 2a, D2^2 by largest entries | released_table_in_ball, ball_l1, ball_l2
+    ball norms, free | D1 <= 2a, D2^2 <= 2a^2 with an unpublished feature | ball_l2_unpublished
+    ball norms, parity | two blocks, one of two values: an odd a counts as a - 1 | parity
+    exchange norms | D1 <= 2(q + 1), D2^2 <= q^2 + q + 2 | exchange_norms
+    several records | m exchanges: m times as far | several_records_norms
+    sums | D1, D2 <= a(u - l) for groups of exact sizes | group_sums, several_group_sums
+    sums by exchange | two groups of exact sizes, one value each | exchange_group_sums
+    replaced values | any a records replace a values of groups, one exchange two | pen
+    moments | X'y moves by (u - l) times a rows, if the sum of rows is exact | pen
+    ranks | a replaced value moves every rank of its group by at most 1 | pen
+    one cell | x11 moves by a quarter of the sum of absolute changes | pen
+    patterns | all ways to place the records of a move in the trees of features | pen
+    pairing | a move is a single moves that keep one margin | pairing
+    sum of costs | at most the sum of the worst cost of each query | cost_of_move
+    rounded noise | mu = D2 / sigma | pen
+    discrete noise | rho = D2^2 / (2 sigma^2) | pen
+    Laplace noise | epsilon = D1 / scale | pen
+    choices | exponential mechanism: the loss has range 2 rate per rank | pen
+    canonical noise | f for every move of x11 that the noise covers | pen
+    composition | mu^2, rho and epsilon add | pen
+    listing | all datasets and pairs of the promise | differences_listed
+    """
+    lines = [line.strip() for line in list_rules.__doc__.splitlines() if " | " in line]
+    return dict(line.split(" | ", 1) for line in lines)
+
+
+# --- 3 the folder: from release.json to plain values ---------------------------------------------
 
 
 class Unreadable(Exception):
@@ -118,60 +162,49 @@ class NotCovered(Exception):
     """No rule here speaks about this part."""
 
 
-@dataclass(frozen=True, eq=False)
 class Feature:
     """A feature: the names of its depths, coarse to fine, and its leaves as paths of labels.
 
-    `values` says for each outcome what a leaf is worth in steps of its grid. A private outcome that
-    is no public feature has two leaves, its bounds: changes of sums are largest there.
+    `values` says for each outcome what a leaf adds to the sums, as a vector. A private outcome that
+    is no public feature has a leaf for each corner of its values: sums are farthest apart there.
+    `is_partial`: there are more values, and these are the farthest apart.
     """
 
-    names: tuple
-    leaves: tuple
-    values: dict = field(default_factory=dict)
+    def __init__(self, names, leaves, values=None, is_partial=False):
+        self.names, self.leaves, self.is_partial = tuple(names), tuple(leaves), is_partial
+        self.values = values or {}
+        self.families = Counter()  # how many children every inner node has
+        for depth in range(1, len(self.names) + 1):
+            self.families.update(node[:-1] for node in self.nodes(depth))
+        self.paths = {}  # every leaf as a path of (label, number of siblings)
+        for leaf in self.leaves:
+            sizes = [self.families[leaf[:k]] for k in range(len(leaf))]
+            self.paths[leaf] = tuple(zip(leaf, sizes))
 
     def nodes(self, depth):
         """The nodes at a depth, in order; a node is the path that leads to it."""
         return list(dict.fromkeys(leaf[:depth] for leaf in self.leaves))
 
-    @functools.cached_property
-    def families(self):
-        """How many children every inner node has."""
-        depths = range(1, len(self.names) + 1)
-        return Counter(node[:-1] for depth in depths for node in self.nodes(depth))
-
     def siblings(self, node):
         """How many children the parent of a node has, the node included."""
         return self.families[node[:-1]]
 
-    @functools.cached_property
-    def paths(self):
-        """Every leaf as a path of (label, number of siblings)."""
-        return {
-            leaf: tuple((label, self.siblings(leaf[: k + 1])) for k, label in enumerate(leaf))
-            for leaf in self.leaves
-        }
-
-    def extremes(self, depth):
-        """Of a feature with values: below each node the leaves with the least and the most."""
+    def corners(self, depth):
+        """Of a feature with values: below each node the leaves that can be farthest apart."""
         chosen = set()
         for values in self.values.values():
+            if len(next(iter(values.values()))) > 1:
+                return self.leaves
             for node in self.nodes(depth):
                 below = [leaf for leaf in self.leaves if leaf[:depth] == node]
                 chosen |= {min(below, key=values.get), max(below, key=values.get)}
         return sorted(chosen)
 
 
-@dataclass(frozen=True)
-class Guarantee:
+class Guarantee(namedtuple("Guarantee", "kind value delta terms", defaults=(Fraction(0), ()))):
     """`mu`: value is mu squared. `rho`: value is rho. `epsilon`: value is epsilon, with delta, or
     the sum of the pure epsilons `terms` of a composition.
     """
-
-    kind: str
-    value: Fraction
-    delta: Fraction = Fraction(0)
-    terms: tuple = ()
 
     def __str__(self):
         if self.kind == "mu":
@@ -182,22 +215,19 @@ class Guarantee:
     def to_json(self):
         """Exact fractions as text, under the names that release.json uses."""
         name = {"mu": "mu_squared"}.get(self.kind, self.kind)
-        document = {name: str(self.value)}
-        return document | ({"delta": str(self.delta)} if self.kind == "epsilon" else {})
+        delta = {"delta": str(self.delta)} if self.kind == "epsilon" else {}
+        return {name: str(self.value), **delta}
 
 
-@dataclass(frozen=True)
-class Query:
-    """What was measured: the table at some depths (0: not in it), its residual, or the sums of an
-    outcome (a feature, and the name of its values) over its cells.
+class Query(namedtuple("Query", "kind depths outcome rows space", defaults=((), (), 0))):
+    """What was measured of the records of a `space` (0; 1 for the units of linked files).
 
-    The residual r_d subtracts, along every feature with depth > 0, the mean of the siblings; it is
-    measured times the product of the sibling counts, which makes it whole (THEORY 13).
+    `table`: counts at some depths (0: not in it). `residual`: along every feature with depth > 0
+    the mean of the siblings is subtracted; it is measured times the product of the sibling counts,
+    which makes it whole. `sums`: of an outcome (a feature, and the name of its values) over the
+    cells. `ranks`: numbers of values up to each, by cells. `moments`: sums of a row for each cell
+    (`rows`) times the outcome. `cell`: the count of the cell whose labels `rows` has.
     """
-
-    kind: str
-    depths: tuple
-    outcome: tuple = None
 
     def role(self, f):
         """What a feature is in the query: a depth of a table or residual, or the outcome."""
@@ -210,61 +240,29 @@ class Query:
         return any(self.role(f)[1:])
 
 
-@dataclass(frozen=True)
-class Noise:
-    """Independent noise in every entry. `size` is sigma squared, or the scale of Laplace noise."""
+# Independent noise in every entry: its size is sigma squared, or the scale of Laplace noise. Of
+# choices it is what makes the norms of ranks costs. Canonical noise covers `moves` of x11 at the
+# cost of epsilon (its size) and delta. Entries are rounded to 2^-bits.
+Noise = namedtuple("Noise", "law size delta moves bits", defaults=(Fraction(0), 1, 0))
 
-    law: str
-    size: Fraction
+# What everybody knows: features, n, the exact margins (depths, counts), impossible combinations.
+Public = namedtuple("Public", "features n margins zeros")
 
+# Which datasets are compared: any `a` records, or one person's exchange. `everyone`: the release
+# says that a suffices for every person, so a must be at least a(t). `most` is the largest number of
+# records of one person, of whom there are `persons`. Linked files protect a `member` or a whole
+# `unit`; `units` are how many units may differ in features of their own, in these or their size, in
+# anything.
+PROMISE = "kind a everyone most persons protect least inherited derived units"
+Promise = namedtuple("Promise", PROMISE, defaults=(1, 0, "", 0, (), (), ()))
 
-@dataclass
-class Part:
-    """One result of the release: what was measured with which noise, and what is stated of it."""
+# One result: what was measured with which noise, its tables, what is stated, why it is not covered.
+Part = namedtuple("Part", "name measured tables stated reason")
 
-    name: str
-    measured: list = field(default_factory=list)
-    tables: list = field(default_factory=list)
-    stated: list = field(default_factory=list)
-    reason: str = ""
+# A folder with its document, the spaces of records, and the features of the plan's outcomes.
+Source = namedtuple("Source", "folder document spaces outcomes")
 
-
-@dataclass
-class Public:
-    """What everybody knows: features, n, the exact margins, impossible combinations."""
-
-    features: list
-    n: int
-    margins: list
-    zeros: list
-
-
-@dataclass(frozen=True)
-class Promise:
-    """Which datasets are compared: any `a` records, or one person's exchange.
-
-    `everyone`: the release says that a suffices for every person, so a must be at least a(t).
-    `most` is the largest number of records of one person, of whom there are `persons`.
-    """
-
-    kind: str
-    a: int
-    everyone: bool
-    most: int = 1
-    persons: int = 0
-
-
-@dataclass
-class Release:
-    """All of the above, with the guarantee of the whole and what may be said besides."""
-
-    public: Public
-    promise: Promise
-    parts: list
-    stated: list
-    reported: Guarantee
-    notes: list
-
+Release = namedtuple("Release", "spaces promise parts stated reported notes")
 
 LAWS = {
     "rounded gaussian": ("rounded", "sigma2"),
@@ -272,102 +270,161 @@ LAWS = {
     "lattice gaussian": ("lattice", "sigma2"),
     "laplace": ("laplace", "scale"),
 }
-READERS = {"tables": "read_tables", "products": "read_tables", "groups": "read_sums"}
-RESULTS = {"regressions", "quantiles", "distributions", "odds_ratios", "answered"}
+KINDS = {"rounded": "mu", "discrete": "rho", "lattice": "rho", "laplace": "epsilon"}
+KINDS |= {f"choice for {kind}": kind for kind in ("mu", "rho", "epsilon")}
 
 
 def read_release(folder):
     """Read release.json; say what contradicts itself."""
     try:
-        document = json.loads((Path(folder) / "release.json").read_text(encoding="utf-8"))
-        for key in ("plan", "dataspace"):
-            if document.get(key) == {"file": f"{key}.json"}:  # large ones have files of their own
-                document[key] = json.loads((Path(folder) / f"{key}.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        raise Unreadable(f"{folder} has no readable release.json: name a release") from None
-    try:
-        return _release(Path(folder), document)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        return build_release(Path(folder), load_document(Path(folder)))
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError):
         raise Unreadable(f"{folder}/release.json is damaged, or of another version") from None
 
 
-def _release(folder, document):
-    """The release as plain values."""
-    plan = document.get("plan")
-    if "units" in plan or "link" in document["dataspace"]:
-        raise NotCovered("linked files have no rule yet")
-    if not {"combination", "partition"}.isdisjoint(document):
-        raise NotCovered("a combined release, or one made part by part, has no rule yet")
-    public = read_public(document["dataspace"])
-    planned = {_depths(public, names) for names in plan.get("invariants", [])}
-    exact = {depths for depths, _ in public.margins}
-    if not exact <= planned or not all(is_fixed(public, depths) for depths in planned):
-        raise NotCovered("the exact totals are not those that the plan names")
-    promise = read_promise(plan, document)
-    parts = []
-    for key, entries in document.items():
-        if key in READERS:
-            read = globals()[READERS[key]]
-            parts += [read(folder, public, plan, entry) for entry in entries]
-        elif key in RESULTS and entries:
-            parts += [Part(entry["name"], reason=f"{key} have no rule yet") for entry in entries]
-        elif isinstance(entries, list) and entries and isinstance(entries[0], dict):
-            parts.append(Part(key, reason="results of a kind that is unknown here"))
-    for part in parts:
-        part.measured = [(replace(q, depths=pad(public, q.depths)), n) for q, n in part.measured]
-        part.tables = [pad(public, depths) for depths in part.tables]
-    stated = [read_guarantee(document["guarantee"]), read_budget(document["budget"])]
+def load_document(folder):
+    """The document of a folder; large plans and dataspaces have files of their own."""
+    try:
+        document = json.loads((folder / "release.json").read_text(encoding="utf-8"))
+        for key in ("plan", "dataspace"):
+            if document.get(key) == {"file": f"{key}.json"}:
+                document[key] = json.loads((folder / f"{key}.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        raise Unreadable(f"{folder} has no readable release.json: name a release") from None
+    return document
+
+
+def build_release(folder, document):
+    """The release as plain values; a combination has the parts of the releases it was made of."""
+    plan, sources = document["plan"], [Source(folder, document, [], {})]
+    for each in document.get("combination", []):
+        inside = folder / each["folder"]
+        sources.append(Source(inside, load_document(inside), [], {}))
+    spaces = read_spaces(document["dataspace"], plan, sources)
+    promise, parts = read_promise(plan, document), []
+    for source in sources:
+        source.spaces.extend(spaces)
+        stated = read_parts(source)
+        if source.document is not document:
+            check_source(source, document)
+            everyone = source.document["plan"]["adjacency"] in ("worst-case", "exchange")
+            promise = promise._replace(everyone=promise.everyone or everyone)
+            stated = [part._replace(stated=[]) for part in stated]  # under promises of their own
+        parts += stated
+    stated = [read_guarantee(document["guarantee"])]
+    stated += [read_budget(document["budget"])] if document["budget"] else []
     delta = Fraction(str(plan.get("report_delta", document["report_delta"])))
     reported = Guarantee("epsilon", Fraction(document["epsilon"]), delta)
     notes = [] if document["private"] else ["note: noise from a seed, so it is not private"]
-    return Release(public, promise, parts, stated, reported, notes)
+    return Release(spaces, promise, parts, stated, reported, notes)
 
 
-def read_public(space):
-    """Features, margins and structural zeros of `dataspace`."""
-    features = [_feature(entry) for entry in space["schema"]["feature"]]
-    public = Public(features, _whole(space["n"]), [], [])
-    for margin in space["margins"]:
-        depths = _depths(public, margin["features"])
-        order = list(dict.fromkeys(_place(public, name)[0] for name in margin["features"]))
-        axes = [public.features[f].nodes(depths[f]) for f in order]
-        cells, counts = list(itertools.product(*axes)), [_whole(c) for c in margin["counts"]]
-        if len(cells) != len(counts) or sum(counts) != public.n:
-            raise Unreadable(f"the margin {margin['features']} does not fit its levels, or n")
-        by_feature = sorted(range(len(order)), key=lambda i: order[i])
-        ordered = {tuple(cell[i] for i in by_feature): c for cell, c in zip(cells, counts)}
-        public.margins.append((depths, ordered))
-    for zero in space["schema"].get("structural_zero", []):
-        public.zeros.append([(*_place(public, name), set(zero[name])) for name in zero])
-    _check_agreement(public)
-    return public
+def check_source(source, document):
+    """A release in a combination has the same records, levels and promise, and no other totals."""
+    inner, union = source.document, drop_empty_levels(source.spaces[0])
+    if "combination" in inner or "link" in inner["dataspace"]:
+        raise NotCovered("a combination of combinations or of linked files")
+    public = drop_empty_levels(read_spaces(inner["dataspace"], inner["plan"], [])[0])
+    levels = {feature.names: feature.leaves for feature in union.features}
+    same = all(feature.leaves == levels.get(feature.names) for feature in public.features)
+    totals = [union.n, *document["dataspace"]["margins"]]
+    same = same and all(margin in totals for margin in [public.n, *inner["dataspace"]["margins"]])
+    if not same or inner["plan"].get("most", 1) != document["plan"].get("most", 1):
+        raise NotCovered("combined releases with different levels, totals or persons")
 
 
-def _feature(entry):
+def read_parts(source):
+    """All results of a document."""
+    parts = []
+    for key, entries in source.document.items():
+        if key in READERS:
+            parts += [read_part(source, key, entry) for entry in entries]
+        elif key in ("combination", "combined") or not isinstance(entries, list):
+            continue
+        elif entries and isinstance(entries[0], dict):
+            parts.append(Part(key, [], [], [], "results of a kind that is unknown here"))
+    return parts
+
+
+def read_part(source, key, entry):
+    """What was measured, what is stated of it, and what the plan gave it to spend."""
+    plan, (asked_key, read) = source.document["plan"], READERS[key]
+    asked = [each for each in plan.get(asked_key, []) if each.get("name") == entry["name"]]
+    stated = [read_guarantee(entry["guarantee"]), read_budget(entry["budget"])]
+    for budget in asked or [plan]:
+        if not {"mu", "rho", "epsilon"}.isdisjoint(budget):
+            stated.append(read_budget(budget))
+    part = Part(entry["name"], [], [], stated, "")
+    try:
+        if entry["noise"]["claim"] != "exact":
+            raise NotCovered(f"{entry['noise']['mechanism']} makes an ideal claim")
+        read(source, asked[0] if asked else {}, entry, part)
+    except NotCovered as error:
+        return part._replace(reason=str(error))
+    return part
+
+
+def read_spaces(document, plan, sources):
+    """The public facts of the records, or of the members and units of linked files."""
+    described = [(document, plan.get("invariants", []))]
+    if "link" in document:
+        described.append((document["units"], plan["units"].get("exact", [])))
+    spaces = []
+    for space, planned in described:
+        features = [read_feature(entry) for entry in space["schema"]["feature"]]
+        public = Public(features, whole_number(space["n"]), [], [])
+        for source in () if spaces else sources:
+            add_outcomes(public, source)
+        public.margins.extend(read_margin(public, margin) for margin in space["margins"])
+        for zero in space["schema"].get("structural_zero", []):
+            public.zeros.append([(*find_place(public, name), set(zero[name])) for name in zero])
+        check_agreement(public)
+        asked = {depths_of(public, names) for names in planned}
+        are_fixed = all(is_fixed(public, depths) for depths in asked)
+        if not are_fixed or not {depths for depths, _ in public.margins} <= asked:
+            raise NotCovered("the exact totals are not those that the plan names")
+        spaces.append(public)
+    return spaces
+
+
+def read_margin(public, margin):
+    """The depths of an exact margin, and its counts by cell."""
+    depths = depths_of(public, margin["features"])
+    order = list(dict.fromkeys(find_place(public, name)[0] for name in margin["features"]))
+    cells = list(itertools.product(*(public.features[f].nodes(depths[f]) for f in order)))
+    counts = [whole_number(count) for count in margin["counts"]]
+    if len(cells) != len(counts) or sum(counts) != public.n:
+        raise Unreadable(f"the margin {margin['features']} does not fit its levels, or n")
+    by_feature = sorted(range(len(order)), key=order.__getitem__)
+    return depths, {tuple(map(cell.__getitem__, by_feature)): c for cell, c in zip(cells, counts)}
+
+
+def read_feature(entry):
     """A feature from its tree, levels or bins; `finer` has the labels of an outcome below them."""
     names, leaves = (entry["name"],), []
     if "tree" in entry:
-        names, leaves = tuple(entry["nest"]), _paths(entry["tree"])
-    elif "levels" in entry:
+        return Feature(entry["nest"], list_paths(entry["tree"]))
+    if "levels" in entry:
         leaves = [(label,) for label in entry["levels"]]
     else:  # every edge begins a bin, but for an open end
         leaves = [(f"from {edge}",) for edge in entry["bins"] if edge != "inf"]
-    if "tree" not in entry and (entry.get("null_level"),) not in [(None,), *leaves]:
+    if (entry.get("null_level"),) not in [(None,), *leaves]:
         leaves.append((entry["null_level"],))
-    if len(entry.get("finer", {})) == 1:
-        ((name, below),) = entry["finer"].items()
+    for name, below in list(entry.get("finer", {}).items())[:1]:
         names = (*names, name)
-        leaves = [(*leaf, label) for leaf, labels in zip(leaves, below) for label in labels]
-    return Feature(names, tuple(leaves))
+        if below:
+            leaves = [(*leaf, label) for leaf, labels in zip(leaves, below) for label in labels]
+    return Feature(names, leaves)
 
 
-def _paths(tree):
-    if isinstance(tree, dict):
-        return [(label, *path) for label, below in tree.items() for path in _paths(below)]
-    return [(label,) for label in tree]
+def list_paths(tree):
+    """The leaves of a tree of labels."""
+    if not isinstance(tree, dict):
+        return [(label,) for label in tree]
+    return [(label, *path) for label, below in tree.items() for path in list_paths(below)]
 
 
-def _place(public, name):
+def find_place(public, name):
     """The number of the feature that a name belongs to, and the depth that it names."""
     for number, feature in enumerate(public.features):
         if name in feature.names:
@@ -375,26 +432,31 @@ def _place(public, name):
     raise NotCovered(f"{name!r} is no feature of the public schema")
 
 
-def _depths(public, names):
+def depths_of(public, names):
+    """The depth of every feature in a table of these names."""
     depths = [0] * len(public.features)
     for name in [names] if isinstance(names, str) else names:
-        number, depth = _place(public, name)
+        number, depth = find_place(public, name)
         depths[number] = max(depths[number], depth)
     return tuple(depths)
 
 
-def pad(public, depths):
-    """A depth vector for the private outcomes too, which no table shows."""
-    return depths + (0,) * (len(public.features) - len(depths))
-
-
-def _whole(value):
+def whole_number(value):
+    """A count, which must be one."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise Unreadable("a count is not a whole number of at least 0")
     return value
 
 
-def _check_agreement(public):
+def read_positive(text):
+    """A scale of noise."""
+    value = Fraction(text)
+    if value <= 0:
+        raise Unreadable("a scale of noise must be above 0")
+    return value
+
+
+def check_agreement(public):
     """Two margins must agree on what they share, or no dataset has both."""
     for (d, first), (e, second) in itertools.combinations(public.margins, 2):
         common = tuple(map(min, d, e))
@@ -409,144 +471,289 @@ def roll_up(counts, depths, coarser):
     for cell, count in counts.items():
         kept = [node[: coarser[i]] for i, node in zip(named, cell) if coarser[i]]
         total[tuple(kept)] += count
-    return {cell: count for cell, count in total.items() if count}
+    return +total
 
 
 def read_promise(plan, document):
     """The adjacency; the plan and the stated a must be about the same one."""
-    asked, a = plan.get("adjacency", "worst-case"), document["a"]
-    is_exchange, person = a.get("kind") == "exchange", a.get("protection", {})
-    most = person.get("most", 1)
-    if (is_exchange, most) != (asked == "exchange", plan.get("most", 1)):
-        raise NotCovered("the plan and the stated a name different promises")
-    if person.get("protect", "unit") != "unit":
-        raise NotCovered("the promise is about members of units")
-    persons = _whole(document.get("persons") or document["dataspace"]["n"])
-    kind = "exchange" if is_exchange else "ball"
-    everyone = asked in ("worst-case", "exchange")
-    return Promise(kind, _whole(a["used"]), everyone, _whole(most), persons)
+    asked, a, space = plan.get("adjacency", "worst-case"), document["a"], document["dataspace"]
+    person, link = a.get("protection", {}), space.get("link", {})
+    most, everyone = person.get("most", 1), asked in ("worst-case", "exchange")
+    kind = "exchange" if a.get("kind") == "exchange" else "ball"
+    agrees = (kind == "exchange") == (asked == "exchange") and bool(link) == ("units" in plan)
+    if link:
+        keys = ("protect", "most", "least")
+        agrees = agrees and all(person.get(key, link[key]) == link[key] for key in keys)
+        agrees = agrees and all(plan["units"][key] == link[key] for key in keys)
+        agrees = agrees and "most" not in plan
+    elif most != plan.get("most", 1) or person.get("protect", "unit") != "unit":
+        agrees = False
+    if not agrees or "quarters" in link:
+        raise NotCovered("the plan and the stated a name different promises, or members in no unit")
+    persons = whole_number(document.get("persons") or space["n"])
+    promise = Promise(kind, whole_number(a["used"]), everyone, whole_number(most), persons)
+    if not link:
+        return promise
+    columns = itertools.chain(
+        *(f.names for f in map(read_feature, space["units"]["schema"]["feature"]))
+    )
+    changed = a.get("units", dict.fromkeys(("own", "size", "derived"), 2 * promise.a))
+    return promise._replace(
+        most=whole_number(link["most"]),
+        least=whole_number(link["least"]),
+        protect=link["protect"],
+        inherited=tuple(sorted(set(columns) - set(link["derived"]))),
+        derived=tuple(link["derived"]),
+        units=tuple(whole_number(changed[key]) for key in ("own", "size", "derived")),
+    )
 
 
-def _part(entry, planned, plan):
-    """What every result states, and what the plan gave it to spend."""
-    part = Part(entry["name"], stated=[read_guarantee(entry["guarantee"])])
-    part.stated.append(read_budget(entry["budget"]))
-    for asked in [each for each in planned if each["name"] == entry["name"]] or [plan]:
-        if not {"mu", "rho", "epsilon"}.isdisjoint(asked):
-            part.stated.append(read_budget(asked))
-    return part
+def read_noise(noise, choices=1):
+    """The law of the noise with its exact size."""
+    law = noise.get("law", noise["mechanism"])
+    if law in LAWS:
+        return Noise(LAWS[law][0], read_positive(noise[LAWS[law][1]]))
+    if law == "canonical":
+        moves = whole_number(int(noise["moves"]))
+        if "mu_squared" in noise:
+            return Noise("rounded", moves**2 / read_positive(noise["mu_squared"]), bits=32)
+        delta = Fraction(noise["delta"])
+        return Noise("canonical", read_positive(noise["epsilon"]), delta, moves)
+    rate = read_positive(noise.get("rate", 1)) if "rate" in noise else Fraction(1)
+    sizes = {
+        "permute and flip": ("epsilon", 1 / (2 * rate)),
+        "exponential (zCDP)": ("rho", 1 / rate**2),
+        "exponential (GDP)": ("mu", 2 / (PI_HIGH * rate**2)),
+    }
+    if law not in sizes or "rate" not in noise:
+        raise NotCovered(f"noise of the law {law!r}")
+    return Noise(f"choice for {sizes[law][0]}", sizes[law][1] / choices)
 
 
-def read_sums(folder, public, plan, entry):
-    """Sums, means or proportions of an outcome by sets of groups, measured as sums in steps."""
-    (asked,) = [each for each in plan["group"] if each["name"] == entry["name"]]
-    part, noise = _part(entry, [asked], plan), entry["noise"]
-    if asked.get("answered") or "missing" in plan:
-        part.reason = "outcomes that some records lack have no rule yet"
-    elif noise["claim"] == "exact" and noise["mechanism"] == "no noise":
-        column = asked["column"].partition("=")[0]
-        part.tables = [_depths(public, [*names, column]) for names in asked["by"]]
-    elif noise["claim"] != "exact" or noise.get("law") not in LAWS:
-        part.reason = f"noise of the law {noise.get('law', noise['mechanism'])!r} has no rule"
-    else:
-        outcome = find_outcome(public, plan, asked)
-        law, key = LAWS[noise["law"]]
-        for names in asked["by"]:
-            query = Query("sums", _depths(public, names), outcome)
-            part.measured.append((query, Noise(law, _positive(noise[key]))))
-    return part
+def read_tables(source, asked, entry, part):
+    """A table, or several tables that share residuals; of linked files for both kinds."""
+    described = [entry["members"], entry["units"]] if "members" in entry else [entry]
+    law, has_residuals = entry["noise"]["law"], not {"members", "residuals"}.isdisjoint(entry)
+    if has_residuals != law.endswith("residuals"):
+        raise NotCovered(f"residuals with noise of the law {law!r}")
+    if law != "no noise" and not has_residuals:
+        query = Query("table", depths_of(source.spaces[0], entry["features"]))
+        part.measured.append((query, read_noise(entry["noise"])))
+    for space, (public, each) in enumerate(zip(source.spaces, described)):
+        for table in each.get("tables", [each]):
+            part.tables.append((space, depths_of(public, table["features"])))
+        for residual in each.get("residuals", []):
+            law, size = LAWS[f"{each['law']} gaussian"][0], read_positive(residual["sigma2"])
+            depths = depths_of(public, residual["features"])
+            part.measured.append((Query("residual", depths, space=space), Noise(law, size)))
+    if part.measured and len(described) == 1:
+        check_levels(source, entry, part)
 
 
-def find_outcome(public, plan, asked):
-    """The feature that an outcome is, and the name of its values; a new one if it is private."""
-    column, _, level = asked["column"].partition("=")
-    low, high = map(Fraction, asked.get("bounds", ["0", "1"]))
-    steps = asked.get("grid", 1000) if "bounds" in asked else 1
-    name, ends = f"{asked['column']} from {low} to {high} in {steps} steps", (("low",), ("high",))
-    known = {each for feature in public.features for each in feature.names}
-    if column not in known:
-        nests = [set(each.get("nest", [])) for each in plan.get("feature", [])]
-        if any(column in nest and nest & known for nest in nests):
-            raise NotCovered(f"{column!r} is nested, and its values are not in the public schema")
-        public.features.append(Feature((column,), ends))
-        public.margins[:] = [((*depths, 0), counts) for depths, counts in public.margins]
-    number, depth = _place(public, column)
-    feature = public.features[number]
-    feature.values[name] = values = {}
-    for leaf in feature.leaves:
-        label = leaf[depth - 1]
-        try:
-            value = Fraction(label == level) if level else Fraction(label)
-            step = (min(max(value, low), high) - low) / (high - low) * steps
-        except ValueError:
-            step = Fraction(1, 2)
-        if feature.leaves == ends:
-            step = Fraction(steps * ends.index(leaf))
-        if step.denominator != 1:
-            raise NotCovered(f"the levels of {column!r} are no values on its grid")
-        values[leaf] = int(step)
-    return number, name
-
-
-def read_tables(folder, public, plan, entry):
-    """A table, or several tables that share residuals."""
-    part = _part(entry, plan["table"], plan)
-    noise, tables = entry["noise"], entry.get("tables", [entry])
-    part.tables = [_depths(public, table["features"]) for table in tables]
-    if noise["claim"] != "exact":
-        part.reason = f"{noise['mechanism']} makes an ideal claim, which no rule confirms"
-    elif noise["mechanism"] == "no noise":
-        pass
-    elif "residuals" in entry:
-        law = {"rounded": "rounded", "discrete": "discrete"}[entry["law"]]
-        for residual in entry["residuals"]:
-            query = Query("residual", _depths(public, residual["features"]))
-            part.measured.append((query, Noise(law, _positive(residual["sigma2"]))))
-        _check_levels(folder, public, entry, part)
-    elif noise.get("law") in LAWS:
-        law, key = LAWS[noise["law"]]
-        part.measured.append((Query("table", part.tables[0]), Noise(law, _positive(noise[key]))))
-        _check_levels(folder, public, entry, part)
-    else:
-        part.reason = f"noise of the law {noise.get('law', noise['mechanism'])!r} has no rule"
-    return part
-
-
-def _positive(text):
-    value = Fraction(text)
-    if value <= 0:
-        raise Unreadable("a scale of noise must be above 0")
-    return value
-
-
-def _check_levels(folder, public, entry, part):
+def check_levels(source, entry, part):
     """The file of measurements shows the levels: every cell of a table; of a residual, centered
     over the levels that can occur, how many entries it has and by what they were multiplied.
     """
     stem = "measurements.csv" if entry["name"] == "table" else f"{entry['name']}-measurements.csv"
-    if not (folder / stem).exists():
+    if not (source.folder / stem).exists():
         return
-    with open(folder / stem, newline="", encoding="utf-8") as file:
+    with open(source.folder / stem, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    (query, _), kept = part.measured[0], drop_empty_levels(public).features
-    if query.kind == "table":
-        named = [(feature, depth) for feature, depth in zip(public.features, query.depths) if depth]
-        names = [name for feature, depth in named for name in feature.names[:depth]]
-        cells = itertools.product(*(feature.nodes(depth) for feature, depth in named))
-        known = {tuple(label for node in cell for label in node) for cell in cells}
-        is_binned = any(label.startswith("from ") for cell in known for label in cell)
-        found = {tuple(row[name] for name in names) for row in rows}
-        agrees = len(found) == len(known) and (is_binned or found == known)
+    public, cells = source.spaces[0], Counter()
+    kept = drop_empty_levels(public).features if "residuals" in entry else public.features
+    for residual, (query, _) in zip(entry.get("residuals", [entry]), part.measured):
+        named = [(feature, depth) for feature, depth in zip(kept, query.depths) if depth]
+        names = list(itertools.chain(*(feature.names[:depth] for feature, depth in named)))
+        for nodes in itertools.product(*(feature.nodes(depth) for feature, depth in named)):
+            scale = math.prod(f.siblings(node) for (f, _), node in zip(named, nodes))
+            labels = tuple(itertools.chain(*nodes))
+            is_binned = any(label.startswith("from ") for label in labels)
+            in_table = () if is_binned else labels
+            cells[
+                (" × ".join(residual["features"]), scale) if "scale" in rows[0] else in_table
+            ] += 1
+    if "scale" in rows[0]:
+        listed = Counter((row["residual"], int(row["scale"])) for row in rows)
     else:
-        known = Counter()
-        for residual, (query, _) in zip(entry["residuals"], part.measured):
-            trees = [(f, depth) for f, depth in zip(kept, query.depths) if depth]
-            sizes = [[f.siblings(node) for node in f.nodes(depth)] for f, depth in trees]
-            name = " × ".join(residual["features"])
-            known += Counter((name, math.prod(c)) for c in itertools.product(*sizes))
-        agrees = known == Counter((row["residual"], int(row["scale"])) for row in rows)
-    if not agrees:
+        listed = Counter(() if () in cells else tuple(map(row.get, names)) for row in rows)
+    if cells != listed:
         raise Unreadable(f"the measured entries of {entry['name']} are not those of its levels")
+
+
+def add_outcomes(public, source):
+    """Find the feature of every outcome of a plan, or add one."""
+    for results, (key, _) in READERS.items():
+        for asked in (
+            source.document["plan"].get(key, []) if key not in ("table", "odds_ratio") else ()
+        ):
+            entries = source.document.get(results, [])
+            entry = next((each for each in entries if each["name"] == asked["name"]), {})
+            try:
+                outcome = find_outcome(public, key, asked, entry)
+            except NotCovered as error:
+                outcome = error
+            source.outcomes[key, asked["name"]] = outcome
+
+
+def find_outcome(public, key, asked, entry):
+    """The feature that an outcome is, and the name of its values; a new one if it is private."""
+    column, _, level = asked["column"].partition("=")
+    low, high = map(Fraction, asked.get("bounds", ["0", "1"]))
+    steps = asked["grid"] if "bounds" in asked else 1
+    corners, halves, edges = [(0,), (steps,)], [], []
+    if key == "distribution":
+        middles = [low + (high - low) * Fraction(2 * k + 1, 2 * steps) for k in range(steps)]
+        edges = sorted({*middles, *map(Fraction, asked.get("lines", []))})
+        halves = add_differences(len(edges) + 1)
+        corners = align_vectors(find_deepest(halves))
+    elif key == "quantile":
+        corners = [(0,), (1,), (2,)][: 1 + min(2, steps)]
+    elif key == "answered":
+        half = whole_number(int(entry["noise"]["fineness"])) * steps
+        weight = whole_number(int(entry["noise"]["weight"]))
+        corners = [(0, 0), (weight, -half), (weight, half)]
+    name, is_partial = f"{key} {asked['name']}", key in ("quantile", "distribution")
+    numbers = [number for number, each in enumerate(public.features) if column in each.names]
+    feature = public.features[numbers[0]] if numbers else Feature((name,), [()])
+    if len(feature.leaves[0]) < len(feature.names):  # any value, below every level if there are any
+        leaves, labels = [], [f"{column} {place}" for place in range(len(corners))]
+        for leaf in feature.leaves:
+            leaves += [(*leaf, label) for label in labels]
+        values = dict(zip(leaves, corners * len(feature.leaves)))
+        if not numbers:
+            numbers = [len(public.features)]
+            public.features.append(feature)
+        public.features[numbers[0]] = Feature(feature.names, leaves, {name: values}, is_partial)
+        return numbers[0], name
+    if key in ("answered", "quantile"):
+        raise NotCovered(f"{key} of {column!r}, which the public schema has as a feature")
+    depth, vectors = feature.names.index(column), []
+    for leaf in feature.leaves:
+        try:
+            value = Fraction(leaf[depth] == level) if level else Fraction(leaf[depth])
+        except ValueError:
+            raise NotCovered(f"the levels of {column!r} are no values") from None
+        step = (min(max(value, low), high) - low) / (high - low) * steps
+        if step.denominator != 1:
+            raise NotCovered(f"the levels of {column!r} are no values on its grid")
+        cell = sum(1 for edge in edges if edge <= value)
+        vectors.append(halves[cell] if halves else {0: int(step)})
+    feature.values[name] = dict(zip(feature.leaves, align_vectors(vectors)))
+    return numbers[0], name
+
+
+def add_differences(size):
+    """What each of some values in a row adds to the differences of halves: 1 to a node in whose
+    left half it lies, -1 for the right one; the root first. The left half is not the smaller one.
+    """
+    vectors, pieces = [{} for _ in range(size)], [(0, size)]
+    for first, after in pieces:
+        middle = first + (after - first + 1) // 2
+        if middle < after:
+            for value in range(first, after):
+                vectors[value][middle] = 1 if value < middle else -1
+            pieces += [(first, middle), (middle, after)]
+    return vectors
+
+
+def find_deepest(vectors):
+    """The value that lies deepest in each half of both halves: farthest apart are two of them."""
+    deepest = {}
+    for vector in vectors:
+        quarter = tuple(vector.values())[:2]
+        if len(vector) > len(deepest.get(quarter, ())):
+            deepest[quarter] = vector
+    return list(deepest.values())
+
+
+def align_vectors(vectors):
+    """Dictionaries as tuples over all their keys."""
+    keys = sorted(set(itertools.chain(*vectors)))
+    return [tuple(vector.get(key, 0) for key in keys) for vector in vectors]
+
+
+def get_outcome(source, key, asked):
+    """The outcome of a request, whose groups must count the records that have one."""
+    outcome = source.outcomes[key, asked["name"]]
+    if isinstance(outcome, NotCovered):
+        raise outcome
+    if any("answered" in asked and asked["answered"] not in names for names in asked["by"]):
+        raise NotCovered("groups do not say how many records have an outcome")
+    return outcome
+
+
+def read_sums(source, asked, entry, part, key="group"):
+    """Sums of what an outcome adds, by sets of groups: sums, means, proportions, the numbers who
+    answered with their sums, differences of halves, and numbers of values up to each.
+    """
+    public, column = source.spaces[0], asked["column"].partition("=")[0]
+    if entry["noise"]["mechanism"] == "no noise":
+        part.tables.extend((0, depths_of(public, [*names, column])) for names in asked["by"])
+        return
+    outcome, kind = get_outcome(source, key, asked), "ranks" if key == "quantile" else "sums"
+    choices = len(asked.get("probabilities", [])) * (3 if "level" in asked else 1)
+    noise = read_noise(entry["noise"], choices)
+    for names in asked["by"]:
+        part.measured.append((Query(kind, depths_of(public, names), outcome), noise))
+
+
+def read_regression(source, asked, entry, part):
+    """Sums by groups, or X'y of a design: a row for each cell of its features."""
+    query, public = entry["query"], source.spaces[0]
+    groups = set(itertools.chain(*query.get("by", [asked["factors"]])))
+    agrees = set(asked["factors"]) <= groups
+    for key in ("column", "bounds", "grid"):
+        agrees = agrees and query[key] == asked.get(key, query[key])
+    if not agrees:
+        raise Unreadable("a regression measures something else than the plan asks for")
+    if query["kind"] == "sums":
+        read_sums(source, {**asked, "by": query["by"]}, entry, part, "regression")
+        return
+    columns, names = [], []
+    for column in query["columns"]:
+        if not is_fixed(public, depths_of(public, column["features"])):
+            raise NotCovered("a design with a column that exact totals do not sum")
+        names += column["features"]
+        places = [find_place(public, name) for name in column["features"]]
+        cells = itertools.product(*(public.features[f].nodes(depth) for f, depth in places))
+        values = map(Fraction, column["values"])
+        columns.append((places, dict(zip(cells, values, strict=True))))
+    identity = [[i == j for j in range(len(columns))] for i in range(len(columns))]
+    weights = [list(map(Fraction, row)) for row in query.get("combination", identity)]
+    rows, depths = [], depths_of(public, names)
+    used = [f for f, depth in enumerate(depths) if depth]
+    for cell in itertools.product(*(public.features[f].nodes(depths[f]) for f in used)):
+        at, z = dict(zip(used, cell)), []
+        for places, values in columns:
+            z.append(values[tuple(at[f][:depth] for f, depth in places)])
+        rows.append((cell, tuple(sum(map(Fraction.__mul__, row, z)) for row in weights)))
+    outcome = get_outcome(source, "regression", {**asked, "by": []})
+    part.measured.append(
+        (Query("moments", depths, outcome, tuple(rows)), read_noise(entry["noise"]))
+    )
+
+
+def read_odds_ratio(source, asked, entry, part):
+    """The count x11 of a 2 x 2 table, whose margins must be exact within strata."""
+    public, strata, cell = source.spaces[0], list(asked.get("strata", [])), []
+    for name in (asked["rows"], asked["columns"]):
+        f, depth = find_place(public, name)
+        cell.append((f, depth, entry["x11"][name]))
+        is_exact = is_fixed(public, depths_of(public, [name, *strata]))
+        if len(public.features[f].nodes(depth)) != 2 or not is_exact:
+            raise NotCovered("an odds ratio without exact margins of two levels")
+    depths = depths_of(public, [asked["rows"], asked["columns"], *strata])
+    part.measured.append((Query("cell", depths, (), tuple(cell)), read_noise(entry["noise"])))
+
+
+READERS = dict.fromkeys(("tables", "products", "partitioned", "linked"), ("table", read_tables)) | {
+    "groups": ("group", read_sums),
+    "answers": ("answered", functools.partial(read_sums, key="answered")),
+    "quantiles": ("quantile", functools.partial(read_sums, key="quantile")),
+    "distributions": ("distribution", functools.partial(read_sums, key="distribution")),
+    "regressions": ("regression", read_regression),
+    "odds_ratios": ("odds_ratio", read_odds_ratio),
+}
 
 
 def read_guarantee(document):
@@ -579,35 +786,35 @@ def read_budget(document):
     return Guarantee("epsilon", number("epsilon"), number("delta"))
 
 
-# --- 3 the public facts: what can occur, and what the totals fix ---------------------------------
+# --- 4 the public facts: what can occur, and what the totals fix ---------------------------------
 
 
 def kept_feature(public, number):
-    """A feature without the levels that a published count of 0 rules out (THEORY 12)."""
+    """A feature without the levels that a published count of 0 rules out."""
     feature, leaves = public.features[number], public.features[number].leaves
     for depths, counts in public.margins:
         if depths[number]:
             alone = tuple(d if f == number else 0 for f, d in enumerate(depths))
             inhabited = roll_up(counts, depths, alone)
             leaves = [leaf for leaf in leaves if (leaf[: depths[number]],) in inhabited]
-    return replace(feature, leaves=tuple(leaves))
+    return Feature(feature.names, leaves, feature.values, feature.is_partial)
 
 
 def drop_empty_levels(public):
     """The same public facts over the levels that can occur."""
     features = [kept_feature(public, number) for number in range(len(public.features))]
-    margins = [(d, {c: k for c, k in counts.items() if k}) for d, counts in public.margins]
-    return replace(public, features=features, margins=margins)
+    margins = [(depths, dict(+Counter(counts))) for depths, counts in public.margins]
+    return public._replace(features=features, margins=margins)
 
 
-def value_of(record, depths):
+def cell_at(record, depths):
     """The cell of a record in the table at some depths."""
     return tuple(leaf[:depth] for leaf, depth in zip(record, depths) if depth)
 
 
 def is_possible(public, record):
     """Whether every published count of the record is positive and no structural zero forbids it."""
-    if any(value_of(record, depths) not in counts for depths, counts in public.margins):
+    if any(cell_at(record, depths) not in counts for depths, counts in public.margins):
         return False
     for zero in public.zeros:
         if all(record[f][depth - 1] in labels for f, depth, labels in zero):
@@ -618,15 +825,15 @@ def is_possible(public, record):
 def maximal_margins(public):
     """The margins that no other one contains: `state` goes where `county` or `state x sex` is."""
     kept = []
-    for number, (depths, counts) in enumerate(public.margins):
-        for other, (larger, _) in enumerate(public.margins):
-            is_below = all(map(int.__le__, depths, larger))
-            if is_below and (depths != larger or other < number):
-                break
-        else:
-            if any(depths):
-                kept.append((depths, counts))
+    for depths, counts in sorted(public.margins, key=lambda margin: -sum(margin[0])):
+        if any(depths) and not any(is_below(depths, larger) for larger, _ in kept):
+            kept.append((depths, counts))
     return kept
+
+
+def is_below(depths, larger):
+    """Whether a table follows from a larger one."""
+    return all(map(int.__le__, depths, larger))
 
 
 def are_disjoint(margins):
@@ -635,61 +842,98 @@ def are_disjoint(margins):
     return len(used) == len(set(used))
 
 
-def is_fixed(public, depths):
-    """Whether a table follows from one exact margin, or from n."""
-    margins = [d for d, _ in public.margins] + [(0,) * len(depths)]
+def fixed_counts(public, depths):
+    """The counts of a table that follows from one exact margin, or from n; else None."""
     trivial = [len(f.nodes(d)) == 1 for f, d in zip(public.features, depths)]
     visible = tuple(0 if flat else d for d, flat in zip(depths, trivial))
-    return any(all(map(int.__le__, visible, d)) for d in margins)
+    if not any(visible):
+        return {(): public.n}
+    for larger, counts in public.margins:
+        if is_below(visible, larger):
+            return roll_up(counts, larger, visible)
+    return None
 
 
-# --- 4 reach: how many records change together ---------------------------------------------------
+def is_fixed(public, depths):
+    """Whether a table follows from one exact margin, or from n."""
+    return fixed_counts(public, depths) is not None
 
 
-def reach_bounds(public):
+# --- 5 reach: how many records change together ---------------------------------------------------
+
+
+def find_reach(public):
     """Return bounds of a(t), the fewest records that always suffice to turn anybody into anybody
-    possible, and the rule.
-
-    *Reach* (THEORY 2, 22.1). Disjoint blocks, no structural zeros, q blocks with two inhabited
-    values, m_b the smallest positive count of block b: a(t) <= q + 1, with equality if and only if
-    the m_b sum to at most n - 1. *Junction tree*: decomposable margins with m cliques, no zeros:
-    a(t) <= m + 1. *Graver*: any zeros, two blocks with r and c values: a(t) <= 1 + min(r, c); one
-    block: a(t) <= 2. Nothing exact but n: a(t) = 1.
+    possible, and the rule. Blocks are the margins with two inhabited values.
     """
-    margins = [(d, counts) for d, counts in maximal_margins(public) if len(counts) > 1]
+    margins = list_blocks(public)
     q = len(margins)
     if not q:
-        return 1, 1, "reach: no published value changes, a(t) = 1"
+        return 1, 1, "reach, nothing exact"
     if are_disjoint(margins) and not public.zeros:
         if sum(min(counts.values()) for _, counts in margins) <= public.n - 1:
-            return q + 1, q + 1, "reach: disjoint blocks, a(t) = q + 1"
-        return 1, q, "reach: disjoint blocks with overlapping rarest values, a(t) <= q"
+            return q + 1, q + 1, "reach"
+        return 1, q, "reach, rarest totals overlap"
     if not public.zeros and is_decomposable([d for d, _ in margins]):
-        return 1, q + 1, "reach: junction tree, a(t) <= cliques + 1"
+        return 1, q + 1, "reach, junction tree"
     if q <= 2 and are_disjoint(margins):
-        least = min((len(counts) for _, counts in margins), default=1) if q == 2 else 1
-        return 1, 1 + least, "reach: Graver degree of two blocks with structural zeros"
-    return 1, None, "reach: none for margins in a circle or with structural zeros"
+        least = min(len(counts) for _, counts in margins) if q == 2 else 1
+        return 1, 1 + least, "reach, zeros"
+    return 1, None, "reach by listing"
+
+
+def list_blocks(public):
+    """The maximal margins with at least two inhabited values."""
+    return [(depths, counts) for depths, counts in maximal_margins(public) if len(counts) > 1]
+
+
+def find_linked_reach(spaces, promise):
+    """What linked files need: members, and units in own features, size, or anything."""
+    (blocks, unit_blocks), most = map(list_blocks, spaces), promise.most
+    inherited, places, with_own = is_inherited(spaces[0], promise), 0, 0
+    for depths, _ in blocks:
+        kinds = {inherited[f] for f, depth in enumerate(depths) if depth}
+        places, with_own = places + (True in kinds), with_own + (False in kinds)
+    is_unit = promise.protect == "unit"
+    for public in spaces:
+        if public.zeros or any(0 in counts.values() for _, counts in public.margins):
+            raise NotCovered("linked files with impossible or empty levels")
+    if places > (not is_unit) or not are_disjoint(blocks):
+        raise NotCovered("linked files with such exact margins of members")
+    if not is_unit:
+        return 2 + with_own, (2 * (2 + with_own),) * 3, "reach, linked files"
+    if not are_disjoint(unit_blocks):
+        raise NotCovered("whole units with overlapping exact margins")
+    q_m, q_u = len(blocks), len(unit_blocks)
+    units = (1 + q_u, 1 + q_u + most - promise.least, 1 + q_u + most * (1 + q_m))
+    return most * (1 + q_m + q_u), units, "reach, whole units"
+
+
+def is_inherited(members, promise):
+    """Of every feature of members, whether it is one of their unit."""
+    return [not set(f.names).isdisjoint(promise.inherited) for f in members.features]
 
 
 def is_decomposable(vectors):
     """Whether margins form a junction tree when depth k of a feature counts as k variables: take
     away a margin whose overlap with all others lies in one of them, until one is left.
     """
-    sets = [{(f, k) for f, d in enumerate(v) for k in range(1, d + 1)} for v in vectors]
+    sets = []
+    for vector in vectors:
+        sets.append({(f, k) for f, depth in enumerate(vector) for k in range(depth)})
     while len(sets) > 1:
-        for number, leaf in enumerate(sets):
-            others = sets[:number] + sets[number + 1 :]
-            overlap = leaf & set().union(*others)
-            if any(overlap <= other for other in others):
-                sets = others
+        for leaf in sets:
+            remaining = [each for each in sets if each is not leaf]
+            overlap = leaf & set().union(*remaining)
+            if any(overlap <= each for each in remaining):
+                sets = remaining
                 break
         else:
             return False
     return True
 
 
-# --- 5 moves and their worst costs ---------------------------------------------------------------
+# --- 6 moves and their worst costs ---------------------------------------------------------------
 #
 # A pair of the promise differs in a few records. A *move* lists them before (sign -1) and after
 # (sign +1). On every feature the records have *letters*: records with the same letter have the same
@@ -698,13 +942,8 @@ def is_decomposable(vectors):
 # pair is one of these ways. (Small counts of t are ignored: that can only make it larger.)
 
 
-@dataclass(frozen=True)
-class Move:
-    """`slots`: (sign, letter on each feature); `same`, `differ`: (feature, two letters, depth)."""
-
-    slots: tuple
-    same: tuple
-    differ: tuple
+# `slots`: (sign, letter on each feature); `same`, `differ`: (feature, two letters, depth).
+Move = namedtuple("Move", "slots same differ")
 
 
 class TooMany(Exception):
@@ -714,15 +953,17 @@ class TooMany(Exception):
 def exchange_moves(blocks, seen):
     """The moves of one exchange, as a table over the features `seen` sees them.
 
-    *Exchange* (THEORY 11). One person goes from x to a possible y. For every block whose published
+    *Exchange.* One person goes from x to a possible y. For every block whose published
     tuples differ between x and y, a carrier (another record, with y's whole tuple there) takes x's
     leaf on exactly those features of the block whose published nodes differ. One carrier may serve
     several blocks. Nothing else changes. The reverse direction has the same cost.
     """
-    touched = [{f: d for f, d in enumerate(b) if d and f in seen} for b in blocks]
-    touched = [block for block in touched if block]
+    touched = []
+    for block in blocks:
+        touched += [{f: d for f, d in enumerate(block) if d and f in seen}]
+    touched = list(filter(None, touched))
     x, y = 0, 1
-    for changed in itertools.product(*(subsets(block) for block in touched)):
+    for changed in itertools.product(*(list_subsets(block) for block in touched)):
         with_carrier = [number for number, features in enumerate(changed) if features]
         for carriers in set_partitions(with_carrier):
             same, differ = [], []
@@ -755,19 +996,33 @@ def ball_move(margins, seen, orders):
 
 
 def ball_moves(margins, seen, a):
-    """All such moves (THEORY 3); the order of one margin can be taken as it is."""
+    """All such moves. Records can be renamed: the order of one margin is taken as it is, and of the
+    next one only the lengths of its cycles matter.
+    """
     touched = [block for block in margins if any(block[f] for f in seen)]
-    first = [tuple(range(a))]
-    others = [list(itertools.permutations(range(a)))] * (len(touched) - 1)
-    for orders in itertools.product(first, *others):
+    everything = list(itertools.permutations(range(a)))
+    by_cycles = {cycle_lengths(order): order for order in everything}
+    choices = [[tuple(range(a))], list(by_cycles.values()), *[everything] * len(touched)]
+    for orders in itertools.product(*choices[: max(1, len(touched))]):
         yield ball_move(touched, seen, orders)
 
 
-def subsets(items):
+def cycle_lengths(order):
+    """The lengths of the cycles that the elements of a permutation lie in."""
+    lengths = []
+    for start in order:
+        place, length = order[start], 1
+        while place != start:
+            place, length = order[place], length + 1
+        lengths.append(length)
+    return tuple(sorted(lengths))
+
+
+def list_subsets(items):
     """All subsets of a collection, the empty one included."""
     items = list(items)
-    for size in range(len(items) + 1):
-        yield from itertools.combinations(items, size)
+    sizes = range(len(items) + 1)
+    return itertools.chain(*(itertools.combinations(items, size) for size in sizes))
 
 
 def set_partitions(items):
@@ -783,13 +1038,14 @@ def set_partitions(items):
             yield [*groups[:number], [first, *group], *groups[number + 1 :]]
 
 
-def tree_shape(feature, height, node=()):
-    """The tree below a node, down to a depth, as nested tuples: siblings can be renamed."""
-    depth = len(node)
-    if depth == height:
+def tree_shape(leaves, height):
+    """A tree down to a depth as nested tuples: siblings can be renamed."""
+    if not height:
         return ()
-    children = {leaf[: depth + 1] for leaf in feature.leaves if leaf[:depth] == node}
-    return tuple(sorted(tree_shape(feature, height, child) for child in children))
+    below = {}
+    for leaf in leaves:
+        below.setdefault(leaf[0], []).append(leaf[1:])
+    return tuple(sorted(tree_shape(paths, height - 1) for paths in below.values()))
 
 
 def placements(tree, letters):
@@ -815,25 +1071,26 @@ def placements(tree, letters):
                 yield place
 
 
-def kernel(feature, role, first, second):
+def kernel(feature, role, first, second, scale=1):
     """How much two records of opposite sign cancel along one feature; places are paths of (label,
-    number of siblings).
+    number of siblings). `scale` makes it whole.
 
     Table: 1 if they share the node at this depth. Residual: the inner product of two centred unit
     vectors, 1 - 1/c for the same node, -1/c for siblings, 0 if they part above. Depth 0: 1.
-    Outcome: the product of the two values, if they share the group at this depth.
+    Outcome: the inner product of the two values, if they share the group at this depth.
     """
     kind, depth, *outcome = role
     if outcome:
         values = feature.values[outcome[0]]
-        worth = [values[tuple(label for label, _ in place)] for place in (first, second)]
-        return worth[0] * worth[1] * (first[:depth] == second[:depth])
-    together = int(first[:depth] == second[:depth])
+        vectors = [values[tuple(label for label, _ in place)] for place in (first, second)]
+        return sum(map(int.__mul__, *vectors)) * (first[:depth] == second[:depth])
+    together = scale if first[:depth] == second[:depth] else 0
     if kind == "table" or depth == 0:
         return together
     if first[: depth - 1] != second[: depth - 1]:
         return 0
-    return together - Fraction(1, first[depth - 1][1])
+    family = first[depth - 1][1]
+    return together - (Fraction(scale, family) if scale % family else scale // family)
 
 
 class WorstCost:
@@ -844,8 +1101,8 @@ class WorstCost:
     whole numbers: kernels times the sibling counts, weights times a common denominator.
     """
 
-    def __init__(self, features, weighted, limit=400_000):
-        self.features, self.limit = features, limit
+    def __init__(self, features, weighted, limit=250_000):
+        self.features, self.limit, self.best = features, limit, 0
         self.queries = [query for query, _ in weighted]
         self.seen = [f for f in range(len(features)) if any(q.sees(f) for q in self.queries)]
         self.common = {}
@@ -866,23 +1123,22 @@ class WorstCost:
 
     def largest(self, moves):
         """The largest cost over all moves; of a single table also its largest sum of sizes."""
-        results = [self._largest_of(move) for move in moves]
-        cost = Fraction(max((cost for cost, _ in results), default=0), self.denominator)
-        return cost, max((length for _, length in results), default=0)
+        longest = max(map(self._search, moves), default=0)
+        return Fraction(self.best, self.denominator), longest
 
     def _spend(self, steps):
         self.limit -= steps
         if self.limit < 0:
             raise TooMany
 
-    def _largest_of(self, move):
+    def _search(self, move):
         """A table of costs for every set of features that queries have; then the best choice."""
         signs = [sign for sign, _ in move.slots]
         pairs = list(itertools.combinations_with_replacement(range(len(signs)), 2))
         factors = [signs[i] * signs[j] * (1 + (i != j)) for i, j in pairs]
         options = {f: self._options(f, move, pairs) for f in self.seen}
         if not all(options.values()):
-            return 0, 0
+            return 0
         groups, tables, longest = {}, [], 0
         for query, weight in zip(self.queries, self.weights):
             features = tuple(f for f in self.seen if query.sees(f))
@@ -902,41 +1158,40 @@ class WorstCost:
                 if len(self.queries) == 1 and query.kind == "table":
                     longest = max(longest, _sum_of_sizes(product, pairs, signs))
             tables.append((features, table))
-        return self._best_choice(options, tables), longest
+        self._raise_best(options, tables)
+        return longest
 
-    def _best_choice(self, options, tables):
+    def _raise_best(self, options, tables):
         """The largest sum of one entry of each table, where tables share the choices of features.
-        `known` has, for every table, the best entry that begins with the choices made so far.
+        `prefixes` has, for every table, the best entry that begins with the choices so far.
         """
         order = sorted(options, key=lambda f: len(options[f]))
-        known = []
+        prefixes = []
         for features, table in tables:
             ranks = sorted(features, key=order.index)
             places = [features.index(f) for f in ranks]
-            best = {}
+            most = {}
             for chosen, cost in table.items():
                 ordered = tuple(chosen[place] for place in places)
                 for size in range(len(ordered) + 1):
-                    best[ordered[:size]] = max(best.get(ordered[:size], cost), cost)
-            known.append((ranks, best))
-        best = [0]
+                    most[ordered[:size]] = max(most.get(ordered[:size], cost), cost)
+            prefixes.append((ranks, most))
 
         def extend(choices):
-            self._spend(len(known) // 2)
+            self._spend(len(prefixes) // 2)
             bound = 0
-            for ranks, costs in known:
+            for ranks, costs in prefixes:
                 bound += costs[tuple(choices[f] for f in ranks if f in choices)]
-            if bound <= best[0]:
+            if bound <= self.best:
                 return
             if len(choices) == len(order):
-                best[0] = bound
+                self.best = bound
                 return
             f = order[len(choices)]
             for number in range(len(options[f])):
                 extend({**choices, f: number})
 
         extend({})
-        return best[0]
 
     def _options(self, f, move, pairs):
         """For every placement along one feature, the kernels of all pairs of records."""
@@ -953,11 +1208,11 @@ class WorstCost:
                 joined = {k: new if v == old else v for k, v in joined.items()}
         distinct, options = sorted(set(joined.values())), set()
         if has_values:
-            ends = [feature.paths[leaf] for leaf in feature.extremes(deepest)]
+            ends = [feature.paths[leaf] for leaf in feature.corners(deepest)]
             chosen = itertools.product(ends, repeat=len(distinct))
             places = (dict(zip(distinct, paths)) for paths in chosen)
         else:
-            places = placements(tree_shape(feature, deepest), distinct)
+            places = placements(tree_shape(feature.leaves, deepest), distinct)
         for place in places:
             self._spend(1 + len(pairs) // 10)
             at = {letter: place[joined[letter]] for letter in joined}
@@ -968,8 +1223,10 @@ class WorstCost:
             option = []
             for role in roles:
                 scale = self.scale(f, role)
-                row = (kernel(feature, role, at[letters[i]], at[letters[j]]) for i, j in pairs)
-                option.append(tuple(int(k * scale) for k in row))
+                row = (
+                    kernel(feature, role, at[letters[i]], at[letters[j]], scale) for i, j in pairs
+                )
+                option.append(tuple(row))
             options.add(tuple(option))
         return [dict(zip(roles, option)) for option in options]
 
@@ -986,182 +1243,282 @@ def _sum_of_sizes(state, pairs, signs):
     return sum(map(abs, totals.values()))
 
 
+def distance(first, second):
+    """The sum of absolute and of squared differences of two vectors."""
+    differences = [p - q for p, q in zip(first, second)]
+    return sum(map(abs, differences)), sum(d * d for d in differences)
+
+
+def fill_groups(sizes, a):
+    """How many of a replaced values lie in each group, as unequally as the sizes allow."""
+    replaced = []
+    for size in sorted(sizes, reverse=True):
+        replaced.append(min(size, a - sum(replaced)))
+    return replaced
+
+
 class Costs:
     """Upper bounds, by rules, of how far pairs of the promise move what was measured."""
 
     def __init__(self, public, promise, a):
         self.public, self.promise, self.a = public, promise, a
-        self.margins = [d for d, counts in maximal_margins(public) if len(counts) > 1]
+        self.is_exchange = promise.kind == "exchange"
+        self.times = promise.most if self.is_exchange else 1
+        self.margins = [depths for depths, _ in list_blocks(public)]
         self.rules = {}
         self.norms = functools.cache(self._norms)
 
     def bound(self, weighted):
-        """The largest sum of weight x |query|^2 over the pairs of the promise.
-
-        *Residuals* (THEORY 13, 22.5): at most the sum of the worst costs of each query; all
-        queries at once where the patterns are few.
+        """The largest sum of weight x |query|^2 over the pairs of the promise: at most the sum of
+        the worst costs of each query; all queries at once where the patterns are few.
         """
         apart = sum(self.norms(query)[1] * weight for query, weight in weighted)
-        if len(weighted) == 1 or not apart:
-            return apart
         together = [(query, weight) for query, weight in weighted if self.norms(query)[1]]
-        bounds = {"the sum of single costs": apart, **self._listed_bounds(together)}
-        return self._least(bounds, "residuals by")
+        if len(together) < 2 or {query.kind for query, _ in together} & {"ranks", "moments"}:
+            return apart
+        bounds = {"sum of costs": apart, **self._listed_bounds(together)}
+        if not self.is_exchange and "patterns" not in bounds:
+            bounds["pairing"] = min(bounds.get("pairing", apart), self._grouped_bound(together))
+        return self._least(bounds)
 
-    def _least(self, bounds, what):
+    def _least(self, bounds):
         """The least of some bounds; its rule is noted."""
         rule = min(bounds, key=bounds.get)
-        self.rules[f"{what} {rule}"] = None
+        self.rules[rule] = None
         return bounds[rule]
 
     def _norms(self, query):
-        """Bounds of the sum of absolute changes of a query (None: unknown), and of |query|^2.
-
-        *Exchange norms* (THEORY 11, 22.3): D1 <= 2(q + 1), D2^2 <= q^2 + q + 2 for a table that
-        touches q blocks; m records are m exchanges one after another, m times as long. *Ball
-        norms*: see `ball_norms`. A residual is no longer than its table.
-        """
-        if query.kind != "sums" and is_fixed(self.public, query.depths):
-            self.rules["totals: what lies below an exact margin does not move"] = None
+        """Bounds of the sum of absolute changes of a query, and of |query|^2; None: unknown."""
+        if query.kind in ("table", "residual") and is_fixed(self.public, query.depths):
+            self.rules["exact totals"] = None
             return 0, Fraction(0)
-        touched = sum(1 for m in self.margins if any(d and e for d, e in zip(m, query.depths)))
-        times = self.promise.most if self.promise.kind == "exchange" else 1
-        if query.kind == "sums":
-            length, square = self._sum_norms(query)
-        elif self.promise.kind == "exchange":
-            length, square = 2 * (touched + 1), touched**2 + touched + 2
-        else:
-            length, square = ball_norms(self.public, self.margins, query.depths, self.a)
-        lengths = []
-        bounds = self._listed_bounds([(query, Fraction(1))], lengths)
-        if square is not None:
-            bounds["formulas"] = Fraction(square * times**2)
+        finders = {"sums": self._bound_sums, "ranks": self._bound_sums, "cell": self._bound_cell}
+        finders["moments"] = self._bound_moments
+        length, square, rule = finders.get(query.kind, self._bound_table)(query)
+        bounds = {} if square is None else {rule: Fraction(square * self.times**2)}
+        if query.kind in ("table", "residual", "sums"):
+            lengths = []
+            bounds = {**self._listed_bounds([(query, Fraction(1))], lengths), **bounds}
+            if query.kind == "table":
+                length = min([length, *lengths])
         if not bounds:
-            raise NotCovered("sums of an outcome that exact totals show, with too many patterns")
-        if length is not None:
-            length = min([length, *(found for found in lengths if query.kind == "table")]) * times
-        return length, self._least(bounds, f"{self.promise.kind} norms ({query.kind}) by")
+            raise NotCovered("an outcome that exact totals show, with too many patterns")
+        if self.times > 1:
+            self.rules["several records"] = None
+        return None if length is None else length * self.times, self._least(bounds)
 
-    def _sum_norms(self, query):
-        """*Sums* of an outcome in [l, u] by groups whose counts are exact (THEORY 8, 11, 22.4): any
-        a records move them by a(u - l); one exchange moves D1 by 2(u - l) and D2^2 by 2(u - l)^2,
-        by half of that where there is one group. If the groups are not exact, or for exchanges an
-        exact total shows part of the outcome, only patterns tell.
+    def _bound_table(self, query):
+        """*Exchange norms* of a table that touches q blocks, or *ball norms*. A residual is no
+        longer than its table (theorem residual_shortens).
+        """
+        if self.is_exchange:
+            q = sum(1 for m in self.margins if any(d and e for d, e in zip(m, query.depths)))
+            return 2 * (q + 1), q**2 + q + 2, "exchange norms"
+        return ball_norms(self.public, self.margins, query.depths, self.a)
+
+    def _bound_sums(self, query):
+        """Values are replaced in groups whose sizes are exact: k of them move the sums of a group
+        by at most k times the largest distance of two values. Any a records replace a values, one
+        exchange one value in two groups, or in the only one. If the groups are not exact, or for
+        exchanges an exact total shows part of the outcome, only patterns tell.
         """
         number, name = query.outcome
-        worth = self.public.features[number].values[name].values()
-        width, a = max(worth) - min(worth), self.a
-        if not is_fixed(self.public, query.depths):
-            return None, None
-        if self.promise.kind == "ball":
-            return a * width, (a * width) ** 2
-        if any(m[number] for m in self.margins):
-            return None, None
-        several = 1 + (not is_fixed(replace(self.public, margins=[]), query.depths))
-        return several * width, several * width**2
+        counts = fixed_counts(self.public, query.depths)
+        if counts is None or (self.is_exchange and any(m[number] for m in self.margins)):
+            return None, None, ""
+        vectors = set(self.public.features[number].values[name].values())
+        distances = [distance(p, q) for p, q in itertools.combinations(vectors, 2)]
+        far = max((d for d, _ in distances), default=0)
+        square = max((d for _, d in distances), default=0)
+        rule = "replaced values" if len(next(iter(vectors))) > 1 else "sums"
+        if query.kind == "ranks":
+            far, square, rule = 1, 1, "ranks"
+        replaced = fill_groups(counts.values(), self.a)
+        if self.is_exchange:
+            rule = "sums by exchange" if rule == "sums" else rule
+            replaced = [1] * min(2, len(counts))
+        return far * sum(replaced), square * sum(k * k for k in replaced), rule
+
+    def _bound_moments(self, query):
+        """X'y for a design whose columns are exact in sum: centered at the middle, an outcome in
+        [l, u] moves it by (u - l)|z|; an exchange over one block by (u - l) times the longest row
+        or difference of two rows.
+        """
+        number, name = query.outcome
+        values = list(itertools.chain(*self.public.features[number].values[name].values()))
+        width, zero = max(values) - min(values), (0,) * len(query.rows[0][1])
+        nodes = [set(f.nodes(d)) for f, d in zip(self.public.features, query.depths) if d]
+        rows = [row for cell, row in query.rows if all(map(set.__contains__, nodes, cell))]
+        if not self.is_exchange:
+            lengths, times = [distance(row, zero) for row in rows], width * self.a
+        else:
+            blocks = [m for m in self.margins if any(map(int.__mul__, m, query.depths))]
+            if len(blocks) > 1 or any(m[number] for m in self.margins):
+                raise NotCovered(
+                    "exchange with a design over several exact margins, or its outcome"
+                )
+            lengths = [distance(p, q) for p, q in itertools.combinations([zero, *rows], 2)]
+            times = width
+        far, square = max(d for d, _ in lengths), max(d for _, d in lengths)
+        return far * times, square * times**2, "moments"
+
+    def _bound_cell(self, query):
+        """If both margins of a 2 x 2 table are fixed in every stratum, all four cells of a stratum
+        move by the same number: x11 by at most a quarter of all absolute changes.
+        """
+        length, _ = self.norms(query._replace(kind="table", rows=()))
+        return length // 4, (length // 4) ** 2, "one cell"
 
     def _listed_bounds(self, weighted, lengths=None):
         """Bounds by listing placements: of all moves, and for the ball of single moves.
 
-        *Pairing* (THEORY 18): pair the records of a move by one margin; then the move is a sum of
-        a single moves that keep this margin, and its norm is at most a times the worst of them.
+        *Pairing*: pair the records of a move by one margin; then the move is a sum of a single
+        moves that keep this margin, and its norm is at most a times the worst of them.
         """
-        bounds, seen = {}, WorstCost(self.public.features, weighted).seen
-        if self.promise.kind == "exchange":
-            options = [("patterns", self.promise.most, exchange_moves(self.margins, seen))]
+        worst = WorstCost(self.public.features, weighted)
+        if any(self.public.features[f].is_partial for f in worst.seen):
+            return {}
+        if self.is_exchange:
+            options = [("patterns", self.times, exchange_moves(self.margins, worst.seen))]
         else:
-            options = [("patterns", 1, ball_moves(self.margins, seen, self.a))] * (self.a <= 4)
-            for margin in [*self.margins, (0,) * len(self.public.features)]:
-                single = [ball_move([margin], seen, [(0,)])]
-                options.append((f"pairing along margin {margin}", self.a, single))
+            options = [("patterns", 1, ball_moves(self.margins, worst.seen, self.a))]
+            options = options[: self.a <= 4] + self._single_moves(worst.seen)
+        bounds = {}
         for rule, times, moves in options:
             try:
                 cost, length = WorstCost(self.public.features, weighted).largest(moves)
             except TooMany:
                 continue
-            bounds[rule] = cost * times**2
+            bounds[rule] = min(cost * times**2, bounds.get(rule, cost * times**2))
             if lengths is not None and rule == "patterns":
                 lengths.append(length)
         return bounds
 
+    def _single_moves(self, seen):
+        """One record changes and keeps a margin, or any."""
+        margins = [*self.margins, (0,) * len(self.public.features)]
+        return [("pairing", self.a, [ball_move([margin], seen, [(0,)])]) for margin in margins]
+
+    def _grouped_bound(self, weighted):
+        """Queries grouped by the margin along which each of them is shortest; groups add."""
+        groups = {}
+        for entry in weighted:
+            costs = []
+            for number, (_, _, moves) in enumerate(self._single_moves(range(len(entry[0].depths)))):
+                costs.append((WorstCost(self.public.features, [entry]).largest(moves)[0], number))
+            groups.setdefault(min(costs)[1], []).append(entry)
+        total = Fraction(0)
+        for entries in groups.values():
+            singles = [self.norms(query)[1] * weight for query, weight in entries]
+            total += min(sum(singles), self._listed_bounds(entries).get("pairing", sum(singles)))
+        return total
+
 
 def ball_norms(public, margins, depths, a):
-    """D1 and D2^2 of a table when any a records change (THEORY 3, 22.2).
+    """D1, D2^2 and the rule of a table when any a records change.
 
     Roll the margins up to the table. A feature that the table shows deeper than every margin is
-    unpublished: D2^2 <= 2a^2. Otherwise, with w margins that together show every feature (at least
-    their fractional cover number), k = floor(a(1 - 1/w)), g(s) = floor(a/s) s^2 + (a mod s)^2:
-    D2^2 <= max g(s) + g(u) over 1 <= u <= s <= k, s + u <= a.
+    unpublished: D2^2 <= 2a^2. Otherwise, with w margins that show every feature at least r times
+    (a fractional cover of weight w/r), k = floor(a(1 - r/w)), g(s) = floor(a/s) s^2 + (a mod s)^2:
+    D2^2 <= max g(s) + g(u) over 1 <= u <= s <= k, s + u <= a. With two blocks, one of two values,
+    an odd a counts as a - 1 (theorem parity).
     """
     visible = [f for f, d in enumerate(depths) if d and len(public.features[f].nodes(d)) > 1]
-    if not all(any(m[f] >= depths[f] for m in margins) for f in visible):
-        return 2 * a, 2 * a * a
-    w = sum(1 for m in margins if any(m[f] >= depths[f] for f in visible))
-    k = a - math.ceil(Fraction(a, w))
+    shown = [tuple(f for f in visible if m[f] >= depths[f]) for m in margins]
+    shown = list(filter(None, shown))
+    covers = Counter(itertools.chain(*shown))
+    if not all(covers[f] for f in visible):
+        return 2 * a, 2 * a * a, "ball norms, free"
+    levels = []
+    for block in shown:
+        levels.append(math.prod(len(public.features[f].nodes(depths[f])) for f in block))
+    rule = "ball norms"
+    if len(levels) == 2 and min(levels) == 2 and max(covers.values()) == 1 and a % 2:
+        a, rule = a - 1, "ball norms, parity"
+    k = a - math.ceil(Fraction(a * min(covers.values()), len(shown)))
 
     def most(s):
         return (a // s) * s * s + (a % s) ** 2
 
-    options = [most(s) + most(u) for s in range(1, k + 1) for u in range(1, s + 1) if s + u <= a]
-    return (2 * a if options else 0), max(options, default=0)
+    sizes = [(s, u) for s in range(1, k + 1) for u in range(1, s + 1) if s + u <= a]
+    return 2 * a * bool(sizes), max((most(s) + most(u) for s, u in sizes), default=0), rule
 
 
-# --- 6 noise, composition, conversions -----------------------------------------------------------
+# --- 7 noise, composition, conversions -----------------------------------------------------------
 
 
-def guarantee_of(law, cost, length):
-    """What noise of a law gives when no pair costs more (THEORY 22.6).
+def prove_part(part, find_costs):
+    """The guarantee of one part, from bounds on how far its queries move.
 
     Rounded Gaussian noise on whole numbers is the Gaussian mechanism, rounded: mu = D2/sigma.
-    Discrete Gaussian noise, also on the lattice of tables with the exact totals (THEORY 4.5):
-    rho = D2^2/(2 sigma^2), and never mu. Discrete Laplace noise: epsilon = D1/scale.
+    Discrete Gaussian noise, also on the lattice of tables with the exact totals: rho = D2^2/(2
+    sigma^2), and never mu. Discrete Laplace noise: epsilon = D1/scale. A choice with P(v) ~ exp(-
+    rate x score), whose scores move by at most k: the loss has range 2 rate k, so epsilon = 2 rate
+    k (also by permute and flip), rho = (rate k)^2/2, mu^2 = (pi/2)(rate k)^2. Canonical noise: f
+    composed with itself as often as x11 exceeds what the noise covers.
     """
-    if law == "rounded":
-        return Guarantee("mu", cost)
-    if law == "laplace":
-        return Guarantee("epsilon", length)
-    return Guarantee("rho", cost / 2)
-
-
-def prove_part(part, costs):
-    """The guarantee of one part, from bounds on how far its queries move."""
-    weighted = [(query, 1 / noise.size) for query, noise in part.measured]
-    check_everything_measured(part, costs)
-    if not weighted:
+    check_everything_measured(part, find_costs)
+    groups = {}
+    for query, noise in part.measured:
+        groups.setdefault(find_costs(query), []).append((query, noise))
+    if not groups:
         return Guarantee("mu", Fraction(0))
-    law = part.measured[0][1].law
-    if law == "laplace":
-        lengths = [(costs.norms(query)[0], weight) for query, weight in weighted]
-        if any(length is None for length, _ in lengths):
-            raise NotCovered("Laplace noise on sums of an outcome that exact totals show")
-        return guarantee_of(law, 0, sum(length * weight for length, weight in lengths))
-    return guarantee_of(law, costs.bound(weighted), 0)
+    _, noise = part.measured[0]
+    value = Fraction(0)
+    for costs, entries in groups.items():
+        weighted = [(query, 1 / noise.size) for query, noise in entries]
+        if noise.law == "canonical":
+            times = -(-costs.norms(entries[0][0])[0] // noise.moves)
+            if times > 1 and noise.delta:
+                raise NotCovered("canonical noise with delta that x11 outgrows")
+            return Guarantee("epsilon", noise.size * times, noise.delta * min(times, 1))
+        if KINDS[noise.law] != "epsilon":
+            value += costs.bound(weighted)
+            continue
+        for query, weight in weighted:
+            length, _ = costs.norms(query)
+            if length is None:
+                raise NotCovered("Laplace noise on sums of an outcome that exact totals show")
+            value += length * weight
+    return Guarantee(KINDS[noise.law], value / 2 if KINDS[noise.law] == "rho" else value)
 
 
-def check_everything_measured(part, costs):
-    """Every residual of every published table is measured, or does not move (THEORY 13, 22.5).
+NOISE_RULES = {"rounded": "rounded noise", "discrete": "discrete noise"} | {
+    "lattice": "discrete noise",
+    "laplace": "Laplace noise",
+    "canonical": "canonical noise",
+}
+
+
+def check_everything_measured(part, find_costs):
+    """Every residual of every published table is measured, or does not move.
 
     Without noise it must lie below an exact margin; under exchange its cost may also be 0. A given
     a so small that nothing moves is no reason to publish a table without noise.
     """
-    measured = {query.depths for query, _ in part.measured if query.kind == "residual"}
-    measured |= {
-        d for query, _ in part.measured if query.kind == "table" for d in below(query.depths)
-    }
-    for depths in {d for table in part.tables for d in below(table)} - measured:
-        if is_fixed(costs.public, depths) or is_centred_away(costs.public, depths):
-            continue
-        query = Query("residual", depths)
-        if costs.promise.kind != "exchange" or costs.norms(query)[1]:
-            raise NotCovered("a residual is neither measured nor fixed by an exact total")
+    measured = set()
+    for query, _ in part.measured:
+        if query.kind in ("table", "residual"):
+            lower = list_below(query.depths) if query.kind == "table" else [query.depths]
+            measured.update((query.space, depths) for depths in lower)
+    for space, table in part.tables:
+        for depths in list_below(table):
+            query = Query("residual", depths, space=space)
+            costs = find_costs(query)
+            if (space, depths) in measured or is_fixed(costs.public, depths):
+                continue
+            if is_centered_away(costs.public, depths):
+                continue
+            if not costs.is_exchange or costs.norms(query)[1]:
+                raise NotCovered("a residual is neither measured nor fixed by an exact total")
 
 
-def below(depths):
+def list_below(depths):
     """All depth vectors below one."""
     return itertools.product(*(range(d + 1) for d in depths))
 
 
-def is_centred_away(public, depths):
+def is_centered_away(public, depths):
     """Whether every node at the depth of some feature is an only child: its residual is 0."""
     for feature, depth in zip(public.features, depths):
         if depth and all(feature.siblings(node) == 1 for node in feature.nodes(depth)):
@@ -1171,7 +1528,7 @@ def is_centred_away(public, depths):
 
 def compose(guarantees):
     """Independent measurements under one promise: mu^2 adds to mu^2, rho to rho, epsilon to
-    epsilon; mixtures as rho = mu^2/2 = epsilon^2/2 (THEORY 1, 22.6).
+    epsilon; mixtures as rho = mu^2/2 = epsilon^2/2.
     """
     parts = [g for g in guarantees if g.value or g.delta] or [Guarantee("mu", Fraction(0))]
     if len({g.kind for g in parts}) > 1:
@@ -1189,7 +1546,7 @@ def as_rho(g):
 
 
 def implies(proved, stated):
-    """Whether a proved guarantee implies a stated one, by the conversions of THEORY 1."""
+    """Whether a proved guarantee implies a stated one, by the standard conversions."""
     if stated.kind == proved.kind and stated.kind != "epsilon":
         return proved.value <= stated.value
     if not proved.value and not proved.delta:
@@ -1269,7 +1626,7 @@ def concentrated_holds(rho, epsilon, delta):
     return rho * x + logarithm <= epsilon
 
 
-# --- 7 listing: all datasets and pairs of a small space ------------------------------------------
+# --- 8 listing: all datasets and pairs of a small space ------------------------------------------
 
 
 def relevant_records(public, measured, limit=400):
@@ -1277,10 +1634,12 @@ def relevant_records(public, measured, limit=400):
     vectors = [d for d, _ in public.margins] + [query.depths for query, _ in measured]
     outcomes = {query.outcome[0] for query, _ in measured if query.outcome}
     leaves = []
+    if any(public.features[number].is_partial for number in outcomes):
+        return None
     for number, feature in enumerate(public.features):
         deepest = max((v[number] for v in vectors), default=0)
         if number in outcomes:
-            leaves.append(feature.extremes(deepest))
+            leaves.append(feature.corners(deepest))
             continue
         forbidden = [depth for zero in public.zeros for f, depth, _ in zero if f == number]
         deepest = max([deepest, *forbidden])
@@ -1294,39 +1653,34 @@ def relevant_records(public, measured, limit=400):
 
 def list_tables(public, records, limit, deadline):
     """All multisets of n records with the exact margins; None if they are too many."""
-    keys = [[(m, value_of(r, d)) for m, (d, _) in enumerate(public.margins)] for r in records]
-    left = {
-        (m, cell): c for m, (_, counts) in enumerate(public.margins) for cell, c in counts.items()
-    }
+    keys, left, tables, counts = [], {}, [], [0] * len(records)
+    for number, (_, cells) in enumerate(public.margins):
+        left |= {(number, cell): count for cell, count in cells.items()}
+    for record in records:
+        keys.append([(m, cell_at(record, d)) for m, (d, _) in enumerate(public.margins)])
     last = {key: number for number, row in enumerate(keys) for key in row}
-    if set(last) != set(left):
-        return []
-    tables, counts, steps = [], [0] * len(records), [0]
+    steps = itertools.count()
 
-    def fill(number, rest):
-        steps[0] += 1
-        if len(tables) > limit or steps[0] > 40 * limit or time.monotonic() > deadline:
+    def fill(number, missing):
+        if len(tables) > limit or next(steps) > 40 * limit or time.monotonic() > deadline:
             raise TooMany
         if number == len(records):
-            if not rest:
-                tables.append(tuple(counts))
+            tables.extend([tuple(counts)] * (not missing))
             return
-        row = keys[number]
-        most = min([rest, *(left[key] for key in row)])
-        least = max([0, *(left[key] for key in row if last[key] == number)])
-        if number == len(records) - 1:
-            least = max(least, rest)
+        most = min([missing, *(left[key] for key in keys[number])])
+        least = max([0, *(left[key] for key in keys[number] if last[key] == number)])
+        least = max(least, missing) if number == len(records) - 1 else least
         for count in range(least, most + 1):
             counts[number] = count
-            for key in row:
+            for key in keys[number]:
                 left[key] -= count
-            fill(number + 1, rest - count)
-            for key in row:
+            fill(number + 1, missing - count)
+            for key in keys[number]:
                 left[key] += count
         counts[number] = 0
 
     try:
-        fill(0, public.n)
+        fill(0, public.n if set(last) == set(left) else -1)
     except TooMany:
         return None
     return tables
@@ -1334,7 +1688,7 @@ def list_tables(public, records, limit, deadline):
 
 def list_reach(records, tables):
     """a(t) from the definition: over all datasets, records x and values y that some dataset has,
-    the most of the fewest records that must change so that x becomes y (THEORY 2, worst case).
+    the most of the fewest records that must change so that x becomes y (worst case).
     """
     worst, possible = 0, [i for i in range(len(records)) if any(t[i] for t in tables)]
     for table in tables:
@@ -1375,48 +1729,49 @@ def chain_length(public, promise):
 
 def reach_by_exchanges(public, promise, records, table, deadline):
     """All datasets that the exchanges of a person's records make of one, until the time is over:
-    each sets one more record, and what is set carries nothing (THEORY 15, promise A).
+    each sets one more record, and what is set carries nothing.
     """
     index = {record: number for number, record in enumerate(records)}
-    blocks = [d for d, counts in maximal_margins(public) if len(counts) > 1]
+    blocks = [depths for depths, _ in list_blocks(public)]
     reached = current = {(table, (0,) * len(table))}
     for _ in range(chain_length(public, promise)):
         following = set()
         for free, settled in current:
             if time.monotonic() < deadline:
-                following.update(_one_exchange(records, index, blocks, free, settled))
+                following.update(list_exchanges(records, index, blocks, free, settled))
         current = following
         reached = reached | current
     return {tuple(p + q for p, q in zip(free, settled)) for free, settled in reached}
 
 
-def _one_exchange(records, index, blocks, free, settled):
+def list_exchanges(records, index, blocks, free, settled):
     """All results of one exchange from the definition; see `exchange_moves`."""
-    for x, y in itertools.product(range(len(records)), repeat=2):
-        if not free[x] or x == y:
+    for x, y in itertools.permutations(range(len(records)), 2):
+        if not free[x]:
             continue
-        rest = list(free)
-        rest[x] -= 1
-        changed = [b for b in blocks if value_of(records[x], b) != value_of(records[y], b)]
+        before, after = records[x], records[y]
+        changed = [b for b in blocks if cell_at(before, b) != cell_at(after, b)]
+        remaining = Counter(dict(enumerate(free)))
+        remaining[x] -= 1
         for groups in set_partitions(changed):
             choices = []
             for group in groups:
-                wanted = [value_of(records[y], b) for b in group]
-                have = [r for r, often in enumerate(rest) if often]
-                choices.append(
-                    [r for r in have if wanted == [value_of(records[r], b) for b in group]]
-                )
+                choices.append([r for r in +remaining if agree(records[r], after, group)])
             for carriers in itertools.product(*choices):
-                if any(often > rest[r] for r, often in Counter(carriers).items()):
+                hands = Counter(remaining)
+                hands.subtract(carriers)
+                if min(hands.values()) < 0:
                     continue
-                after = list(rest)
                 for carrier, group in zip(carriers, groups):
-                    moved = hand_over(records[carrier], records[x], records[y], group)
-                    after[carrier] -= 1
-                    after[index[moved]] += 1
+                    hands[index[hand_over(records[carrier], before, after, group)]] += 1
                 now = list(settled)
                 now[y] += 1
-                yield tuple(after), tuple(now)
+                yield tuple(map(hands.__getitem__, range(len(records)))), tuple(now)
+
+
+def agree(first, second, blocks):
+    """Whether two records have the same published values in some blocks."""
+    return all(cell_at(first, block) == cell_at(second, block) for block in blocks)
 
 
 def hand_over(carrier, x, y, blocks):
@@ -1429,33 +1784,72 @@ def hand_over(carrier, x, y, blocks):
     return tuple(moved)
 
 
-def cost_of(public, weighted, before, after):
-    """The cost of one concrete pair, from its records before and after."""
-    records = [(-1, r) for r in before] + [(1, r) for r in after]
-    paths = [[f.paths[leaf] for f, leaf in zip(public.features, r)] for _, r in records]
-    cost = 0
-    for query, weight in weighted:
-        roles = [(f, query.role(f)) for f in range(len(public.features)) if query.sees(f)]
-        for i, j in itertools.product(range(len(records)), repeat=2):
-            factor = weight * records[i][0] * records[j][0]
-            for f, role in roles:
-                factor *= kernel(public.features[f], role, paths[i][f], paths[j][f])
-                if not factor:
-                    break
-            cost += factor
-    return cost
+def see(public, query, record):
+    """What one record adds to the entries of a query that is no residual: (entry, amount)."""
+    cell = cell_at(record, query.depths)
+    if query.kind == "cell":
+        is_there = all(record[f][depth - 1] == label for f, depth, label in query.rows)
+        return [((), int(is_there))]
+    if query.kind == "table":
+        return [(cell, 1)]
+    number, name = query.outcome
+    if query.kind == "ranks":
+        return [((cell, record[number]), 1)]
+    vector = public.features[number].values[name][record[number]]
+    if query.kind == "sums":
+        return [((cell, i), amount) for i, amount in enumerate(vector)]
+    return [(i, z * vector[0]) for i, z in enumerate(dict(query.rows)[cell])]
 
 
-# --- 8 hunting: a pair of the promise, and the law of what is published --------------------------
+def add_up(public, query, signed):
+    """The change of every entry of a query that is no residual, from signed records."""
+    totals = Counter()
+    for sign, record in signed:
+        for entry, amount in see(public, query, record):
+            totals[entry] += sign * amount
+    return totals
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two datasets with all exact totals: `others`, and `before` in one, `after` in the other."""
+def measure(public, query, signed):
+    """The sum of absolute changes of a query and of their squares; of ranks the numbers k of
+    replaced values by group, and their squares.
+    """
+    if query.kind == "residual":
+        return 0, measure_residual(public, query, signed)
+    totals = add_up(public, query, signed)
+    if query.kind == "ranks":
+        replaced = Counter()
+        for (cell, _), change in totals.items():
+            replaced[cell] += Fraction(abs(change), 2)
+        totals = replaced
+    return sum(map(abs, totals.values())), sum(change**2 for change in totals.values())
 
-    before: tuple
-    after: tuple
-    others: tuple
+
+def measure_residual(public, query, signed):
+    """|query|^2 as a sum over pairs of records."""
+    roles = [(f, query.role(f)) for f in range(len(public.features)) if query.sees(f)]
+    total = 0
+    for (sign, one), (other_sign, other) in itertools.product(signed, repeat=2):
+        factor = sign * other_sign
+        for f, role in roles:
+            paths = public.features[f].paths
+            factor *= kernel(public.features[f], role, paths[one[f]], paths[other[f]])
+            if not factor:
+                break
+        total += factor
+    return total
+
+
+# --- 9 hunting: a pair of the promise, and the law of what is published --------------------------
+
+
+# Two datasets with all exact totals: `others`, and `before` in one, `after` in the other.
+Pair = namedtuple("Pair", "before after others")
+
+
+def sign_records(before, after):
+    """Records that a pair loses and gains, with their signs."""
+    return [(-1, record) for record in before] + [(1, record) for record in after]
 
 
 def pair_from_tables(records, first, second):
@@ -1470,29 +1864,124 @@ def complete(public, before, after):
     """A pair in which some records change: for disjoint blocks without structural zeros the other
     records exist if and only if no published value is used more often than its count.
     """
-    margins = maximal_margins(public)
-    columns = []
+    margins, columns, unchanged = maximal_margins(public), [], []
     for depths, counts in margins:
         left = Counter(counts)
-        left.subtract(Counter(value_of(r, depths) for r in before))
+        left.subtract(cell_at(record, depths) for record in before)
         if min(left.values()) < 0 or len(left) > len(counts):
             return None
-        columns.append([[cell, count] for cell, count in left.items() if count])
-    rest, others = public.n - len(before), []
-    while rest > 0:
-        count = min([rest, *(column[-1][1] for column in columns)])
+        columns.append(left.elements())
+    filled = Counter(zip(*columns)) if columns else Counter({(): public.n - len(before)})
+    for cells, count in filled.items():
         record = [feature.leaves[0] for feature in public.features]
-        for (depths, _), column in zip(margins, columns):
-            named = [f for f, depth in enumerate(depths) if depth]
-            for f, node in zip(named, column[-1][0]):
-                below = (leaf for leaf in public.features[f].leaves if leaf[: len(node)] == node)
-                record[f] = next(below)
-            column[-1][1] -= count
-            if not column[-1][1]:
-                column.pop()
-        others.append((tuple(record), count))
-        rest -= count
-    return Pair(tuple(before), tuple(after), tuple(others)) if rest == 0 else None
+        for (depths, _), cell in zip(margins, cells):
+            for f, node in zip([f for f, depth in enumerate(depths) if depth], cell):
+                leaves = public.features[f].leaves
+                record[f] = next(leaf for leaf in leaves if leaf[: len(node)] == node)
+        unchanged.append((tuple(record), count))
+    return Pair(tuple(before), tuple(after), tuple(unchanged)) if len(before) <= public.n else None
+
+
+def draw_moves(spaces, promise, a, drawer):
+    """Moves of the promise over all features, to be put on leaves."""
+    public = spaces[0]
+    seen, blocks = range(len(public.features)), [depths for depths, _ in maximal_margins(public)]
+    if len(spaces) > 1:
+        inherited = is_inherited(public, promise)
+        slots = [len(f.names) * kept for f, kept in zip(public.features, inherited)]
+        if promise.kind == "exchange":
+            modes = ("stay", "swap", "room") if has_room(spaces, promise) else ("stay", "swap")
+            return list(itertools.islice(linked_moves(blocks, inherited, modes), 2000))
+        blocks.append(tuple(slots))  # members change places: every unit keeps its size
+    elif promise.kind == "exchange":
+        return list(itertools.islice(exchange_moves(blocks, seen), 2000))
+    draws = [drawer.sample(range(a), a) for _ in range(200 * (len(blocks) + 1))]
+    orders = zip(*[iter(draws)] * (len(blocks) + 1))  # one more, for no margin at all
+    return [ball_move(blocks, seen, order) for order in orders]
+
+
+def has_room(spaces, promise):
+    """Whether in some dataset units at every place can take a member, and others can lose one: no
+    unit is exact, places have many members, and sizes are on average well between the bounds.
+    """
+    members, units = spaces
+    size, inherited = Fraction(members.n, units.n), is_inherited(members, promise)
+    for depths, counts in members.margins:
+        if any(map(int.__mul__, depths, inherited)) and min(counts.values()) < 8 * promise.most:
+            return False
+    return not units.margins and 8 * promise.least < 7 * size and 8 * size < 7 * promise.most
+
+
+def linked_moves(blocks, inherited, modes):
+    """Moves of one member in linked files by exchange: x goes as y to another unit v.
+
+    A carrier hands over for every block of own features that changes. If a block with features of
+    units changes there, its carrier takes x's place, with x's own values that differ. To swap, a
+    member of v goes to the place that is free, so that every unit keeps its size; with room in v
+    nobody needs to.
+    """
+    seen, x, y = range(len(inherited)), 0, 1
+    subsets = [list_subsets(f for f in seen if block[f]) for block in blocks]
+    for changed, mode in itertools.product(itertools.product(*subsets), modes):
+        slots = [(-1, dict.fromkeys(seen, x)), (1, dict.fromkeys(seen, y))]
+        free, same, differ, letters = x, [], [], itertools.count(2)
+        for block, features in zip(blocks, changed):
+            named = [f for f in seen if block[f]]
+            differ += [(f, x, y, block[f]) for f in features]
+            same += [(f, x, y, block[f]) for f in named if f not in features]
+            if not features or (mode != "room" and all(inherited[f] for f in named)):
+                continue
+            letter, taken = next(letters), set(features)
+            if any(inherited[f] for f in features):
+                taken.update(f for f in seen if inherited[f])
+                free = letter
+            slots.append((-1, dict.fromkeys(seen, letter)))
+            slots.append((1, {f: x if f in taken else letter for f in seen}))
+            same += [(f, y, letter, block[f]) for f in named]
+        if mode == "swap":
+            letter = next(letters)
+            slots.append((-1, {f: y if inherited[f] else letter for f in seen}))
+            slots.append((1, {f: free if inherited[f] else letter for f in seen}))
+        elif mode == "stay":
+            same += [(f, x, y, ANY_DEPTH) for f in seen if inherited[f]]
+        yield Move(tuple(slots), tuple(same), tuple(differ))
+
+
+ANY_DEPTH = 99
+
+
+def list_size_changes(units, promise, a):
+    """Pairs of units of the same features between which members move: records before and after."""
+    if promise.derived != ("size",):
+        return
+    number, _ = find_place(units, "size")
+    sizes = {int(leaf[0]): leaf for leaf in units.features[number].leaves if leaf[0].isdecimal()}
+    leaves = [feature.leaves[0] for feature in units.features]
+
+    def with_size(size):
+        return tuple(sizes[size] if f == number else leaf for f, leaf in enumerate(leaves))
+
+    for first, second in itertools.product(sizes, repeat=2):
+        for step in range(1, a + 1):
+            if {first - step, second + step} <= set(sizes):
+                times = max(1, min(a // step, units.n // 2))
+                before = (with_size(first), with_size(second))
+                yield before * times, (with_size(first - step), with_size(second + step)) * times
+
+
+def translate_margin(spaces, depths, counts):
+    """An exact margin of units as one of members, each in a unit of its own; [] if impossible."""
+    members, units = spaces
+    names = [f.names[depth - 1] for f, depth in zip(units.features, depths) if depth]
+    try:
+        numbers = [find_place(members, name)[0] for name in names]
+    except NotCovered:
+        return []
+    order = sorted(range(len(numbers)), key=numbers.__getitem__)
+    translated = {}
+    for cell, count in counts.items():
+        translated[tuple(cell[i] for i in order)] = count
+    return [(depths_of(members, names), translated)]
 
 
 class Climber:
@@ -1500,23 +1989,19 @@ class Climber:
     change one at a time as long as the exact totals allow it.
     """
 
-    def __init__(self, public, promise, a, value):
-        self.public, self.value = public, value
-        self.margins = maximal_margins(public)
-        self.times = chain_length(public, promise) if promise.kind == "exchange" else 1
-        everything = range(len(public.features))
-        blocks = [depths for depths, _ in self.margins]
-        self.random = random.Random(0)
-        if promise.kind == "exchange":
-            self.moves = list(itertools.islice(exchange_moves(blocks, everything), 2000))
-        else:
-            draws = [self.random.sample(range(a), a) for _ in range(200 * (len(blocks) + 1))]
-            orders = zip(*[iter(draws)] * (len(blocks) + 1))  # one more, for no margin at all
-            self.moves = [ball_move(blocks, everything, order) for order in orders]
-        self.leaves = [feature.leaves for feature in public.features]
-        for f, feature in enumerate(public.features):
+    def __init__(self, spaces, promise, a, value):
+        self.public, self.value, self.random = spaces[0], value, random.Random(0)
+        self.margins = maximal_margins(self.public)
+        is_single = promise.kind == "ball" or len(spaces) > 1
+        self.times = 1 if is_single else chain_length(self.public, promise)
+        self.moves = draw_moves(spaces, promise, a, self.random)
+        self.leaves = [feature.leaves for feature in self.public.features]
+        for f, feature in enumerate(self.public.features):
             if feature.values:
-                self.leaves[f] = feature.extremes(max((block[f] for block in blocks), default=0))
+                self.leaves[f] = feature.corners(max((d[f] for d, _ in self.margins), default=0))
+        self.limits = list(self.margins)
+        for depths, counts in spaces[1].margins if len(spaces) > 1 else ():
+            self.limits += translate_margin(spaces, depths, counts)
 
     def climb(self, deadline, enough, restarts=120, patience=150):
         """The best pair until the time is over or its value is `enough`."""
@@ -1569,47 +2054,50 @@ class Climber:
         return None
 
     def _fits(self, before):
-        for depths, counts in self.margins:
-            used = Counter(value_of(r, depths) for r in before)
+        for depths, counts in self.limits:
+            used = Counter(cell_at(r, depths) for r in before)
             if any(often > counts.get(cell, 0) for cell, often in used.items()):
                 return False
         return len(before) <= self.public.n
 
 
-def shifts(public, measured, pair):
+def list_shifts(public, measured, signed):
     """How far each entry of what is published moves between the two datasets, in whole numbers,
     with the size of its noise in the same units: (shift, size, law).
     """
     entries = []
-    signed = [(-1, r) for r in pair.before] + [(1, r) for r in pair.after]
     for query, noise in measured:
-        seen = [f for f, depth in enumerate(query.depths) if depth]
-        axes = []  # of an outcome only the groups are cells
-        for f in seen:
-            depth, feature = query.depths[f], public.features[f]
-            nodes = {r[f][:depth] for _, r in signed}
-            if query.kind == "residual":
-                parents = {node[:-1] for node in nodes}
-                nodes = {node for node in feature.nodes(depth) if node[:-1] in parents}
-            axes.append(sorted(nodes))
-        if math.prod(map(len, axes)) > 20_000:
-            raise TooMany
-        for cell in itertools.product(*axes):
-            families = [public.features[f].siblings(node) for f, node in zip(seen, cell)]
-            scale, moved = math.prod(families) if query.kind == "residual" else 1, 0
-            for term, record in signed:
-                if query.outcome:
-                    f, name = query.outcome
-                    term *= public.features[f].values[name][record[f]]
-                for f, node, family in zip(seen, cell, families):
-                    share = int(record[f][: len(node)] == node)
-                    if query.kind == "residual" and record[f][: len(node) - 1] == node[:-1]:
-                        share -= Fraction(1, family)
-                    term *= share
-                moved += term * scale
-            if moved:
-                power = 1 if noise.law == "laplace" else 2
-                entries.append((int(moved), noise.size * scale**power, noise.law))
+        unit = 2**noise.bits
+        if query.kind == "residual":
+            entries += list_residual_shifts(public, query, noise, signed)
+            continue
+        for shift in add_up(public, query, signed).values():
+            if shift:
+                entries.append((shift * unit, noise.size * unit**2, noise.law))
+    return entries
+
+
+def list_residual_shifts(public, query, noise, signed):
+    """The same for a residual, whose entries are siblings of the nodes that change."""
+    entries, axes = [], []
+    seen = [f for f, depth in enumerate(query.depths) if depth]
+    for f in seen:
+        parents = {record[f][: query.depths[f] - 1] for _, record in signed}
+        nodes = public.features[f].nodes(query.depths[f])
+        axes.append([node for node in nodes if node[:-1] in parents])
+    if math.prod(map(len, axes)) > 20_000:
+        raise TooMany
+    for cell in itertools.product(*axes):
+        families = [public.features[f].siblings(node) for f, node in zip(seen, cell)]
+        scale, moved = math.prod(families), 0
+        for term, record in signed:
+            for f, node, family in zip(seen, cell, families):
+                is_sibling = record[f][: len(node) - 1] == node[:-1]
+                share = int(record[f][: len(node)] == node) - Fraction(is_sibling, family)
+                term *= share
+            moved += term * scale
+        if moved:
+            entries.append((int(moved), noise.size * scale**2, noise.law))
     return entries
 
 
@@ -1618,7 +2106,7 @@ def is_refuted(entries, stated, deadline):
 
     Discrete Laplace: the loss reaches sum |shift|/scale exactly. Discrete Gaussian: the
     Kullback-Leibler divergence is exactly sum shift^2/(2 sigma^2), and rho is at least that. mu: an
-    event whose probabilities G_mu does not allow (THEORY 22, last line: a norm refutes nothing).
+    event whose probabilities G_mu does not allow (a norm refutes nothing).
     """
     laws = {law for _, _, law in entries}
     if stated.kind == "mu":
@@ -1727,7 +2215,7 @@ def exceeds(alpha, power, mu_squared):
     return power > normal_bounds(z + root_bounds(mu_squared)[1])[1]
 
 
-# --- 9 the verdict -------------------------------------------------------------------------------
+# --- 10 the verdict ------------------------------------------------------------------------------
 
 CONFIRMED, LISTED, WEAKER = "confirmed", "confirmed by listing", "weaker than stated"
 FALSE, UNCOVERED = "false", "not covered"
@@ -1747,6 +2235,7 @@ class Finding:
     reason: str = ""
     pair: Pair = None
     refuted: Guarantee = None
+    counts: str = ""
 
     @property
     def ratio(self):
@@ -1758,6 +2247,15 @@ class Finding:
         return math.sqrt(ratio) if first.kind == "mu" else ratio
 
     @property
+    def texts(self):
+        """The rules that were used, each with its sentence and what stands behind it."""
+        texts = []
+        for rule in self.rules:
+            sentence, theorems = list_rules()[rule].split(" | ")
+            texts.append(f"{rule}: {sentence} [{theorems}] {self.counts}".rstrip())
+        return texts
+
+    @property
     def holds(self):
         """Whether what is proved implies everything that is stated."""
         return all(implies(self.proved, stated) for stated in self.stated)
@@ -1767,35 +2265,62 @@ class Checker:
     """Checks one release: proofs first, then listing, and always a hunt."""
 
     def __init__(self, release, seconds):
-        self.release, self.public = release, drop_empty_levels(release.public)
-        self.promise, self.seconds = release.promise, seconds
+        self.release, self.spaces = release, [drop_empty_levels(p) for p in release.spaces]
+        self.public, self.promise, self.seconds = self.spaces[0], release.promise, seconds
         self.deadline = time.monotonic() + seconds
-        self.margins = [m for m in maximal_margins(self.public) if len(m[1]) > 1]
+        self.blocks = list_blocks(self.public)
         self.a = self.hunted_a = self.promise.a
-        self.listed, self.reach_reason = None, ""
+        self.units, self.listed, self.reach_reason = self.promise.units, None, ""
+        self.find_costs = functools.cache(self._find_costs)
+        self.costs = functools.cache(lambda space, a, p: Costs(self.spaces[space], p, a))
 
     def run(self):
         """All findings, the whole release last."""
         self._find_reach()
         covered = [part for part in self.release.parts if not part.reason]
-        self._list([entry for part in covered for entry in part.measured])
-        costs = Costs(self.public, self.promise, self.a)
-        findings = [self._check_part(part, costs) for part in self.release.parts]
-        return [*findings, self._check_whole(covered, findings)]
+        measured = list(itertools.chain(*(part.measured for part in covered)))
+        self._list(measured)
+        findings = [self._check_part(part) for part in self.release.parts]
+        return [*findings, self._check_whole(measured, findings)]
+
+    def _find_costs(self, query):
+        """The bounds for a query: of linked files any members or units may change."""
+        if len(self.spaces) == 1:
+            return self.costs(0, self.a, self.promise)
+        a, ball = self.a, Promise("ball", self.a, True)
+        if query.space:
+            names = set()
+            for feature, depth in zip(self.spaces[1].features, query.depths):
+                names.update(feature.names[:depth])
+            derived = names & set(self.promise.derived)
+            a = self.units[bool(derived) + bool(derived - {"size"})]
+        elif self._reads_derived(query):
+            raise NotCovered("features of members that derive from their unit's members")
+        return self.costs(query.space, min(a, self.spaces[query.space].n), ball)
+
+    def _reads_derived(self, query):
+        """Whether a table of members shows a derived feature of units."""
+        names = set()
+        for feature, depth in zip(self.public.features, query.depths):
+            names.update(feature.names[:depth])
+        return bool(names & set(self.promise.derived))
 
     def _find_reach(self):
         """The a of the proof, and the a of the hunt: a promise to everyone is about a(t)."""
-        low, high, self.reach_rule = reach_bounds(self.public)
         stated, most = self.promise.a, self.promise.most
+        if len(self.spaces) > 1:
+            self._find_linked_reach()
+            return
+        low, high, self.reach_rule = find_reach(self.public)
         if self.promise.kind == "exchange":
             self._check_exchange_conditions()
-            self.reach_rule = "exchange: everybody reaches every possible value"
+            self.reach_rule = "reach by exchange"
         elif not self.promise.everyone:
-            self.reach_rule = f"given: any {stated} records, which need not suffice for everybody"
+            self.reach_rule = "given"
         elif high is None:
-            self.reach_reason = f"{self.reach_rule}; the release states a = {stated}"
+            self.reach_reason = f"no rule for a(t); the release states a = {stated}"
         else:
-            if most > 1 and low < high and are_disjoint(self.margins) and not self.public.zeros:
+            if most > 1 and low < high and are_disjoint(self.blocks) and not self.public.zeros:
                 high += 1  # m(1 + q): that a(t) <= q is about these totals only
             needed = min(high * most, self.public.n)
             if needed > stated:
@@ -1803,20 +2328,32 @@ class Checker:
                 self.a = needed
                 self.hunted_a = max(stated, low) if most == 1 else stated
 
+    def _find_linked_reach(self):
+        needed, units, self.reach_rule = find_linked_reach(self.spaces, self.promise)
+        if self.promise.everyone:
+            self.a = max(self.a, needed)
+            self.units = tuple(map(max, units, self.units))
+        if (self.a, self.units) != (self.promise.a, self.promise.units):
+            self.reach_reason = f"{needed} members and {units} units must change together"
+
     def _check_exchange_conditions(self):
-        """Disjoint blocks, and zeros only between published values of one block (THEORY 11)."""
-        if not are_disjoint(self.margins):
+        """Disjoint blocks, and zeros only between published values of one block."""
+        if not are_disjoint(self.blocks):
             raise NotCovered("exchange with overlapping exact margins")
         for zero in self.public.zeros:
-            inside = [all(depths[f] >= depth for f, depth, _ in zero) for depths, _ in self.margins]
-            if not any(inside):
+            for depths, _ in self.blocks:
+                if all(depths[f] >= depth for f, depth, _ in zero):
+                    break
+            else:
                 raise NotCovered("exchange with structural zeros outside one exact margin")
 
     def _list(self, measured):
         """List all datasets and pairs if they are few; correct a(t) by them."""
         middle = self.deadline - self.seconds / 2
+        if len(self.spaces) > 1 or self.public.n > 60:
+            return
         self.records = relevant_records(self.public, measured)
-        if self.records is None or self.public.n > 60:
+        if self.records is None:
             return
         tables = list_tables(self.public, self.records, 3000, middle)
         if not tables or (self.reach_reason and (self.promise.most > 1 or len(tables) > 400)):
@@ -1824,9 +2361,9 @@ class Checker:
         if self.reach_reason:
             exact = list_reach(self.records, tables)
             self.a = self.hunted_a = max(self.promise.a, exact)
-            self.reach_rule = f"reach: a(t) = {exact} by listing {len(tables)} tables"
-            is_more = exact > self.promise.a
-            self.reach_reason = f"{self.reach_rule}; {self.promise.a} is stated" if is_more else ""
+            self.reach_rule, self.reach_reason = "reach by listing", ""
+            if exact > self.promise.a:
+                self.reach_reason = f"a(t) = {exact} by listing; {self.promise.a} is stated"
         self.tables = len(tables)
         self.listed = list_differences(
             self.public, self.promise, self.a, self.records, tables, 400_000, middle
@@ -1837,73 +2374,122 @@ class Checker:
         value, best, worst = self._value(measured), -1, None
         for first, second in self.listed.values():
             pair = pair_from_tables(self.records, first, second)
-            found = value(pair.before, pair.after)
-            if found > best:
-                best, worst = found, pair
+            cost = value(pair.before, pair.after)
+            if cost > best:
+                best, worst = cost, pair
             if time.monotonic() > self.deadline:
                 return None, worst
-        return guarantee_of(measured[0][1].law, best, best), worst
+        kind = KINDS[measured[0][1].law]
+        return Guarantee(kind, Fraction(best) / 2 if kind == "rho" else Fraction(best)), worst
 
-    def _value(self, measured, number=Fraction):
+    def _value(self, measured, number=Fraction, space=0):
         """What a pair costs, as a function of its records before and after."""
+        public, weighted = self.spaces[space], []
+        for query, noise in measured:
+            if query.space == space:
+                is_length = KINDS.get(noise.law, "epsilon") == "epsilon"
+                weighted.append((query, 0 if is_length else 1, number(1 / noise.size)))
 
-        def length(before, after):
-            moved = shifts(self.public, measured, Pair(before, after, ()))
-            return sum(number(abs(shift) / size) for shift, size, _ in moved)
+        def value(before, after):
+            signed = sign_records(before, after)
+            return sum(measure(public, q, signed)[norm] * weight for q, norm, weight in weighted)
 
-        if measured[0][1].law == "laplace":
-            return length
-        weighted = [(query, number(1 / noise.size)) for query, noise in measured]
-        return lambda before, after: cost_of(self.public, weighted, before, after)
+        return value
 
-    def _check_part(self, part, costs):
+    def _check_part(self, part):
         """Prove, or list; and try to refute in any case."""
-        finding, costs.rules = Finding(part.name, part.stated, reason=part.reason), {}
+        finding, worst = Finding(part.name, part.stated, reason=part.reason), None
+        if part.reason:
+            finding.verdict = UNCOVERED
+            return finding
+        laws = {noise.law for _, noise in part.measured}
         try:
-            if part.reason:
-                raise NotCovered(part.reason)
-            finding.proved = prove_part(part, costs)
+            self._prove(finding, part, laws)
         except NotCovered as error:
             finding.verdict, finding.reason = UNCOVERED, str(error)
-            return finding
-        laws = {f"noise: {noise.law}" for _, noise in part.measured}
-        finding.rules, worst = [self.reach_rule, *costs.rules, *sorted(laws)], None
-        if finding.holds:
-            finding.verdict = CONFIRMED
-        elif self.listed and part.measured:
-            listed, worst = self._worst_listed(part.measured)
-            finding.proved = listed or finding.proved
-            if listed:
-                finding.rules = [f"listing: {self.tables} tables, {len(self.listed)} differences"]
+        if finding.verdict == WEAKER and self.listed and part.measured and laws <= set(KINDS):
+            proved, worst = self._worst_listed(part.measured)
+            if proved:
+                finding.proved, finding.rules = proved, ["listing"]
+                finding.counts = f"{self.tables} tables, {len(self.listed)} differences"
                 finding.verdict = LISTED if finding.holds else WEAKER
-        if finding.verdict != WEAKER and self.reach_reason:
+        if finding.verdict in (CONFIRMED, LISTED) and self.reach_reason:
             finding.verdict, finding.reason = WEAKER, self.reach_reason
         if finding.verdict != LISTED and part.measured:
             self._refute(finding, part.measured, worst)
         return finding
 
+    def _prove(self, finding, part, laws):
+        """What the rules prove, and which they are."""
+        if len({KINDS.get(law, law) for law in laws}) > 1:
+            raise NotCovered("different laws of noise in one result")
+        finding.proved = prove_part(part, self.find_costs)
+        rules = dict.fromkeys([self.reach_rule])
+        if self.promise.most > 1 and len(self.spaces) == 1:
+            rules["reach, several records"] = None
+        for query, _ in part.measured:
+            rules |= self.find_costs(query).rules
+        rules |= dict.fromkeys(NOISE_RULES.get(law, "choices") for law in sorted(laws))
+        finding.rules = list(rules)
+        finding.verdict = CONFIRMED if finding.holds else WEAKER
+
+    def _hunt(self, measured, enough, deadline):
+        """The most expensive pair in hand, with the number of its space."""
+        pairs = []
+        if are_disjoint(self.blocks) and not self.public.zeros:
+            value = self._value(measured, float)
+            climber = Climber(self.spaces, self.promise, self.hunted_a, value)
+            records = climber.climb(deadline, enough)
+            pair = complete(self.public, *records) if records and len(self.spaces) == 1 else None
+            if records and len(self.spaces) > 1:
+                pair = Pair(*records, ())
+            pairs += [(value(pair.before, pair.after), pair, 0)] if pair else []
+        if len(self.spaces) > 1:
+            pairs += self._hunt_units(measured)
+        return max(pairs, key=lambda entry: entry[0], default=(0, None, 0))[1:]
+
+    def _hunt_units(self, measured):
+        """Units that change in size; if whole units are protected, in their own features too."""
+        units, promise = self.spaces[1], self.promise
+        value, pairs = self._value(measured, float, 1), []
+        moved = 1 if promise.kind == "exchange" else min(promise.a, promise.units[1] // 2)
+        for before, after in list_size_changes(units, promise, moved):
+            pairs.append((value(before, after), Pair(before, after, ()), 1))
+        if promise.protect == "unit" and not any(is_inherited(self.public, promise)):
+            own = promise.units[0]
+            climber = Climber([units], Promise("ball", own, True), own, value)
+            same = []
+            for name, i in itertools.product(promise.derived, range(own)):
+                f, depth = find_place(units, name)
+                same.append((f, i, own + i, depth))
+            climber.moves = [move._replace(same=(*move.same, *same)) for move in climber.moves]
+            records = climber.climb(time.monotonic() + self.seconds / 4, math.inf)
+            if records:
+                pairs.append((value(*records), Pair(*records, ()), 1))
+        return pairs
+
     def _refute(self, finding, measured, pair=None):
         """Hunt for a pair, and compare the exact law of what is published with what is stated."""
-        laws = {noise.law for _, noise in measured}
-        if len(laws) > 1:
+        laws, space = {noise.law for _, noise in measured}, 0
+        if len(laws) > 1 or not laws <= {"rounded", "discrete", "lattice", "laplace"}:
             return
-        if pair is None and are_disjoint(self.margins) and not self.public.zeros:
-            value = self._value(measured, float)
-            climber = Climber(self.public, self.promise, self.hunted_a, value)
-            enough = float(finding.proved.value) * (1 if laws <= {"rounded", "laplace"} else 2)
+        if pair is None:
+            factor = 1 if laws <= {"rounded", "laplace"} else 2
+            enough = float(finding.proved.value) * factor if finding.proved else math.inf
             share = self.seconds / (1 + len(self.release.parts))
-            found = climber.climb(time.monotonic() + share, enough * (1 - 1e-9))
-            pair = complete(self.public, *found) if found else None
+            pair, space = self._hunt(measured, enough * (1 - 1e-9), time.monotonic() + share)
+        signed = sign_records(pair.before, pair.after) if pair else []
+        entries = [(query, noise) for query, noise in measured if query.space == space]
         try:
-            entries = shifts(self.public, measured, pair) if pair else []
+            shifts = list_shifts(self.spaces[space], entries, signed)
         except TooMany:
             return
-        for stated in finding.stated if entries else ():
-            if is_refuted(entries, stated, time.monotonic() + max(2, self.seconds)):
+        for stated in finding.stated if shifts else ():
+            if is_refuted(shifts, stated, time.monotonic() + max(2, self.seconds)):
                 finding.verdict, finding.pair, finding.refuted = FALSE, pair, stated
                 return
 
-    def _check_whole(self, covered, findings):
+    def _check_whole(self, measured, findings):
         """The composition of all parts against what is stated of the release."""
         whole = Finding("the release", self.release.stated, reason=self.reach_reason)
         missing = [finding for finding in findings if finding.proved is None]
@@ -1912,10 +2498,13 @@ class Checker:
             whole.verdict, whole.reason = UNCOVERED, "; ".join(reasons)
             return whole
         whole.proved = compose([finding.proved for finding in findings])
-        whole.rules = list(dict.fromkeys(rule for f in findings for rule in f.rules))
-        whole.rules += ["composition: mu^2, rho and epsilon add"] * (len(findings) > 1)
+        whole.rules = list(dict.fromkeys(itertools.chain(*(f.rules for f in findings))))
+        whole.rules += ["composition"] * (len(findings) > 1)
+        outcomes = [query.outcome for query, _ in measured if query.outcome]
         if not whole.holds:
-            self._refute(whole, [entry for part in covered for entry in part.measured])
+            # outcomes of one column, measured in two ways, are features of their own here
+            if len(set(outcomes)) == 1 or not outcomes:
+                self._refute(whole, measured)
         elif all(finding.verdict in (CONFIRMED, LISTED) for finding in findings):
             whole.verdict = worst_verdict(findings)
             if not implies(whole.proved, self.release.reported):
@@ -1966,8 +2555,8 @@ def to_json(verdict, findings):
         document = {"name": finding.name, "verdict": finding.verdict, "ratio": finding.ratio}
         document["stated"] = finding.stated[0].to_json() if finding.stated else None
         document["proved"] = finding.proved.to_json() if finding.proved else None
-        documents.append(document | {"rules": finding.rules, "reason": finding.reason})
-    pair = next((asdict(finding.pair) for finding in findings if finding.pair), None)
+        documents.append(document | {"rules": finding.texts, "reason": finding.reason})
+    pair = next((finding.pair._asdict() for finding in findings if finding.pair), None)
     return {**documents.pop(), "verdict": verdict, "pair": pair, "parts": documents}
 
 
@@ -1983,7 +2572,7 @@ def to_lines(verdict, findings):
     for finding in findings:
         ratio = f" (ratio {finding.ratio:.4g})" if finding.ratio else ""
         lines.append(f"  {finding.name}: {finding.verdict}, proved {finding.proved}{ratio}")
-        lines += [f"    {rule}" for rule in finding.rules]
+        lines += [f"    {text}" for text in finding.texts]
     for finding in [finding for finding in findings if finding.pair][:1]:
         pair = finding.pair
         lines.append(f"pair: two datasets told apart better than {finding.name} states")
