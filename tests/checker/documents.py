@@ -110,10 +110,15 @@ def linked(
     kinds = []
     for table, of_kind in zip(tables, sizes, strict=True):
         residuals = [{"features": k.split(","), "sigma2": v} for k, v in of_kind.items()]
-        kinds.append({"law": "rounded", "residuals": residuals, "tables": [{"features": table.split(",")}]})
+        kinds.append(
+            {"law": "rounded", "residuals": residuals, "tables": [{"features": table.split(",")}]}
+        )
     noise = {"mechanism": "linked residuals", "law": "linked residuals", "claim": "exact"}
     link = {"protect": protect, "least": 1, "most": 4, "derived": ["size"]}
-    changed: dict[str, Any] = {"used": a, **({"kind": "exchange"} if adjacency == "exchange" else {})}
+    changed: dict[str, Any] = {
+        "used": a,
+        **({"kind": "exchange"} if adjacency == "exchange" else {}),
+    }
     if protect == "unit":
         changed["protection"] = {"protect": "unit", "most": 4, "least": 1}
         changed["units"] = {"own": own, "size": 4, "derived": 9}

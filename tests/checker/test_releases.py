@@ -218,7 +218,9 @@ def noise_for_fewer_moves(document: dict[str, Any]) -> None:
     """The same x11 moves twice as far at the cost of one f."""
     for entry in entries(document):
         if "moves" in entry["noise"]:
-            entry["noise"]["mu_squared"] = smaller(entry["guarantee"].get("mu_squared", "1"), Fraction(4))
+            entry["noise"]["mu_squared"] = smaller(
+                entry["guarantee"].get("mu_squared", "1"), Fraction(4)
+            )
 
 
 def larger_units(document: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 import ast
 import re
-import statistics
 from pathlib import Path
 
 from tests.checker.the_checker import FILE, check
@@ -42,19 +41,3 @@ def test_rules_that_findings_name_exist() -> None:
         if isinstance(node, ast.Constant) and node.value in rules():
             used.add(node.value)
     assert used == set(rules())
-
-
-def test_the_file_stays_small() -> None:
-    """Code lines without docstrings, comments and blank lines."""
-    text = FILE.read_text("utf-8")
-    prose: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
-            prose |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
-    lines = [
-        line
-        for number, line in enumerate(text.splitlines(), 1)
-        if line.strip() and not line.strip().startswith("#") and number not in prose
-    ]
-    assert len(lines) <= 1400
-    assert statistics.mean(map(len, lines)) < 60
