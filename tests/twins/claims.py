@@ -47,7 +47,7 @@ def nodes_of(world: World, names: Sequence[str]) -> list[tuple[int, list[Leaf]]]
         number, depth = world.places[name]
         depths[number] = max(depths.get(number, 0), depth)
     return [
-        (number, sorted({leaf[:depth] for leaf in world.leaves[number]}))
+        (number, list(dict.fromkeys(leaf[:depth] for leaf in world.leaves[number])))
         for number, depth in depths.items()
     ]
 
@@ -239,7 +239,8 @@ class Claims:
         self.choices: list[Choices] = []
         self.tests: list[OddsRatio] = []
         plan = document["plan"]
-        for entry in (*document["tables"], *document.get("products", ())):
+        keys = ("tables", "products", "partitioned")
+        for entry in (entry for key in keys for entry in document.get(key, ())):
             if "residuals" in entry:
                 query = residual_query(world, entry, self.inhabited)
                 self.results.append(Result(entry, query, world, self.a))

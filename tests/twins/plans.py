@@ -2,10 +2,13 @@
 
 import hashlib
 import random
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 
 import semidp
@@ -168,15 +171,34 @@ class Case:
 
     def run(self, records: Sequence[Record], seed: int, apart: int = 0) -> Outcome:
         """Release the records, with the words of a seed; `apart` says which others are left out."""
-        tape = Tape(seed)
+        return run_release(self.data(records, apart), self.requests, self.options, seed)
+
+
+def run_release(
+    data: Mapping[str, list[Any]], requests: Sequence[Any], options: Mapping[str, Any], seed: int
+) -> Outcome:
+    """Release some columns, with the words of a seed; by parts, if the options say so."""
+    tape = Tape(seed)
+    with tempfile.TemporaryDirectory() as root:
+        folder = {"out": Path(root) / "release"} if "partition" in options else {}
         try:
-            release = semidp.release(
-                self.data(records, apart), *self.requests, randomness=tape, **self.options
-            )
+            release = semidp.release(data, *requests, randomness=tape, **options, **folder)
         except semidp.SemidpError as error:
             return Outcome(None, refusal=f"{type(error).__name__}: {error}")
         noisy = {result.name: np.asarray(result.noisy) for result in release.results}
+        if folder:
+            (name,) = noisy
+            noisy = {name: read_parts(folder["out"])}
         return Outcome(release.to_json(), noisy, tuple(tape.asked))
+
+
+def read_parts(folder: Path) -> np.ndarray:
+    """What was measured at the cut and in all parts."""
+    found = []
+    for path in sorted(folder.rglob("*measurements.parquet")):
+        rows = duckdb.sql(f"SELECT noisy FROM read_parquet('{path}')").fetchall()
+        found += [noisy for (noisy,) in rows]
+    return np.array(found)
 
 
 # --- draws ----------------------------------------------------------------------------------------
@@ -272,6 +294,9 @@ def draw_case(rng: random.Random, statistic: str, row: str, relation: str) -> Ca
     requests = [r for ask in asks for r in _requests(rng, ask, world, len(names), budget)]
     if most == 1 and rng.random() < 0.2:
         options["where"] = "years >= 30"
+    trees = [columns for columns in names if len(columns) > 1]
+    if asks == ["product"] and trees and rng.random() < 0.1:
+        options["partition"] = trees[0][0]
     columns = tuple(COLUMN[ask] for ask in asks)
     return build_case(world, records, relation, requests, options, columns, frozenset(texts))
 

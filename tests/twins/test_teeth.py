@@ -195,7 +195,7 @@ def test_a_condition_that_looks_at_other_records_is_caught(monkeypatch):
         case = draw(rng, ("flat", "sums", "ball"))
         if "where" in case.options:
             cases.append(case)
-    assert run_all(cases, near=10, effort=(1, 10)).counts["condition"] > 20
+    assert run_all(cases, near=10, effort=(1, 10)).counts["where"] > 20
     monkeypatch.setattr(semidp, "release", release)
     with pytest.raises(Violation, match="what is public differs"):
         run_all(cases, near=10, effort=(1, 10))

@@ -11,7 +11,7 @@ import semidp
 from tests.twins.claims import residual_query, stated_number
 from tests.twins.homes import Homes, Member, Town, TownPairs
 from tests.twins.people import Block, Leaf, Record
-from tests.twins.plans import FLAT, TREES, Outcome, Tape
+from tests.twins.plans import FLAT, TREES, Outcome, run_release
 
 AGES: tuple[tuple[str, ...], tuple[Leaf, ...]] = (
     ("group", "age"),
@@ -47,7 +47,7 @@ class TownCase:
 
     def run(self, town: Town, seed: int, apart: int = 0) -> Outcome:
         """Release a town, with the words of a seed."""
-        homes, tape = self.homes, Tape(seed)
+        homes = self.homes
         units: dict[str, list[Any]] = {"home": [str(n) for n in range(len(town.units))]}
         for number, names in enumerate(homes.own):
             for depth, name in enumerate(names):
@@ -59,14 +59,8 @@ class TownCase:
         for number, names in enumerate(homes.names):
             for depth, name in enumerate(names):
                 members[name] = [own[number][depth] for _, own in town.members]
-        try:
-            release = semidp.release(
-                members, *self.requests, units=units, randomness=tape, **self.options
-            )
-        except semidp.SemidpError as error:
-            return Outcome(None, refusal=f"{type(error).__name__}: {error}")
-        noisy = {result.name: np.asarray(result.noisy) for result in release.results}
-        return Outcome(release.to_json(), noisy, tuple(tape.asked))
+        options = {**self.options, "units": units}
+        return run_release(members, self.requests, options, seed)
 
 
 class TownClaims:
@@ -74,7 +68,7 @@ class TownClaims:
 
     def __init__(self, homes: Homes, document: Mapping[str, Any], town: Town) -> None:
         self.homes = homes
-        (entry,) = document["linked"]
+        (entry,) = (*document.get("linked", ()), *document.get("partitioned", ()))
         self.entry = entry
         kinds = (homes.member_world, homes.unit_world)
         everything = [[set(leaves) for leaves in world.leaves] for world in kinds]
@@ -157,6 +151,8 @@ def draw_town_case(rng: random.Random, row: str, relation: str) -> TownCase:
         # nearly all for one kind: its claim is then attained
         kind = rng.choice(["tables", "units:tables"])
         options = {**options, "shares": {"tables": 1, "units:tables": 1, kind: 1000}}
+    if len(tree[0]) > 1 and rng.random() < 0.05:
+        options = {**options, "partition": "state"}
     if row == "top code":
         options = {**options, "top_code": {"size": most}}
     return build_town_case(homes, town, relation, tables, options, row)

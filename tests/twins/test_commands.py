@@ -1,0 +1,83 @@
+"""What the command prints, and how it ends, does not depend on which of two twins it reads."""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import random
+import shlex
+
+import pytest
+
+from semidp.cli import run
+from tests.twins.people import Pairs, World
+from tests.twins.plans import FLAT, VALUES, draw_records, public_part
+
+NAMES = (("sex",), ("ward",), ("kind",), ("y",), ("w",))
+LEAVES = (FLAT["sex"], FLAT["ward"], FLAT["kind"], tuple(VALUES), (*VALUES[:4], (None,)))
+LEVELS = {"sex": "f,m", "ward": "a,b,c", "kind": "p,q"}
+ONE, BOTH, JOINT = (((1, 1),),), (((0, 1),), ((1, 1),)), (((0, 1), (1, 1)),)
+COMMANDS = {
+    "table": (BOTH, "--table sex,ward --exact sex --exact ward --mu 1"),
+    "exchange": (JOINT, "--table sex,ward,kind --exact sex,ward --adjacency exchange --rho 1/2"),
+    "condition": (ONE, "--where \"kind IN ('p', 'q')\" --table ward,sex --exact ward --epsilon 1"),
+    "products": (BOTH, "--table sex,ward --table ward,kind --exact sex --exact ward --rho 1"),
+    "median": (ONE, "--group ward --median y --bounds y=0,4 --grid y=4 --mu 1"),
+    "missing": (ONE, "--group ward --mean w --bounds w=0,4 --missing w=private --mu 1"),
+    "refused outcome": (ONE, "--group ward --mean y --mu 1"),
+    "refused missing": (ONE, "--group ward --mean w --bounds w=0,4 --mu 1"),
+    "refused overlap": (
+        BOTH,
+        "--table sex,ward --exact sex,ward --exact ward,kind --adjacency exchange --mu 1",
+    ),
+}
+QUICK = ("table", "median", "refused outcome")
+
+
+def listen(arguments):
+    """The exit code of a command, and what it prints."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(arguments)
+    return code, out.getvalue(), err.getvalue()
+
+
+def run_in(folder, world, records, command):
+    """The dry run of a command in words and as JSON, then what it writes."""
+    folder.mkdir()
+    columns = world.rows(records)
+    with (folder / "data.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
+    arguments = ["release", "data.csv", *shlex.split(command)]
+    in_plan = ",".join(arguments).split(",")
+    for name in (name for name in LEVELS if name in in_plan):
+        arguments += ["--levels", f"{name}={LEVELS[name]}"]
+    with contextlib.chdir(folder):
+        rehearsals = [
+            listen([*arguments, "--dry-run", *more]) for more in ([], ["--format", "json"])
+        ]
+        code, _, message = listen([*arguments, "--seed", "1", "--out", "r"])
+        written = folder / "r" / "release.json"
+        released = public_part(json.loads(written.read_text())) if code == 0 else message
+        files = sorted(path.name for path in folder.rglob("*"))
+    return rehearsals, code, released, files
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in COMMANDS],
+)
+def test_the_command_says_the_same_of_twins(name, tmp_path, monkeypatch):
+    monkeypatch.setitem(os.environ, "COLUMNS", "100")
+    blocks, command = COMMANDS[name]
+    world, rng = World(NAMES, LEAVES, blocks), random.Random(1)
+    records = draw_records(rng, world, 12)
+    relation = "exchange" if "exchange" in command else "ball"
+    pair = Pairs(world, records, relation, 2, rng).draw()
+    one = run_in(tmp_path / "one", world, pair.first, command)
+    assert one == run_in(tmp_path / "two", world, pair.second, command)
+    assert one[1] == (2 if name.startswith("refused") else 0)
+    other = draw_records(rng, World(NAMES, LEAVES, ()), 13)
+    if not name.startswith("refused"):
+        assert run_in(tmp_path / "other", world, other, command) != one
