@@ -277,6 +277,69 @@ def nested_rows(replicates: int) -> Iterator[tuple[object, ...]]:
         yield size, share, f"{one}, {other}", short(budget), *row
 
 
+# --- groups that share some records ------------------------------------------------------------------
+
+
+def overlap_rows(replicates: int) -> Iterator[tuple[object, ...]]:
+    """Yield records, rates of women and men, budget: coverage of the rate of women less that of a
+    ward, with noisy and exact sizes, and where everybody has three alike records.
+    """
+    for n, (one, other), mu in itertools.product(
+        (24, 150, 999), ((0.1, 0.3), (0.02, 0.02), (0.8, 0.1)), (20, 2, "1/2")
+    ):
+        row = []
+        rates = np.array([[one, one], [other, other]])
+        for margins, most in (([], 1), ([["sex", "ward"]], 1), ([], 3)):
+            source = np.random.default_rng(439)
+            samples = Samples(np.full((2, 2, 2), n // 8), margins, Budget.gdp(mu))
+            held, rejected = 0, 0
+            for _ in range(replicates):
+                sizes = source.multinomial(n // most, np.full(4, 0.25)).reshape(2, 2)
+                yes = source.binomial(sizes, rates)
+                sample = samples.draw(most * np.stack([yes, sizes - yes], axis=2), most)
+                found = ask(sample, {"vote": "a"}, {"ward": "a"}, {"sex": "a"})
+                held += (one - other) / 2 in found
+                rejected += found.p_value <= 0.05
+            row.append(f"{held / replicates:.3f}")
+            if one == other:
+                row[-1] += f" ({rejected / replicates:.3f})"
+        yield n, f"{one}, {other}", short(Budget.gdp(mu)), *row
+
+
+# --- log-linear models ------------------------------------------------------------------------------
+
+
+def loglinear_rows(replicates: int) -> Iterator[tuple[object, ...]]:
+    """Yield records and budget: coverage of the coefficients of independent features, the least
+    one, the size of the test of independence, and how often there is an answer.
+    """
+    wards, votes = np.array([0.5, 0.3, 0.2]), np.array([0.6, 0.3, 0.1])
+    truth = {
+        f"{name}[{level}]": np.log(share / shares[0])
+        for name, shares in (("ward", wards), ("vote", votes))
+        for level, share in zip("abc", shares, strict=True)
+    }
+    for n, mu in itertools.product((12, 60, 500), (20, 2, "1/2")):
+        source = np.random.default_rng(440)
+        samples = Samples(np.full((3, 3), max(n // 9, 1)), [], Budget.gdp(mu))
+        held, rejected = [], 0
+        for _ in range(replicates):
+            counts = source.multinomial(n, np.outer(wards, votes).ravel()).reshape(3, 3)
+            try:
+                fit = models.model(samples.draw(counts), "~ ward + vote")
+                test = models.model(
+                    samples.draw(counts), "~ ward * vote", against="~ ward + vote"
+                ).against
+            except Refused:
+                continue
+            ends = zip(fit.names, fit.low, fit.high, strict=True)
+            held.append([low <= truth[name] <= high for name, low, high in ends if name in truth])
+            rejected += test is not None and test.p_value <= 0.05
+        shares = np.mean(held, axis=0)
+        numbers = shares.mean(), shares.min(), rejected / len(held), len(held) / replicates
+        yield n, short(Budget.gdp(mu)), *(f"{number:.3f}" for number in numbers)
+
+
 # --- empty groups -----------------------------------------------------------------------------------
 
 
@@ -363,7 +426,8 @@ def sparse_rows(replicates: int) -> Iterator[tuple[object, ...]]:
     difference of two rare cells, the size of its test.
     """
     for (levels, n), budget in itertools.product(
-        (((12, 15), 257), ((6, 8), 60), ((3, 4), 12)), (Budget.gdp(20), Budget.gdp(2))
+        (((12, 15), 257), ((6, 8), 60), ((3, 4), 12)),
+        (Budget.gdp(20), Budget.gdp(2), Budget.gdp("1/2")),
     ):
         source = np.random.default_rng(434)
         shares = source.dirichlet(np.full(levels[0] * levels[1], 0.5)).reshape(levels)
@@ -601,6 +665,8 @@ def short(budget: Budget) -> str:
 TABLES: dict[str, Callable[[int], Iterator[tuple[object, ...]]]] = {
     "clusters": cluster_rows,
     "nested": nested_rows,
+    "overlap": overlap_rows,
+    "loglinear": loglinear_rows,
     "empty": empty_rows,
     "compared": compared_rows,
     "sparse": sparse_rows,
