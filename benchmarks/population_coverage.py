@@ -62,12 +62,14 @@ DRAWS = 999  # of the noise in each interval
 @dataclass(frozen=True, eq=False)
 class Sample:
     """What the questions ask of a release: the measured table, public facts, the most records of
-    one person.
+    one person; and seeds, one for each interval: with the same noise for all of them coverage would
+    depend on it.
     """
 
     measured: Measured
     public: Dataspace
-    cluster: int = 1
+    cluster: int
+    seeds: Iterator[int]
 
 
 def patch_questions() -> None:
@@ -101,6 +103,7 @@ class Samples:
         self.measured = _measured_table(release, names)
         self.source = np.random.default_rng(seed)
         self.randomness = SeededRandomness(seed)
+        self.seeds = itertools.count()
 
     def draw(self, counts: Counts, cluster: int = 1) -> Sample:
         """A sample with these counts and fresh noise; its exact totals are those of the counts."""
@@ -108,7 +111,7 @@ class Samples:
         (errors,) = self.measured.simulate_errors(unit, 1, self.randomness)
         measured = replace(self.measured, estimate=counts + errors.reshape(counts.shape))
         public = Dataspace.from_table(Table(self.schema, counts), self.margins)
-        return Sample(measured, public, cluster)
+        return Sample(measured, public, cluster, self.seeds)
 
 
 _measured_table = measured_table
@@ -116,15 +119,24 @@ _measured_table = measured_table
 
 def ask(sample: Sample, of: Any, minus: Any = None, among: Any = None, **how: Any) -> Any:
     """One interval for the population."""
-    randomness = np.random.default_rng(7)
-    seed = SeededRandomness(int(randomness.integers(1 << 30)))
     measure = how.pop("measure", "difference")
-    return estimate_interval(sample, of, minus, among, 0.95, True, None, DRAWS, seed, measure)
+    return estimate_interval(
+        sample,
+        of,
+        minus,
+        among,
+        0.95,
+        True,
+        None,
+        DRAWS,
+        SeededRandomness(next(sample.seeds)),
+        measure,
+    )
 
 
 def ask_all(sample: Sample) -> Any:
     """Intervals for all cells at once."""
-    return estimate_intervals(sample, None, 0.95, True, DRAWS, SeededRandomness(7))
+    return estimate_intervals(sample, None, 0.95, True, DRAWS, SeededRandomness(next(sample.seeds)))
 
 
 def keeps(sample: Sample, measure: RateMeasure, value: float, feature: str = "sex") -> bool:
