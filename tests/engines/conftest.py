@@ -61,15 +61,19 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
     """Yield a function that takes columns (a mapping of names to lists) and the options of
     `open_source`.
     """
+    yield from open_engine(request.param, STORES[request.param](request, tmp_path))
+
+
+def open_engine(store: str, put: Callable[[Columns], Any]) -> Iterator[Callable[..., Source]]:
+    """Yield such a function for records that `put` stores, and close what it opened."""
     opened: list[Source] = []
-    put = STORES[request.param](request, tmp_path)
 
     def open_records(columns: Columns, **options: Any) -> Source:
         data, place = put(columns)
         opened.append(open_source(data, **place, **options))
         return opened[-1]
 
-    open_records.store = request.param  # type: ignore[attr-defined]
+    open_records.store = store  # type: ignore[attr-defined]
     yield open_records
     for source in opened:
         source.close()

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.engines.conftest import ENGINES, STORES, write_csv
+from tests.engines.conftest import ENGINES, STORES, open_engine, write_csv
 
 from semidp.errors import DataError, InputError
 from semidp.promise.schema.features import value_text
@@ -53,18 +53,8 @@ def _excel(request: pytest.FixtureRequest, folder: Path) -> Callable[..., Any]:
 @pytest.fixture(params=[*ENGINES, "excel"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     """As the fixture of the conformance suite, and workbooks."""
-    opened: list[Source] = []
     put = {**STORES, "excel": _excel}[request.param](request, tmp_path)
-
-    def open_records(columns: Mapping[str, Sequence[Any]], **options: Any) -> Source:
-        data, place = put(columns)
-        opened.append(open_source(data, **place, **options))
-        return opened[-1]
-
-    open_records.store = request.param  # type: ignore[attr-defined]
-    yield open_records
-    for source in opened:
-        source.close()
+    yield from open_engine(request.param, put)
 
 
 def kept(source: Source) -> str:

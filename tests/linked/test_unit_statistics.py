@@ -334,23 +334,16 @@ def drawn(name, seed, count, largest, limits=(1, 2, 3)):
 
 
 @pytest.mark.parametrize("name", STRUCTURES)
-def test_no_statistic_of_a_person_with_several_records_moves_farther_than_stated(name):
+@pytest.mark.parametrize(
+    ("draw", "least"),
+    [((1, 2, 60), 50), pytest.param((2, 25, 250), 1_000, marks=pytest.mark.long)],
+    ids=["few", "many"],
+)
+def test_no_statistic_of_a_person_with_several_records_moves_farther_than_stated(name, draw, least):
     seen = Counter()
-    for hospital in drawn(name, 1, 2, 60):
+    for hospital in drawn(name, *draw):
         for relation in ("ball", "exchange"):
             check(hospital, relation, seen)
         check_reach(hospital, seen)
     print(name, dict(seen))
-    assert seen["pairs", "ball"] > 50 or seen["refused", "ball"]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", STRUCTURES)
-def test_no_statistic_of_many_hospitals_moves_farther_than_stated(name):
-    seen = Counter()
-    for hospital in drawn(name, 2, 25, 250):
-        for relation in ("ball", "exchange"):
-            check(hospital, relation, seen)
-        check_reach(hospital, seen)
-    print(name, dict(seen))
-    assert seen["pairs", "ball"] > 1_000 or seen["refused", "ball"]
+    assert seen["pairs", "ball"] > least or seen["refused", "ball"]
