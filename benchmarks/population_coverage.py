@@ -76,7 +76,7 @@ def patch_questions() -> None:
     """Let questions take a `Sample` for a release."""
     for module in (asked, models):
         module.measured_table = lambda sample, names, table=None: sample.measured
-        module.public_about = lambda sample, measured: sample.public
+        module.select_public = lambda sample, measured: sample.public
         module.clustering = _persons
 
 
