@@ -13,12 +13,16 @@ import semidp
 from semidp.cli import run as command
 from semidp.errors import InputError
 from semidp.present.release import Release
-from semidp.present.report.place_sections import list_unmatched_places, place_sections
+from semidp.present.report.place_sections import (
+    PlaceValues,
+    list_unmatched_places,
+    place_map,
+    place_sections,
+)
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
 from semidp.publish.plots.figures import estimates_plot, heatmap
-from semidp.publish.plots.maps import PlaceValues, place_map
 from semidp.publish.presentation import Presentation
 from semidp.publish.results.place_maps import MAP, Outline, PlaceMap
 

@@ -16,12 +16,16 @@ import semidp
 from semidp.cli import run as command
 from semidp.errors import DataError, InputError, Refused
 from semidp.present.release import Release
-from semidp.present.report.release_workbook import workbook_differs
+from semidp.present.report.release_workbook import (
+    WorkbookSheet,
+    opened_pages,
+    workbook_differs,
+    write_workbook,
+)
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.presentation import Presentation
+from semidp.publish import presentation
+from semidp.publish.presentation import WORKBOOK, Presentation
 from semidp.publish.rechecking.release_check import recheck
-from semidp.publish.results import workbooks
-from semidp.publish.results.workbooks import WORKBOOK, WorkbookSheet, opened_pages, write_workbook
 from semidp.publish.sources.opening import open_source
 from semidp.publish.statistics.protocol.requests import Request
 
@@ -182,7 +186,7 @@ def test_presentations_that_are_none_are_refused(wrong: dict[str, Any], reason: 
 def test_a_table_that_a_sheet_does_not_hold_is_refused_before_anything_is_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workbooks, "MOST_ROWS", 7)
+    monkeypatch.setattr(presentation, "MOST_ROWS", 7)
     ledger = semidp.Ledger.create(tmp_path / "ledger.json", semidp.Budget.gdp(2))
     asked = {"workbook": True}
     with pytest.raises(Refused, match="'table' has 8 rows, and a sheet of a workbook holds 7"):

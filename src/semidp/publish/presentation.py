@@ -7,8 +7,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
-from semidp.errors import InputError, did_you_mean
+from semidp.errors import InputError, Refused, did_you_mean
 from semidp.publish.results.place_maps import PlaceMap
+
+WORKBOOK = "tables.xlsx"
+"""What the workbook of a release is called."""
+
+MOST_ROWS = 2**20 - 1
+"""The rows that a sheet holds below its header."""
 
 _LONGEST = 10_000  # characters of a title or a note
 _MOST_NOTES = 100
@@ -182,3 +188,26 @@ def round_to_base(number: float, base: int) -> int:
 def _number(text: str) -> float:
     """Read a count that `count_text` wrote."""
     return float(text.replace(",", ""))
+
+
+def refuse_rows(name: str, rows: int) -> None:
+    """Refuse a table that a sheet does not hold.
+
+    >>> refuse_rows("sex-age", 2_000_000)
+    Traceback (most recent call last):
+    semidp.errors.Refused: 'sex-age' has 2,000,000 rows, and a sheet of a workbook holds 1,048,575:
+    write csv or parquet
+    """
+    if rows > MOST_ROWS:
+        raise Refused(
+            f"{name!r} has {rows:,} rows, and a sheet of a workbook holds {MOST_ROWS:,}: write csv"
+            " or parquet"
+        )
+
+
+def check_installed() -> None:
+    """Refuse to go on where workbooks cannot be read or written."""
+    try:
+        import openpyxl  # noqa: F401
+    except ImportError:
+        raise InputError("a workbook needs openpyxl: install semidp[excel]") from None

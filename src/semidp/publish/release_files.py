@@ -31,12 +31,11 @@ from semidp.publish.combined.linked_combination import one_estimate
 from semidp.publish.combined.several_releases import SeveralReleases
 from semidp.publish.parts.partition_words import parts_file_words, parts_section
 from semidp.publish.plan import Plan
-from semidp.publish.presentation import AS_USUAL, Presentation
+from semidp.publish.presentation import AS_USUAL, WORKBOOK, Presentation, check_installed
 from semidp.publish.release_value import SOURCES, ReleaseValue
 from semidp.publish.results.cells import METADATA, Columns, Form, StoredFiles, csvw, form_named
 from semidp.publish.results.place_maps import MAP, PlaceMap
 from semidp.publish.results.sections import Section
-from semidp.publish.results.workbooks import WORKBOOK, check_installed
 from semidp.publish.signing import SIGNATURE, SUMS
 from semidp.publish.statistics.parts import PARTS, Part, Partition, StoredPartition
 from semidp.publish.statistics.protocol.results import Published

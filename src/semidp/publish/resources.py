@@ -21,9 +21,9 @@ from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.plan import Plan
+from semidp.publish.presentation import refuse_rows
 from semidp.publish.results.cells import TABLE_NUMBERS, Form, choose_form
 from semidp.publish.results.place_maps import PlaceMap
-from semidp.publish.results.workbooks import refuse_rows
 
 BASE_BYTES = 400 * 10**6  # the process, its libraries, DuckDB's buffers
 CELL_BYTES = 80  # the largest table while it is measured and fitted

@@ -18,12 +18,12 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.publish.pipeline import Prepared
 from semidp.publish.plan import Plan
+from semidp.publish.presentation import WORKBOOK
 from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.release_value import SOURCES
 from semidp.publish.results.cells import METADATA
 from semidp.publish.results.place_maps import MAP
 from semidp.publish.results.texts import name_tradeoff
-from semidp.publish.results.workbooks import WORKBOOK
 from semidp.publish.side_information import change
 from semidp.publish.statistics.protocol.results import Published
 

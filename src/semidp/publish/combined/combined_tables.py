@@ -19,8 +19,7 @@ from semidp.promise.spaces.linked import UNIT
 from semidp.promise.tradeoff.curves import approximate
 from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
 from semidp.publish.results.published_table import Fitted, PublishedTable, tables_by_features
-from semidp.publish.results.sections import LISTED_ROWS, Details, Section
-from semidp.publish.results.table_pages import first_cells, table_title
+from semidp.publish.results.sections import LISTED_ROWS, Details, Section, first_cells, table_title
 from semidp.publish.results.texts import error_text, more
 from semidp.publish.statistics.protocol.results import Noise, Published
 from semidp.publish.statistics.tables.linked_published import COMMAND_PREFIX, UNITS_PREFIX

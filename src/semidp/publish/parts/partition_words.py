@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.results.cells import Form
 from semidp.publish.results.published_table import PublishedTable
-from semidp.publish.results.sections import LISTED_ROWS, Section
-from semidp.publish.results.table_pages import first_cells
+from semidp.publish.results.sections import LISTED_ROWS, Section, first_cells
 from semidp.publish.results.texts import more
 from semidp.publish.statistics.parts import Partition
 

@@ -25,13 +25,12 @@ from semidp.publish.combined.combination_check import check_combination, check_s
 from semidp.publish.linked_survey import stated_totals_differ
 from semidp.publish.pipeline import versions
 from semidp.publish.plan import Plan
-from semidp.publish.presentation import AS_USUAL
+from semidp.publish.presentation import AS_USUAL, WORKBOOK
 from semidp.publish.rechecking.file_differences import file_differences
 from semidp.publish.rechecking.results_again import recheck_result
 from semidp.publish.release_files import REPORT, ReleaseFiles, release_files, release_title
 from semidp.publish.results.cells import METADATA, Columns, StoredFiles, csvw
 from semidp.publish.results.place_maps import MAP
-from semidp.publish.results.workbooks import WORKBOOK
 from semidp.publish.signing import SIGNATURE, SUMS
 from semidp.publish.sources.opening import Source
 from semidp.publish.statistics.parts import PARTS

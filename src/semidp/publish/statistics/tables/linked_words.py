@@ -16,8 +16,7 @@ from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.promise.spaces.protection import Protect
 from semidp.promise.spaces.top_code import TopCode
 from semidp.publish.results.cells import Form
-from semidp.publish.results.sections import Section
-from semidp.publish.results.table_pages import first_cells, table_title
+from semidp.publish.results.sections import Section, first_cells, table_title
 from semidp.publish.results.texts import error_text
 from semidp.publish.statistics.tables.error_words import ERRORS_TEXT, HEADINGS, error_lines
 from semidp.publish.statistics.tables.words import misses_totals

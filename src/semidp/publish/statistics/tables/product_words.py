@@ -10,8 +10,7 @@ from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.margins import View, maximal, meet
 from semidp.publish.plots.figures import loss_plot
 from semidp.publish.results.cells import Form
-from semidp.publish.results.sections import LISTED_ROWS, Details, Section
-from semidp.publish.results.table_pages import first_cells, table_title
+from semidp.publish.results.sections import LISTED_ROWS, Details, Section, first_cells, table_title
 from semidp.publish.results.texts import error_text, more, name_tradeoff, within_text
 from semidp.publish.statistics.tables.error_words import (
     ERRORS_TEXT,

@@ -33,8 +33,7 @@ from semidp.publish.results.published_table import (
     read_half_widths,
     tables_by_features,
 )
-from semidp.publish.results.sections import Details, Section
-from semidp.publish.results.table_pages import table_title
+from semidp.publish.results.sections import Details, Section, table_title
 from semidp.publish.statistics.protocol.rechecks import ResultCheck
 from semidp.publish.statistics.protocol.request_defaults import require_budget
 from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back

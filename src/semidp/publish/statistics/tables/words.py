@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from semidp.promise.exact import count_noun
 from semidp.publish.plots.figures import loss_plot
 from semidp.publish.results.cells import Form
-from semidp.publish.results.sections import Details, Section
-from semidp.publish.results.table_pages import page_cells, table_title
+from semidp.publish.results.sections import Details, Section, page_cells, table_title
 from semidp.publish.results.texts import CLAIM_TEXTS, scale_text
 from semidp.publish.statistics.tables.error_words import error_lines
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from semidp.promise.exact import count_noun
 from semidp.publish.results.cells import Form
 from semidp.publish.results.published_table import Fitted
-from semidp.publish.results.sections import Section
-from semidp.publish.results.table_pages import table_title
+from semidp.publish.results.sections import Section, table_title
 from semidp.publish.statistics.parts import Part, PartTable
 from semidp.publish.statistics.tables import linked_words
 from semidp.publish.statistics.tables.error_words import (
