@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.promise.mechanisms.exponential import exponential_mechanism
 from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.distribution_space import distribution_space
+from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.distribution.distribution_estimates import GroupDistributions
-from semidp.publish.statistics.distribution.distribution_space import distribution_space
 from semidp.publish.statistics.outcomes.confidence import LEVEL, Intervals
-from semidp.publish.statistics.quantiles.exponential import exponential_mechanism
 from semidp.publish.statistics.quantiles.quantile_estimates import GroupQuantiles
-from semidp.publish.statistics.quantiles.ranks import rank_space
 
 GROUPS, SIZE, STEPS = 150, 400, 127
 # records a group and μ, of which levels are counted

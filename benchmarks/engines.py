@@ -14,8 +14,8 @@ from typing import Any
 import duckdb
 
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.sources.opening import open_source
 
 TARGET = 1.5

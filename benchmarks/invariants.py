@@ -11,9 +11,9 @@ from typing import Any
 from semidp import Budget, Dataspace, Feature, Margin, Schema, Table
 from semidp.assess.bridges import opendp as bridge
 from semidp.promise.mechanisms.pure import LaplaceMechanism
+from semidp.promise.schema.outcome import Outcome
+from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.spaces.outcome_adjacency import outcome_adjacency
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.outcomes.spaces import sum_space
 
 SCALE = 10
 

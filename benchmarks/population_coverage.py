@@ -27,26 +27,26 @@ from semidp.inference.measured import (
     measured_table,
 )
 from semidp.inference.ratios import RateMeasure
+from semidp.promise.mechanisms.exponential import exponential_mechanism
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import outcome_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
 from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.designs import Design
+from semidp.promise.sensitivity.outcome_spaces import sum_space
+from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise
-from semidp.publish.statistics.outcomes.spaces import sum_space
 from semidp.publish.statistics.outcomes.spread import SquareSums, square_space
-from semidp.publish.statistics.quantiles.exponential import exponential_mechanism
 from semidp.publish.statistics.quantiles.quantile_estimates import GroupQuantiles
-from semidp.publish.statistics.quantiles.ranks import rank_space
-from semidp.publish.statistics.regression.designs import Design
 from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.publish.statistics.regression.logistic import LogisticFit
 from semidp.publish.statistics.regression.routes import route_values

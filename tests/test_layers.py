@@ -13,6 +13,7 @@ import pytest
 
 from semidp.cli import run
 from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.accounting.recorded_queries import QUERIES
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.statistics.registry import kinds, result_keys
 
@@ -23,6 +24,7 @@ FLOORS = re.findall(r"^\| `(\w+)/` \|", PAGE, flags=re.MULTILINE)
 UPWARD = {
     ("promise/accounting/account.py", "publish"),
     ("promise/sensitivity/linked_totals.py", "publish"),
+    ("promise/sensitivity/rank_pairs.py", "publish"),
     ("promise/sensitivity/worst_pairs.py", "publish"),
 }
 """Imports upward that are left, inside functions alone: a ledger computes charges anew, and a worst
@@ -325,7 +327,7 @@ def test_nothing_tells_the_two_adjacencies_by_their_classes() -> None:
 KIND_WORDS = (
     {kind.key for kind in kinds()}
     | {*result_keys()}
-    | {query for kind in kinds() for query in kind.queries}
+    | {*QUERIES}
     | {path.parent.name for path in STATISTICS.glob("*/kind.py")}
 )
 """What kinds of statistics are called in plans, releases, records and folders."""

@@ -25,6 +25,7 @@ from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.promise import fits
 from semidp.promise.accounting import ledger as ledger_module
 from semidp.promise.accounting.ledger import Ledger, Session
+from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.files import hold_lock, replace_file
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.gaussian import (
@@ -35,7 +36,11 @@ from semidp.promise.mechanisms.gaussian import (
 from semidp.promise.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.sensitivity.designs import Design
+from semidp.promise.sensitivity.moments import moment_space
+from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
@@ -44,11 +49,6 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.composition import compose
 from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.function import Order, Tradeoff
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.outcomes.spaces import sum_space
-from semidp.publish.statistics.registry import mechanism_from_record
-from semidp.publish.statistics.regression.designs import Design
-from semidp.publish.statistics.regression.moments import moment_space
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
 TABLE = Table(SCHEMA, [[1, 2, 3], [4, 5, 6]])

@@ -22,6 +22,7 @@ from semidp import Budget, Feature, Plan, Schema, Table, TableRequest, prepare, 
 from semidp.cli import run as command
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
@@ -34,7 +35,6 @@ from semidp.promise.spaces.enumeration import datasets
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.publish.pipeline import RunOptions
-from semidp.publish.statistics.registry import mechanism_from_record
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("ill", "ny"), Feature("region", "ns")])
 PEOPLE = [(0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 1)]

@@ -46,6 +46,7 @@ from semidp.promise.guarantee import Guarantee
 from semidp.promise.noise.noise_for_tradeoff import canonical_noise
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature, Nest
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, StructuralZero
 from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.query_space import ExplicitSpace, QuerySpace
@@ -62,7 +63,6 @@ from semidp.publish.fitting.tables import Fit, fit_table
 from semidp.publish.pipeline import Prepared, RunOptions, prepare
 from semidp.publish.plan import AdjacencyChoice, Plan
 from semidp.publish.results.published_table import FitKind, PublishedTable
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.sources.opening import Source, open_source
 from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult

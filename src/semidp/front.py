@@ -22,7 +22,9 @@ from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature, Nest
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, toml_document
+from semidp.promise.sensitivity.designs import Coding
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.budgets import divide_budget
@@ -32,7 +34,6 @@ from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plan import AdjacencyChoice, Plan, read_declarations
 from semidp.publish.presentation import AS_USUAL, Presentation
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.sources.linked_records import LinkedData
 from semidp.publish.sources.readings import are_dates, date_bins
 from semidp.publish.statistics.distribution.distribution_estimates import QUANTILES
@@ -41,7 +42,6 @@ from semidp.publish.statistics.outcomes.confidence import LEVEL, Confidence
 from semidp.publish.statistics.outcomes.request import Statistic, binary_outcome
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.quantiles.request import QuantileRequest
-from semidp.publish.statistics.regression.designs import Coding
 from semidp.publish.statistics.regression.request import Model, RegressionRequest
 from semidp.publish.statistics.sums.request import GroupRequest
 from semidp.publish.statistics.tables.request import TableRequest

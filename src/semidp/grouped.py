@@ -14,12 +14,13 @@ from semidp.promise.exact import Number
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
+from semidp.promise.sensitivity.designs import Design
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.pipeline import RunOptions, measure
 from semidp.publish.plan import AdjacencyChoice, Plan, chosen_adjacency
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.distribution.distribution_estimates import GroupDistributions
 from semidp.publish.statistics.distribution.request import DistributionsOfSets
 from semidp.publish.statistics.outcomes.confidence import LEVEL
@@ -35,7 +36,6 @@ from semidp.publish.statistics.regression.designed_request import (
     SquaresByCell,
     SumsByCell,
 )
-from semidp.publish.statistics.regression.designs import Design
 from semidp.publish.statistics.regression.linear import LinearFit, Moments
 from semidp.publish.statistics.regression.logistic import LogisticFit
 from semidp.publish.statistics.regression.request import Model

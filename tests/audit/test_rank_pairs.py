@@ -10,22 +10,22 @@ import pytest
 from scipy.special import logsumexp
 
 from semidp.assess import Audit, audit_mechanism, choose_pair, with_less_noise
+from semidp.promise.mechanisms.exponential import (
+    ExponentialMechanism,
+    exponential_mechanism,
+)
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.rank_pairs import worst_histograms
+from semidp.promise.sensitivity.rank_space import RankSpace, rank_scores, rank_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.outcome_adjacency import outcome_exchange
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.quantiles.exponential import (
-    ExponentialMechanism,
-    exponential_mechanism,
-)
-from semidp.publish.statistics.quantiles.rank_pairs import worst_histograms
-from semidp.publish.statistics.quantiles.ranks import RankSpace, rank_scores, rank_space
 
 OUTCOME = Outcome("score", 0, 20, 20)
 ORDERS = (1.0001, 1.5, 2.0, 4.0, 8.0, 32.0)  # of Rényi divergences

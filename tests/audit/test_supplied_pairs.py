@@ -19,13 +19,13 @@ from semidp.assess.audit.exchange_chains import _arises, is_reachable
 from semidp.cli import run as command
 from semidp.errors import Refused, SemidpError
 from semidp.present.release import Release
+from semidp.promise.mechanisms.exponential import ExponentialMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.quantiles.exponential import ExponentialMechanism
 from semidp.publish.statistics.quantiles.request import QuantileRequest
 from semidp.publish.statistics.tables.request import TableRequest
 from tests.grouped.test_rank_norms import datasets, neighbours, space_of

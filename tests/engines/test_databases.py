@@ -18,8 +18,8 @@ import pytest
 
 from semidp.errors import DataError, InputError
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.sources.opening import open_source
 
 pytestmark = pytest.mark.services

@@ -12,7 +12,7 @@ import semidp
 from semidp.cli import run as command
 from semidp.errors import DataError, InputError, SchemaError
 from semidp.present.release import Release
-from semidp.publish.sources.contract import Outcome
+from semidp.promise.schema.outcome import Outcome
 from semidp.publish.sources.opening import open_source
 from semidp.publish.sources.readings import months
 from semidp.publish.survey import lookalikes

@@ -25,10 +25,10 @@ from semidp.present.explore.explorer_page import Page, application, check_typed
 from semidp.present.explore.plan_forecasts import PlanForecasts
 from semidp.present.release import Release
 from semidp.present.report.outlook import forecast
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.scope import Scope
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish import pipeline
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.distribution.request import DistributionRequest
 from semidp.publish.statistics.quantiles.request import QuantileRequest
 from semidp.publish.statistics.regression.request import RegressionRequest

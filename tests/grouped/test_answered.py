@@ -17,18 +17,18 @@ from semidp.errors import InputError
 from semidp.present.release import Release
 from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.sensitivity.answered_space import (
+    AnsweredSpace,
+    answered_space,
+    recorded_answered,
+)
+from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.spaces import enumeration
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.spaces.outcome_adjacency import outcome_exchange
 from semidp.publish import AnsweredRequest, AnsweredSums
-from semidp.publish.statistics.answered.answered_space import (
-    AnsweredSpace,
-    answered_space,
-    recorded_answered,
-)
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise
-from semidp.publish.statistics.outcomes.spaces import sum_space
 
 STEPS = 2
 OUTCOME = Outcome("y", 0, 1, steps=STEPS)

@@ -21,16 +21,17 @@ from tests.grouped.test_rank_norms import (
 from semidp.promise.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
 from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.promise.mechanisms.selection import select_mechanism
+from semidp.promise.sensitivity.distribution_space import (
+    DistributionSpace,
+    Placement,
+    ValueTree,
+    distribution_space,
+)
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.smooth import Gaussian
-from semidp.publish.statistics.distribution.distribution_space import (
-    DistributionSpace,
-    distribution_space,
-)
 from semidp.publish.statistics.distribution.example_space import two_wards
-from semidp.publish.statistics.distribution.value_tree import Placement, ValueTree
 
 SETS = [(p, q) for p in range(3) for q in range(3) if p + q]
 

@@ -19,13 +19,13 @@ from semidp.assess import audit_mechanism, choose_pair, claims_of_release
 from semidp.cli import run as command
 from semidp.errors import InputError, Refused
 from semidp.promise.accounting.account import Charge
+from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.tradeoff.curves import gaussian
 from semidp.publish.rechecking.release_check import recheck
 from semidp.publish.statistics.distribution.published import CURVES, PublishedDistribution
 from semidp.publish.statistics.distribution.request import DistributionRequest
-from semidp.publish.statistics.registry import mechanism_from_record
 
 pytestmark = pytest.mark.pictures
 

@@ -12,31 +12,31 @@ import numpy as np
 import pytest
 
 from semidp.errors import InputError
+from semidp.promise.mechanisms.exponential import exponential_mechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.distribution_space import (
+    DistributionSpace,
+    distribution_space,
+)
+from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.distribution.distribution_estimates import (
     GroupDistributions,
     band_half_widths,
     in_order,
     pointwise_half_widths,
 )
-from semidp.publish.statistics.distribution.distribution_space import (
-    DistributionSpace,
-    distribution_space,
-)
 from semidp.publish.statistics.distribution.example_space import two_wards
 from semidp.publish.statistics.outcomes.confidence import LEVEL
-from semidp.publish.statistics.quantiles.exponential import exponential_mechanism
 from semidp.publish.statistics.quantiles.quantile_estimates import GroupQuantiles
-from semidp.publish.statistics.quantiles.ranks import rank_space
 
 Q = [Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)]
 

@@ -18,23 +18,21 @@ import semidp
 from semidp.errors import Refused
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.guarantee import Guarantee
+from semidp.promise.mechanisms.exponential import PermuteAndFlip
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome, answered_column
 from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.answered_space import answered_space
+from semidp.promise.sensitivity.distribution_space import distribution_space, value_tree
+from semidp.promise.sensitivity.outcome_spaces import sum_space
+from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.exchange_blocks import ANSWERED_SUFFIX, Blocks, Records
 from semidp.promise.spaces.outcome_adjacency import outcome_exchange
 from semidp.publish.missing_outcomes import with_missing
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.sources.readings import answered_column
-from semidp.publish.statistics.answered.answered_space import answered_space
-from semidp.publish.statistics.distribution.distribution_space import distribution_space
-from semidp.publish.statistics.distribution.value_tree import value_tree
-from semidp.publish.statistics.outcomes.spaces import sum_space
-from semidp.publish.statistics.quantiles.exponential import PermuteAndFlip
-from semidp.publish.statistics.quantiles.ranks import rank_space
 
 STEPS = 2
 NONE = STEPS + 1  # the code of no value, after those of 0, 1 and 2

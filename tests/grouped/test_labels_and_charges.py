@@ -14,9 +14,9 @@ from semidp.promise.accounting.events import dp_sgd, event_tradeoff
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.outcomes.spaces import sum_space
+from semidp.promise.sensitivity.outcome_spaces import sum_space
 
 
 def test_levels_stand_under_the_feature_that_they_belong_to():

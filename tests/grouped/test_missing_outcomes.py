@@ -13,19 +13,19 @@ import semidp
 from semidp.cli import run as command
 from semidp.errors import DataError, InputError
 from semidp.present.release import Release
+from semidp.promise.mechanisms.exponential import ExponentialMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.outcome_spaces import sum_space
+from semidp.promise.sensitivity.rank_pairs import worst_histograms
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.outcome_adjacency import outcome_adjacency
 from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.rechecking.release_check import recheck
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.outcomes.spaces import sum_space
-from semidp.publish.statistics.quantiles.exponential import ExponentialMechanism
-from semidp.publish.statistics.quantiles.rank_pairs import worst_histograms
 
 MU = semidp.Budget.gdp(1)
 PEOPLE = {

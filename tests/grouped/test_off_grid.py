@@ -15,13 +15,13 @@ from semidp.errors import InputError
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
-from semidp.promise.spaces.adjacency import Ball
-from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.publish.sources.outcome_readers import read_histogram
-from semidp.publish.statistics.distribution.distribution_space import (
+from semidp.promise.sensitivity.distribution_space import (
     distribution_space,
     recorded_distribution,
 )
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish.sources.outcome_readers import read_histogram
 from semidp.publish.statistics.quantiles.request import QuantileRequest
 from semidp.publish.statistics.sums.request import GroupRequest
 

@@ -24,27 +24,26 @@ from semidp.assess import worst_pair
 from semidp.errors import DataError
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.guarantee import Guarantee
+from semidp.promise.mechanisms.exponential import PermuteAndFlip, exponential_mechanism
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.answered_space import answered_space
+from semidp.promise.sensitivity.designs import Design
+from semidp.promise.sensitivity.distribution_space import ValueTree, distribution_space
+from semidp.promise.sensitivity.exact_levels import find_moves
+from semidp.promise.sensitivity.moments import moment_space
 from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
+from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.sensitivity.patterns import Norms
+from semidp.promise.sensitivity.rank_pairs import worst_histograms
+from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.spaces.adjacency import Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.outcome_adjacency import outcome_exchange
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.answered.answered_space import answered_space
-from semidp.publish.statistics.distribution.distribution_space import distribution_space
-from semidp.publish.statistics.distribution.value_tree import ValueTree
-from semidp.publish.statistics.outcomes.exact_levels import find_moves
-from semidp.publish.statistics.outcomes.spaces import sum_space
-from semidp.publish.statistics.quantiles.exponential import PermuteAndFlip, exponential_mechanism
-from semidp.publish.statistics.quantiles.rank_pairs import worst_histograms
-from semidp.publish.statistics.quantiles.ranks import rank_space
-from semidp.publish.statistics.regression.designs import Design
-from semidp.publish.statistics.regression.moments import moment_space
 
 WARD = [Margin("ward")]
 AGES = Outcome("age", 0, 2, steps=2)

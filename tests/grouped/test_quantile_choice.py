@@ -18,6 +18,8 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.distribution_space import distribution_space
+from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.rechecking.release_check import disagreements
@@ -25,12 +27,9 @@ from semidp.publish.statistics.distribution.distribution_estimates import (
     GroupDistributions,
     difference_error,
 )
-from semidp.publish.statistics.distribution.distribution_space import distribution_space
 from semidp.publish.statistics.distribution.quantile_choice import even_error
 from semidp.publish.statistics.distribution.request import Answers, DistributionRequest
 from semidp.publish.statistics.outcomes.even_group import EvenGroup
-from semidp.publish.statistics.quantiles.exponential import exponential_mechanism
-from semidp.publish.statistics.quantiles.ranks import rank_space
 
 SCORE = Outcome("score", 0, 100, 100)
 MEDIAN = QuantileRequest(SCORE, [["school"]], budget=Budget.gdp(1))

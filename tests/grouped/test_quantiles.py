@@ -19,11 +19,20 @@ from semidp.errors import InputError, Refused
 from semidp.grouped import quantiles
 from semidp.present.release import Release
 from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.accounting.recorded_queries import mechanism_from_record
+from semidp.promise.mechanisms.exponential import (
+    EXPONENTIAL,
+    ExponentialMechanism,
+    exponential_mechanism,
+    farthest_rank,
+)
 from semidp.promise.noise.choice import ExponentialChoice, FlippedChoice
 from semidp.promise.noise.randomness import SeededRandomness, Stream, SystemRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.rank_space import RankSpace, rank_scores, rank_space
 from semidp.promise.spaces import enumeration
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
@@ -33,17 +42,8 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.smooth import Gaussian
 from semidp.publish.plan import Plan
 from semidp.publish.rechecking.release_check import disagreements
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.quantiles.exponential import (
-    EXPONENTIAL,
-    ExponentialMechanism,
-    exponential_mechanism,
-    farthest_rank,
-)
 from semidp.publish.statistics.quantiles.quantile_estimates import GroupQuantiles
-from semidp.publish.statistics.quantiles.ranks import RankSpace, rank_scores, rank_space
 from semidp.publish.statistics.quantiles.request import QuantileRequest
-from semidp.publish.statistics.registry import mechanism_from_record
 
 BUDGETS = (Budget.pure("1/2"), Budget.zcdp("1/50"), Budget.gdp("1/4"))
 WARD = Margin("A")

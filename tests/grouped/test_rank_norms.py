@@ -21,10 +21,18 @@ from semidp import RunOptions, run
 from semidp.cli import run as command
 from semidp.errors import BudgetExceeded, SemidpError
 from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.mechanisms.exponential import (
+    ExponentialMechanism,
+    PermuteAndFlip,
+    exponential_mechanism,
+)
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature, Nest
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.outcome_spaces import SumSpace, sum_space
 from semidp.promise.sensitivity.patterns import Norms
+from semidp.promise.sensitivity.rank_space import RankSpace, rank_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.exchange_blocks import Blocks, Records
@@ -32,14 +40,6 @@ from semidp.promise.spaces.outcome_adjacency import outcome_exchange
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import tradeoff_from_json
 from semidp.publish.plan import Plan
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.outcomes.spaces import SumSpace, sum_space
-from semidp.publish.statistics.quantiles.exponential import (
-    ExponentialMechanism,
-    PermuteAndFlip,
-    exponential_mechanism,
-)
-from semidp.publish.statistics.quantiles.ranks import RankSpace, rank_space
 from semidp.publish.statistics.quantiles.request import QuantileRequest
 
 Record = tuple[int, ...]  # a level of each feature with two levels, then the value

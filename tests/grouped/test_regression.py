@@ -12,15 +12,15 @@ from semidp.promise.mechanisms.selection import outcome_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.designs import Coding, Column, Design
+from semidp.promise.sensitivity.moments import moment_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.regression.designs import Coding, Column, Design
 from semidp.publish.statistics.regression.linear import LinearFit, Moments
 from semidp.publish.statistics.regression.logistic import LogisticFit
-from semidp.publish.statistics.regression.moments import moment_space
 from semidp.publish.statistics.regression.routes import route_values
 
 CLEAR = Budget.gdp(10**7)

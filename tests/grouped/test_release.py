@@ -22,15 +22,15 @@ from semidp.present.report.sentences import summary
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
+from semidp.promise.sensitivity.moments import moment_space
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.composition import compose
 from semidp.publish.plan import Plan
 from semidp.publish.rechecking.release_check import disagreements
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.outcomes.confidence import Confidence
 from semidp.publish.statistics.outcomes.request import Statistic, binary_outcome
-from semidp.publish.statistics.regression.moments import moment_space
 from semidp.publish.statistics.regression.request import RegressionRequest
 from semidp.publish.statistics.sums.request import GroupRequest
 from semidp.publish.statistics.tables.request import TableRequest

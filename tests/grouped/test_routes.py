@@ -10,18 +10,19 @@ import pytest
 
 from semidp.errors import InputError
 from semidp.grouped import linear_regression
+from semidp.promise.accounting.recorded_queries import query_space
 from semidp.promise.mechanisms.selection import outcome_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.designs import Coding, Design
+from semidp.promise.sensitivity.moments import MomentSpace, moment_space
+from semidp.promise.sensitivity.outcome_spaces import SumSpace, sum_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.outcomes.spaces import SumSpace, sum_space
-from semidp.publish.statistics.registry import query_space
-from semidp.publish.statistics.regression.designs import Coding, Design
 from semidp.publish.statistics.regression.linear import (
     LinearFit,
     Moments,
@@ -29,7 +30,6 @@ from semidp.publish.statistics.regression.linear import (
     regression_mechanism,
 )
 from semidp.publish.statistics.regression.logistic import LogisticFit
-from semidp.publish.statistics.regression.moments import MomentSpace, moment_space
 from semidp.publish.statistics.regression.routes import (
     best_combination,
     moment_map,

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from semidp.errors import Refused
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.designs import Coding, Design
+from semidp.promise.sensitivity.moments import moment_space
+from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.outcome_adjacency import outcome_adjacency
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.outcomes.spaces import sum_space
-from semidp.publish.statistics.regression.designs import Coding, Design
-from semidp.publish.statistics.regression.moments import moment_space
 
 A, B = Margin("A"), Margin("B")
 

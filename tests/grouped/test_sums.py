@@ -18,16 +18,16 @@ from semidp.promise.mechanisms.selection import outcome_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
 from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.sources.opening import open_source
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
-from semidp.publish.statistics.outcomes.spaces import sum_space
 from semidp.publish.statistics.outcomes.spread import SquareSums, square_space
 from semidp.publish.statistics.sums.request import GroupRequest
 

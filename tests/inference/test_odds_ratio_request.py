@@ -18,6 +18,8 @@ from semidp import (
     odds_ratio_test,
     run,
 )
+from semidp.promise.accounting.recorded_queries import mechanism_from_record
+from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, CellSpace
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.plain_reading import read_document
 from semidp.promise.schema.features import Feature
@@ -25,9 +27,7 @@ from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.pipeline import RunOptions
 from semidp.publish.rechecking.release_check import recheck
-from semidp.publish.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
 from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
-from semidp.publish.statistics.registry import mechanism_from_record
 
 COUNTS = np.array([[[9, 4], [3, 8]], [[5, 5], [2, 12]]])  # sex × vote × ward
 SCHEMA = Schema([Feature("sex", "fm"), Feature("vote", "yn"), Feature("ward", "ab")])

@@ -15,15 +15,15 @@ from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.sensitivity.designs import Design
+from semidp.promise.sensitivity.moments import moment_space
 from semidp.promise.sensitivity.query_space import ExplicitSpace
 from semidp.promise.sensitivity.table_spaces import TableSpace
 from semidp.promise.spaces.adjacency import Ball, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.regression.designs import Design
-from semidp.publish.statistics.regression.moments import moment_space
 
 
 def test_a_design_in_another_order_does_not_halve_the_noise() -> None:

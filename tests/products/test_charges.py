@@ -21,6 +21,7 @@ from semidp import (
     TablesRequest,
     run,
 )
+from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.schema import Schema
@@ -29,7 +30,6 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.function import Order
 from semidp.publish.pipeline import RunOptions
-from semidp.publish.statistics.registry import mechanism_from_record
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("age", "yo"), Feature("ill", "nj")])
 TABLES = [["sex", "age"], ["age", "ill"]]

@@ -24,8 +24,8 @@ from semidp import (
 from semidp.present.report.outlook import comparison, forecast
 from semidp.promise.mechanisms.mechanism import NoNoise
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.outcome import Outcome
 from semidp.publish.pipeline import RunOptions, calibrate
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.answered.request import AnsweredRequest
 from semidp.publish.statistics.distribution.request import DistributionRequest
 from semidp.publish.statistics.outcomes.request import binary_outcome

@@ -188,7 +188,7 @@ def test_parents_come_from_the_declaration_where_the_data_lack_them() -> None:
 
 
 def test_a_finer_column_also_gives_sums_by_group() -> None:
-    from semidp.publish.sources.contract import Outcome
+    from semidp.promise.schema.outcome import Outcome
 
     data = people()
     group = GroupRequest("sum", Outcome("score", 0, 10, steps=10), [["county"]], Budget.gdp(1))
@@ -540,7 +540,7 @@ def test_an_odds_ratio_and_a_regression_beside_a_nested_feature(
 
 def test_group_statistics_of_the_library_take_depths() -> None:
     from semidp.grouped import sums
-    from semidp.publish.sources.contract import Outcome
+    from semidp.promise.schema.outcome import Outcome
 
     found = sums(
         people(), Outcome("score", 0, 10, 10), ["county"], Budget.gdp(1), features=[PLACES]

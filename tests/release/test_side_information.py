@@ -25,6 +25,7 @@ from semidp import (
 )
 from semidp.cli import run as command
 from semidp.errors import DataError, InputError, Refused
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency, Ball, semi_adjacency, semi_adjacency_bound
 from semidp.promise.spaces.dataspace import Margin
@@ -33,7 +34,6 @@ from semidp.promise.spaces.widest_spaces import widest_space
 from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Order
 from semidp.publish.side_information import change
-from semidp.publish.sources.contract import Outcome
 
 PEOPLE = {"sex": list("ffmm"), "ill": list("nyny"), "region": list("nsss")}
 SEX, ILL, REGION = Feature("sex", "fm"), Feature("ill", "ny"), Feature("region", "ns")

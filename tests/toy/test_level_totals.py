@@ -28,6 +28,7 @@ from semidp.present.explore.controls import LADDER, Controls
 from semidp.present.explore.explorer_page import Page
 from semidp.present.explore.plan_forecasts import PlanForecasts
 from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
@@ -35,7 +36,6 @@ from semidp.promise.tradeoff.curves import gaussian
 from semidp.promise.tradeoff.smooth import Gaussian
 from semidp.publish.rechecking.release_check import recheck
 from semidp.publish.statistics import registry
-from semidp.publish.statistics.registry import mechanism_from_record
 from tests.toy.level_totals.kind import KIND
 from tests.toy.level_totals.published import LevelTotal
 from tests.toy.level_totals.request import LevelTotalRequest

@@ -7,7 +7,7 @@ import pytest
 
 import semidp
 from semidp.promise.sensitivity import costs, exchange_moves
-from semidp.publish.statistics.outcomes.spaces import OutcomeSpace
+from semidp.promise.sensitivity.outcome_spaces import OutcomeSpace
 from tests.twins import plans
 from tests.twins.homes import Homes
 from tests.twins.people import World

@@ -382,3 +382,18 @@ def check_level(value: float, name: str) -> None:
     """
     if not 0 < value < 1:
         raise InputError(f"{name} must lie between 0 and 1, such as 0.05 or 0.95, not {value}")
+
+
+def parse_level(value: Number) -> Fraction:
+    """Return a level of confidence, between 0 and 1.
+
+    >>> parse_level("0.9")
+    Fraction(9, 10)
+    >>> parse_level(95)
+    Traceback (most recent call last):
+    semidp.errors.InputError: the level of an interval lies between 0 and 1, not 95
+    """
+    level = exact(value, "the level of an interval")
+    if not 0 < level < 1:
+        raise InputError(f"the level of an interval lies between 0 and 1, not {value}")
+    return level

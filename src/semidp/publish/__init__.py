@@ -5,6 +5,9 @@
 `side_information` and `signing` are asked of it later; `parts` carries out a release part by part.
 """
 
+from semidp.promise.sensitivity.designs import Coding, Column, Design
+from semidp.promise.sensitivity.moments import MomentSpace, moment_space
+from semidp.promise.sensitivity.outcome_spaces import SumSpace, sum_space
 from semidp.promise.spaces.outcome_adjacency import outcome_adjacency
 from semidp.publish.statistics.answered.answered_estimates import AnsweredEstimates, AnsweredSums
 from semidp.publish.statistics.answered.published import PublishedAnswers
@@ -21,13 +24,10 @@ from semidp.publish.statistics.odds_ratio.umpu import Alternative, Interval, Two
 from semidp.publish.statistics.outcomes.comparison import Comparison
 from semidp.publish.statistics.outcomes.confidence import LEVEL, About, Confidence, Intervals
 from semidp.publish.statistics.outcomes.group_sums import Estimates, GroupSums
-from semidp.publish.statistics.outcomes.spaces import SumSpace, sum_space
 from semidp.publish.statistics.outcomes.spread import Spread, SquareSums
 from semidp.publish.statistics.quantiles.quantile_estimates import MEDIAN, GroupQuantiles
-from semidp.publish.statistics.regression.designs import Coding, Column, Design
 from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.publish.statistics.regression.logistic import LogisticFit
-from semidp.publish.statistics.regression.moments import MomentSpace, moment_space
 from semidp.publish.statistics.regression.routes import route_values
 
 __all__ = [

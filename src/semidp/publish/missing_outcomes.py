@@ -18,16 +18,15 @@ from attrs import evolve
 from semidp.errors import InputError, did_you_mean
 from semidp.promise.exact import plain
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import ANSWERS, answered_column
 from semidp.publish.plan import Plan
 from semidp.publish.sources.readings import (
     ANSWERED,
-    ANSWERS,
     EQUAL,
     EQUAL_OR_MISSING,
     KINDS,
     MISSING_AS,
     NUMBERS,
-    answered_column,
     both_readings,
 )
 from semidp.publish.statistics.protocol.requests import Request

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from semidp.errors import AdjacencyUnknown, DataError, InputError, Refused
+from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.gaussian import LatticeGaussianMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
@@ -31,7 +32,6 @@ from semidp.promise.spaces.widest_spaces import widest_space
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 from semidp.publish.plan import AdjacencyChoice, adjacency_from
-from semidp.publish.statistics.registry import mechanism_from_record
 from semidp.publish.survey import build_exchange
 
 # guarantees whose numbers differ by less, relatively, are called as strong: they are printed alike

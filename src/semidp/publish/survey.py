@@ -13,6 +13,7 @@ from attrs import evolve
 from semidp.errors import AdjacencyUnknown, DataError, SchemaError
 from semidp.promise.schema.counts import no_column, refuse_cells
 from semidp.promise.schema.features import Feature, Nest
+from semidp.promise.schema.outcome import answered_column
 from semidp.promise.schema.schema import Schema
 from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.branches import Cut
@@ -35,7 +36,6 @@ from semidp.publish.plan import AdjacencyChoice, Plan
 from semidp.publish.resources import estimate_resources, part_needs
 from semidp.publish.sources.opening import KEEPS_NOTHING, Source
 from semidp.publish.sources.reader import Reader, cut_to_available
-from semidp.publish.sources.readings import answered_column
 
 _TOTALS = {
     "total",

@@ -9,6 +9,7 @@ import numpy as np
 
 from semidp.errors import DataError, SchemaError
 from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.mechanisms.canonical_cell import transpose_counts
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.scope import Scope
@@ -19,7 +20,7 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.pipeline import Prepared, RunOptions, measure_prepared
 from semidp.publish.plan import Plan
-from semidp.publish.statistics.odds_ratio.cell import refuse_untestable, transpose_counts
+from semidp.publish.statistics.odds_ratio.hypergeometric import refuse_untestable
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult, canonical_mechanism
 from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.publish.statistics.odds_ratio.umpu import Alternative

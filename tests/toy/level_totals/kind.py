@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from semidp.promise.accounting.recorded_queries import QUERIES, RecordedQuery
 from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.protocol.kinds import Kind
 from tests.toy.level_totals.published import LevelTotal
@@ -25,11 +26,11 @@ def _shown(request: LevelTotalRequest) -> list[tuple[dict[str, Any], LevelTotalR
     return [({ASKING.name: (request.feature,)}, request.with_budget(None))]
 
 
+QUERIES.setdefault("level total", RecordedQuery(recorded_total))
 KIND = Kind(
     place=90,
     key="level_total",
     asked=(LevelTotalRequest,),
-    queries={"level total": recorded_total},
     results={LevelTotal.key: LevelTotal.from_json},
     fields=(ASKING,),
     ask=_asked,

@@ -13,8 +13,8 @@ from typing import Any, TypeGuard
 
 from semidp.errors import AdjacencyUnknown, BudgetExceeded, Refused
 from semidp.promise.accounting.conversions import approximate_group, pure_to_gdp
+from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
 from semidp.promise.spaces.linked import LinkedDataspace, adjacency_from_json, linked_adjacency
@@ -119,7 +119,10 @@ class Charge:
         reason = self.fixed_reason
         if reason is None:
             try:
-                parts = [_recorded(part, dataspace, adjacency).tradeoff for part in self.measured]
+                parts = [
+                    mechanism_from_record(part, dataspace, adjacency).tradeoff
+                    for part in self.measured
+                ]
                 return replace(self, group=1, counted=compose(*parts))
             except Refused as refusal:
                 reason = str(refusal)
@@ -161,7 +164,9 @@ class Charge:
         elif not kinds & understated_queries() and not self._hands_over_outcomes(dataspace):
             return self
         try:
-            curves = [_recorded(part, dataspace, pairs).tradeoff for part in self.measured]
+            curves = [
+                mechanism_from_record(part, dataspace, pairs).tradeoff for part in self.measured
+            ]
             proven = compose(*curves)
         except Refused:
             return self
@@ -177,7 +182,7 @@ class Charge:
 
     def _hands_over_answers(self, dataspace: Datasets) -> bool:
         """Whether an exact total says who has a value of an outcome that was measured for all."""
-        from semidp.publish.sources.readings import answered_column
+        from semidp.promise.schema.outcome import answered_column
 
         published = _published_names(dataspace)
         for column, query in self._outcomes.items():
@@ -652,7 +657,9 @@ def recompute_tradeoff(
     Refused
         If one of them is not known for these pairs.
     """
-    return compose(*(_recorded(part, dataspace, adjacency).tradeoff for part in records))
+    return compose(
+        *(mechanism_from_record(part, dataspace, adjacency).tradeoff for part in records)
+    )
 
 
 def _charge(
@@ -674,11 +681,3 @@ def _published_names(dataspace: Datasets) -> set[str]:
     schema = dataspace.schema
     features = [schema.feature(name) for margin in dataspace.margins for name in margin.names]
     return {name for feature in features for name in feature.names}
-
-
-def _recorded(part: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> Mechanism:
-    """Mechanism of a record under other exact statistics."""
-    # Upward until the query spaces of statistics live on this floor.
-    from semidp.publish.statistics.registry import mechanism_from_record
-
-    return mechanism_from_record(part, dataspace, adjacency)

@@ -295,8 +295,8 @@ def outcome_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Me
     Only mechanisms with exact claims serve: the rounded Gaussian for GDP, the discrete Gaussian for
     zCDP, the discrete Laplace for pure budgets, the best of the three for (ε, δ).
 
-    >>> from semidp.publish.sources.contract import Outcome
-    >>> from semidp.publish.statistics.outcomes.spaces import sum_space
+    >>> from semidp.promise.schema.outcome import Outcome
+    >>> from semidp.promise.sensitivity.outcome_spaces import sum_space
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.spaces.dataspace import Dataspace, Margin
     >>> from semidp.promise.schema.features import Feature

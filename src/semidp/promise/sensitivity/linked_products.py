@@ -26,6 +26,7 @@ from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.worst_pairs import Pair
 from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.spaces.dataspace import Datasets
 from semidp.promise.spaces.linked import MEMBER, UNIT, LinkedDataspace, linked_adjacency
 from semidp.promise.spaces.structure import Structure
 
@@ -355,3 +356,15 @@ def precision_shares(roots: Sequence[float]) -> list[Fraction]:
     if roots[0] and roots[1]:  # each needs some
         first = min(max(first, Fraction(1, 2**20)), 1 - Fraction(1, 2**20))
     return [first, 1 - first]
+
+
+def recorded_linked(
+    query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
+) -> QuerySpace:
+    """Return the space of recorded tables of members and units."""
+    if not isinstance(dataspace, LinkedDataspace):
+        raise Refused(
+            "tables of linked members and units are known under their own exact totals alone"
+        )
+    tables = (query[kind]["tables"] for kind in ("members", "units"))
+    return linked_space(dataspace, adjacency, *tables)

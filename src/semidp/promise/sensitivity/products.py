@@ -729,3 +729,16 @@ def _in_name_order(query: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(by_table, list) and all(isinstance(names, list) for names in by_table):
         return {**query, "tables": [sorted(map(str, names)) for names in by_table]}
     return {**query}
+
+
+def recorded_product(
+    query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
+) -> QuerySpace:
+    """Return the space of recorded tables that were measured together."""
+    space = product_space(dataspace, adjacency, query["tables"])
+    # With other levels the recorded noise lies on other residuals, which cost something else.
+    if not space.answers(query):
+        raise Refused(
+            "other levels can hold a record here, over which residuals are centred otherwise"
+        )
+    return space

@@ -8,7 +8,7 @@ stays.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar
@@ -467,3 +467,10 @@ def _domain(table: ReleasedTable) -> Mask | None:
         possible = structure.schema.restrict(names).possible
         mask = table.grid.find_inhabited_cells(possible, table.visible)
     return None if mask is None or mask.all() else mask
+
+
+def recorded_table(
+    query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
+) -> QuerySpace:
+    """Return the space of a recorded table under any exact statistics."""
+    return sensitivity_space(dataspace, adjacency, query["features"])

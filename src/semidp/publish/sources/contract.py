@@ -7,21 +7,18 @@ engines alike.
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as field_of
-from fractions import Fraction
-from functools import cached_property
 from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
-from attrs import Factory, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError, SchemaError, SemidpError
-from semidp.promise.exact import Number, exact, plain
 from semidp.promise.schema.counts import no_column
+from semidp.promise.schema.outcome import Outcome
 
 LARGEST_COUNT = 2**53  # a count is checked as a double, which is exact below this
 
@@ -38,137 +35,6 @@ NOT_A_NUMBER = -2
 FINE, BAD_COUNT, MISSING_OUTCOME, BAD_OUTCOME = range(4)
 
 Result = TypeVar("Result")
-
-
-GRID = 1000
-"""The most steps between an outcome's bounds, unless declared."""
-MOST_UNITS = 1000
-"""How far apart whole bounds may be for steps of 1 to be the default."""
-_FEWEST_UNITS = 10  # whole bounds closer than this may hold fractions: a rate, a grade
-
-_LARGEST_BOUND = 10**300  # twice this, and sums of it, are still floating-point numbers
-
-
-def _bound(value: Number) -> Fraction:
-    return exact(value, "a bound of an outcome")
-
-
-def _cuts(values: Iterable[Number]) -> tuple[Fraction, ...]:
-    return tuple(exact(value, "a line") for value in values)
-
-
-def fine_steps(lower: Fraction, upper: Fraction, most: int = GRID) -> int:
-    """Return the steps between two bounds: `most`, or somewhat fewer with every whole number on the
-    grid.
-
-    Between whole bounds a step is 1, 1/2, 1/5, 1/10, 1/20 and so on, the least with at most `most`
-    steps.
-
-    >>> [fine_steps(Fraction(0), Fraction(upper)) for upper in (1, 60, 100, 5000)]
-    [1000, 600, 1000, 1000]
-    """
-    apart = upper - lower
-    if lower.denominator != 1 or apart.denominator != 1 or not 0 < apart <= most:
-        return most
-    fitting = int(most // apart)
-    power = 10 ** (len(str(fitting)) - 1)
-    parts: int = max(factor * power for factor in (1, 2, 5) if factor * power <= fitting)
-    return int(apart) * parts
-
-
-def unit_steps(lower: Fraction, upper: Fraction, most: int = GRID) -> int:
-    """Return the steps of a grid whose cost grows with them: steps of 1 between whole bounds from
-    10 to 1000 apart, and `fine_steps` otherwise.
-
-    >>> [unit_steps(Fraction(0), Fraction(upper), 100) for upper in (1, 60, 120, 5000)]
-    [100, 60, 120, 100]
-    """
-    apart = upper - lower
-    whole = lower.denominator == 1 and apart.denominator == 1
-    if whole and _FEWEST_UNITS <= apart <= MOST_UNITS:
-        return int(apart)
-    return fine_steps(lower, upper, most)
-
-
-@frozen(slots=False)
-class Outcome:
-    """A numeric column, clipped to declared bounds and rounded to a declared grid record by record.
-
-    A record with the value y adds the integer ``floor((min(max(y, lower), upper) - lower) / (upper
-    - lower) * steps + 1/2)``, which lies between 0 and `steps` whatever y is, so sums are integers
-    of known sensitivity. The bounds are declared, never read from the data; the grid has the
-    `fine_steps` unless declared. A histogram of it has a cell for each step, and is also cut at
-    `cuts`: a record belongs to the cell from the last of the `edges` that its value is not below.
-
-    Examples
-    --------
-    >>> score = Outcome("score", 0, 100, steps=1000)
-    >>> score.width
-    Fraction(1, 10)
-    >>> Outcome("score", 0, 100).steps, Outcome("days", 0, 60).steps
-    (1000, 600)
-    >>> [float(edge) for edge in Outcome("days", 0, 3, 3, cuts=(1,)).edges]
-    [0.5, 1.0, 1.5, 2.5]
-    >>> Outcome("score", 100, 0, steps=10)
-    Traceback (most recent call last):
-    semidp.errors.InputError: the bounds of 'score' must be increasing: got 100 and 0
-    """
-
-    column: str
-    lower: Fraction = field(converter=_bound)
-    upper: Fraction = field(converter=_bound)
-    steps: int = field(
-        default=Factory(lambda self: fine_steps(self.lower, self.upper), takes_self=True)
-    )
-    cuts: tuple[Fraction, ...] = field(default=(), converter=_cuts)
-
-    def __attrs_post_init__(self) -> None:
-        if max(abs(self.lower), abs(self.upper)) > _LARGEST_BOUND:
-            raise InputError(f"the bounds of {self.column!r} must lie between -1e300 and 1e300")
-        if not float(self.lower) < float(self.upper):
-            raise InputError(
-                f"the bounds of {self.column!r} must be increasing: got {plain(self.lower)} and"
-                f" {plain(self.upper)}"
-            )
-        if (
-            isinstance(self.steps, bool)
-            or not isinstance(self.steps, int)
-            or not 1 <= self.steps <= 2**32
-        ):
-            raise InputError(f"the grid of {self.column!r} must have from 1 to 2^32 steps")
-        for cut in self.cuts:
-            if not self.lower < cut <= self.upper:
-                low, high = plain(self.lower), plain(self.upper)
-                raise InputError(
-                    f"a line lies above {low} and at most at {high}, the bounds of"
-                    f" {self.column!r}, not at {plain(cut)}"
-                )
-
-    @cached_property
-    def edges(self) -> tuple[Fraction, ...]:
-        """Where a histogram is cut, in growing order: half way between steps, and at the cuts."""
-        half = self.width / 2
-        places = [self.lower + half * (2 * step + 1) for step in range(self.steps)]
-        # values are compared with edges as floating-point numbers
-        by_float = {float(edge): edge for edge in (*places, *self.cuts)}
-        return tuple(edge for _, edge in sorted(by_float.items()))
-
-    @property
-    def width(self) -> Fraction:
-        """The width of one step of the grid: a sum of steps times this, plus `lower` a record, is
-        the sum.
-        """
-        return (self.upper - self.lower) / self.steps
-
-    @property
-    def rounding(self) -> Fraction:
-        """The most by which a value is rounded: half a step; zeros and ones are not."""
-        return Fraction(0) if self.proportion else self.width / 2
-
-    @property
-    def proportion(self) -> bool:
-        """Whether it takes zeros and ones, which true and false are then."""
-        return self.lower == 0 and self.upper == 1 and self.steps == 1
 
 
 @dataclass(frozen=True)

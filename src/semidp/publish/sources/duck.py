@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError
 from semidp.promise.schema.counts import no_column
+from semidp.promise.schema.outcome import Outcome
 from semidp.publish.sources.contract import (
     BAD_COUNT,
     BAD_OUTCOME,
@@ -33,7 +34,6 @@ from semidp.publish.sources.contract import (
     CodedGroups,
     Key,
     Measure,
-    Outcome,
     Records,
     batches,
     grouping_sets,

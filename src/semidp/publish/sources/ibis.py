@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from semidp.errors import DataError, InputError, MissingExtra
+from semidp.promise.schema.outcome import Outcome
 from semidp.publish.sources.addresses import address_parts
 from semidp.publish.sources.contract import (
     BAD_COUNT,
@@ -25,7 +26,6 @@ from semidp.publish.sources.contract import (
     CodedGroups,
     Key,
     Measure,
-    Outcome,
     Records,
     grouping_sets,
 )

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from semidp.errors import DataError, InputError
 from semidp.promise.schema.counts import Table, refuse_cells
 from semidp.promise.schema.features import HOW_NUMBERS, TRUTH, Feature, missing_value, value_text
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
 from semidp.publish.sources.addresses import is_address
 from semidp.publish.sources.contract import (
@@ -33,7 +34,6 @@ from semidp.publish.sources.contract import (
     CodedGroups,
     Key,
     Measure,
-    Outcome,
     Records,
     require,
 )

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from semidp.errors import DataError
 from semidp.promise.schema.counts import refuse_cells
 from semidp.promise.schema.features import TRUTH, Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.sources.opening import Source
 
 

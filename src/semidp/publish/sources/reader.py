@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from semidp.promise.schema.counts import Table, no_column
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.sources.opening import Source
 from semidp.publish.sources.outcome_readers import check_binary, read_histogram
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from semidp.errors import InputError
 from semidp.promise.exact import format_value
-from semidp.promise.schema.features import ANSWERED_SUFFIX
+from semidp.promise.schema.outcome import ANSWERS
 from semidp.publish.sources.conditions import DECIMAL, INTEGER, TEXT
 
 DATES = {"day": "%Y-%m-%d", "month": "%Y-%m", "year": "%Y"}
@@ -35,8 +35,6 @@ EQUAL_OR_MISSING = "equal or missing"
 ANSWERED = "answered"
 """The reading of a column such as "pay answered": yes where pay has a value, and no where it is
 missing."""
-ANSWERS = ("no", "yes")
-"""The levels of `ANSWERED`: whoever is in the second has a value."""
 ANSWERED_AS_ONE = "answered as 1"
 """The same as a number: 1 where pay has a value, and 0 where it is missing."""
 MISSING_AS = "missing as "
@@ -182,16 +180,6 @@ class ColumnReading:
             f"the column {self.column!r} holds values that are no dates: write them as 2026-01-31"
             " or 31.1.2026"
         )
-
-
-def answered_column(column: str) -> str:
-    """Return what the column is called that says who has a value of a column; that of ok=Y is about
-    ok.
-
-    >>> answered_column("pay"), answered_column("ok=Y")
-    ('pay answered', 'ok answered')
-    """
-    return f"{column.partition('=')[0]}{ANSWERED_SUFFIX}"
 
 
 def both_readings(column: str, first: str | None, second: str) -> str:

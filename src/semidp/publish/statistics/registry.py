@@ -13,11 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from semidp.errors import InputError, Refused, SemidpError
+from semidp.errors import InputError
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.spaces.adjacency import Adjacency
-from semidp.promise.spaces.dataspace import Datasets
 from semidp.publish.statistics.fields import Chosen, Field, all_fields
 from semidp.publish.statistics.protocol.kinds import (
     Attackable,
@@ -236,47 +233,6 @@ def printed_result(document: Mapping[str, Any]) -> Attackable | None:
     return None
 
 
-def query_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> QuerySpace:
-    """Return the space of a query that `QuerySpace.query` wrote, under any exact statistics and
-    adjacency.
-
-    >>> from semidp.promise.spaces.adjacency import Ball
-    >>> from semidp.promise.schema.features import Feature
-    >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
-    >>> from semidp.promise.spaces.dataspace import Margin, Dataspace
-    >>> from semidp.publish.sources.contract import Outcome
-    >>> from semidp.publish.statistics.outcomes.spaces import sum_space
-    >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
-    >>> public = Dataspace.from_table(wards, [Margin("ward")])
-    >>> space = sum_space(public, Ball(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
-    >>> query_space(space.query(), public, Ball(1)).l2
-    100.0
-    >>> query_space({"kind": "opinion"}, public, Ball(1))
-    Traceback (most recent call last):
-    semidp.errors.Refused: this version of semidp knows no query 'opinion': it cannot be recomputed
-    """
-    name = str(query.get("kind"))
-    reader = _find_kind(query).queries[name]
-    try:
-        return reader(query, dataspace, adjacency)
-    except SemidpError:
-        raise
-    except (KeyError, TypeError, AttributeError, ValueError):
-        raise InputError(
-            f"the record of a query of {name} is damaged: it cannot be recomputed"
-        ) from None
-
-
-def _find_kind(query: Mapping[str, Any]) -> Kind:
-    """Return the statistic whose query was recorded."""
-    name = str(query.get("kind"))
-    for kind in kinds():
-        if name in kind.queries:
-            return kind
-    raise Refused(f"this version of semidp knows no query {name!r}: it cannot be recomputed")
-
-
 def understated_queries() -> set[str]:
     """Return the kinds of recorded queries whose norms under exchange an earlier version
     understated.
@@ -288,52 +244,3 @@ def understated_queries() -> set[str]:
     for kind in kinds():
         names |= kind.understated
     return names
-
-
-def mechanism_from_record(
-    record: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
-) -> Mechanism:
-    """Return the mechanism of a record under any exact statistics and adjacency.
-
-    The noise is added to the query whatever is exact, and its curve follows from its scale and from
-    the norms of the query space: ``ρ = Δ2²/2σ²``, ``μ = Δ2/σ``, ``ε = Δ1/b`` and, with the l2
-    mechanism, ``ε = Δ2/b``; for noise on residuals ``μ² = 2ρ = sup Σ |r|²/σ²``, and for choices of
-    quantiles what their rate gives. Noise that lives on the tables with zero margins (lattice, l2)
-    protects only what those margins do not publish, so that the new statistics must include the
-    old. K-norm noise has the shape of one space and is known under no other.
-
-    Parameters
-    ----------
-    record
-        What `Mechanism.record` returned.
-    dataspace, adjacency
-        Under which the mechanism is wanted; for noise with zero margins, within the dataspace of
-        the record.
-
-    Examples
-    --------
-    >>> from semidp.promise.spaces.adjacency import Ball
-    >>> from semidp.promise.mechanisms.pure import LaplaceMechanism
-    >>> from semidp.promise.mechanisms.examples import two_way
-    >>> from semidp.promise.tradeoff.budget import Budget
-    >>> space, _ = two_way()
-    >>> record = LaplaceMechanism.calibrate(space, Budget.pure(1)).record()
-    >>> record["noise"]
-    {'law': 'laplace', 'b': '4'}
-    >>> mechanism_from_record(record, space.dataspace, Ball(2)).tradeoff.epsilon(0)
-    1.0
-    """
-    query, noise = record.get("query"), record.get("noise")
-    if not isinstance(query, Mapping) or not isinstance(noise, Mapping):
-        raise Refused("the query of this measurement was not recorded: it cannot be recomputed")
-    name = noise.get("law")
-    if not any(
-        law.name == name and law.known_elsewhere for kind in kinds() for law in kind.recorded_laws
-    ):
-        raise Refused(f"noise of the law {name!r} is not known under other exact statistics")
-    space = query_space(query, dataspace, adjacency)
-    for law in _find_kind(query).recorded_laws:
-        if law.name == name:
-            return law.from_record(space, noise)
-    # The law is known, but does not measure queries of this kind: the record contradicts itself.
-    raise InputError(f"the record of {name} noise is damaged: it cannot be recomputed")

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.schema.outcome import Outcome
+from semidp.promise.sensitivity.answered_space import AnsweredSpace
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.answered.answered_space import AnsweredSpace
 from semidp.publish.statistics.outcomes.confidence import Intervals, each_level
 from semidp.publish.statistics.outcomes.groups import ByBlocks
 from semidp.publish.statistics.outcomes.noise_law import COARSE, half_widths

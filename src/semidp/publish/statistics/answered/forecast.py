@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.sensitivity.answered_space import AnsweredSpace
 from semidp.publish.results.texts import error_text
 from semidp.publish.statistics.answered.answered_estimates import (
     outcome_half_range,
     outcome_midpoint,
     pair_deviations,
 )
-from semidp.publish.statistics.answered.answered_space import AnsweredSpace
 from semidp.publish.statistics.outcomes.forecast import ErrorRange, OutcomeForecast
 
 

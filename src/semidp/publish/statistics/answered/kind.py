@@ -1,6 +1,5 @@
 """Statistics of those who answered, as the registry finds them."""
 
-from semidp.publish.statistics.answered.answered_space import recorded_answered
 from semidp.publish.statistics.answered.published import PublishedAnswers
 from semidp.publish.statistics.answered.request import AnsweredRequest
 from semidp.publish.statistics.outcomes.request import StatisticRequest
@@ -27,7 +26,6 @@ KIND = Kind(
     place=15,
     key="answered",
     asked=(AnsweredRequest,),
-    queries={"answered": recorded_answered},
     results={PublishedAnswers.key: PublishedAnswers.from_json},
     of_answers=of_answers,
 )

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.answered_space import grid_fineness, query_unit
 from semidp.publish.results.cells import Columns, Form
 from semidp.publish.statistics.answered import words
 from semidp.publish.statistics.answered.answered_estimates import AnsweredEstimates, AnsweredSums
-from semidp.publish.statistics.answered.answered_space import grid_fineness, query_unit
 from semidp.publish.statistics.outcomes.confidence import Intervals
 from semidp.publish.statistics.outcomes.published import (
     PublishedStatistic,

@@ -12,18 +12,13 @@ from semidp.errors import InputError
 from semidp.promise.exact import plain
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.progress import Progress
+from semidp.promise.schema.outcome import Outcome, answered_column
 from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.answered_space import AnsweredSpace, answered_space
 from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.sources.reader import Reader
-from semidp.publish.sources.readings import (
-    ANSWERED_AS_ONE,
-    EQUAL_OR_MISSING,
-    MISSING_AS,
-    answered_column,
-)
+from semidp.publish.sources.readings import ANSWERED_AS_ONE, EQUAL_OR_MISSING, MISSING_AS
 from semidp.publish.statistics.answered.answered_estimates import AnsweredSums
-from semidp.publish.statistics.answered.answered_space import AnsweredSpace, answered_space
 from semidp.publish.statistics.answered.forecast import AnswersForecast
 from semidp.publish.statistics.answered.published import PublishedAnswers, published_answers
 from semidp.publish.statistics.outcomes.request import StatisticRequest, binary_outcome

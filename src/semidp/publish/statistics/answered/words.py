@@ -4,10 +4,10 @@ import math
 from typing import TYPE_CHECKING
 
 from semidp.promise.exact import count_noun
+from semidp.promise.sensitivity.answered_space import grid_fineness, query_unit
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.results.texts import FAINT_MARK, end_texts, estimate_text, scale_text
-from semidp.publish.statistics.answered.answered_space import grid_fineness, query_unit
 from semidp.publish.statistics.outcomes.published import interval_columns
 from semidp.publish.statistics.outcomes.words import (
     NOTHING_MEASURED,

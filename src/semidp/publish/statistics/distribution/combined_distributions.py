@@ -14,9 +14,9 @@ from semidp.errors import InputError
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.mechanism import Measurement
 from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.distribution_space import DistributionSpace
 from semidp.promise.tradeoff.curves import approximate
 from semidp.publish.results.cells import StoredFiles
-from semidp.publish.statistics.distribution.distribution_space import DistributionSpace
 from semidp.publish.statistics.distribution.pooling import (
     DifferencePool,
     MeasuredDifferences,

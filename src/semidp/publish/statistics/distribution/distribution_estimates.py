@@ -23,10 +23,9 @@ from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.noise.sums import Weighted, half_widths
+from semidp.promise.schema.outcome import Outcome
+from semidp.promise.sensitivity.distribution_space import DistributionSpace, ValueTree, value_tree
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.distribution.distribution_space import DistributionSpace
-from semidp.publish.statistics.distribution.value_tree import ValueTree, value_tree
 from semidp.publish.statistics.outcomes.confidence import LEVEL, Intervals
 from semidp.publish.statistics.outcomes.groups import ByBlocks
 from semidp.publish.statistics.outcomes.noise_law import entry_noise_law

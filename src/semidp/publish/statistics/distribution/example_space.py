@@ -2,14 +2,14 @@
 
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
-from semidp.promise.spaces.adjacency import Adjacency, Ball
-from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.distribution.distribution_space import (
+from semidp.promise.sensitivity.distribution_space import (
     DistributionSpace,
     distribution_space,
 )
+from semidp.promise.spaces.adjacency import Adjacency, Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 
 def two_wards(steps: int, adjacency: Adjacency | None = None) -> DistributionSpace:

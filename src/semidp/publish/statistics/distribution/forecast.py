@@ -8,12 +8,12 @@ import numpy as np
 
 from semidp.promise.exact import number
 from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.sensitivity.distribution_space import DistributionSpace
 from semidp.publish.results.texts import error_text
 from semidp.publish.statistics.distribution.distribution_estimates import (
     band_half_widths,
     pointwise_half_widths,
 )
-from semidp.publish.statistics.distribution.distribution_space import DistributionSpace
 from semidp.publish.statistics.protocol.request_defaults import StatisticForecast
 
 

@@ -4,7 +4,6 @@ from typing import Any
 
 from semidp.promise.exact import exact, plain
 from semidp.publish.statistics.distribution.combined_distributions import CombinedDistribution
-from semidp.publish.statistics.distribution.distribution_space import recorded_distribution
 from semidp.publish.statistics.distribution.published import PublishedDistribution
 from semidp.publish.statistics.distribution.quantile_choice import read_off
 from semidp.publish.statistics.distribution.request import DistributionRequest
@@ -75,7 +74,6 @@ KIND = Kind(
     place=35,
     key="distribution",
     asked=(DistributionRequest,),
-    queries={"distribution": recorded_distribution},
     results={
         PublishedDistribution.key: PublishedDistribution.from_json,
         CombinedDistribution.key: CombinedDistribution.read,

@@ -24,6 +24,7 @@ from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.noise.sums import Weighted, half_widths
 from semidp.promise.schema.margins import View, list_axes
+from semidp.promise.sensitivity.distribution_space import DistributionSpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.estimation.classes import Classes
 from semidp.publish.estimation.estimates import Estimate, estimate
@@ -35,7 +36,6 @@ from semidp.publish.statistics.distribution.distribution_estimates import (
     band_rank,
     simulations,
 )
-from semidp.publish.statistics.distribution.distribution_space import DistributionSpace
 from semidp.publish.statistics.outcomes.noise_law import entry_noise_law
 
 MOST_COUPLED = 2000

@@ -15,6 +15,7 @@ import numpy as np
 
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.distribution_space import MOST_STEPS, DistributionSpace, value_tree
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.results.texts import error_text
 from semidp.publish.statistics.distribution.distribution_estimates import (
@@ -22,9 +23,7 @@ from semidp.publish.statistics.distribution.distribution_estimates import (
     difference_error,
     in_order,
 )
-from semidp.publish.statistics.distribution.distribution_space import MOST_STEPS, DistributionSpace
 from semidp.publish.statistics.distribution.request import Answers, DistributionRequest
-from semidp.publish.statistics.distribution.value_tree import value_tree
 from semidp.publish.statistics.outcomes.confidence import LEVEL
 from semidp.publish.statistics.outcomes.even_group import EvenGroup
 from semidp.publish.statistics.outcomes.request import GroupedRequest

@@ -10,31 +10,32 @@ from attrs import Factory, evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.exact import Number, exact
+from semidp.promise.exact import Number, exact, parse_level
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.distribution_space import (
+    DistributionSpace,
+    check_steps,
+    distribution_space,
+)
+from semidp.promise.sensitivity.outcome_spaces import measured_rows
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.distribution.distribution_estimates import (
     QUANTILES,
     GroupDistributions,
-)
-from semidp.publish.statistics.distribution.distribution_space import (
-    DistributionSpace,
-    check_steps,
-    distribution_space,
 )
 from semidp.publish.statistics.distribution.forecast import DistributionForecast
 from semidp.publish.statistics.distribution.published import (
     PublishedDistribution,
     published_distribution,
 )
-from semidp.publish.statistics.outcomes.confidence import LEVEL, parse_level
+from semidp.publish.statistics.outcomes.confidence import LEVEL
 from semidp.publish.statistics.outcomes.request import (
     AnySets,
     ValuesRequest,
@@ -42,7 +43,6 @@ from semidp.publish.statistics.outcomes.request import (
     group_margins,
     optional_text,
 )
-from semidp.publish.statistics.outcomes.spaces import measured_rows
 from semidp.publish.statistics.protocol.request_defaults import (
     checked_budget,
     file_name,

@@ -14,7 +14,10 @@ from functools import cached_property, reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.errors import InputError
+from semidp.errors import InputError, Refused, SchemaError
+from semidp.promise.mechanisms.canonical_cell import CellSpace
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 # nats below the mode at which a probability leaves the window: e^-700 is about 1e-304
 _TAIL = 700.0
@@ -276,9 +279,48 @@ class Strata:
         return _sum_law([table.law_for_log_odds(log_odds) for table in self.tables])
 
 
+def margins_of(space: CellSpace) -> TwoByTwo | Strata:
+    """Return the margins that a test of x11 conditions on."""
+    tables = tuple(TwoByTwo(*stratum) for stratum in space.margins)
+    return Strata(tables) if space.strata else tables[0]
+
+
 def _sum_law(laws: list[IntegerLaw]) -> IntegerLaw:
     """The law of the sum of independent numbers; the shortest are convolved first, which costs
     least.
     """
     by_length = sorted(laws, key=lambda law: len(law.pmf))
     return reduce(IntegerLaw.plus, by_length)
+
+
+def refuse_untestable(schema: Schema, dataspace: Dataspace, rows: str, columns: str) -> None:
+    """Refuse features without two levels, impossible cells, and a table that is itself exact.
+
+    Parameters
+    ----------
+    schema
+        The features of the table that is tested.
+    dataspace
+        What is public.
+    rows, columns
+        The two features.
+    """
+    for name in (rows, columns):
+        (feature,) = schema.restrict([name]).features  # a depth of a nested feature counts as one
+        levels = len(feature.levels)
+        if levels != 2:
+            raise SchemaError(
+                f"an odds ratio needs two levels of {name!r}, not {levels}: keep the records of"
+                " two levels, merge numbers into two bins, or declare two levels",
+                needs="two levels",
+            )
+    if schema.possible is not None:
+        raise Refused(
+            "a 2×2 table with an impossible cell (a structural zero) has no odds ratio to test"
+        )
+    # An exact joint table gives x11 away: noise would protect nothing and only blur the test.
+    if dataspace.publishes(Margin(rows, columns)):
+        raise Refused(
+            f"the table of {rows} and {columns} is itself published exactly: test it without"
+            " noise, or leave that invariant out"
+        )

@@ -4,7 +4,6 @@ from typing import Any
 
 from semidp.errors import InputError
 from semidp.publish.statistics.fields import Chosen, Field, Shape
-from semidp.publish.statistics.odds_ratio.cell import CanonicalMechanism, recorded_cell
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.publish.statistics.odds_ratio.published import PublishedOddsRatio
 from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
@@ -56,8 +55,6 @@ KIND = Kind(
     place=40,
     key="odds_ratio",
     asked=(OddsRatioRequest,),
-    queries={"cell": recorded_cell},
-    laws=(CanonicalMechanism,),
     results={PublishedOddsRatio.key: PublishedOddsRatio.from_json},
     printed={"grid_bits": OddsRatioResult.from_json},
     fields=(ODDS_RATIO,),

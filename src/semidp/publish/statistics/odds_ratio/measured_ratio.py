@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.exact import check_level
 from semidp.promise.guarantee import Guarantee
+from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, CellSpace
 from semidp.promise.mechanisms.mechanism import Measurement
 from semidp.promise.noise.noise_for_tradeoff import canonical_noise, find_claimable_curve
 from semidp.promise.noise.randomness import Randomness
@@ -25,12 +26,12 @@ from semidp.promise.spaces.adjacency import Adjacency, Ball, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.publish.statistics.odds_ratio.cell import (
-    CanonicalMechanism,
-    CellSpace,
+from semidp.publish.statistics.odds_ratio.hypergeometric import (
+    Strata,
+    TwoByTwo,
+    margins_of,
     refuse_untestable,
 )
-from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, Interval, UmpuTest
 
 
@@ -107,7 +108,7 @@ class OddsRatioResult:
         space = self._space
         space.refuse_idle()
         noise = canonical_noise(self.guarantee.tradeoff, space.linf)
-        return UmpuTest(space.margins, noise, 2.0**-self.grid_bits)
+        return UmpuTest(margins_of(space), noise, 2.0**-self.grid_bits)
 
     @property
     def _space(self) -> CellSpace:
@@ -288,7 +289,7 @@ def planned_test(
     """
     refuse_untestable(dataspace.schema, dataspace, rows, columns)
     mechanism = canonical_mechanism(dataspace, adjacency, rows, columns, tuple(strata), privacy)
-    return UmpuTest(mechanism.cell.margins, mechanism.noise_law)
+    return UmpuTest(margins_of(mechanism.cell), mechanism.noise_law)
 
 
 def canonical_mechanism(

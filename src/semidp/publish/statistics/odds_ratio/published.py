@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, CellSpace
 from semidp.promise.mechanisms.mechanism import Measurement
 from semidp.promise.scope import Scope
 from semidp.publish.results.cells import Columns, Form, StoredFiles
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.statistics.odds_ratio import words
-from semidp.publish.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.publish.statistics.odds_ratio.umpu import Interval
 from semidp.publish.statistics.protocol.requests import Request

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import Number, check_level, exact, round_down, text, texts
+from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, CellSpace
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
@@ -19,12 +20,8 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.spaces.protection import refuse_dependent
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.sources.reader import Reader
-from semidp.publish.statistics.odds_ratio.cell import (
-    CanonicalMechanism,
-    CellSpace,
-    refuse_untestable,
-)
 from semidp.publish.statistics.odds_ratio.forecast import PowerForecast
+from semidp.publish.statistics.odds_ratio.hypergeometric import margins_of, refuse_untestable
 from semidp.publish.statistics.odds_ratio.published import PublishedOddsRatio, published_odds_ratio
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
 from semidp.publish.statistics.protocol.request_defaults import (
@@ -148,7 +145,7 @@ class OddsRatioRequest(OwnBudget):
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[PowerForecast, ...]:
         """Return the power that the test would have."""
         assert isinstance(mechanism, CanonicalMechanism)
-        test = UmpuTest(mechanism.cell.margins, mechanism.noise_law)
+        test = UmpuTest(margins_of(mechanism.cell), mechanism.noise_law)
         return (PowerForecast.from_test(self.name, self.features, test, self.alternative),)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:

@@ -1,3 +1,1 @@
-"""What statistics of a private outcome share: requests, published columns, query spaces, intervals,
-spread.
-"""
+"""What statistics of a private outcome share: requests, published columns, intervals, spread."""

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.pure import LaplaceMechanism
+from semidp.promise.sensitivity.outcome_spaces import SumSpace
 from semidp.publish.statistics.outcomes.confidence import About
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise
-from semidp.publish.statistics.outcomes.spaces import SumSpace
 from semidp.publish.statistics.outcomes.spread import Spread
 
 Floats = NDArray[np.float64]

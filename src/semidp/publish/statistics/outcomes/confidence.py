@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.exact import Number, exact, number, plain
+from semidp.promise.exact import number, parse_level, plain
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.pure import LaplaceMechanism
 
@@ -109,21 +109,6 @@ class Intervals:
             "exact": self.exact,
             **({"caution": self.caution} if self.caution else {}),
         }
-
-
-def parse_level(value: Number) -> Fraction:
-    """Return a level of confidence, between 0 and 1.
-
-    >>> parse_level("0.9")
-    Fraction(9, 10)
-    >>> parse_level(95)
-    Traceback (most recent call last):
-    semidp.errors.InputError: the level of an interval lies between 0 and 1, not 95
-    """
-    level = exact(value, "the level of an interval")
-    if not 0 < level < 1:
-        raise InputError(f"the level of an interval lies between 0 and 1, not {value}")
-    return level
 
 
 def _truth(value: bool) -> bool:

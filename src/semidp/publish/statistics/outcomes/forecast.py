@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.sensitivity.outcome_spaces import SumSpace
 from semidp.publish.results.texts import error_text, scale_text
-from semidp.publish.statistics.outcomes.spaces import SumSpace
 from semidp.publish.statistics.protocol.request_defaults import StatisticForecast
 
 Floats = NDArray[np.float64]

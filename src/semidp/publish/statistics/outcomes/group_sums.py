@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.exact import Number
+from semidp.promise.exact import Number, parse_level
 from semidp.promise.guarantee import Guarantee
+from semidp.promise.schema.outcome import Outcome
+from semidp.promise.sensitivity.outcome_spaces import SumSpace
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.outcomes.comparison import Comparison, NoisyMeans
 from semidp.publish.statistics.outcomes.confidence import (
     LEVEL,
@@ -26,7 +27,6 @@ from semidp.publish.statistics.outcomes.confidence import (
     Intervals,
     each_level,
     finite,
-    parse_level,
 )
 from semidp.publish.statistics.outcomes.groups import ByBlocks
 from semidp.publish.statistics.outcomes.noise_law import half_widths, noise_deviation
@@ -36,7 +36,6 @@ from semidp.publish.statistics.outcomes.population import (
     SampledMeans,
     rate_ends,
 )
-from semidp.publish.statistics.outcomes.spaces import SumSpace
 from semidp.publish.statistics.outcomes.spread import NoisyPart, Spread, SquareSums
 
 Floats = NDArray[np.float64]

@@ -9,8 +9,8 @@ import numpy as np
 from semidp.errors import InputError
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.outcome_spaces import GroupedSpace, answered_cells
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish.statistics.outcomes.spaces import GroupedSpace, answered_cells
 from semidp.publish.statistics.outcomes.spread import FromNoise, NoisyPart
 
 By = Sequence[Margin | str] | Margin | str

@@ -6,8 +6,8 @@ from typing import Any
 
 from semidp.errors import InputError
 from semidp.promise.exact import plain
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.outcomes.confidence import LEVEL as USUAL_LEVEL
 from semidp.publish.statistics.outcomes.confidence import Confidence

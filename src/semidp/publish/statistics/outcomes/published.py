@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from semidp.promise.exact import number
 from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.schema.outcome import Outcome
 from semidp.publish.plots.figures import estimates_plot
 from semidp.publish.results.cells import Form, PublishedColumns, Sheet
 from semidp.publish.results.sections import Details, Section
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.outcomes.confidence import About, Intervals
 from semidp.publish.statistics.outcomes.request import StatisticRequest
 from semidp.publish.statistics.outcomes.words import faint_cautions, statistic_text

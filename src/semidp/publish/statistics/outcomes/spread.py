@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.exact_levels import SQUARED
+from semidp.promise.sensitivity.outcome_spaces import SumSpace, sum_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.sources.reader import Reader
-from semidp.publish.statistics.outcomes.exact_levels import SQUARED
 from semidp.publish.statistics.outcomes.noise_law import half_widths, normal_quantile, t_quantile
-from semidp.publish.statistics.outcomes.spaces import SumSpace, sum_space
 
 Floats = NDArray[np.float64]
 

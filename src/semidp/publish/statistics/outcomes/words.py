@@ -5,10 +5,10 @@ from fractions import Fraction
 from typing import Any
 
 from semidp.promise.exact import count_noun, plain
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.results.sections import LISTED_ROWS, Details, Section
 from semidp.publish.results.texts import FAINT_MARK, TOO_MANY, more, share_text
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.statistics.outcomes.confidence import About, Intervals
 from semidp.publish.statistics.outcomes.request import GroupedRequest, StatisticRequest
 

@@ -12,15 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.mechanisms.mechanism import Mechanism, NoNoise
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.selection import FOR_RELEASES
+from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.scope import Scope
-from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.worst_pairs import Pair
-from semidp.promise.spaces.adjacency import Adjacency
-from semidp.promise.spaces.dataspace import Datasets
 from semidp.publish.results.cells import StoredFiles
 from semidp.publish.statistics.fields import Chosen, Field
 from semidp.publish.statistics.parts import Partition
@@ -55,10 +50,6 @@ class Attackable(Protocol):
         """Return many independent outputs for one value."""
 
 
-QueryReader = Callable[[Mapping[str, Any], Datasets, Adjacency], QuerySpace]
-"""Reads what `QuerySpace.query` wrote, under any exact statistics and adjacency."""
-
-
 @dataclass(frozen=True)
 class OtherAnswer:
     """The questions of a request, put to another kind of statistic at the same cost.
@@ -90,10 +81,6 @@ class Kind:
         The list of its requests in a plan file.
     asked
         The classes that a plan takes; the first reads an entry of a plan file.
-    queries
-        How a recorded query is read, by the kind that the record states.
-    laws
-        The mechanisms that measure it, where they are its own; additive noise otherwise.
     results
         How a published result is read, by the key of its list in release.json.
     results_by_parts
@@ -132,8 +119,6 @@ class Kind:
     place: int
     key: str
     asked: tuple[type[Any], ...] = ()
-    queries: Mapping[str, QueryReader] = field(default_factory=dict)
-    laws: tuple[type[Mechanism], ...] = ()
     results: Mapping[str, ResultReader] = field(default_factory=dict)
     results_by_parts: Mapping[str, PartsReader] = field(default_factory=dict)
     always_listed: tuple[str, ...] = ()
@@ -151,13 +136,6 @@ class Kind:
 
     of_answers: Callable[[Request], Request | None] = lambda request: None
     understated: frozenset[str] = frozenset()
-
-    @property
-    def recorded_laws(self) -> tuple[type[Mechanism], ...]:
-        """The mechanisms that the record of a measurement may name: what measures it, or no noise
-        at all.
-        """
-        return (*(self.laws or (*FOR_RELEASES, ResidualMechanism)), NoNoise)
 
     def read(self, document: Mapping[str, Any]) -> Sequence[Request]:
         """Return its requests of a plan file."""

@@ -18,10 +18,8 @@ from semidp.publish.statistics.outcomes.outcome_fields import (
     read_outcome,
 )
 from semidp.publish.statistics.protocol.kinds import Kind
-from semidp.publish.statistics.quantiles.exponential import EXPONENTIAL
 from semidp.publish.statistics.quantiles.published import PublishedQuantiles
 from semidp.publish.statistics.quantiles.quantile_estimates import MEDIAN as HALF
-from semidp.publish.statistics.quantiles.ranks import recorded_ranks
 from semidp.publish.statistics.quantiles.request import QuantileMechanism, QuantileRequest
 
 LEVEL = Field(
@@ -115,10 +113,8 @@ KIND = Kind(
     place=30,
     key="quantile",
     asked=(QuantileRequest,),
-    queries={"quantiles": recorded_ranks},
     # Quantiles by several sets of groups move 2p + p' ranks (`RankSpace`).
     understated=frozenset({"quantiles"}),
-    laws=tuple(EXPONENTIAL),
     results={PublishedQuantiles.key: PublishedQuantiles.from_json},
     fields=(MEDIAN, QUANTILE),
     ask=_build_requests,

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from semidp.promise.exact import plain
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism, NoNoise
 from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.rank_space import RankSpace
 from semidp.publish.results.cells import Columns, Form
 from semidp.publish.statistics.outcomes.confidence import Intervals
 from semidp.publish.statistics.protocol.rechecks import ResultCheck
 from semidp.publish.statistics.protocol.results import Noise, Published, noise_law, read_back
 from semidp.publish.statistics.quantiles import words
 from semidp.publish.statistics.quantiles.quantile_estimates import GroupQuantiles, most_rank_error
-from semidp.publish.statistics.quantiles.ranks import RankSpace
 from semidp.publish.statistics.recheck_findings import Trust
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Private medians and quantiles by group beside exact group sizes, with intervals that are chosen
 beside them.
 
-The proof is in `ranks`, the exact choice in `exponential`. Sums and means are in `statistics.sums`.
+The proof is in `rank_space`, the exact choice in `exponential`. Sums and means are in `statistics.sums`.
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
+from semidp.promise.mechanisms.exponential import ExponentialMechanism, farthest_rank
 from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.sensitivity.rank_space import RankSpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.statistics.outcomes.confidence import About, Intervals
 from semidp.publish.statistics.outcomes.groups import ByBlocks
-from semidp.publish.statistics.quantiles.exponential import ExponentialMechanism, farthest_rank
-from semidp.publish.statistics.quantiles.ranks import RankSpace
 
 Floats = NDArray[np.float64]
 MEDIAN = Fraction(1, 2)

@@ -10,14 +10,25 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import Number
+from semidp.promise.mechanisms.exponential import (
+    ExponentialMechanism,
+    exponential_mechanism,
+)
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.outcome_spaces import measured_rows
 from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.sensitivity.rank_space import (
+    RankSpace,
+    parse_quantiles,
+    rank_scores,
+    rank_space,
+)
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.outcomes.confidence import Confidence
 from semidp.publish.statistics.outcomes.even_group import EvenGroup
@@ -28,7 +39,6 @@ from semidp.publish.statistics.outcomes.request import (
     group_margins,
     optional_text,
 )
-from semidp.publish.statistics.outcomes.spaces import measured_rows
 from semidp.publish.statistics.protocol.request_defaults import (
     checked_budget,
     file_name,
@@ -36,22 +46,12 @@ from semidp.publish.statistics.protocol.request_defaults import (
     require_budget,
 )
 from semidp.publish.statistics.protocol.requests import Forecast
-from semidp.publish.statistics.quantiles.exponential import (
-    ExponentialMechanism,
-    exponential_mechanism,
-)
 from semidp.publish.statistics.quantiles.forecast import RankForecast
 from semidp.publish.statistics.quantiles.published import PublishedQuantiles, published_quantiles
 from semidp.publish.statistics.quantiles.quantile_estimates import (
     MEDIAN,
     GroupQuantiles,
     most_rank_error,
-)
-from semidp.publish.statistics.quantiles.ranks import (
-    RankSpace,
-    parse_quantiles,
-    rank_scores,
-    rank_space,
 )
 
 

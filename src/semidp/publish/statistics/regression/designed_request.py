@@ -11,13 +11,13 @@ from semidp.errors import InputError, Refused
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.schema.schema import Schema
 from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.designs import Design
+from semidp.promise.sensitivity.moments import MomentSpace
+from semidp.promise.sensitivity.outcome_spaces import SumSpace, sum_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.sources.reader import Reader
-from semidp.publish.statistics.outcomes.spaces import SumSpace, sum_space
 from semidp.publish.statistics.outcomes.spread import read_square_sums, square_space
-from semidp.publish.statistics.regression.designs import Design
-from semidp.publish.statistics.regression.moments import MomentSpace
 from semidp.publish.statistics.regression.request import RegressionRequest
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.sensitivity.designs import Design
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.statistics.outcomes.forecast import ErrorRange
 from semidp.publish.statistics.protocol.request_defaults import StatisticForecast
-from semidp.publish.statistics.regression.designs import Design
 from semidp.publish.statistics.regression.linear import gram_matrix, noise_covariance
 
 

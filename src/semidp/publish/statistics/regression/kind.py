@@ -4,6 +4,7 @@ from typing import Any
 
 from semidp.errors import InputError
 from semidp.promise.mechanisms.selection import AUTO
+from semidp.promise.sensitivity.designs import Coding
 from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.outcomes.outcome_fields import (
     BOUNDS,
@@ -19,8 +20,6 @@ from semidp.publish.statistics.outcomes.outcome_fields import (
     read_outcome,
 )
 from semidp.publish.statistics.protocol.kinds import Kind
-from semidp.publish.statistics.regression.designs import Coding
-from semidp.publish.statistics.regression.moments import recorded_moments
 from semidp.publish.statistics.regression.published import PublishedRegression
 from semidp.publish.statistics.regression.request import Model, RegressionRequest
 
@@ -94,7 +93,6 @@ KIND = Kind(
     place=20,
     key="regression",
     asked=(RegressionRequest,),
-    queries={"moments": recorded_moments},
     results={PublishedRegression.key: PublishedRegression.from_json},
     always_listed=(PublishedRegression.key,),
     fields=tuple(_ASKING.values()),

@@ -13,27 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.exact import Number
+from semidp.promise.exact import Number, parse_level
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import AUTO, outcome_mechanism
+from semidp.promise.schema.outcome import Outcome
+from semidp.promise.sensitivity.designs import Design
+from semidp.promise.sensitivity.moments import MomentSpace
+from semidp.promise.sensitivity.outcome_spaces import SumSpace
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.outcomes.confidence import (
-    LEVEL,
-    About,
-    Intervals,
-    each_level,
-    parse_level,
-)
+from semidp.publish.statistics.outcomes.confidence import LEVEL, About, Intervals, each_level
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import half_widths
 from semidp.publish.statistics.outcomes.population import SKEWED
-from semidp.publish.statistics.outcomes.spaces import SumSpace
 from semidp.publish.statistics.outcomes.spread import FromNoise, NoisyPart, SquareSums
-from semidp.publish.statistics.regression.designs import Design
-from semidp.publish.statistics.regression.moments import MomentSpace
 from semidp.publish.statistics.regression.routes import RouteSpace, moment_map, regression_routes
 
 Floats = NDArray[np.float64]

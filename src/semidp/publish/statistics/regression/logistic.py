@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.promise.exact import Number
+from semidp.promise.exact import Number, parse_level
+from semidp.promise.sensitivity.designs import Design
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.publish.statistics.outcomes.confidence import LEVEL, Intervals, parse_level
-from semidp.publish.statistics.regression.designs import Design
+from semidp.publish.statistics.outcomes.confidence import LEVEL, Intervals
 from semidp.publish.statistics.regression.linear import RegressionFit
 
 Floats = NDArray[np.float64]

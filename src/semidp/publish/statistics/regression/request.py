@@ -13,11 +13,14 @@ from semidp.promise.exact import texts
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.designs import Coding, Design
+from semidp.promise.sensitivity.moments import MomentSpace, moment_space, recorded_moments
+from semidp.promise.sensitivity.outcome_spaces import SumSpace, recorded_sums
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.sources.contract import Outcome
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.outcomes.confidence import Confidence
 from semidp.publish.statistics.outcomes.forecast import sums_line
@@ -28,7 +31,6 @@ from semidp.publish.statistics.outcomes.request import (
     checked_outcome,
     group_margins,
 )
-from semidp.publish.statistics.outcomes.spaces import SumSpace, recorded_sums
 from semidp.publish.statistics.protocol.request_defaults import (
     checked_budget,
     file_name,
@@ -36,11 +38,9 @@ from semidp.publish.statistics.protocol.request_defaults import (
     member,
 )
 from semidp.publish.statistics.protocol.requests import Forecast
-from semidp.publish.statistics.regression.designs import Coding, Design
 from semidp.publish.statistics.regression.forecast import CoefficientsForecast
 from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.publish.statistics.regression.logistic import LogisticFit, joint_counts
-from semidp.publish.statistics.regression.moments import MomentSpace, moment_space, recorded_moments
 from semidp.publish.statistics.regression.published import PublishedRegression, published_regression
 from semidp.publish.statistics.regression.routes import route_values
 

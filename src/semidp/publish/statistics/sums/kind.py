@@ -22,7 +22,6 @@ from semidp.publish.statistics.outcomes.outcome_fields import (
     read_outcome,
 )
 from semidp.publish.statistics.outcomes.request import Statistic
-from semidp.publish.statistics.outcomes.spaces import recorded_sums
 from semidp.publish.statistics.protocol.kinds import Kind
 from semidp.publish.statistics.sums.published import PublishedGroups
 from semidp.publish.statistics.sums.request import GroupRequest
@@ -92,7 +91,6 @@ KIND = Kind(
     place=10,
     key="group",
     asked=(GroupRequest,),
-    queries={"sums": recorded_sums},
     results={PublishedGroups.key: PublishedGroups.from_json},
     always_listed=(PublishedGroups.key,),
     fields=tuple(_ASKING.values()),

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.progress import Progress
 from semidp.promise.scope import Scope
+from semidp.promise.sensitivity.outcome_spaces import SumSpace, measured_rows, sum_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.request import AnySets, StatisticRequest, optional_text
-from semidp.publish.statistics.outcomes.spaces import SumSpace, measured_rows, sum_space
 from semidp.publish.statistics.outcomes.spread import read_square_sums, square_space
 from semidp.publish.statistics.sums.published import PublishedGroups, published_groups
 

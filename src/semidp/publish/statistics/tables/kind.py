@@ -5,19 +5,9 @@ from typing import Any
 
 from attrs import evolve
 
-from semidp.errors import InputError, Refused
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism
+from semidp.errors import InputError
 from semidp.promise.mechanisms.placement import Objective
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.selection import FOR_RELEASES
 from semidp.promise.scope import Scope
-from semidp.promise.sensitivity.linked_products import linked_space
-from semidp.promise.sensitivity.products import product_space
-from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.sensitivity.table_spaces import sensitivity_space
-from semidp.promise.spaces.adjacency import Adjacency
-from semidp.promise.spaces.dataspace import Datasets
-from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.publish.results.cells import StoredFiles
 from semidp.publish.results.published_table import UNNAMED, FitKind
 from semidp.publish.statistics.fields import Chosen, Field, Shape
@@ -52,22 +42,6 @@ from semidp.publish.statistics.tables.request import (
     with_numbers,
     write_tables,
 )
-
-
-def _table_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> QuerySpace:
-    return sensitivity_space(dataspace, adjacency, query["features"])
-
-
-def _product_space(
-    query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
-) -> QuerySpace:
-    space = product_space(dataspace, adjacency, query["tables"])
-    # With other levels the recorded noise lies on other residuals, which cost something else.
-    if not space.answers(query):
-        raise Refused(
-            "other levels can hold a record here, over which residuals are centred otherwise"
-        )
-    return space
 
 
 def _read_one(
@@ -162,17 +136,6 @@ def _list_choices(request: TablesRequest) -> list[tuple[dict[str, Any], TableReq
     return tables
 
 
-def _linked_space(
-    query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
-) -> QuerySpace:
-    if not isinstance(dataspace, LinkedDataspace):
-        raise Refused(
-            "tables of linked members and units are known under their own exact totals alone"
-        )
-    tables = (query[kind]["tables"] for kind in ("members", "units"))
-    return linked_space(dataspace, adjacency, *tables)
-
-
 def _read_linked(
     entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles
 ) -> PublishedLinked:
@@ -218,7 +181,6 @@ KIND = Kind(
     place=0,
     key="table",
     asked=(TableRequest, TablesRequest, LinkedTablesRequest),
-    queries={"table": _table_space, "product": _product_space, "linked": _linked_space},
     results={ALONE: _read_one, SHARED: _read_several, PublishedLinked.key: _read_linked},
     results_by_parts={BY_PARTS: _read_by_parts},
     always_listed=(ALONE,),
@@ -229,7 +191,6 @@ KIND = Kind(
     gather=_group_with_linked,
     read_plan=_read_plan,
     write_plan=_write_plan,
-    laws=(*FOR_RELEASES, ResidualMechanism, LinkedMechanism),
     # Tables that are finer than a joint total in one feature and coarser in another move more cells
     # than were listed (`ExchangeTable`).
     understated=frozenset({"table"}),

@@ -13,60 +13,25 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.errors import InputError, Refused, SchemaError
+from semidp.errors import InputError, Refused
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.canonical import CanonicalNoise
 from semidp.promise.noise.noise_for_tradeoff import canonical_noise, find_claimable_curve
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import Floats
-from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.sensitivity.worst_pairs import Pair
 from semidp.promise.spaces.adjacency import Adjacency
-from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
+from semidp.promise.spaces.dataspace import Datasets, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import tradeoff_from_json
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 
 _FINEST = 32  # bits after the point: rounding then moves a probability by less than 1e-9
 _SIGNIFICANT = 51  # of the 53 bits of a float, so that u and u ± half a step are floats
-
-
-def refuse_untestable(schema: Schema, dataspace: Dataspace, rows: str, columns: str) -> None:
-    """Refuse features without two levels, impossible cells, and a table that is itself exact.
-
-    Parameters
-    ----------
-    schema
-        The features of the table that is tested.
-    dataspace
-        What is public.
-    rows, columns
-        The two features.
-    """
-    for name in (rows, columns):
-        (feature,) = schema.restrict([name]).features  # a depth of a nested feature counts as one
-        levels = len(feature.levels)
-        if levels != 2:
-            raise SchemaError(
-                f"an odds ratio needs two levels of {name!r}, not {levels}: keep the records of"
-                " two levels, merge numbers into two bins, or declare two levels",
-                needs="two levels",
-            )
-    if schema.possible is not None:
-        raise Refused(
-            "a 2×2 table with an impossible cell (a structural zero) has no odds ratio to test"
-        )
-    # An exact joint table gives x11 away: noise would protect nothing and only blur the test.
-    if dataspace.publishes(Margin(rows, columns)):
-        raise Refused(
-            f"the table of {rows} and {columns} is itself published exactly: test it without"
-            " noise, or leave that invariant out"
-        )
 
 
 @frozen(slots=False)
@@ -110,14 +75,23 @@ class CellSpace(QuerySpace):
     dimension = 1
 
     @cached_property
-    def margins(self) -> TwoByTwo | Strata:
-        """The margins that a test conditions on."""
+    def margins(self) -> tuple[tuple[int, int, int], ...]:
+        """The public margins of each stratum: the records of the first row, of the first column,
+        and all.
+        """
         row = self.totals(self.row).reshape(2, -1)
         first_column = self.totals(self.column).reshape(2, -1)[0]
-        tables = []
-        for count, other, column in zip(*row.tolist(), first_column.tolist(), strict=True):
-            tables.append(TwoByTwo(count, column, count + other))
-        return Strata(tuple(tables)) if self.strata else tables[0]
+        return tuple(zip(row[0].tolist(), first_column.tolist(), row.sum(0).tolist(), strict=True))
+
+    @property
+    def low(self) -> int:
+        """The smallest x11 that the margins allow."""
+        return sum(max(0, row + column - n) for row, column, n in self.margins)
+
+    @property
+    def high(self) -> int:
+        """The largest x11 that the margins allow."""
+        return sum(min(row, column) for row, column, _ in self.margins)
 
     def totals(self, name: str) -> NDArray[np.int64]:
         """Return the public margin of a feature within strata, the feature first."""
@@ -138,8 +112,7 @@ class CellSpace(QuerySpace):
         # With both margins fixed, x11 moves by d only if all four cells do: that takes 2d records.
         # The same holds for the sum over strata, stratum by stratum.
         if self._margins_public and self.adjacency.protects_groups:
-            room = self.margins.high - self.margins.low
-            moves = min(self.adjacency.a // 2, room)
+            moves = min(self.adjacency.a // 2, self.high - self.low)
         else:
             # Without public margins, or under exchange, the largest change of any cell of the table
             # bounds that of x11.
@@ -151,7 +124,7 @@ class CellSpace(QuerySpace):
         """Refuse a number of records so small that none of them can change with both margins
         fixed.
         """
-        if self.adjacency.a < 2 and not self.margins.degenerate:
+        if self.adjacency.a < 2 and self.low < self.high:
             raise Refused(
                 f"a = {self.adjacency.a} protects nothing here, since no fewer than two records can"
                 " change with both margins fixed: leave the adjacency out, or give a number of at"
@@ -181,10 +154,8 @@ class CellSpace(QuerySpace):
 
     def worst_pair(self) -> Pair:
         """Return two values of x11 that adjacent datasets can have, from the margins alone."""
-        low = self.margins.low
-        room = self.margins.high - low
-        change = min(self.norms.linf, max(room, 1))
-        return Pair([low], [low + change])
+        change = min(self.norms.linf, max(self.high - self.low, 1))
+        return Pair([self.low], [self.low + change])
 
     def difference(self, pair: Pair) -> str:
         """Say how far apart two datasets are, for an audit."""

@@ -17,17 +17,16 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.errors import InputError, Refused
 from semidp.promise.exact import count_noun, exact, plain
 from semidp.promise.schema.margins import Counts, Floats
+from semidp.promise.schema.outcome import ANSWERS, Outcome, answered_column
 from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.exact_levels import find_moves
 from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.sensitivity.worst_exchanges import Change, DrawnExchanges, Measure
 from semidp.promise.sensitivity.worst_pairs import Pair
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.sources.readings import ANSWERS, answered_column
-from semidp.publish.statistics.outcomes.exact_levels import find_moves
-from semidp.publish.statistics.outcomes.worst_exchanges import Change, DrawnExchanges, Measure
 
 LARGEST_FACTOR = 10**300  # still a floating-point number
 

@@ -1,7 +1,7 @@
 """Quantiles by exact group: a value is chosen in each group, the likelier the fewer records make it
 the quantile.
 
-The exponential mechanism, for pure ε permute and flip, drawn exactly; `ranks` proves what they
+The exponential mechanism, for pure ε permute and flip, drawn exactly; `rank_space` proves what they
 guarantee.
 """
 
@@ -27,12 +27,12 @@ from semidp.promise.mechanisms.mechanism import (
 from semidp.promise.noise.choice import Choice, ExponentialChoice, FlippedChoice
 from semidp.promise.noise.randomness import Randomness, Stream, SystemRandomness
 from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.sensitivity.rank_space import RankSpace, rank_scores
 from semidp.promise.sensitivity.worst_pairs import Pair
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import approximate
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
-from semidp.publish.statistics.quantiles.ranks import RankSpace, rank_scores
 
 _PI = Fraction(355, 113)  # a little more than π
 
@@ -54,8 +54,8 @@ class ExponentialMechanism(Mechanism):
 
     Examples
     --------
-    >>> from semidp.publish.sources.contract import Outcome
-    >>> from semidp.publish.statistics.quantiles.ranks import rank_space
+    >>> from semidp.promise.schema.outcome import Outcome
+    >>> from semidp.promise.sensitivity.rank_space import rank_space
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.spaces.dataspace import Dataspace, Margin
     >>> from semidp.promise.schema.features import Feature
@@ -106,7 +106,7 @@ class ExponentialMechanism(Mechanism):
         """Return the pair of datasets on which choices at this rate are as easily told apart as was
         found.
         """
-        from semidp.publish.statistics.quantiles.rank_pairs import worst_histograms
+        from semidp.promise.sensitivity.rank_pairs import worst_histograms
 
         attacked = replace(self, space=space)
         return attacked.make_pair(*worst_histograms(attacked))

@@ -14,14 +14,14 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.promise.schema.margins import Counts, Floats
+from semidp.promise.schema.outcome import Outcome
+from semidp.promise.sensitivity.exact_levels import find_moves
 from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
+from semidp.promise.sensitivity.outcome_spaces import SpaceByGroups, recorded_outcome, sum_space
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.outcomes.exact_levels import find_moves
-from semidp.publish.statistics.outcomes.spaces import SpaceByGroups, recorded_outcome, sum_space
 
 # parts that half of the bounds is divided into, at least: the weight of an answer is a whole number
 _FINEST = 500

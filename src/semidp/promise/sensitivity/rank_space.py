@@ -1,7 +1,7 @@
 """How far ranks of a private outcome can move while group sizes stay exact: what quantiles by group
 are chosen by.
 
-A record is (x, y) with y in whole steps from 0 to B, as in `outcomes`; the query is the number of
+A record is (x, y) with y in whole steps from 0 to B, as in `outcome_spaces`; the query is the number of
 values up to each step in each group. Quantiles are chosen, not measured with additive noise: how is
 in `exponential`.
 """
@@ -17,21 +17,20 @@ from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.exact import Number, count_noun, exact, plain
+from semidp.promise.exact import Number, count_noun, exact, parse_level, plain
 from semidp.promise.schema.margins import Counts
-from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.worst_pairs import Pair
-from semidp.promise.spaces.adjacency import Adjacency
-from semidp.promise.spaces.dataspace import Datasets, Margin
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.outcomes.confidence import parse_level
-from semidp.publish.statistics.outcomes.spaces import (
+from semidp.promise.schema.outcome import Outcome
+from semidp.promise.sensitivity.outcome_spaces import (
     SpaceByGroups,
     SumSpace,
     groups_json,
     recorded_outcome,
     sum_space,
 )
+from semidp.promise.sensitivity.patterns import Norms
+from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.spaces.dataspace import Datasets, Margin
 
 
 @frozen(slots=False)

@@ -11,12 +11,12 @@ from semidp.errors import InputError
 from semidp.promise.exact import exact
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import list_axes
+from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
 from semidp.promise.sensitivity.residuals import trim_grid
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.structure import Structure
-from semidp.publish.sources.contract import Outcome
 
 _ROUNDING = Fraction(1, 2**40)  # of floating point, relative to the bounds
 

@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from semidp.errors import InputError, Refused
 from semidp.promise.exact import Number, exact, plain
 from semidp.promise.schema.margins import Counts
-from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.spaces.adjacency import Adjacency
-from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
-from semidp.promise.spaces.structure import Structure
-from semidp.publish.sources.contract import Outcome
-from semidp.publish.statistics.outcomes.spaces import (
+from semidp.promise.schema.outcome import Outcome
+from semidp.promise.sensitivity.designs import Column, Design
+from semidp.promise.sensitivity.outcome_spaces import (
     LARGEST_FACTOR,
     OutcomeSpace,
     outcome_datasets,
     recorded_outcome,
 )
-from semidp.publish.statistics.regression.designs import Column, Design
+from semidp.promise.sensitivity.patterns import Norms
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
+from semidp.promise.spaces.structure import Structure
 
 _MOST_ROWS = 512  # of a design, for which all pairs are compared
 

@@ -1,7 +1,7 @@
 """The pair of datasets that an audit of quantiles compares: records in groups, with values that
 leave choices open.
 
-Which records move is as in `statistics.quantiles.ranks`. Under A_a any a of one cell go from the
+Which records move is as in `rank_space`. Under A_a any a of one cell go from the
 lowest value to the highest; under exchanges a person and one carrier swap cells while the values v,
 w, v' take each other's places. All other values are placed so that every choice hangs in the
 balance, and then moved about while that helps. Beside exact levels of the outcome they are placed
@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused, SemidpError
+from semidp.promise.mechanisms.exponential import ExponentialMechanism
 from semidp.promise.noise.choice import ExponentialChoice
 from semidp.promise.schema.margins import Counts
 from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
+from semidp.promise.sensitivity.outcome_spaces import answered_cells
+from semidp.promise.sensitivity.rank_space import RankSpace, rank_scores
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish.statistics.outcomes.spaces import answered_cells
-from semidp.publish.statistics.quantiles.exponential import ExponentialMechanism
-from semidp.publish.statistics.quantiles.ranks import RankSpace, rank_scores
 
 Floats = NDArray[np.float64]
 
@@ -178,9 +178,9 @@ def worst_histograms(mechanism: ExponentialMechanism) -> tuple[Counts, Counts]:
     """Return two adjacent datasets as histograms by group, on which choices are as easily told
     apart as was found.
 
-    >>> from semidp.publish.sources.contract import Outcome
-    >>> from semidp.publish.statistics.quantiles.exponential import exponential_mechanism
-    >>> from semidp.publish.statistics.quantiles.ranks import rank_space
+    >>> from semidp.promise.schema.outcome import Outcome
+    >>> from semidp.promise.mechanisms.exponential import exponential_mechanism
+    >>> from semidp.promise.sensitivity.rank_space import rank_space
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.spaces.dataspace import Dataspace, Margin
     >>> from semidp.promise.schema.features import Feature
