@@ -373,11 +373,12 @@ def is_a_kinds_own(path: Path) -> bool:
 
 
 HOMONYMS = {
+    "promise/mechanisms/canonical_cell.py": {"group"},
     "publish/results/published_table.py": {"UNNAMED"},
     "publish/sources/readings.py": {"ANSWERED"},
 }
-"""Constants that are spelled like a kind and mean no kind: the name of a file, and how a column is
-read."""
+"""Words that are spelled like a kind and mean no kind: by how much a curve is grouped, the name of a
+file, and how a column is read."""
 
 
 def test_nothing_outside_a_statistic_compares_with_its_kind() -> None:

@@ -735,10 +735,10 @@ def recorded_product(
     query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
 ) -> QuerySpace:
     """Return the space of recorded tables that were measured together."""
-    space = product_space(dataspace, adjacency, query["tables"])
+    product = product_space(dataspace, adjacency, query["tables"])
     # With other levels the recorded noise lies on other residuals, which cost something else.
-    if not space.answers(query):
+    if not product.answers(query):
         raise Refused(
             "other levels can hold a record here, over which residuals are centred otherwise"
         )
-    return space
+    return product
