@@ -1,9 +1,9 @@
 """How far ranks of a private outcome can move while group sizes stay exact: what quantiles by group
 are chosen by.
 
-A record is (x, y) with y in whole steps from 0 to B, as in `outcome_spaces`; the query is the number of
-values up to each step in each group. Quantiles are chosen, not measured with additive noise: how is
-in `exponential`.
+A record is (x, y) with y in whole steps from 0 to B, as in `outcome_spaces`; the query is the
+number of values up to each step in each group. Quantiles are chosen, not measured with additive
+noise: how is in `exponential`.
 """
 
 import math

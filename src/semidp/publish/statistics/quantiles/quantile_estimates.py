@@ -1,7 +1,8 @@
 """Private medians and quantiles by group beside exact group sizes, with intervals that are chosen
 beside them.
 
-The proof is in `rank_space`, the exact choice in `exponential`. Sums and means are in `statistics.sums`.
+The proof is in `rank_space`, the exact choice in `exponential`. Sums and means are in
+`statistics.sums`.
 """
 
 from collections.abc import Iterator
