@@ -13,6 +13,7 @@ from attrs import evolve
 from semidp import Budget, Outcome, Plan, QuantileRequest, Release, RunOptions, prepare, run
 from semidp.errors import InputError
 from semidp.front import median, quantile
+from semidp.promise.mechanisms.exponential import exponential_mechanism
 from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
