@@ -286,7 +286,7 @@ def test_an_honest_release_agrees(folder: Path) -> None:
 @pytest.mark.parametrize("column", ["share", "lower", "upper", "band_lower", "band_upper", "noisy"])
 def test_a_forged_curve_is_found_out(folder: Path, column: str) -> None:
     forged(folder, "distribution-score-by-school.csv", column, by=40 if column == "noisy" else 0.01)
-    assert any("does not follow from its noise" in said for said in disagreements(folder))
+    assert any("another column" in said for said in disagreements(folder))
 
 
 @pytest.mark.parametrize(
@@ -294,14 +294,14 @@ def test_a_forged_curve_is_found_out(folder: Path, column: str) -> None:
 )
 def test_a_forged_list_is_found_out(folder: Path, column: str) -> None:
     forged(folder, "distribution-score-by-year-quantiles.csv", column, by=1)
-    assert any("does not follow from its noise" in said for said in disagreements(folder))
+    assert any("another column" in said for said in disagreements(folder))
 
 
 def test_less_noise_than_the_budget_needs_is_found_out(folder: Path) -> None:
     document = json.loads((folder / "release.json").read_text())
     document["distributions"][0]["noise"]["scale"] /= 2
     (folder / "release.json").write_text(json.dumps(document))
-    assert any("its budget" in said for said in disagreements(folder))
+    assert any("states noise.scale" in said for said in disagreements(folder))
 
 
 # --- ledger and audit

@@ -390,7 +390,7 @@ def test_a_release_of_an_earlier_version_disagrees(
     earlier.undo()
     run(plan, records).save(tmp_path / "new")
     assert command(["show", str(tmp_path / "old")]) == 1
-    assert "its budget needs" in capsys.readouterr().out
+    assert "states noise.rate" in capsys.readouterr().out
     assert command(["show", str(tmp_path / "new")]) == 0
 
 

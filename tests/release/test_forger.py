@@ -207,26 +207,6 @@ def fields_on_trust(folder: Path, **how: Any) -> set[str]:
     return {name for trust in found.trusted for name in trust.fields}
 
 
-def test_what_an_earlier_version_computed_otherwise_is_believed_and_listed(tmp_path: Path) -> None:
-    """A forger who says that an earlier version made the folder gets intervals believed, and that
-    is said.
-    """
-    forger = made("means", tmp_path / "release").without_report()
-    document = forger.document()
-    document["groups"][0]["comparisons"][0]["p_value"] = 0.001
-    forger.write("release.json", document)
-    assert forger.verdict("groups.comparisons.p_value") == "disagrees"
-    document["versions"]["semidp"] = "0.1.0"
-    forger.write("release.json", document)
-    assert "groups.comparisons.p_value" in fields_on_trust(forger.folder)
-    document["groups"][0]["noise"]["scale"] *= 0.9  # but never less noise than its budget needs
-    forger.write("release.json", document)
-    assert forger.verdict("groups.noise.scale") == "disagrees"
-    document["groups"][0]["noise"]["scale"] *= 2 / 0.9  # nor more noise with the errors of less
-    forger.write("release.json", document)
-    assert forger.verdict("groups.noise.scale") == "disagrees"
-
-
 def test_large_tables_are_fitted_again_only_when_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -225,9 +225,9 @@ def test_a_forged_column_is_found_out(
 ) -> None:
     forged(folder, "total-size.csv", column, by=1)
     said = disagreements(folder)
-    assert any("that does not follow from its noise" in sentence for sentence in said), said
+    assert said[0].startswith("it states another column")
     assert command(["show", str(folder)]) == 1
-    assert "does not follow" in capsys.readouterr().out
+    assert "another column" in capsys.readouterr().out
 
 
 def test_forged_noise_and_guarantees_are_found_out(folder: Path) -> None:
@@ -243,21 +243,6 @@ def test_forged_noise_and_guarantees_are_found_out(folder: Path) -> None:
         assert any("'total-size' states" in sentence for sentence in disagreements(folder))
         forgeries += 1
     assert forgeries == 2
-
-
-def test_earlier_versions_may_have_used_more_noise_and_no_less(folder: Path) -> None:
-    """What an earlier version states follows from its own scale: twice the noise with the errors of
-    once is wrong.
-    """
-    document = json.loads((folder / "release.json").read_text())
-    document["versions"]["semidp"] = "0.1.0"
-    (entry,) = document["level_totals"]
-    entry["noise"]["scale"] *= 2
-    (folder / "release.json").write_text(json.dumps(document))
-    (folder / "report.html").unlink()
-    said = disagreements(folder)
-    assert any("standard_error" in sentence for sentence in said), said
-    assert not any("its budget gives" in sentence for sentence in said)
 
 
 # --- rehearsals, the ledger, the auditor

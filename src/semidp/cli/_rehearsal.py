@@ -29,7 +29,7 @@ from semidp.publish.pipeline import Prepared, RunOptions, calibrate, open_record
 from semidp.publish.plan import Plan
 from semidp.publish.resources import ResourceEstimate, estimate_resources, part_needs, size_text
 from semidp.publish.results.cells import Form
-from semidp.publish.statistics.registry import better, result_readers
+from semidp.publish.statistics.registry import better, kinds
 from semidp.publish.survey import public_scope
 
 
@@ -262,7 +262,7 @@ def found_budget(asked: Plan, carried_out: Plan) -> list[tuple[str, str]]:
 def _build_forecast(prepared: Prepared, takes: ResourceEstimate) -> dict[str, Any]:
     """Return what each request would publish and with what noise, and what it takes."""
     seen = forecast(prepared)
-    lists: dict[str, list[dict[str, Any]]] = {name: [] for name in result_readers()}
+    lists: dict[str, list[dict[str, Any]]] = {name: [] for kind in kinds() for name in kind.results}
     for (request, mechanism), foreseen in zip(
         prepared.calibrated_requests, seen.by_request, strict=True
     ):

@@ -26,7 +26,6 @@ from semidp.promise.accounting.ledger import Ledger, Session
 from semidp.promise.files import new_folder
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.mechanisms.selection import with_exact_claim
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.progress import Progress, silent
 from semidp.promise.scope import Scope
@@ -35,6 +34,7 @@ from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.budgets import calibrate_separately, solve_target_errors
 from semidp.publish.choices import best_answered
 from semidp.publish.linked_survey import linked_records, linked_survey
+from semidp.publish.measured_results import calibrate_request, publish
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import AS_USUAL, Presentation, check_installed
 from semidp.publish.release_files import ReleaseFiles, release_files
@@ -342,11 +342,8 @@ def calibrate(
         plan, choices = best_answered(plan, scope, space)
     mechanisms = []
     for request in plan.requests:
-        budget = require_budget(request)
-        mechanism = request.calibrate(space(request, scope))
-        if plan.claim is not None:
-            mechanism = with_exact_claim(mechanism, budget, request.mechanism)
-        mechanisms.append(mechanism)
+        require_budget(request)
+        mechanisms.append(calibrate_request(plan, request, space(request, scope)))
     first, *later = (mechanism.guarantee for mechanism in mechanisms)
     guarantee = first.compose(*later) if later else first
     return Prepared(plan, scope, tuple(mechanisms), guarantee, choices=choices)
@@ -404,11 +401,9 @@ def _in_one_piece(
         # A fit may fail after the noise is drawn: whatever fails from here on says that the charge
         # stands.
         entry, measurements = measure_prepared(prepared, options, ledger, session)
-        results = []
-        for (request, mechanism), measurement in zip(
-            prepared.calibrated_requests, measurements, strict=True
-        ):
-            results.append(request.publish(mechanism, measurement, prepared.scope, progress))
+        results = publish(
+            prepared.plan, prepared.scope, prepared.mechanisms, measurements, progress
+        )
         release = build_release(
             kind, prepared, results, entry, form, presentation=options.resolved_presentation
         )

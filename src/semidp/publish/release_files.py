@@ -29,6 +29,7 @@ from semidp.promise.tradeoff.curves import tradeoff_from_json
 from semidp.publish.combined.combined_tables import CombinedTables
 from semidp.publish.combined.linked_combination import one_estimate
 from semidp.publish.combined.several_releases import SeveralReleases
+from semidp.publish.measured_results import publish_stored
 from semidp.publish.parts.partition_words import parts_file_words, parts_section
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import AS_USUAL, WORKBOOK, Presentation, check_installed
@@ -425,8 +426,7 @@ def _combined_results(
         results.append(CombinedTables.from_json(entry, scope, files))
     if len(results) > 1 or len(combination.releases) < 2:
         raise ValueError("a combination is of several releases")
-    for key, read in result_readers().items():
-        results += [read(entry, None, scope, files) for entry in document.get(key, ())]
+    results += combination.pool_results(scope)
     if not results:
         raise ValueError("a combination has results")
     return results
@@ -443,8 +443,10 @@ def _results(
     readers, by_parts = result_readers(), parts_readers()
 
     def read(key: str, entry: Any, request: Any) -> Published:
-        if key not in by_parts:
+        if key in readers:
             return readers[key](entry, request, scope, files)
+        if key not in by_parts:
+            return publish_stored(plan, request, entry, scope, files)
         if partition is None:
             raise ValueError("a result by parts has parts")
         return by_parts[key](entry, request, plan.requests, partition, scope, files)

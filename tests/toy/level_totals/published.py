@@ -2,16 +2,14 @@
 `Published`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.scope import Scope
-from semidp.publish.results.cells import Columns, Form, StoredFiles
-from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
+from semidp.publish.results.cells import Columns, Form
+from semidp.publish.statistics.protocol.results import Published, mechanism_fields
 
 if TYPE_CHECKING:
     from tests.toy.level_totals.request import LevelTotalRequest
@@ -42,24 +40,6 @@ class LevelTotal(Published):
     def to_json(self) -> dict[str, Any]:
         """Return everything but the numbers in the file."""
         return {**super().to_json(), "feature": self.request.feature}
-
-    @classmethod
-    def from_json(
-        cls,
-        entry: Mapping[str, Any],
-        request: "LevelTotalRequest",
-        scope: Scope,
-        files: StoredFiles,
-    ) -> "LevelTotal":
-        """Read what `to_json` and `files` wrote."""
-        columns = files.numbers(request.name, 0)
-        return cls(
-            request=request,
-            total=float(columns["total"][0]),
-            standard_error=float(columns["standard_error"][0]),
-            noisy=columns["noisy"],
-            **read_back(entry, scope),
-        )
 
 
 def published_total(

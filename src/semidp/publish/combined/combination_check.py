@@ -56,7 +56,6 @@ def check_combination(
             return
         again = _compare_tables(combination, tables, findings)
         rebuilt = combined_release(type(release), combination, again)
-        _compare_others(release, rebuilt, findings)
     except SemidpError as error:
         findings.wrong.append(f"its releases cannot be combined again: {error}")
         return
@@ -70,14 +69,6 @@ def check_combination(
     unknown = [key for key in document if key not in follows and key not in {"files", "form"}]
     findings.wrong += [f"it states {key!r}, which no combination has" for key in unknown]
     findings.trust("when it was made, and with which software", "created", "versions")
-
-
-def _compare_others(release: ReleaseFiles, rebuilt: ReleaseFiles, findings: Findings) -> None:
-    """Compare results other than tables with those that follow from the releases."""
-    named = {result.name: result for result in rebuilt.results}
-    for result in release.results:
-        if not result.every_table() and result.name in named:
-            result.check_combined(named[result.name], findings)
 
 
 def _compare_tables(

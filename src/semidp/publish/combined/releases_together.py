@@ -77,7 +77,7 @@ def combined_release(
     results: list[Published] = []
     if tables:
         results.append(CombinedTables.from_tables(tables, len(sources), scope, claim, private))
-    results += _pool_results(sources, scope)
+    results += combination.pool_results(scope)
     if not results:
         raise Refused(
             "these releases hold no table, and no distribution on the same grid and lines: those"
@@ -96,21 +96,6 @@ def combined_release(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         combination=combination,
     )
-
-
-def _pool_results(releases: Sequence[ReleaseValue], scope: Scope) -> list[Published]:
-    """Results other than tables that several releases have in common, each pooled into one."""
-    alike: dict[object, list[Published]] = {}
-    for release in releases:
-        for result in release.results:
-            if result.pooling_key is not None:
-                alike.setdefault(result.pooling_key, []).append(result)
-    results = []
-    for first, *later in alike.values():
-        pooled = first.pool_results(later, scope) if later else None
-        if pooled is not None:
-            results.append(pooled)
-    return results
 
 
 def _guarantee(combination: SeveralReleases) -> tuple[Guarantee | None, tuple[str, ...]]:

@@ -16,9 +16,11 @@ from semidp.errors import InputError
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
+from semidp.promise.scope import Scope
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
 from semidp.publish.combined.tree_layout import Floats
 from semidp.publish.results.published_table import Fitted, PublishedTable
+from semidp.publish.statistics.protocol.results import Published
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue
@@ -113,6 +115,20 @@ class SeveralReleases(ABC):
                 )
             )
         return tuple(tables)
+
+    def pool_results(self, scope: Scope) -> list[Published]:
+        """Results other than tables that several releases have in common, each pooled into one."""
+        alike: dict[object, list[Published]] = {}
+        for release in self.releases:
+            for result in release.results:
+                if result.pooling_key is not None:
+                    alike.setdefault(result.pooling_key, []).append(result)
+        results = []
+        for first, *later in alike.values():
+            pooled = first.pool_results(later, scope) if later else None
+            if pooled is not None:
+                results.append(pooled)
+        return results
 
 
 def refuse_twice(sizes_and_digests: "list[tuple[ReleaseValue, list[tuple[int, str]]]]") -> None:

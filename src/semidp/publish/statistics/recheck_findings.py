@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.publish.results.cells import Columns
 
 CLOSE = 1e-6
 """Relative: what was rounded in print or by another version's arithmetic."""
@@ -79,34 +78,6 @@ class Findings:
         return None
 
 
-def different_columns(stated: Columns, again: Columns, tolerance: float) -> Iterator[str]:
-    """Yield the columns of a file that are not as they are computed again.
-
-    >>> import numpy as np
-    >>> stated, again = (
-    ...     Columns({}, {"entry": np.arange(2), "noisy": np.array(noisy)})
-    ...     for noisy in ([3, 4], [3, 5])
-    ... )
-    >>> list(different_columns(stated, again, tolerance=1e-6))
-    ['noisy']
-    """
-    # Rows of different cells cannot be compared number by number, so one column stands for all.
-    if list(stated.labels) != list(again.labels) or stated.rows != again.rows:
-        yield next(iter(again.labels), "entry")
-        return
-    for name, labels in again.labels.items():
-        if stated.labels[name].column(again.rows).tolist() != labels.column(again.rows).tolist():
-            yield name
-    for name in dict.fromkeys((*stated.numbers, *again.numbers)):
-        one, other = stated.numbers.get(name), again.numbers.get(name)
-        if (
-            one is None
-            or other is None
-            or not close(_without_open_ends(one), _without_open_ends(other), tolerance)
-        ):
-            yield name
-
-
 def differences(stated: Any, again: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Yield the fields in which plain values differ, with both values; numbers may differ by
     rounding.
@@ -131,14 +102,6 @@ def short(value: Any) -> str:
     """Return a value as a sentence quotes it, cut to sixty characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _without_open_ends(ends: ArrayLike) -> NDArray[np.float64]:
-    """Return the ends of intervals with those at infinity as missing: that is how files hold
-    them.
-    """
-    numbers = np.asarray(ends, dtype=np.float64)
-    return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
 def no_stronger(stated: Tradeoff, proven: Tradeoff) -> bool:

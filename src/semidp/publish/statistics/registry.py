@@ -186,13 +186,18 @@ def plan_keys() -> set[str]:
 
 
 def result_readers() -> dict[str, ResultReader]:
-    """Return how published results are read, by the keys of their lists in release.json.
+    """Return how results are read that are not published again from their measurements, by the keys
+    of their lists in release.json.
 
     >>> list(result_readers())
-    ['tables', 'products', 'linked', 'groups', 'answers', 'regressions', 'quantiles',
-    'distributions', 'combined_distributions', 'odds_ratios']
+    ['tables', 'products', 'linked']
     """
-    return {key: reader for kind in kinds() for key, reader in kind.results.items()}
+    return {
+        key: reader
+        for kind in kinds()
+        for key, reader in kind.results.items()
+        if reader is not None
+    }
 
 
 def parts_readers() -> dict[str, PartsReader]:

@@ -1,14 +1,11 @@
 """What a release publishes of those who answered, by groups."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.answered_space import grid_fineness, query_unit
 from semidp.publish.results.cells import Columns, Form
 from semidp.publish.statistics.answered import words
@@ -19,20 +16,11 @@ from semidp.publish.statistics.outcomes.published import (
     StatisticWords,
     describe_intervals,
     interval_columns,
-    parse_rows,
-    read_intervals,
-    real_numbers,
-    verify_files,
-    whole_numbers,
 )
-from semidp.publish.statistics.protocol.rechecks import ResultCheck
-from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
+from semidp.publish.statistics.protocol.results import mechanism_fields
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.answered.request import AnsweredRequest
-
-_NOISY = ("noisy_answered", "noisy_about_middle")
-_NUMBERS = 9  # columns of a file after the labels
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -66,32 +54,11 @@ class PublishedAnswers(PublishedStatistic):
 
     wording: ClassVar[StatisticWords] = words
     key: ClassVar[str] = "answers"
-    derived_fields: ClassVar[tuple[str, ...]] = (*Published.derived_fields, "intervals")
-
-    estimate_columns: ClassVar[tuple[str, ...]] = (
-        "answered",
-        "answered_error",
-        *PublishedStatistic.estimate_columns,
-    )
-
     request: "AnsweredRequest"
     estimates: tuple[AnsweredEstimates, ...]
     columns: tuple[tuple[str, ...], ...]
     noisy: NDArray[np.int64] = field(repr=False)
     intervals: tuple[Intervals, ...]
-
-    def holds_noise(self, column: str) -> bool:
-        """Whether a column of its files holds what was measured."""
-        return column in _NOISY
-
-    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedAnswers":
-        """Compare estimates, errors and intervals with what follows from the noisy pairs; return
-        them again.
-        """
-        again = self.republish(check, mechanism)
-        assert isinstance(again, PublishedAnswers)
-        self.compare_recomputed(check, again, mechanism)
-        return again
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return a CSV file for each set: levels, exact count, who answered, the statistic, its
@@ -128,41 +95,6 @@ class PublishedAnswers(PublishedStatistic):
             "unit": float(query_unit(self.outcome, grid_fineness(self.outcome))),
             "intervals": describe_intervals(self.intervals[:1]),
         }
-
-    @classmethod
-    def from_json(
-        cls,
-        entry: Mapping[str, Any],
-        request: "AnsweredRequest",
-        scope: Scope,
-        files: Mapping[str, bytes],
-    ) -> "PublishedAnswers":
-        """Read what `to_json` and `files` wrote."""
-        estimates, columns = [], []
-        intervals: list[Intervals] = []
-        answered, steps = [], []
-        for file in request.files:
-            header, groups, texts = parse_rows(files[file], _NUMBERS)
-            # First the exact count, last what was drawn; between them real numbers.
-            numbers = real_numbers(texts[1:-2])
-            part = AnsweredEstimates(groups, whole_numbers(texts[0]), *numbers[:, :4].T)
-            estimates.append(part)
-            columns.append(tuple(header[: len(header) - _NUMBERS]))
-            level = request.confidence.level
-            intervals += read_intervals(
-                entry["intervals"], groups, part.values, numbers[:, 4:], level
-            )
-            answered.append(whole_numbers(texts[-2]))
-            steps.append(whole_numbers(texts[-1]))
-        result = cls(
-            request=request,
-            estimates=tuple(estimates),
-            columns=tuple(columns),
-            noisy=np.concatenate([*answered, *steps]),
-            intervals=tuple(intervals),
-            **read_back(entry, scope),
-        )
-        return verify_files(result, files)
 
 
 def published_answers(request: "AnsweredRequest", measured: AnsweredSums) -> PublishedAnswers:

@@ -102,6 +102,10 @@ class AnsweredRequest(StatisticRequest):
         steps = [reader.sums(group.names, self.outcome).ravel() for group in self.by]
         return space.pairs(np.concatenate(answered), np.concatenate(steps))
 
+    def order_noisy(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers who answered of all sets, then the sums."""
+        return rows.T.ravel()
+
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
     ) -> PublishedAnswers:

@@ -2,7 +2,7 @@
 them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,21 +16,17 @@ from semidp.promise.mechanisms.mechanism import Measurement
 from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.distribution_space import DistributionSpace
 from semidp.promise.tradeoff.curves import approximate
-from semidp.publish.results.cells import StoredFiles
 from semidp.publish.statistics.distribution.pooling import (
     DifferencePool,
     MeasuredDifferences,
     PooledDistributions,
 )
 from semidp.publish.statistics.distribution.published import (
-    CURVES,
     PublishedDistribution,
     build_distribution_set,
-    read_sets,
 )
 from semidp.publish.statistics.distribution.request import DistributionRequest
-from semidp.publish.statistics.protocol.results import Noise, Published
-from semidp.publish.statistics.recheck_findings import Findings, close
+from semidp.publish.statistics.protocol.results import Noise
 
 _TELLING = 24  # so many numbers of one measurement are not drawn alike twice
 
@@ -67,40 +63,6 @@ class CombinedDistribution(PublishedDistribution):
             "releases": self.releases,
             "request": self.request.to_json(),
         }
-
-    @classmethod
-    def read(
-        cls, entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles
-    ) -> "CombinedDistribution":
-        """Read what `to_json` and `files` wrote."""
-        asked = DistributionRequest.from_json(entry["request"])
-        sets, differences = read_sets(asked, files)
-        private, releases = entry["private"], entry["releases"]
-        if not isinstance(private, bool) or not isinstance(releases, int):
-            raise ValueError("a combination is private or not, and of some releases")
-        stated = _fields(asked, scope, entry["noise"]["claim"], private)
-        return cls(request=asked, sets=sets, noisy=differences, releases=releases, **stated)
-
-    def check_combined(self, again: Published, findings: Findings) -> None:
-        """Note where curves and what is listed do not follow from the releases."""
-        assert isinstance(again, CombinedDistribution)
-        groups = [part.groups for part in self.sets]
-        groups_again = [part.groups for part in again.sets]
-        if groups != groups_again or self.request != again.request:
-            findings.wrong.append(f"it states other groups or values of {self.name} than follow")
-            return
-        for mine, theirs in zip(self.sets, again.sets, strict=True):
-            pairs = [(mine.curves[name], theirs.curves[name]) for name in CURVES]
-            for one, other in zip(mine.listed, theirs.listed, strict=True):
-                pairs += [(one.values, other.values), (one.lower, other.lower)]
-                pairs.append((one.upper, other.upper))
-            # A group without records has no number: two that are missing are alike.
-            filled = [(np.nan_to_num(one), np.nan_to_num(other)) for one, other in pairs]
-            alike = all(close(one, other) for one, other in filled)
-            if not alike or not np.array_equal(mine.counts, theirs.counts):
-                findings.wrong.append(
-                    f"it states distributions of {self.name} that do not follow from its releases"
-                )
 
 
 def _fields(

@@ -75,8 +75,8 @@ KIND = Kind(
     key="distribution",
     asked=(DistributionRequest,),
     results={
-        PublishedDistribution.key: PublishedDistribution.from_json,
-        CombinedDistribution.key: CombinedDistribution.read,
+        PublishedDistribution.key: None,
+        CombinedDistribution.key: None,
     },
     fields=(DISTRIBUTION,),
     ask=_build_requests,

@@ -23,12 +23,8 @@ from semidp.publish.statistics.outcomes.confidence import Intervals
 from semidp.publish.statistics.outcomes.published import (
     GroupWords,
     PublishedBySets,
-    parse_rows,
-    real_numbers,
-    verify_files,
-    whole_numbers,
 )
-from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
+from semidp.publish.statistics.protocol.results import Published, mechanism_fields
 from semidp.publish.statistics.recheck_findings import Trust
 
 if TYPE_CHECKING:
@@ -110,10 +106,8 @@ class PublishedDistribution(PublishedBySets):
         """The same distributions, of which every quantile and every share can be asked."""
         public = self.guarantee.dataspace
         assert isinstance(public, Dataspace)
-        space = self.request.space(Scope(public, None, self.guarantee.adjacency))
-        mechanism = self.request.calibrate(space)
-        if not self.noise.absent and mechanism.scale != self.noise.scale:
-            mechanism = mechanism.with_scale(self.noise.scale)
+        scope = Scope(public, None, self.guarantee.adjacency)
+        mechanism = self.recalibrate(self.request, scope)
         return GroupDistributions(mechanism, self.measurement(mechanism), self.request.level)
 
     def quantiles(self, *probabilities: Number, by: Margin | None = None) -> list[Intervals]:
@@ -218,62 +212,6 @@ class PublishedDistribution(PublishedBySets):
         entry["unit"] = float(request.outcome.width)
         entry["level"] = number(request.level)
         return entry
-
-    @classmethod
-    def from_json(
-        cls,
-        entry: Mapping[str, Any],
-        request: "DistributionRequest",
-        scope: Scope,
-        files: Mapping[str, bytes],
-    ) -> "PublishedDistribution":
-        """Read what `to_json` and `files` wrote."""
-        sets, noisy = read_sets(request, files)
-        # Whole numbers were drawn, and are refused where they are not whole.
-        drawn = noisy.astype(np.int64)
-        if not np.array_equal(drawn, noisy):
-            raise ValueError("noisy differences are whole numbers")
-        result = cls(request=request, sets=sets, noisy=drawn, **read_back(entry, scope))
-        return verify_files(result, files)
-
-
-def read_sets(
-    request: "DistributionRequest", files: Mapping[str, bytes]
-) -> tuple[tuple[DistributionSet, ...], Floats]:
-    """Return the distributions of every set of groups, and the differences behind them."""
-    sets, differences = [], []
-    for place in range(len(request.by)):
-        curves_file, listed_file = request.file_pair(place)
-        part, of_set = _read_set(request, files[curves_file], files[listed_file])
-        sets.append(part)
-        differences.append(of_set)
-    return tuple(sets), np.concatenate(differences)
-
-
-def _read_set(
-    request: "DistributionRequest", curves_file: bytes, listed_file: bytes
-) -> tuple[DistributionSet, Floats]:
-    """Return the distributions of one set of groups, and the noisy differences behind them."""
-    many = len(request.probabilities) + len(request.lines)
-    # The exact count, then three columns for each quantile and share.
-    wide = 1 + 3 * many
-    header, groups, (counts, *listed_texts) = parse_rows(listed_file, wide)
-    # The cut, the curves, the noisy number.
-    _, _, columns = parse_rows(curves_file, 2 + len(CURVES))
-    _, *curve_texts, steps = columns
-    rows = real_numbers(curve_texts).T
-    cuts = len(request.cut_outcome.edges)
-    numbers = rows.reshape(len(CURVES), len(groups), cuts)
-    ends = real_numbers(listed_texts) if listed_texts else np.zeros((len(groups), 0))
-    listed = []
-    for place in range(many):
-        start = 3 * place
-        value, lower, upper = ends[:, start : start + 3].T
-        listed.append(Intervals(groups, value, lower, upper, request.level))
-    names = tuple(header[: len(header) - wide])
-    curves = dict(zip(CURVES, numbers, strict=True))
-    part = DistributionSet(groups, names, whole_numbers(counts), curves, tuple(listed))
-    return part, real_numbers([steps])[:, 0]
 
 
 def published_distribution(

@@ -1,21 +1,20 @@
 """What a release publishes of a test of an odds ratio."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, CellSpace
+from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism
 from semidp.promise.mechanisms.mechanism import Measurement
 from semidp.promise.scope import Scope
-from semidp.publish.results.cells import Columns, Form, StoredFiles
+from semidp.publish.results.cells import Columns, Form
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.statistics.odds_ratio import words
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.publish.statistics.odds_ratio.umpu import Interval
 from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
+from semidp.publish.statistics.protocol.results import Published, mechanism_fields
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
@@ -105,31 +104,6 @@ class PublishedOddsRatio(Published):
         told = self.result.to_json(float(self.request.level))
         kept = ("u", "grid_bits", "p_value", "alternative", "interval", "x11")
         return {**super().to_json(), **{name: told[name] for name in kept}}
-
-    @classmethod
-    def from_json(
-        cls, entry: Mapping[str, Any], request: "OddsRatioRequest", scope: Scope, files: StoredFiles
-    ) -> "PublishedOddsRatio":
-        """Read what `to_json` and `files` wrote: U, from which the rest follows."""
-        noisy = files.numbers(request.name, 0)["noisy"]
-        fields = read_back(entry, scope)
-        space = request.space(scope)
-        assert isinstance(space, CellSpace)
-        bits = entry["grid_bits"]
-        if not isinstance(bits, int) or not 0 <= bits <= 64 or noisy.shape != (1,):
-            raise ValueError("a test has one U on a grid of so many bits")
-        # U is taken from the whole steps in the file: a printed decimal might fall off the grid.
-        result = OddsRatioResult(
-            request.rows,
-            request.columns,
-            float(noisy[0]) / 2.0**bits,
-            bits,
-            fields["guarantee"],
-            request.alternative,
-            fields["private"],
-            request.strata,
-        )
-        return cls(request=request, result=result, noisy=noisy, **fields)
 
 
 def published_odds_ratio(

@@ -1,18 +1,12 @@
 """What published statistics of a private outcome share: columns, intervals, sets of groups."""
 
-import csv
-import io
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
-from operator import itemgetter
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.exact import number
-from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.schema.outcome import Outcome
 from semidp.publish.plots.figures import estimates_plot
 from semidp.publish.results.cells import Form, PublishedColumns, Sheet
@@ -20,7 +14,6 @@ from semidp.publish.results.sections import Details, Section
 from semidp.publish.statistics.outcomes.confidence import About, Intervals
 from semidp.publish.statistics.outcomes.request import StatisticRequest
 from semidp.publish.statistics.outcomes.words import faint_cautions, statistic_text
-from semidp.publish.statistics.protocol.rechecks import ResultCheck
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published
 from semidp.publish.statistics.recheck_findings import Trust
@@ -32,9 +25,6 @@ COLUMNS = {
     About.sampling: ("population_lower", "population_upper"),
 }
 """What the ends of an interval are called in a file."""
-
-GROUPS_OR_COUNTS = "groups or counts that its exact totals do not have"
-"""What a recheck says of groups, and of their exact counts."""
 
 
 def interval_columns(intervals: Sequence[Intervals]) -> dict[str, NDArray[np.float64]]:
@@ -59,39 +49,6 @@ def describe_intervals(intervals: Sequence[Intervals]) -> list[dict[str, Any]]:
         }
         for part in intervals
     ]
-
-
-def read_intervals(
-    entries: Sequence[Mapping[str, Any]],
-    names: tuple[tuple[str, ...], ...],
-    values: NDArray[np.float64],
-    columns: NDArray[np.float64],
-    level: Fraction,
-) -> tuple[Intervals, ...]:
-    """Return the intervals of which `stated` told, with the ends in the columns of a file, a row an
-    estimate.
-
-    An end that was written as nothing is open, unless there is no estimate.
-    """
-    return tuple(
-        Intervals(
-            names,
-            values,
-            _open(values, columns[:, 2 * position], -math.inf),
-            _open(values, columns[:, 2 * position + 1], math.inf),
-            level,
-            About(entry["about"]),
-            bool(entry["simultaneous"]),
-            bool(entry.get("exact", entry["about"] == About.noise)),
-        )
-        for position, entry in enumerate(entries)
-    )
-
-
-def _open(
-    values: NDArray[np.float64], ends: NDArray[np.float64], infinite: float
-) -> NDArray[np.float64]:
-    return np.where(np.isnan(ends) & ~np.isnan(values), infinite, ends)
 
 
 def outcome_trust(request: Request) -> Iterator[Trust]:
@@ -191,7 +148,6 @@ class PublishedStatistic(PublishedBySets):
     """
 
     wording: ClassVar[StatisticWords]
-    estimate_columns: ClassVar[tuple[str, ...]] = ("mean", "sum", "proportion", "standard_error")
 
     request: StatisticRequest
     estimates: tuple[Any, ...]
@@ -223,32 +179,6 @@ class PublishedStatistic(PublishedBySets):
         values, errors = part.values[held].tolist(), part.standard_errors[held].tolist()
         return estimates_plot(labels, values, errors, statistic_text(self.request), bounds, axes)
 
-    def compare_recomputed(
-        self, check: ResultCheck, again: "PublishedStatistic", mechanism: Mechanism
-    ) -> None:
-        """Note where estimates, errors and intervals do not follow from the noisy sums."""
-        check.compare_fixed(self, again, mechanism)
-        groups = columns_of_groups(again)
-
-        # Estimates follow from the noisy sums in every version. How intervals are computed may
-        # change, so those of an earlier version are noted and not called wrong.
-        def firm(column: str) -> str | None:
-            if column in groups:
-                return GROUPS_OR_COUNTS
-            if column in self.estimate_columns:
-                return "estimates or standard errors that do not follow from its noisy sums"
-            return None
-
-        check.compare_columns(self, again, firm, "intervals that do not follow from its noisy sums")
-
-
-def columns_of_groups(result: PublishedBySets) -> set[str]:
-    """Return the columns of its files that hold levels of groups, or exact counts."""
-    names = {"count"}
-    for columns in result.files().values():
-        names |= {*columns.labels}
-    return names
-
 
 def pair_column_names(names: Sequence[str]) -> list[str]:
     """Return the names of the levels of two groups, each a different one.
@@ -263,43 +193,3 @@ def pair_column_names(names: Sequence[str]) -> list[str]:
             other = f"other_{other}"
         counted.append(other)
     return counted
-
-
-def verify_files(result: Read, files: Mapping[str, bytes]) -> Read:
-    """Return a result that was read; refuse files that hold anything else than it would write."""
-    # Reading skips what it does not need. Writing the result again shows anything that was added.
-    for name, columns in result.files().items():
-        if b"".join(columns.csv()) != files[name]:
-            raise ValueError("the files of a result hold its columns, and nothing else")
-    return result
-
-
-def parse_rows(
-    content: bytes, numbers: int
-) -> tuple[list[str], tuple[tuple[str, ...], ...], list[list[str]]]:
-    """Return the header of a file, the labels of each row, and the last columns as they are
-    written.
-    """
-    header, *rows = csv.reader(io.StringIO(content.decode()))
-    labels = tuple(tuple(row[: len(row) - numbers]) for row in rows)
-    places = range(-numbers, 0)
-    columns = [list(map(itemgetter(place), rows)) for place in places]
-    return header, labels, columns
-
-
-def real_numbers(columns: Sequence[Sequence[str]]) -> NDArray[np.float64]:
-    """Return the numbers of columns, a row a line; an empty cell is none."""
-    numbers = np.array(
-        [[float(cell or math.nan) for cell in column] for column in columns], dtype=np.float64
-    )
-    # float() also reads words such as inf and nan, which no release writes.
-    if np.isfinite(numbers).sum() != sum(bool(cell) for column in columns for cell in column):
-        raise ValueError("a cell does not hold a number")
-    return numbers.T
-
-
-def whole_numbers(*columns: Sequence[str]) -> NDArray[np.int64]:
-    """Return the whole numbers of columns, line after line."""
-    return np.array(
-        [int(cell) for line in zip(*columns, strict=True) for cell in line], dtype=np.int64
-    )

@@ -82,7 +82,8 @@ class Kind:
     asked
         The classes that a plan takes; the first reads an entry of a plan file.
     results
-        How a published result is read, by the key of its list in release.json.
+        The keys of its lists in release.json, with how their results are read; None where they are
+        published again from their measurements.
     results_by_parts
         How a result is read that was carried out part by part, by the key of its list in
         release.json.
@@ -119,7 +120,7 @@ class Kind:
     place: int
     key: str
     asked: tuple[type[Any], ...] = ()
-    results: Mapping[str, ResultReader] = field(default_factory=dict)
+    results: Mapping[str, ResultReader | None] = field(default_factory=dict)
     results_by_parts: Mapping[str, PartsReader] = field(default_factory=dict)
     always_listed: tuple[str, ...] = ()
     printed: Mapping[str, Callable[[Mapping[str, Any]], "Attackable"]] = field(default_factory=dict)

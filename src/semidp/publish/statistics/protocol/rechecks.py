@@ -1,17 +1,13 @@
 """What a published result is computed again from, and where it is noted what does not follow."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-
-import numpy as np
 
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.scope import Scope
 from semidp.publish.results.cells import Form
 from semidp.publish.statistics.parts import Partition, StoredPartition
 from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.protocol.results import Published
-from semidp.publish.statistics.recheck_findings import CLOSE, Findings, different_columns
+from semidp.publish.statistics.recheck_findings import Findings
 
 
 @dataclass(eq=False)
@@ -71,41 +67,3 @@ class ResultCheck:
             self.wrong(f"{len(partition.parts)} parts, and there are {nodes}")
             return None
         return partition
-
-    def compare_fixed(self, result: Published, again: Published, mechanism: Mechanism) -> None:
-        """Compare a measurement that the exact totals fix with what they fix."""
-        if mechanism.space.is_zero and not np.array_equal(result.noisy, again.noisy):
-            self.wrong("a measurement that is not what its exact totals fix")
-
-    def compare_columns(
-        self,
-        result: Published,
-        again: Published,
-        firm: Callable[[str], str | None],
-        others: str = "",
-        tolerance: float = CLOSE,
-    ) -> None:
-        """Compare the columns of all files of a result.
-
-        Parameters
-        ----------
-        result, again
-            The result, and as it is computed again.
-        firm
-            What to say where a column differs; None for a column that an earlier version may have
-            computed otherwise.
-        others
-            What to say of such a column where this version wrote it.
-        tolerance
-            By how much numbers may differ, relative to the largest.
-        """
-        stated = result.files()
-        for name, columns in again.files().items():
-            for column in different_columns(stated[name], columns, tolerance):
-                said = firm(column)
-                if said is not None:
-                    self.wrong(said)
-                elif self.findings.current:
-                    self.wrong(others)
-                else:
-                    self.findings.earlier(f"{name} {column}")

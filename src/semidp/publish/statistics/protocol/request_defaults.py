@@ -9,7 +9,9 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, Self, TypeVar, cast
 
+import numpy as np
 from attrs import evolve
+from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import only_keys, plain, text
@@ -163,6 +165,14 @@ class RequestDefaults:
     def of_answered(self, column: str) -> Request | None:
         """Return None: it has no groups."""
         return None
+
+    def measured_space(self, entry: Mapping[str, Any], scope: Scope) -> QuerySpace:
+        """Return its query space: the plan and the exact totals leave no choice."""
+        return cast(Request, self).space(scope)
+
+    def order_noisy(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the noisy values row by row."""
+        return rows.ravel()
 
     def parts_space(self, scope: Scope) -> QuerySpace:
         """Return the query space of one piece."""

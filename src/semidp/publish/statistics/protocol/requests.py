@@ -120,6 +120,18 @@ class Request(Protocol):
     def space(self, scope: Scope) -> QuerySpace:
         """Return its query space, from public values alone."""
 
+    def measured_space(self, entry: Mapping[str, Any], scope: Scope) -> QuerySpace:
+        """Return the query space of a stored measurement, by its entry in release.json."""
+
+    def order_noisy(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the noisy values in the order in which they were measured.
+
+        Parameters
+        ----------
+        rows
+            The noisy columns of its files, one file after the other.
+        """
+
     def calibrate(self, space: QuerySpace) -> Mechanism:
         """Return the mechanism that measures it within its budget."""
 

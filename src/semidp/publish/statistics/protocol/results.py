@@ -21,7 +21,6 @@ from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.selection import FOR_RELEASES, select_mechanism
 from semidp.promise.mechanisms.shared_noise import SharedNoise
-from semidp.promise.progress import silent
 from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.tradeoff.curves import approximate, tradeoff_from_json
@@ -33,13 +32,15 @@ from semidp.publish.results.sections import Details, Section
 from semidp.publish.results.texts import CLAIM_TEXTS, scale_text
 from semidp.publish.statistics.parts import Part, Partition
 from semidp.publish.statistics.protocol.request_defaults import require_budget
-from semidp.publish.statistics.recheck_findings import CLOSE, Findings, Trust, close
+from semidp.publish.statistics.recheck_findings import CLOSE, Trust, close
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.rechecks import ResultCheck
     from semidp.publish.statistics.protocol.requests import Request
 
 
+NOISY = ("noisy", "steps_")
+"""What the names of columns begin with that hold measured values: always the last of a file."""
 _SAME_SCALE = 1e-9  # relative: two calibrations of one budget differ by no more
 
 
@@ -197,10 +198,6 @@ class Published:
             What all releases together publish exactly.
         """
         return None
-
-    def check_combined(self, again: "Published", findings: Findings) -> None:
-        """Note where a result of several releases differs from what follows from them."""
-        raise NotImplementedError
 
     # --- a release by parts
 
@@ -365,13 +362,9 @@ class Published:
         """Return what was measured as the mechanism would have returned it."""
         return mechanism.restore_measurement(self.noisy, self.private)
 
-    def republish(self, check: "ResultCheck", mechanism: Mechanism) -> "Published":
-        """Return what the request publishes of the same measurement."""
-        return check.request.publish(mechanism, self.measurement(mechanism), check.scope, silent)
-
     def recheck(self, check: "ResultCheck", mechanism: Mechanism) -> "Published":
         """Compare its numbers with what follows from its noisy values; return it as it is computed
-        again.
+        again: itself where it was published from its measurement when it was loaded.
 
         Parameters
         ----------
@@ -380,16 +373,7 @@ class Published:
         mechanism
             The mechanism with the noise that it states.
         """
-        again = self.republish(check, mechanism)
-        check.compare_fixed(self, again, mechanism)
-        check.compare_columns(
-            self, again, lambda column: f"a column {column!r} that does not follow from its noise"
-        )
-        return again
-
-    def holds_noise(self, column: str) -> bool:
-        """Whether a column of its files holds what was measured."""
-        return column == "noisy"
+        return self
 
     def noisy_columns(self, form: Form | None) -> Iterator[str]:
         """Yield where its noisy values stand: a file, and a column of it."""
@@ -397,7 +381,7 @@ class Published:
             return
         for name, columns in self.files(form).items():
             for column in columns.numbers:
-                if self.holds_noise(column):
+                if column.startswith(NOISY):
                     yield f"{name} {column}"
 
     def trust_assumptions(self, request: "Request") -> Iterator[Trust]:

@@ -115,7 +115,7 @@ KIND = Kind(
     asked=(QuantileRequest,),
     # Quantiles by several sets of groups move 2p + p' ranks (`RankSpace`).
     understated=frozenset({"quantiles"}),
-    results={PublishedQuantiles.key: PublishedQuantiles.from_json},
+    results={PublishedQuantiles.key: None},
     fields=(MEDIAN, QUANTILE),
     ask=_build_requests,
     shown=_list_choices,

@@ -1,6 +1,6 @@
 """What a release publishes of quantiles by groups."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,8 +14,7 @@ from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.rank_space import RankSpace
 from semidp.publish.results.cells import Columns, Form
 from semidp.publish.statistics.outcomes.confidence import Intervals
-from semidp.publish.statistics.protocol.rechecks import ResultCheck
-from semidp.publish.statistics.protocol.results import Noise, Published, noise_law, read_back
+from semidp.publish.statistics.protocol.results import Noise, noise_law
 from semidp.publish.statistics.quantiles import words
 from semidp.publish.statistics.quantiles.quantile_estimates import GroupQuantiles, most_rank_error
 from semidp.publish.statistics.recheck_findings import Trust
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 from semidp.publish.statistics.outcomes.published import (
     GroupWords,
     PublishedBySets,
-    parse_rows,
-    verify_files,
-    whole_numbers,
 )
 
 
@@ -68,8 +64,6 @@ class PublishedQuantiles(PublishedBySets):
 
     wording: ClassVar[GroupWords] = words
     key: ClassVar[str] = "quantiles"
-    derived_fields: ClassVar[tuple[str, ...]] = (*Published.derived_fields, "about", "rank_error")
-
     request: "QuantileRequest"
     groups: tuple[tuple[tuple[str, ...], ...], ...]
     columns: tuple[tuple[str, ...], ...]
@@ -82,21 +76,6 @@ class PublishedQuantiles(PublishedBySets):
     def recalibrate(self, request: "Request", scope: Scope) -> Mechanism:
         """Return how its values were chosen, as its budget allows."""
         return request.calibrate(request.space(scope))
-
-    def measurement(self, mechanism: Mechanism) -> Measurement:
-        """Return the choices: they are published as they are, and no totals fix them."""
-        chosen = self.noisy.astype(np.float64)
-        return Measurement(self.noisy, chosen, mechanism.name, mechanism.claim, self.private)
-
-    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedQuantiles":
-        """Compare quantiles and intervals; return them as they are computed again."""
-        from semidp.publish.statistics.quantiles.recheck import recheck_quantiles
-
-        return recheck_quantiles(self, check, mechanism)
-
-    def holds_noise(self, column: str) -> bool:
-        """Whether a column of its files holds steps as they were chosen."""
-        return column.startswith("steps_")
 
     def trust_assumptions(self, request: "Request") -> Iterator[Trust]:
         """Yield what is believed of it besides its choices: which column was read, and which ranks
@@ -166,29 +145,6 @@ class PublishedQuantiles(PublishedBySets):
         values["rank_error"] = self.rank_error
         values["about"] = about
         return values
-
-    @classmethod
-    def from_json(
-        cls,
-        entry: Mapping[str, Any],
-        request: "QuantileRequest",
-        scope: Scope,
-        files: Mapping[str, bytes],
-    ) -> "PublishedQuantiles":
-        """Read what `to_json` and `files` wrote: the chosen steps, from which the rest follows."""
-        chosen = len(request.probabilities) * (1 if request.level is None else 3)
-        parts = []
-        for file in request.files:
-            _, _, chosen_steps = parse_rows(files[file], chosen)
-            parts.append(whole_numbers(*chosen_steps))
-        steps = np.concatenate(parts)
-        rank_error = entry["rank_error"]
-        is_rank_error = rank_error is None or isinstance(rank_error, int)
-        if not is_rank_error or steps.min(initial=0) < 0:
-            raise ValueError("quantiles are steps of the grid, with an error in ranks")
-        follows = _quantiles(request, scope, steps)
-        published = cls(**follows, rank_error=rank_error, **read_back(entry, scope))
-        return verify_files(published, files)
 
 
 def _quantiles(

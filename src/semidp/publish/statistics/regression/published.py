@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.publish.plots.figures import estimates_plot
 from semidp.publish.results.cells import Columns, Form, PublishedColumns
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.statistics.outcomes.confidence import Intervals
-from semidp.publish.statistics.protocol.rechecks import ResultCheck
-from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
+from semidp.publish.statistics.protocol.results import Published, mechanism_fields
 from semidp.publish.statistics.recheck_findings import Trust
 from semidp.publish.statistics.regression import words
 from semidp.publish.statistics.regression.linear import LinearFit
@@ -28,11 +26,6 @@ from semidp.publish.statistics.outcomes.published import (
     describe_intervals,
     interval_columns,
     outcome_trust,
-    parse_rows,
-    read_intervals,
-    real_numbers,
-    verify_files,
-    whole_numbers,
 )
 
 
@@ -49,8 +42,7 @@ class PublishedRegression(PublishedColumns, Published):
     noisy
         What was measured as drawn, in steps of the grid above the lower bound.
     query
-        What was measured: sums by group, or combinations of the columns. None where it was X'y
-        itself, times the design's multiplier, as in releases of earlier versions.
+        What was measured: sums by group, or combinations of the columns.
     intervals
         Those of the noise alone, and those for the population where asked for.
 
@@ -67,33 +59,19 @@ class PublishedRegression(PublishedColumns, Published):
     """
 
     key: ClassVar[str] = "regressions"
-    derived_fields: ClassVar[tuple[str, ...]] = (*Published.derived_fields, "intervals")
-
     request: "RegressionRequest"
     terms: tuple[str, ...]
     coefficients: NDArray[np.float64] = field(repr=False)
     standard_errors: NDArray[np.float64] = field(repr=False)
     noisy: NDArray[np.int64] = field(repr=False)
-    query: Mapping[str, Any] | None = None
-    intervals: tuple[Intervals, ...] = ()
+    query: Mapping[str, Any]
+    intervals: tuple[Intervals, ...]
 
     def space(self, request: "Request", scope: Scope) -> QuerySpace:
         """Return the space of what was measured; what is best for a regression may change from
         version to version.
         """
-        return self.request.measured_space(self.query, scope)
-
-    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedRegression":
-        """Compare coefficients, errors and intervals; return the regression as it is computed
-        again.
-        """
-        from semidp.publish.statistics.regression.recheck import recheck_regression
-
-        return recheck_regression(self, check, mechanism)
-
-    def holds_noise(self, column: str) -> bool:
-        """Whether a column of its files holds what was measured."""
-        return column == "noisy_steps"
+        return self.request.measured_space({"query": self.query}, scope)
 
     def trust_assumptions(self, request: "Request") -> Iterator[Trust]:
         """Yield what is believed of it besides its noisy values: which column was read."""
@@ -140,19 +118,13 @@ class PublishedRegression(PublishedColumns, Published):
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return the coefficients, a row each, and the measurements."""
         coefficients, measurements = self.request.files
-        if self.query is None:
-            return {coefficients: self.columns()}
         steps = {"entry": np.arange(len(self.noisy)), "noisy_steps": self.noisy}
         return {coefficients: self.columns(), measurements: Columns({}, steps)}
 
     def columns(self) -> Columns:
         """Return the columns of the coefficients, a row each."""
-        ends = (
-            interval_columns(self.intervals)
-            if self.query is not None
-            else {"noisy_steps": self.noisy}
-        )
-        numbers = {"coefficient": self.coefficients, "standard_error": self.standard_errors, **ends}
+        numbers = {"coefficient": self.coefficients, "standard_error": self.standard_errors}
+        numbers |= interval_columns(self.intervals)
         return Columns.of_rows(
             ["term"], [(term,) for term in self.terms], numbers, words.COLUMN_MEANINGS
         )
@@ -170,43 +142,11 @@ class PublishedRegression(PublishedColumns, Published):
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the numbers in the CSV files, as plain values."""
-        if self.query is None:
-            return super().to_json()
         return {
             **super().to_json(),
             "query": dict(self.query),
             "intervals": describe_intervals(self.intervals),
         }
-
-    @classmethod
-    def from_json(
-        cls,
-        entry: Mapping[str, Any],
-        request: "RegressionRequest",
-        scope: Scope,
-        files: Mapping[str, bytes],
-    ) -> "PublishedRegression":
-        """Read what `to_json` and `files` wrote."""
-        told, measured = entry.get("intervals", ()), entry.get("query")
-        if measured is not None and not isinstance(measured, Mapping):
-            raise ValueError("what was measured is a query")
-        coefficients, measurements = request.files
-        _, names, columns = parse_rows(files[coefficients], 2 + (2 * len(told) if measured else 1))
-        steps = columns.pop() if measured is None else parse_rows(files[measurements], 1)[2][0]
-        numbers = real_numbers(columns)
-        regression = cls(
-            request=request,
-            terms=tuple(name for (name,) in names),
-            coefficients=numbers[:, 0],
-            standard_errors=numbers[:, 1],
-            noisy=whole_numbers(steps),
-            query=measured,
-            intervals=read_intervals(
-                told, names, numbers[:, 0], numbers[:, 2:], request.confidence.level
-            ),
-            **read_back(entry, scope),
-        )
-        return verify_files(regression, files)
 
 
 def published_regression(

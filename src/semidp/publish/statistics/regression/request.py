@@ -16,7 +16,7 @@ from semidp.promise.progress import Progress
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.designs import Coding, Design
-from semidp.promise.sensitivity.moments import MomentSpace, moment_space, recorded_moments
+from semidp.promise.sensitivity.moments import MomentSpace, recorded_moments
 from semidp.promise.sensitivity.outcome_spaces import SumSpace, recorded_sums
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
@@ -194,15 +194,14 @@ class RegressionRequest(OutcomeRequest):
             public, scope.adjacency, self.outcome, design, budget, self.mechanism
         ).space
 
-    def measured_space(self, query: Mapping[str, Any] | None, scope: Scope) -> QuerySpace:
-        """Return the space of a query that was measured for this regression; X'y itself, where none
-        is told.
+    def measured_space(self, entry: Mapping[str, Any], scope: Scope) -> QuerySpace:
+        """Return the space of the query that was measured. It is stored: the best one depends on
+        rounding, and another machine may find another.
         """
         design = self.design(scope)
-        if query is None:
-            return moment_space(scope.dataspace, scope.adjacency, self.outcome, design)
         readers = {"sums": recorded_sums, "moments": recorded_moments}
         try:
+            query = entry["query"]
             read = readers.get(query["kind"])
             space = None if read is None else read(query, scope.dataspace, scope.adjacency)
         except (KeyError, TypeError, AttributeError, ValueError):

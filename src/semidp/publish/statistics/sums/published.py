@@ -1,23 +1,20 @@
 """What a release publishes of sums, means and proportions by groups, with their intervals."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise, repeat
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.scope import Scope
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.results.cells import Columns, Form
 from semidp.publish.statistics.outcomes.comparison import Comparison
-from semidp.publish.statistics.outcomes.confidence import About, Intervals
+from semidp.publish.statistics.outcomes.confidence import Intervals
 from semidp.publish.statistics.outcomes.group_sums import Estimates, GroupSums
-from semidp.publish.statistics.protocol.rechecks import ResultCheck
-from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
+from semidp.publish.statistics.protocol.results import mechanism_fields
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.sums.request import GroupRequest
@@ -27,11 +24,6 @@ from semidp.publish.statistics.outcomes.published import (
     describe_intervals,
     interval_columns,
     pair_column_names,
-    parse_rows,
-    read_intervals,
-    real_numbers,
-    verify_files,
-    whole_numbers,
 )
 from semidp.publish.statistics.outcomes.words import STATISTIC_MEANINGS
 from semidp.publish.statistics.sums import words
@@ -55,7 +47,7 @@ class PublishedGroups(PublishedStatistic):
         The noisy sums as drawn, in steps of the grid above the lower bound, set after set.
     intervals, differences
         For each set the intervals of its estimates, and of their differences where asked for: of
-        the noise alone, and for the population. None in a release of an earlier version.
+        the noise alone, and for the population.
 
     Examples
     --------
@@ -71,29 +63,13 @@ class PublishedGroups(PublishedStatistic):
 
     wording: ClassVar[StatisticWords] = words
     key: ClassVar[str] = "groups"
-    derived_fields: ClassVar[tuple[str, ...]] = (
-        *Published.derived_fields,
-        "comparisons",
-        "intervals",
-    )
-
     request: "GroupRequest"
     estimates: tuple[Estimates, ...]
     comparisons: tuple[Comparison, ...]
     columns: tuple[tuple[str, ...], ...]
     noisy: NDArray[np.int64] = field(repr=False)
-    intervals: tuple[tuple[Intervals, ...], ...] = ()
+    intervals: tuple[tuple[Intervals, ...], ...]
     differences: tuple[tuple[Intervals, ...], ...] = ()
-
-    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedGroups":
-        """Compare estimates, errors and intervals; return them as they are computed again."""
-        from semidp.publish.statistics.sums.recheck import recheck_groups
-
-        return recheck_groups(self, check, mechanism)
-
-    def holds_noise(self, column: str) -> bool:
-        """Whether a column of its files holds the noisy sums."""
-        return column == "noisy_steps"
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return a CSV file for each set: levels, exact count, estimate, standard error, intervals,
@@ -101,15 +77,7 @@ class PublishedGroups(PublishedStatistic):
         """
         sizes = [len(part.groups) for part in self.estimates]
         places = np.cumsum([0, *sizes])
-        # Releases of earlier versions have no intervals: `repeat` stands in for them, and never
-        # ends.
-        sets = zip(
-            self.columns,
-            self.estimates,
-            self.intervals or repeat(()),
-            pairwise(places),
-            strict=False,
-        )
+        sets = zip(self.columns, self.estimates, self.intervals, pairwise(places), strict=True)
         files = []
         for names, part, intervals, (start, end) in sets:
             estimates = {
@@ -136,58 +104,13 @@ class PublishedGroups(PublishedStatistic):
     def to_json(self) -> dict[str, Any]:
         """Return everything but the estimates, which are in the CSV files, as plain values."""
         comparisons = [asdict(comparison) for comparison in self.comparisons]
-        intervals = {"intervals": describe_intervals(self.intervals[0])} if self.intervals else {}
         return {
             **super().to_json(),
             "files": list(self.request.files),
             "unit": float(self.outcome.width),
             "comparisons": comparisons,
-            **intervals,
+            "intervals": describe_intervals(self.intervals[0]),
         }
-
-    @classmethod
-    def from_json(
-        cls,
-        entry: Mapping[str, Any],
-        request: "GroupRequest",
-        scope: Scope,
-        files: Mapping[str, bytes],
-    ) -> "PublishedGroups":
-        """Read what `to_json` and `files` wrote."""
-        told = entry.get("intervals", ())
-        level = request.confidence.level
-        ends = 2 * len(told)
-        estimates, columns, noisy, intervals = [], [], [], []
-        for file in request.files[: len(request.by)]:
-            # count, estimate, standard error and noisy steps, with the ends of intervals between
-            numeric = 4 + ends
-            header, groups, (counts, *texts, steps) = parse_rows(files[file], numeric)
-            numbers = real_numbers(texts)
-            part = Estimates(groups, whole_numbers(counts), numbers[:, 0], numbers[:, 1])
-            estimates.append(_with_rounding(part, request))
-            columns.append(tuple(header[: len(header) - numeric]))
-            noisy.append(whole_numbers(steps))
-            intervals.append(read_intervals(told, groups, part.values, numbers[:, 2:], level))
-        # The files of differences come after those of all sets, as `GroupRequest.files` names them.
-        differences = []
-        for file in request.files[len(request.by) :]:
-            _, names, texts = parse_rows(files[file], 1 + ends)
-            numbers = real_numbers(texts)
-            read = read_intervals(told, names, numbers[:, 0], numbers[:, 1:], level)
-            # No law is inverted for a difference: for a population its level is kept about.
-            kept = [replace(part, exact=part.about is About.noise) for part in read]
-            differences.append(tuple(kept))
-        published = cls(
-            request=request,
-            estimates=tuple(estimates),
-            columns=tuple(columns),
-            comparisons=tuple(map(_read_comparison, entry["comparisons"])),
-            noisy=np.concatenate(noisy),
-            intervals=tuple(intervals) if told else (),
-            differences=tuple(differences),
-            **read_back(entry, scope),
-        )
-        return verify_files(published, files)
 
 
 def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGroups:
@@ -246,14 +169,6 @@ def _with_exactness(intervals: Intervals, exact: bool) -> Intervals:
     return replace(intervals, exact=exact)
 
 
-def _with_rounding(estimates: Estimates, request: "GroupRequest") -> Estimates:
-    """Say by how much the grid can have moved each estimate."""
-    half = float(request.outcome.rounding)
-    records = estimates.counts if request.statistic == "sum" else np.ones(len(estimates.groups))
-    rounding = np.asarray(half * records, dtype=np.float64)
-    return replace(estimates, rounding=rounding)
-
-
 def _comparison(found: GroupSums, number: int) -> Comparison:
     """Compare the means of one set, with the largest spread that the bounds allow; nothing where
     there is no record.
@@ -264,23 +179,3 @@ def _comparison(found: GroupSums, number: int) -> Comparison:
     compared = found.compare(found.blocks[number], sampling=True)
     # Without records there is no common mean, and JSON has no number for that.
     return compared if math.isfinite(compared.pooled) else Comparison(0.0, 0, 0.0)
-
-
-def _read_comparison(entry: Mapping[str, Any]) -> Comparison:
-    """Read a comparison; earlier versions held it against χ², or wrote a p-value widened by a
-    pooled spread.
-    """
-    from scipy.special import chdtrc
-
-    statistic = entry["statistic"]
-    degrees = entry["degrees"]
-    pooled = entry["pooled"]
-    if "about" in entry:
-        about = About(entry["about"])
-        reference = str(entry["reference"])
-        return Comparison(statistic, degrees, pooled, entry["p_value"], about, reference)
-    about = About.noise if entry.get("sampling_sd") is None else About.sampling
-    p_value = entry.get("widened")
-    if p_value is None:
-        p_value = float(chdtrc(degrees, statistic)) if degrees else 1.0
-    return Comparison(statistic, degrees, pooled, p_value, about)
