@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from semidp import Budget, Dataspace, Feature, Margin, Schema, Table
-from semidp.assess.bridges import opendp as bridge
+from semidp.assess import opendp as bridge
 from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.outcome_spaces import sum_space

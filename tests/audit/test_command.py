@@ -249,6 +249,6 @@ def test_what_cannot_be_audited_is_said(words: list[str], sentence: str, folder:
 def test_how_many_samples_is_left_to_the_clock(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("semidp.assess.audit.attack.MOST_SAMPLES", 3_000)
+    monkeypatch.setattr("semidp.assess.attack.MOST_SAMPLES", 3_000)
     found = called(folder, "--format", "json")
     assert json.loads(found.output)["tables"][0]["audit"]["samples"] == 3_000

@@ -7,9 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from semidp.assess import Pair, audit_samples
-from semidp.assess.audit.attack_bounds import Point
-from semidp.assess.audit.digits import digit_scores, lowest_digits
-from semidp.assess.audit.scores import Batch
+from semidp.assess.attack_bounds import Point
+from semidp.assess.scores import Batch, digit_scores, lowest_digits
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.tradeoff.curves import approximate, gaussian
 from semidp.promise.tradeoff.function import Tradeoff

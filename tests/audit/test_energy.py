@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import laplace, norm
 
 from semidp.assess import noise_energy, worst_pair
-from semidp.assess.audit.energy import FOURTH_MOMENT, LEAST_VARIANCE
+from semidp.assess.attack_bounds import FOURTH_MOMENT, LEAST_VARIANCE
 from semidp.promise.mechanisms.gaussian import (
     DiscreteGaussianMechanism,
     LatticeGaussianMechanism,

@@ -15,7 +15,7 @@ import pytest
 import semidp as sd
 from semidp import run
 from semidp.assess import audit_mechanism, claims_of_release, given_pairs
-from semidp.assess.audit.exchange_chains import _arises, is_reachable
+from semidp.assess.attacked_pairs import _arises, is_reachable
 from semidp.cli import run as command
 from semidp.errors import Refused, SemidpError
 from semidp.present.release import Release

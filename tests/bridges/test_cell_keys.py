@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from semidp.assess import PerturbationTable, assess_cell_keys
-from semidp.assess.bridges.distinguishing import curve_between, repeated_advantage
+from semidp.assess.distinguishing import curve_between, repeated_advantage
 from semidp.errors import DataError, InputError
 
 KEYS = 4

@@ -11,7 +11,7 @@ import opendp.prelude as dp
 import polars as pl
 import pytest
 
-from semidp.assess.bridges import opendp as bridge
+from semidp.assess import opendp as bridge
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature

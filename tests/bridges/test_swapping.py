@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 from semidp.assess import Stratum, Swap, SwapRule, assess_swapping
-from semidp.assess.bridges.distinguishing import corners_between, curve_between, curve_through
-from semidp.assess.bridges.swap_laws import (
+from semidp.assess.distinguishing import corners_between, curve_between, curve_through
+from semidp.assess.swap_laws import (
     CellLaw,
     Grid,
     choice_weights,
@@ -21,7 +21,7 @@ from semidp.assess.bridges.swap_laws import (
     list_tables,
     swapped_law,
 )
-from semidp.assess.bridges.swapping import attack_stratum, compute_exact_loss, one_cell
+from semidp.assess.swapping import attack_stratum, compute_exact_loss, one_cell
 from semidp.errors import InputError
 
 FALSE_ALARM = 1e-6

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from semidp.assess import audit_mechanism
-from semidp.assess.audit.energy import noise_energy
+from semidp.assess.attack_bounds import noise_energy
 from semidp.cli import run
 from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.noise.randomness import SeededRandomness

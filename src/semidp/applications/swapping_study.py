@@ -14,9 +14,9 @@ import numpy as np
 
 from semidp.applications.study import PAPER, Settings, Tidy
 from semidp.assess import Stratum, StratumLoss, Swap, SwapRule
-from semidp.assess.bridges.distinguishing import gaussian_mu
-from semidp.assess.bridges.swap_laws import CellLaw
-from semidp.assess.bridges.swapping import attack_stratum, compute_exact_loss, one_cell
+from semidp.assess.distinguishing import gaussian_mu
+from semidp.assess.swap_laws import CellLaw
+from semidp.assess.swapping import attack_stratum, compute_exact_loss, one_cell
 from semidp.publish.plots.style import CYCLE, GREY, MARKERS, Figure, drawing, plain_numbers
 
 RATES = tuple(Fraction(percent, 100) for percent in (1, 2, 5, 10, 20, 50))

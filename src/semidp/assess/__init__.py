@@ -1,10 +1,16 @@
 """What any release guarantees or gives away, ours or another tool's.
 
-`audit` attacks a mechanism or a release; `bridges` states what other tools, swapping and cell keys
-guarantee once some statistics are exact.
+An audit is an empirical check of a claimed guarantee. `attack` is the page to read first: it
+attacks a mechanism on a pair of tables (`attacked_pairs`) with `scores`, and `attack_bounds` says
+what the counts prove. `foreign` audits samples, functions and odds-ratio tests.
+
+`privacy_functions` holds the privacy function of any tool; `opendp` reads the measurements of
+OpenDP (the extra ``opendp``). Events of dp-accounting are in `promise.accounting`. `swapping` and
+`cell_keys` put what statistical offices do without noise, or with noise by keys, on the same ruler;
+`swap_laws` and `distinguishing` hold the laws.
 """
 
-from semidp.assess.audit.attack import (
+from semidp.assess.attack import (
     Audit,
     Draws,
     affordable_samples,
@@ -12,23 +18,26 @@ from semidp.assess.audit.attack import (
     repeat_draws,
     with_less_noise,
 )
-from semidp.assess.audit.attack_bounds import Bound, Point
-from semidp.assess.audit.attacked_pairs import choose_pair, worst_pair
-from semidp.assess.audit.claims import Claim, claims_of_plan, claims_of_release
-from semidp.assess.audit.energy import Energy, noise_energy
-from semidp.assess.audit.foreign import audit_function, audit_samples, draws_of_test
-from semidp.assess.audit.supplied_pairs import given_pairs
-from semidp.assess.bridges.cell_keys import CellKeyAssessment, assess_cell_keys
-from semidp.assess.bridges.perturbation_tables import PerturbationTable
-from semidp.assess.bridges.privacy_functions import (
+from semidp.assess.attack_bounds import Bound, Energy, Point, noise_energy
+from semidp.assess.attacked_pairs import (
+    Claim,
+    choose_pair,
+    claims_of_plan,
+    claims_of_release,
+    given_pairs,
+    worst_pair,
+)
+from semidp.assess.cell_keys import CellKeyAssessment, PerturbationTable, assess_cell_keys
+from semidp.assess.foreign import audit_function, audit_samples, draws_of_test
+from semidp.assess.privacy_functions import (
     Assessment,
     LossMeasure,
     Metric,
     PrivacyFunction,
     assess,
 )
-from semidp.assess.bridges.swap_laws import Stratum, Swap, SwapRule
-from semidp.assess.bridges.swapping import StratumLoss, SwapAssessment, assess_swapping
+from semidp.assess.swap_laws import Stratum, Swap, SwapRule
+from semidp.assess.swapping import StratumLoss, SwapAssessment, assess_swapping
 from semidp.promise.sensitivity.worst_pairs import Pair
 
 __all__ = [

@@ -9,8 +9,12 @@ from typing import Any
 from attrs import frozen
 
 import semidp.cli._options as o
-from semidp.assess.bridges.cell_keys import CellKeyAssessment, assess_cell_keys
-from semidp.assess.bridges.perturbation_tables import SUPPRESSED, PerturbationTable
+from semidp.assess.cell_keys import (
+    SUPPRESSED,
+    CellKeyAssessment,
+    PerturbationTable,
+    assess_cell_keys,
+)
 from semidp.cli._command import option, plain_defaults
 from semidp.cli._output import echo, found_out, print_json, print_rows, say
 from semidp.errors import InputError

@@ -13,9 +13,9 @@ from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 import semidp.cli._options as o
-from semidp.assess.bridges.distinguishing import gaussian_mu
-from semidp.assess.bridges.swap_laws import RECORDS, Stratum, Swap, SwapRule
-from semidp.assess.bridges.swapping import StratumLoss, SwapAssessment, assess_swapping
+from semidp.assess.distinguishing import gaussian_mu
+from semidp.assess.swap_laws import RECORDS, Stratum, Swap, SwapRule
+from semidp.assess.swapping import StratumLoss, SwapAssessment, assess_swapping
 from semidp.cli._command import option, plain_defaults
 from semidp.cli._output import echo, found_out, grid, kind_and_a, print_json, progress_bar, say
 from semidp.cli._totals import build_scope, read_totals

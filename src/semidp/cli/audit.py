@@ -18,7 +18,7 @@ import typer
 from attrs import evolve
 
 import semidp.cli._options as o
-from semidp.assess.audit.attack import (
+from semidp.assess.attack import (
     ENOUGH_POWER,
     ERROR,
     Audit,
@@ -27,11 +27,15 @@ from semidp.assess.audit.attack import (
     audit_mechanism,
     with_less_noise,
 )
-from semidp.assess.audit.attacked_pairs import choose_pair
-from semidp.assess.audit.claims import Claim, claims_of_plan, claims_of_release
-from semidp.assess.audit.energy import MOST_DRAWS, Energy, noise_energy
-from semidp.assess.audit.foreign import audit_function, audit_samples, draws_of_test
-from semidp.assess.audit.supplied_pairs import given_pairs
+from semidp.assess.attack_bounds import MOST_DRAWS, Energy, noise_energy
+from semidp.assess.attacked_pairs import (
+    Claim,
+    choose_pair,
+    claims_of_plan,
+    claims_of_release,
+    given_pairs,
+)
+from semidp.assess.foreign import audit_function, audit_samples, draws_of_test
 from semidp.cli._command import argument, command, option
 from semidp.cli._linking import Linking
 from semidp.cli._output import (

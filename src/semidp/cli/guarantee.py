@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from attrs import evolve, frozen
 
 import semidp.cli._options as o
-from semidp.assess.bridges.privacy_functions import PrivacyFunction
+from semidp.assess.privacy_functions import PrivacyFunction
 from semidp.cli._cell_keys import CellKeys
 from semidp.cli._command import argument, command, option, plain_defaults
 from semidp.cli._output import echo, grid, kind_and_a, print_json, print_rows

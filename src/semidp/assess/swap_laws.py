@@ -20,7 +20,7 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.assess.bridges.distinguishing import sum_masses
+from semidp.assess.distinguishing import sum_masses
 from semidp.errors import InputError
 from semidp.promise.exact import Number, exact
 from semidp.promise.tradeoff.function import ROUNDOFF, Floats

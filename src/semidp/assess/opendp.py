@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from semidp.assess.bridges.privacy_functions import (
+from semidp.assess.privacy_functions import (
     NO_PRIVACY,
     Assessment,
     LossMeasure,
@@ -230,5 +230,5 @@ def _require_opendp() -> None:
         import opendp  # noqa: F401
     except ImportError:
         raise MissingExtra(
-            "semidp.assess.bridges.opendp needs OpenDP: pip install 'semidp[opendp]'"
+            "semidp.assess.opendp needs OpenDP: pip install 'semidp[opendp]'"
         ) from None

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.assess.audit.attack_bounds import (
+from semidp.assess.attack_bounds import (
     Bound,
     Point,
     allowed_power,
@@ -25,15 +25,16 @@ from semidp.assess.audit.attack_bounds import (
     best_bound,
     worst_point,
 )
-from semidp.assess.audit.digits import digit_scores, select_outputs
-from semidp.assess.audit.scores import (
+from semidp.assess.scores import (
     GRID,
     Batch,
     Floats,
     Score,
+    digit_scores,
     distance_scores,
     lessons,
     residue_scores,
+    select_outputs,
     signed_scores,
 )
 from semidp.errors import InputError
@@ -124,7 +125,7 @@ class Audit:
 
     Examples
     --------
-    >>> from semidp.assess.audit.attacked_pairs import worst_pair
+    >>> from semidp.assess.attacked_pairs import worst_pair
     >>> from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> from semidp.promise.noise.randomness import SeededRandomness

@@ -16,14 +16,14 @@ from functools import cached_property
 import numpy as np
 from attrs import frozen
 
-from semidp.assess.bridges.distinguishing import (
+from semidp.assess.distinguishing import (
     Corner,
     Frontier,
     advantage,
     corners_between,
     curve_through,
 )
-from semidp.assess.bridges.swap_laws import (
+from semidp.assess.swap_laws import (
     RECORDS,
     CellLaw,
     Grid,

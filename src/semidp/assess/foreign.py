@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.assess.audit.attack import ERROR, Audit, Draws, Outputs, audit_mechanism, trained_on
+from semidp.assess.attack import ERROR, Audit, Draws, Outputs, audit_mechanism, trained_on
 from semidp.errors import InputError
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress, silent
