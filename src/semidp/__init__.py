@@ -39,7 +39,7 @@ from semidp.front import (
     total,
     what_holds,
 )
-from semidp.inference.records.several_files import combine_estimates
+from semidp.inference.records.synthetic import combine_estimates
 from semidp.present.release import Release
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.guarantee import Guarantee

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from semidp.cli import run
-from semidp.inference import Areas, CensusTask, area_estimates, estimate_areas, write_estimates
+from semidp.inference import Areas, CensusTask, estimate_areas, write_estimates
+from semidp.inference.census import area_estimates
 from tests.census.conftest import State, small_state
 
 

@@ -24,9 +24,8 @@ from semidp.inference import (
     read_state,
     write_estimates,
 )
-from semidp.inference.census.layout import SIZES, STATES
-from semidp.inference.census.nation import nation_use
-from semidp.inference.census.reading import read_nation
+from semidp.inference.census.area_estimates import nation_use
+from semidp.inference.census.noisy_files import SIZES, STATES, read_nation
 from tests.census.conftest import simulated, small_state
 
 CODES = ("15", "16", "17")

@@ -11,7 +11,7 @@ import pytest
 
 from semidp.errors import DataError, InputError
 from semidp.inference import Share, estimate_state, groups, read_state
-from semidp.inference.census.layout import LEVELS, RACES
+from semidp.inference.census.noisy_files import LEVELS, RACES
 from tests.census.conftest import State, simulated, small_state
 
 

@@ -24,7 +24,7 @@ import pytest
 from semidp import Plan, Release
 from semidp.cli import _program
 from semidp.errors import InputError
-from semidp.inference.records.record_files import check_records
+from semidp.inference.records.synthetic import check_records
 from semidp.publish import pipeline
 from tests.cli.conftest import Done, Semidp, one_sentence, settle
 

@@ -10,7 +10,7 @@ import pytest
 
 from semidp.cli import run
 from semidp.errors import InputError
-from semidp.inference.records.linked_files import linked_records
+from semidp.inference.records.record_writing import linked_records
 from semidp.promise.noise.randomness import SeededRandomness
 from tests.linked.test_release import TABLES, plan_of, released
 

@@ -11,7 +11,7 @@ import pytest
 import semidp
 from semidp.cli import run
 from semidp.errors import DataError, InputError, Refused, SemidpError
-from semidp.inference.records.linked_files import linked_records
+from semidp.inference.records.record_writing import linked_records
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.noise.randomness import SeededRandomness

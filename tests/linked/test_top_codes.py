@@ -9,7 +9,7 @@ from attrs import evolve
 import semidp
 from semidp.cli import run
 from semidp.errors import InputError
-from semidp.inference.records.linked_files import linked_records
+from semidp.inference.records.record_writing import linked_records
 from semidp.promise.mechanisms.linked_intervals import LinkedIntervals
 from semidp.promise.mechanisms.linked_noise import (
     CodedNoise,

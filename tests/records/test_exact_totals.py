@@ -7,12 +7,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from semidp.inference.records import sweeps
+from semidp.inference.records import record_search
 from semidp.inference.records.record_assembly import swapped_records
-from semidp.inference.records.record_cells import Goal, TargetTable
-from semidp.inference.records.record_moves import record_moves
-from semidp.inference.records.record_search import Approach
-from semidp.inference.records.sweeps import (
+from semidp.inference.records.record_cells import Goal, TargetTable, record_moves
+from semidp.inference.records.record_search import (
+    Approach,
     RecordState,
     Sweep,
     compiled_sweep,
@@ -159,7 +158,7 @@ def test_plain_python_and_compiled_code_say_the_same() -> None:
     for kernel in (pair_sweep, None):
         with pytest.MonkeyPatch.context() as patch:
             if kernel is not None:
-                patch.setattr(sweeps, "_compile_sweep", lambda: pair_sweep)
+                patch.setattr(record_search, "_compile_sweep", lambda: pair_sweep)
             state = RecordState(Goal(grid, numbers.targets), codes.copy())
             draw = np.random.default_rng(5)
             for move in moves:

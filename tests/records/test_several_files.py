@@ -25,7 +25,7 @@ from semidp import (
     run,
 )
 from semidp.cli import run as command
-from semidp.inference.records.drawn_estimates import EstimateDraws
+from semidp.inference.records.record_assembly import EstimateDraws
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.statistics.tables.request import list_all_tables
 

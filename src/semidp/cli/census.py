@@ -307,7 +307,7 @@ def _print_areas(estimates: "CensusEstimates") -> None:
 
 
 def _level_named(word: str) -> str:
-    from semidp.inference.census.layout import LEVELS
+    from semidp.inference.census.noisy_files import LEVELS
 
     names = {level.lower(): level for level in LEVELS}
     name = word.lower().replace(" ", "_").replace("-", "_")

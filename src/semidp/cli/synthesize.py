@@ -22,11 +22,10 @@ from semidp.cli._output import (
 )
 from semidp.cli.release import mark_not_private
 from semidp.errors import InputError
-from semidp.inference.records.linked_files import save_linked_records
 from semidp.inference.records.record_cells import TableDistance
-from semidp.inference.records.record_files import about_file, check_records, numbered_files
 from semidp.inference.records.record_search import SECONDS, Ending
-from semidp.inference.records.writing import written_files
+from semidp.inference.records.record_writing import save_linked_records, written_files
+from semidp.inference.records.synthetic import about_file, check_records, numbered_files
 from semidp.present.release import Release
 from semidp.promise.exact import count_noun
 from semidp.publish.rechecking.release_check import load_consistent

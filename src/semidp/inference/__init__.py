@@ -8,7 +8,6 @@ that they return are named here. The chains of a posterior, and when they have m
 from semidp.inference.answers import Covers, IntervalEstimate, TableIntervals, sampled_rate
 from semidp.inference.area_sums import AreaRow, area_intervals, read_area_rows, sum_intervals
 from semidp.inference.association import Association, ScoreTest, score_test
-from semidp.inference.census.area_codes import Areas, read_areas
 from semidp.inference.census.area_estimates import (
     CensusEstimates,
     CensusTask,
@@ -16,8 +15,7 @@ from semidp.inference.census.area_estimates import (
     estimate_state,
     write_estimates,
 )
-from semidp.inference.census.people import groups
-from semidp.inference.census.reading import StateFiles, read_state
+from semidp.inference.census.noisy_files import Areas, StateFiles, groups, read_areas, read_state
 from semidp.inference.common_odds import CommonOddsRatio, common_odds_ratio
 from semidp.inference.independence import (
     Independence,
@@ -37,8 +35,7 @@ from semidp.inference.models import (
 from semidp.inference.paired_tests import PairTests, adjusted_p_values, every_pair
 from semidp.inference.ratios import NoisyRates, RateMeasure, sampled_comparison
 from semidp.inference.records.record_cells import TableDistance
-from semidp.inference.records.several_files import CombinedEstimate
-from semidp.inference.records.synthetic import SyntheticRecords
+from semidp.inference.records.synthetic import CombinedEstimate, SyntheticRecords
 from semidp.inference.written_sums import sum_rows
 from semidp.publish.estimation.estimates import AreaSums, Estimate, Share, estimate
 from semidp.publish.estimation.measurements import Among, CellSums, Measurements, Observed, Within

@@ -284,7 +284,7 @@ class Release(ReleaseFiles):
         ...     Path(f"{root}/people.csv").read_text().split(), about["records"]
         (['sex', 'f', 'f', 'm'], 3)
         """
-        from semidp.inference.records.writing import write_records
+        from semidp.inference.records.record_writing import write_records
 
         source = SystemRandomness() if randomness is None else randomness
         return write_records(self, Path(path), force, source, seconds, files, progress, stop)

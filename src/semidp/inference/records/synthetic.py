@@ -1,18 +1,29 @@
-"""Synthetic records: a row of codes each, as a data frame or as lines of a file, and what is known
-of them.
+"""Synthetic records: a row of codes each, as a data frame or as files with what is known of them,
+and one answer from several files.
+
+Files are written whole or not at all, and replaced only by their like. The error of an answer from
+several files knows the noise of the release.
 """
 
-from collections.abc import Iterator
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from semidp.errors import InputError
+from semidp.errors import InputError, Occupied, Refused
 from semidp.inference.records.record_cells import TableDistance
 from semidp.inference.records.record_search import Ending
+from semidp.promise.exact import check_level, format_value
+from semidp.promise.files import replace_file
+from semidp.promise.plain_reading import read_document
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
 from semidp.publish.results.cells import csv_bytes
@@ -20,6 +31,7 @@ from semidp.publish.results.cells import csv_bytes
 if TYPE_CHECKING:
     import pandas
     import polars
+
 
 _AT_ONCE = 2**16  # lines that are written together
 
@@ -133,3 +145,193 @@ def _frames(name: str) -> Any:
         return import_module(name)
     except ImportError:
         raise InputError(f"{name} is not installed: install it, or use to_dict()") from None
+
+
+@dataclass(frozen=True)
+class CombinedEstimate:
+    """An answer from several files, with its interval.
+
+    Parameters
+    ----------
+    value, standard_error
+        The mean of the answers, and its standard error.
+    low, high, level
+        The interval by Student's t, and its level.
+    between, within
+        The variance of the answers between files, and the mean of the variances that came with them
+        (0 without).
+    degrees
+        The degrees of freedom of t.
+    """
+
+    value: float
+    standard_error: float
+    low: float
+    high: float
+    level: float
+    between: float
+    within: float
+    degrees: float
+
+
+def combine_estimates(
+    estimates: ArrayLike, variances: ArrayLike | None = None, *, level: float = 0.95
+) -> CombinedEstimate:
+    """Combine the answers from several files of synthetic records into one.
+
+    With m files whose answers q vary by B between files, the mean has the variance ``(1 + 1/m) B``:
+    once the noise of the release, which B estimates, and its m-th part for the draws. With the
+    variances u of sampling it is ``ū + (1 + 1/m) B``, and the interval is for the population that
+    the records are a sample of (Rubin, 1987). The degrees of freedom are
+    ``(m - 1)(1 + ū/((1 + 1/m) B))²``. The rule for files that are samples themselves (Raghunathan,
+    Reiter and Rubin, 2003) is another one: these files keep the exact totals.
+
+    Parameters
+    ----------
+    estimates
+        The answer from each file: a count, a rate, a mean, a coefficient.
+    variances
+        The squared standard error that a usual analysis of each file gives; None where the interval
+        is for these records and not for a population.
+    level
+        The confidence level.
+
+    Examples
+    --------
+    >>> answer = combine_estimates([10.0, 12.0, 11.0, 9.0, 13.0])
+    >>> answer.value, round(answer.standard_error, 4), answer.degrees
+    (11.0, 1.7321, 4.0)
+    >>> wider = combine_estimates([10.0, 12.0, 11.0, 9.0, 13.0], [4.0] * 5)
+    >>> round(wider.standard_error, 4), wider.degrees > 4
+    (2.6458, True)
+    """
+    check_level(level, "the confidence level")
+    answers = _numbers(estimates, "the estimates")
+    files = len(answers)
+    if files < 2:
+        raise InputError(
+            "answers are combined from two files or more: one file does not show how much noise"
+            " there is"
+        )
+    within = 0.0
+    if variances is not None:
+        squares = _numbers(variances, "the variances")
+        if len(squares) != files or min(squares) < 0:
+            raise InputError(
+                f"give {files} variances, one for each estimate, none of them negative"
+            )
+        within = float(np.mean(squares))
+    # Files vary by the noise of the release once more, so that their variance estimates it.
+    between = float(np.var(answers, ddof=1))
+    if between <= (1e-12 * max(map(abs, answers))) ** 2:
+        raise Refused(
+            f"the answers from all {files} files are the same, so they do not show how much noise"
+            " there is: ask the release for an interval, or use one file alone if the answer"
+            " follows from exact totals"
+        )
+    noise = (1 + 1 / files) * between
+    error = math.sqrt(within + noise)
+    degrees = (files - 1) * (1 + within / noise) ** 2
+    value = float(np.mean(answers))
+    reach = _t_quantile(degrees, level) * error
+    return CombinedEstimate(
+        value, error, value - reach, value + reach, level, between, within, degrees
+    )
+
+
+def _t_quantile(degrees: float, level: float) -> float:
+    from scipy import special
+
+    return float(special.stdtrit(degrees, (1 + level) / 2))
+
+
+def _numbers(values: ArrayLike, what: str) -> Sequence[float]:
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{what} are numbers, one a file") from None
+    if array.ndim != 1 or not np.isfinite(array).all():
+        raise InputError(f"{what} are finite numbers, one a file")
+    return [float(value) for value in array]
+
+
+MOST_FILES = 1000
+"""More files say nothing more of the noise."""
+
+KIND = "semidp synthetic records"
+"""What the file beside records says they are."""
+
+
+def save_records(
+    records: SyntheticRecords, path: Path | str, about: Mapping[str, Any], *, force: bool = False
+) -> dict[str, Any]:
+    """Write records to a CSV file, and beside it what they are; return the latter.
+
+    The file beside is written first and holds the digest of the records. With `force` records are
+    replaced that were written by this function, and no other file.
+    """
+    path = Path(path)
+    beside = about_file(path)
+    check_records(path, force=force)
+    # The digest is known before the file beside, which is written first.
+    digest = hashlib.sha256()
+    for part in records.csv():
+        digest.update(part)
+    document = {
+        "kind": KIND,
+        "schema_version": 1,
+        "file": path.name,
+        "sha256": digest.hexdigest(),
+        **about,
+    }
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    replace_file(beside, text, force=force or _is_ours(beside))
+    replace_file(path, records.csv(), force=force)
+    return document
+
+
+def check_records(path: Path, *, force: bool = False) -> None:
+    """Refuse a place for records where something is that nobody agreed to lose."""
+    beside = about_file(path)
+    if os.path.lexists(beside) and not _is_ours(beside):
+        raise Occupied(f"{beside} already exists, and was not written beside records")
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_file() or not _is_ours(beside)):
+        raise Occupied(f"{path} already exists, and holds no records that were put together here")
+    if os.path.lexists(path) and not force:
+        raise Occupied(f"{path} already exists", replaceable=True)
+
+
+def about_file(path: Path) -> Path:
+    """Return the file that says what records are, beside theirs.
+
+    >>> about_file(Path("people.csv")).name
+    'people.about.json'
+    """
+    return _check_file_name(path).with_name(f"{path.stem}.about.json")
+
+
+def _check_file_name(path: Path) -> Path:
+    """Return a path that ends in the name of a file, or refuse it."""
+    if path.name in ("", ".."):
+        raise Occupied(f"{path} is not a name for a new file")
+    return path
+
+
+def _is_ours(beside: Path) -> bool:
+    return read_document(beside).get("kind") == KIND
+
+
+def numbered_files(path: Path, files: int) -> list[Path]:
+    """Return the names of several files of records: one keeps its name, others are numbered.
+
+    >>> [each.name for each in numbered_files(Path("people.csv"), 2)]
+    ['people-1.csv', 'people-2.csv']
+    """
+    if isinstance(files, bool) or not isinstance(files, int) or not 1 <= files <= MOST_FILES:
+        raise InputError(f"the number of files is 1 to {MOST_FILES:,}, not {format_value(files)}")
+    if files == 1:
+        return [path]
+    numbers = range(1, files + 1)
+    return [
+        _check_file_name(path).with_name(f"{path.stem}-{number}{path.suffix}") for number in numbers
+    ]

@@ -1,39 +1,107 @@
-"""Reading the noisy measurement files of one state into `Measurements`; their format is in
-`semidp.inference.census.layout`.
+"""The noisy measurement files of the 2020 Census (P.L. 94-171, persons): their format, reading one
+state into `Measurements`, areas that somebody names, and which people are counted.
 
 Queries are told by their shape, not by their name. DuckDB reads the files; nothing else of the
-folder is opened.
+folder is opened. Areas are districts made of blocks, tracts or counties, read from a file of codes.
+
+A folder holds, for each level of geography, what was measured and what was exact::
+
+    {LEVEL}.parquet/DPQuery/State={PART}/*.parquet      noisy measurements
+    {LEVEL}.parquet/Constraint/State={PART}/*.parquet   exact totals and bounds
+
+`LEVEL` is US, State, County, Tract, Block_Group or Block. `PART` is 0SS for the state SS and 1SS
+for the lands of its tribes, which have a tree of their own. Level US has one place, the nation, in
+any folder below ``US.parquet/DPQuery``. Each row has
+
+- `geocode`: text; the code of a place starts with the code of the place it lies in. The last 16
+  characters of the code of a block are its tabulation code: state 2, county 3, tract 6, block group
+  1, block 4;
+- `query_name`: `detailed_dpq`, `votingage * hispanic_dpq` and so on; in constraints
+  `hhgq_total_ub_con`, `hhgq_total_lb_con`, `nurse_nva_0_con`, `total_con`;
+- `query_shape`: the number of values along quarters, age, Hispanic origin and race: all levels (8,
+  2, 2, 63), 1 where the attribute is added up, or 3 for quarters in households, institutions and
+  other group quarters;
+- `value`: the values, in that order, the last attribute running fastest; `variance`: of each, 0 if
+  exact.
+
+Noise is discrete Gaussian with ``σ² = 1/ρ`` for a query that has the part ρ of the budget: one
+person who changes moves two counts of it by one, so that ``ρ = 2/(2σ²)``.
 """
 
 import contextlib
+import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import define, frozen
+from attrs import define, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError
-from semidp.inference.census.layout import (
-    EXACT,
-    INSTITUTIONS,
-    LEVELS,
-    MEASURED,
-    MINOR,
-    NATION,
-    NURSING,
-    PERSONS,
-    SIZES,
-    TOTAL,
-    UPPER_BOUND,
-    block_geoid,
-)
+from semidp.inference.area_sums import read_area_rows
 from semidp.publish.estimation.classes import Classes
+from semidp.publish.estimation.estimates import Share
 from semidp.publish.estimation.measurements import CellSums, Measurements, Observed
 from semidp.publish.estimation.places import Places
+
+QUARTERS = (
+    "household",
+    "correctional",
+    "juvenile",
+    "nursing",
+    "other institution",
+    "college",
+    "military",
+    "other",
+)
+AGES = ("under 18", "18 and over")
+ORIGINS = ("not Hispanic", "Hispanic")
+ALONE = ("white", "black", "native", "asian", "pacific", "other")
+
+
+def _races() -> tuple[str, ...]:
+    names = []
+    for several in range(1, len(ALONE) + 1):
+        for combination in itertools.combinations(ALONE, several):
+            names.append("+".join(combination))
+    return tuple(names)
+
+
+RACES = _races()
+"""The six races alone, then every combination, the shorter first."""
+
+SIZES = (len(QUARTERS), len(AGES), len(ORIGINS), len(RACES))
+INSTITUTIONS = (0, 1, 1, 1, 1, 2, 2, 2)
+"""Group of each kind of quarters in a query of shape 3: households, institutions, other group
+quarters."""
+NURSING, MINOR = 3, 0
+"""No minor lives in a nursing home: that cell is impossible everywhere."""
+
+LEVELS = ("State", "County", "Tract", "Block_Group", "Block")
+NATION = "US"
+STATES = tuple(f"{code:02}" for code in range(1, 57) if code not in (3, 7, 14, 43, 52))
+"""The fifty states and the District of Columbia, whose sum is the nation."""
+MEASURED, EXACT = "DPQuery", "Constraint"
+UPPER_BOUND, TOTAL = "hhgq_total_ub_con", "total_con"
+PERSONS = "US_Person_PL_PROD"
+"""Name of the folder of persons where the files were unpacked with those of housing units."""
+
+
+def block_geoid(geocode: str) -> str:
+    """Code of a block in other files of the Census, of 15 digits, from its geocode.
+
+    The tabulation code has the block group twice: once for itself, and as the first digit of the
+    block.
+
+    >>> block_geoid("0150010201001" + "1500102010011000")
+    '150010201001000'
+    """
+    tabulation = geocode[-16:]
+    return tabulation[:11] + tabulation[12:]
+
 
 CLASSES = Classes(SIZES, plain=(2, 3))
 """Origin and race are only ever added up or kept; zeros depend on quarters and age."""
@@ -95,7 +163,7 @@ def read_state(folder: str | Path, state: str, total: int | None = None) -> Stat
     Parameters
     ----------
     folder
-        Folder of the files; see `semidp.inference.census.layout`.
+        Folder of the files; see `semidp.inference.census.noisy_files`.
     state
         Two digits, such as 15 for Hawaii.
     total
@@ -334,3 +402,187 @@ def _possible(connection: Any, files: list[str], codes: NDArray[np.str_]) -> NDA
     possible = np.repeat(quarters[:, :, None], SIZES[1], axis=2)
     possible[:, NURSING, MINOR] = False
     return possible[:, :, :, None, None]
+
+
+Floats = NDArray[np.float64]
+ADULT, HISPANIC = 1, 1
+
+
+def groups() -> dict[str, Floats]:
+    """Weights of cells for every group of people: everybody and adults by origin and race, and
+    kinds of quarters.
+
+    Races are those of people who are not Hispanic, as in the tables of the redistricting file.
+
+    >>> names = list(groups())
+    >>> len(names), names[:3], names[-1]
+    (21, ['all', 'hispanic', 'white'], 'other group quarters')
+    >>> float(groups()["adults, asian"].sum())
+    8.0
+    """
+    weights: dict[str, Floats] = {}
+    for prefix, ages in (("", slice(None)), ("adults, ", slice(ADULT, None))):
+        for name, chosen in _by_origin_and_race():
+            cells = np.zeros(SIZES)
+            cells[:, ages] = chosen
+            weights[f"{prefix}{name}"] = cells
+    for number, name in enumerate(("households", "institutions", "other group quarters")):
+        cells = np.zeros(SIZES)
+        cells[np.asarray(INSTITUTIONS) == number] = 1
+        weights[name] = cells
+    return weights
+
+
+def _by_origin_and_race() -> Iterator[tuple[str, Floats]]:
+    """Groups by Hispanic origin and race: weights of shape (origins, races)."""
+    shape = SIZES[2:]
+    yield "all", np.ones(shape)
+    # Hispanics may be of any race.
+    hispanic = np.zeros(shape)
+    hispanic[HISPANIC] = 1
+    yield "hispanic", hispanic
+    for race, name in enumerate(ALONE):
+        alone = np.zeros(shape)
+        alone[0, race] = 1
+        yield name, alone
+    several = np.zeros(shape)
+    several[0, len(ALONE) :] = 1
+    yield "two or more races", several
+
+
+_DIGITS = (2, 5, 11, 12, 15)
+"""Lengths of the usual codes of states, counties, tracts, block groups and blocks."""
+_TABULATION = 16
+GEOCODE = "geocode"
+
+
+Row = tuple[str, str, float]
+"""Name of an area, code of a place in it, weight."""
+
+
+def _rows(rows: Iterable[Row]) -> tuple[Row, ...]:
+    return tuple(rows)
+
+
+@frozen
+class Areas:
+    """Named areas, each a list of codes with weights.
+
+    A code is a usual one of the Census (2 digits for a state, 5 for a county, 11 for a tract, 12
+    for a block group, 15 for a block), the tabulation code of a block (16), or a geocode as it
+    stands in the files.
+
+    >>> areas = Areas([("north", "15001", 1.0), ("south", "15003", 0.5)])
+    >>> areas.names, areas.states
+    (('north', 'south'), ('15',))
+    """
+
+    rows: tuple[Row, ...] = field(converter=_rows)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.rows:
+            raise InputError(
+                "no area is named: the file of areas has a row for each code of an area"
+            )
+        codes_of: dict[str, list[str]] = {}
+        for name, code, _ in self.rows:
+            codes_of.setdefault(name, []).append(_usual(code))
+        for name, codes in codes_of.items():
+            _refuse_overlap(name, codes)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the areas, in the order of the file."""
+        return tuple(dict.fromkeys(name for name, _, _ in self.rows))
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """States that the areas lie in, by their two digits."""
+        return tuple(sorted({_state(code) for _, code, _ in self.rows}))
+
+    def shares(self, state: StateFiles) -> dict[int, Share]:
+        """Places of one state that belong to the areas, by their depth in the tree of that
+        state.
+        """
+        number_of = {name: number for number, name in enumerate(self.names)}
+        blocks = state.blocks()
+        # In order of their codes, the blocks of a county or a tract follow each other.
+        order = np.argsort(blocks, kind="stable")
+        ordered = blocks[order]
+        collected: dict[int, list[tuple[NDArray[np.int64], int, float]]] = {}
+        for name, code, weight in self.rows:
+            if _state(code) == state.code:
+                depth, nodes = _places(_usual(code), state, ordered, order)
+                collected.setdefault(depth, []).append((nodes, number_of[name], weight))
+        return {depth: _share(entries) for depth, entries in collected.items()}
+
+
+def read_areas(path: str | Path) -> Areas:
+    """Read a CSV file with the columns name, geocode and, if wanted, weight.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "districts.csv"
+    ...     _ = file.write_text("name,geocode\\nnorth,15001\\n")
+    ...     read_areas(file).rows
+    (('north', '15001', 1.0),)
+    """
+    rows = []
+    for row in read_area_rows(path, needed=(GEOCODE,)):
+        rows.append((row.name, str(row.cells[GEOCODE]), row.weight))
+    return Areas(rows)
+
+
+def _usual(code: str) -> str:
+    """Code of 15 digits for the tabulation code of a block; any other as it is."""
+    if len(code) == _TABULATION and code.isdigit():
+        return code[:11] + code[12:]
+    return code
+
+
+def _state(code: str) -> str:
+    """Two digits of the state of a code."""
+    usual = _usual(code)
+    if not usual.isdigit() or len(usual) < 2:
+        raise InputError(
+            f"{code!r} is not a code of the Census: codes are digits, such as 15001020100 for a"
+            " tract"
+        )
+    return usual[:2] if len(usual) in _DIGITS else usual[1:3]
+
+
+def _refuse_overlap(name: str, codes: Sequence[str]) -> None:
+    # In order, what starts with a code follows it.
+    ordered = sorted(codes)
+    for first, second in itertools.pairwise(ordered):
+        if second.startswith(first):
+            raise InputError(
+                f"the area {name!r} names {second} twice: once by itself or as a part of {first}"
+            )
+
+
+def _places(
+    code: str, state: StateFiles, ordered: NDArray[np.str_], order: NDArray[np.int64]
+) -> tuple[int, NDArray[np.int64]]:
+    """Depth and nodes of a code: the blocks whose usual code it starts, or one place of the
+    files.
+    """
+    if code == state.code:
+        return 0, np.array([0])
+    if len(code) in _DIGITS:
+        start, end = np.searchsorted(ordered, [code, code + ":"])  # ':' follows '9'
+        if end > start:
+            return len(state.codes) - 1, order[start:end]
+    for depth, codes in enumerate(state.codes[1:], 1):
+        at = int(np.searchsorted(codes, code))
+        if at < len(codes) and codes[at] == code:
+            return depth, np.array([at])
+    raise DataError(f"the files of state {state.code} hold no place {code}")
+
+
+def _share(entries: list[tuple[NDArray[np.int64], int, float]]) -> Share:
+    nodes = np.concatenate([nodes for nodes, _, _ in entries])
+    lengths = [len(nodes) for nodes, _, _ in entries]
+    areas = np.repeat([area for _, area, _ in entries], lengths)
+    weights = np.repeat([weight for _, _, weight in entries], lengths)
+    return Share(nodes, areas, weights)
