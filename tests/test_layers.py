@@ -22,13 +22,11 @@ PAGE = (Path(__file__).parent.parent / "docs" / "how_it_works.md").read_text(enc
 FLOORS = re.findall(r"^\| `(\w+)/` \|", PAGE, flags=re.MULTILINE)
 """From the ground up, as the page lists them."""
 UPWARD = {
-    ("promise/accounting/account.py", "publish"),
     ("promise/sensitivity/linked_totals.py", "publish"),
     ("promise/sensitivity/rank_pairs.py", "publish"),
     ("promise/sensitivity/worst_pairs.py", "publish"),
 }
-"""Imports upward that are left, inside functions alone: a ledger computes charges anew, and a worst
-pair is a fitted table."""
+"""Imports upward that are left, inside functions alone: a worst pair is a fitted table."""
 STATISTICS = PACKAGE / "publish" / "statistics"
 BELOW_ALL = {"_startup", "_version", "data", "errors"}
 ALONE = {"checker"}

@@ -530,40 +530,15 @@ def test_a_release_of_another_ledger_or_of_none_shows(
         assert account.disagreement({**three[0], "number": number})
 
 
-def version_1(path: Path) -> None:
-    charge = {
-        "label": "old",
-        "time": "2025-01-01T00:00:00+00:00",
-        "tradeoff": zcdp("0.1").to_json(),
-        "group": 1,
-    }
-    document = {
-        "schema_version": 1,
-        "budget": Budget.zcdp(1).to_json(),
-        "dataspace": FIXED.to_json(),
-        "adjacency": Ball(3).to_json(),
-        "charges": [charge, {**charge, "label": "older"}],
-    }
+@pytest.mark.parametrize("version", [1, 2, 4, "3", None])
+def test_a_ledger_of_another_version_is_refused_and_stays(path: Path, version: object) -> None:
+    Ledger.create(path, Budget.zcdp(1)).charge(semi(zcdp("0.1")), "first")
+    document = {**json.loads(path.read_text()), "schema_version": version}
     path.write_text(json.dumps(document))
-
-
-def test_a_ledger_of_version_1_is_read_and_grows(path: Path) -> None:
-    version_1(path)
-    book = Ledger(path)
-    assert [charge.fixed_reason for charge in book.account().charges] == [
-        "a version of semidp charged it that recorded no query"
-    ] * 2
-    assert json.loads(path.read_text())["schema_version"] == 1, "reading changes nothing"
-    entry = book.charge(semi(zcdp("0.2")), "new")
-    assert json.loads(path.read_text())["schema_version"] == 2
-    account = book.account()
-    assert [charge.label for charge in account.charges] == ["old", "older", "new"]
-    assert account.semi_first() == zcdp("0.4")
-    assert account.disagreement(entry) is None
-    old = {"number": 1, "label": "old", "time": "2025-01-01T00:00:00+00:00"}
-    assert account.disagreement(old) is None
-    assert account.disagreement({**old, "label": "other"})
-    assert [charge.fixed_reason is None for charge in account.charges] == [False, False, False]
+    for ask in (Ledger.account, lambda book: book.charge(semi(zcdp("0.1")), "second")):
+        with pytest.raises(InputError, match="was written by another version of semidp: use it"):
+            ask(Ledger(path))
+    assert json.loads(path.read_text()) == document
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
@@ -629,19 +604,15 @@ def test_who_waits_for_a_ledger_is_told_and_gives_up(
 DAMAGE: list[Any] = [None, [], "text", 0, -1, 1e400, True, {}, {"a": []}, "9" * 5000, [[[]]]]
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_damaged_ledger_is_a_sentence(path: Path, version: int) -> None:
+def test_a_damaged_ledger_is_a_sentence(path: Path) -> None:
     """Every value of the file, replaced by others of every type: an InputError, or a ledger that
     can be read.
     """
-    if version == 1:
-        version_1(path)
-    else:
-        Ledger.create(path, Budget.zcdp(1)).charge(
-            semi(zcdp("0.1")),
-            "one",
-            [{"query": {"kind": "table"}, "noise": {"law": "laplace", "b": "1"}}],
-        )
+    Ledger.create(path, Budget.zcdp(1)).charge(
+        semi(zcdp("0.1")),
+        "one",
+        [{"query": {"kind": "table"}, "noise": {"law": "laplace", "b": "1"}}],
+    )
     whole = json.loads(path.read_text())
     refused = 0
     for place, wrong in itertools.product(places(whole), DAMAGE):

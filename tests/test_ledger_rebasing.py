@@ -9,32 +9,28 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from attrs import evolve
 
-from semidp import Budget, Feature, Plan, Schema, Table, TableRequest, prepare, run
+from semidp import Budget, Feature, Schema, Table
 from semidp.cli import run as command
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
+from semidp.promise.mechanisms.gaussian import DiscreteGaussianMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.pure import KNormMechanism, LaplaceMechanism
-from semidp.promise.schema.features import Nest
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.enumeration import datasets
 from semidp.promise.spaces.exchange_blocks import Blocks
-from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
-from semidp.publish.pipeline import RunOptions
+from semidp.promise.tradeoff.curves import approximate, zcdp
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("ill", "ny"), Feature("region", "ns")])
 PEOPLE = [(0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 1)]
@@ -474,39 +470,3 @@ def test_an_exchange_charge_without_its_query_holds_for_its_own_exact_statistics
     with pytest.raises(Refused, match="does not add up with the others"):
         charge(book, exchange_mechanism(["sex", "ill"], ["sex", "ill"], "1/3"))
     assert len(book.account().charges) == 1
-
-
-def test_a_table_charged_by_too_small_an_exchange_norm_is_counted_anew(tmp_path: Path) -> None:
-    """District × state under exact region × county: earlier versions took Δ2² = 2 for 4, and
-    charged mu = 1 for √2.
-    """
-    people = {
-        "region": ["R"] * 200 + ["Q"] * 100,
-        "district": ["R2"] * 100 + ["R1"] * 100 + ["Q1"] * 100,
-        "state": ["T"] * 100 + ["S"] * 200,
-        "county": ["T1"] * 100 + ["S2"] * 100 + ["S1"] * 100,
-    }
-    plan = Plan(
-        [TableRequest(["district", "state"], Budget.gdp(1), mechanism="gaussian")],
-        [["region", "county"]],
-        nests=[Nest(("region", "district")), Nest(("state", "county"))],
-        adjacency="exchange",
-        levels_from_data=True,
-    )
-    prepared = prepare(plan, people)
-    (mechanism,) = prepared.mechanisms
-    assert isinstance(mechanism, RoundedGaussianMechanism)
-    assert mechanism.sigma2 == 4
-    too_small = replace(mechanism, sigma2=Fraction(2))  # what an earlier version drew for mu = 1
-    book = Ledger.create(tmp_path / "ledger.json", Budget.gdp(2))
-    claimed = Guarantee(prepared.scope.dataspace, prepared.scope.adjacency, gaussian(1))
-    book.charge(claimed, "an earlier version", [too_small.record()])
-    total = book.total()
-    assert total is not None
-    assert total.tradeoff.implied_mu_squared() == 2
-    with pytest.raises(BudgetExceeded):
-        run(
-            evolve(plan, requests=[plan.requests[0].with_budget(Budget.gdp("1.5"))]),
-            people,
-            RunOptions(ledger=book),
-        )

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from semidp.errors import DataError, InputError, SchemaError, SemidpError
 from semidp.promise.schema.counts import MAX_CELLS, Table
-from semidp.promise.schema.features import Feature, bin_edges, level_text, read_stored
+from semidp.promise.schema.features import Feature, bin_edges, level_text
 from semidp.promise.schema.schema import Schema, StructuralZero
-from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), min_size=1, max_size=6)
 
@@ -242,23 +241,6 @@ def test_bins_are_closed_unless_an_end_is_left_open() -> None:
         feature = Feature("age", bins=bin_edges(text))
         assert feature.levels == labels
         assert Feature.from_json(feature.to_json()) == feature
-        assert Feature.from_json(read_stored(feature.to_json())) == feature
     for text in ("18", "", "0,,18", "18,0"):
         with pytest.raises(SemidpError, match="bin"):
             Feature("age", bins=bin_edges(text))
-
-
-def test_bins_that_an_earlier_version_stored_are_open() -> None:
-    """What was stored says nothing of an end; its digest stays the one that ledgers know."""
-    stored = {"name": "age", "bins": ["0", "18", "65"]}
-    feature = Feature.from_json(read_stored(stored))
-    assert feature == Feature("age", bins=[0, 18, 65, "inf"])
-    closed = Feature("age", bins=[0, 18, 65])
-    spaces = []
-    for one, counts in ((feature, [1, 2, 3]), (closed, [3, 3])):
-        table = Table(Schema([one]), counts)
-        spaces.append(Dataspace.from_table(table, [Margin("age")]))
-    document = spaces[0].to_json()
-    document["schema"] = {"feature": [stored], "structural_zero": []}
-    assert Datasets.from_json(document).digest == spaces[0].digest
-    assert Datasets.from_json(spaces[1].to_json()).digest == spaces[1].digest != spaces[0].digest

@@ -2,7 +2,6 @@
 or is discarded.
 """
 
-import shutil
 import sys
 from pathlib import Path
 
@@ -172,31 +171,6 @@ def test_one_piece_says_only_what_it_charged(here: Semidp, people: Path, monkeyp
     assert "would exceed" in said
     assert "all the same" not in said
     assert charges(here, "ledger.json") == 1
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("by", ["show", "force"])
-def test_what_an_earlier_version_left_blocks_nothing(
-    here: Semidp, people: Path, tmp_path: Path, by: str
-) -> None:
-    """Version 0.2 was killed between its second rename and the removal of the old folder."""
-    assert here("ledger", "ledger.json", "--rho", "10").code == 0
-    words = ("release", people, *WORDS, "--ledger", "ledger.json", "--out", "rel")
-    assert here(*words).code == 0
-    old = tmp_path / ".semidp-rel.unfinished.old"
-    shutil.copytree(tmp_path / "rel", old)
-    if by == "force":
-        assert here(*words, "--force").code == 0
-        assert charges(here, "ledger.json") == 2
-        assert Release.load("rel").ledger["number"] == 2
-        return
-    shutil.rmtree(tmp_path / "rel")
-    half = tmp_path / ".semidp-rel.unfinished"
-    half.mkdir()
-    (half / "unfinished.json").write_text("{}")
-    assert here("show", "rel").code == 0
-    assert Release.load("rel").ledger["number"] == 1
-    assert [path.name for path in half.iterdir()] == ["unfinished.json"]
 
 
 def test_a_ledger_that_is_given_to_resume_is_charged(

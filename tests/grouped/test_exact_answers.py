@@ -6,7 +6,6 @@ over answers: a carrier who had no value has any value afterwards, and one who h
 
 import itertools
 from collections.abc import Iterator
-from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
@@ -280,21 +279,18 @@ def test_a_table_of_the_values_moves_farther_and_is_refused() -> None:
         semidp.run(evolve(plan, adjacency="exchange"), people)
 
 
-def test_a_ledger_counts_all_records_beside_exact_answers_for_all_that_change(
-    tmp_path: Path,
-) -> None:
+def test_a_ledger_refuses_exact_answers_beside_a_charge_for_all_records(tmp_path: Path) -> None:
     alone = public_of([[[1, 0], [0, 1]], [[0, 1], [1, 0]]], ["g", "h"], [["h"]])
     budget = semidp.Budget.pure(1)
-    totals = {}
+    exact_answers = Guarantee(TIED, outcome_exchange(TIED), budget.tradeoff())
+    books = {}
     for column in ("pay", "age"):
         outcome = Outcome(column, 0, STEPS, steps=STEPS)
         space = rank_space(alone, outcome_exchange(alone), outcome, [Margin("h")])
         drawn = PermuteAndFlip.calibrate(space, budget)
-        claim = Guarantee(TIED, outcome_exchange(TIED), budget.tradeoff())
-        book = Ledger.create(tmp_path / f"{column}.json", semidp.Budget.pure(3))
-        book.charge(claim, "an earlier version", [drawn.record()])
-        total = book.total()
-        assert total is not None
-        totals[column] = total.tradeoff.implied_epsilon()
-    # three records change where two values were paid for; nothing is exact about age
-    assert totals == {"pay": Fraction(3, 2), "age": 1}
+        books[column] = Ledger.create(tmp_path / f"{column}.json", semidp.Budget.pure(3))
+        books[column].charge(drawn.guarantee, "answers are private", [drawn.record()])
+    with pytest.raises(Refused, match="give or take values of 'pay' of others"):
+        books["pay"].charge(exact_answers, "who answered is exact")
+    books["age"].charge(exact_answers, "nothing is exact about age")
+    assert [len(book.account().charges) for book in books.values()] == [1, 2]

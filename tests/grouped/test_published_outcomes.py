@@ -336,13 +336,13 @@ def test_a_ledger_counts_such_a_charge_for_all_records_that_change(tmp_path: Pat
     alone, both = public("ward"), public("ward", "age")
     budget = Budget.pure(1)
     drawn = PermuteAndFlip.calibrate(rank_space(alone, outcome_exchange(alone), AGES, WARD), budget)
-    claimed = Guarantee(both, outcome_exchange(both), budget.tradeoff())
+    published = Guarantee(both, outcome_exchange(both), budget.tradeoff())
     book = Ledger.create(tmp_path / "ledger.json", Budget.pure(3))
-    book.charge(claimed, "an earlier version", [drawn.record()])
-    total = book.total()
-    assert total is not None
+    book.charge(drawn.guarantee, "ages are private", [drawn.record()])
+    book.charge(published, "ages are exact")
     # three values of one choice each, where two were paid for
-    assert total.tradeoff.implied_epsilon() == Fraction(3, 2)
+    spent = [charge.spent.implied_epsilon() for charge in book.account().charges]
+    assert spent == [Fraction(3, 2), 1]
     right = Ledger.create(tmp_path / "right.json", Budget.pure(3))
     right.charge(drawn.guarantee, "ages are private", [drawn.record()])
     held = right.total()

@@ -189,9 +189,7 @@ def test_one_ledger_holds_a_product_and_a_table_of_other_features(tmp_path):
 
 
 def test_a_guarantee_elsewhere_is_that_of_the_noise_that_was_drawn(tmp_path):
-    """Not of the noise that would be placed today: the closed form of an earlier version stays what
-    it was.
-    """
+    """Not of the noise that would be placed today: noise by the closed form stays what it was."""
     people = {"sex": [*"ffmmfm"], "age": [*"yoyoyo"], "ill": [*"nnjnjn"]}
     asked = TablesRequest([TableRequest(names) for names in TABLES], Budget.gdp(1))
     done = run(Plan([asked], invariants=["sex"], features=SCHEMA.features), people)

@@ -93,6 +93,8 @@ def changed(folder: Path, change: Callable[[dict], None]) -> None:
     ("change", "expected"),
     [
         (lambda d: d.update(schema_version=2), "another version"),
+        (lambda d: d["versions"].update(semidp="0.2.0"), "another version"),
+        (lambda d: d.pop("versions"), "not a release"),
         (lambda d: d.pop("guarantee"), "damaged"),
         (lambda d: d.pop("files"), "not a release"),
         (lambda d: d.update(files=[]), "not a release"),

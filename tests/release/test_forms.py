@@ -136,10 +136,6 @@ def test_parquet_is_the_default_for_many_cells(
         *("measurements.parquet", "table.parquet", "towns-measurements.parquet", "towns.parquet")
     ]
     assert Release.load(tmp_path / "release").form is None
-    monkeypatch.setattr(cells, "PARQUET_FROM", 7)
-    released().save(tmp_path / "small")
-    monkeypatch.setattr(cells, "PARQUET_FROM", 6)
-    assert Release.load(tmp_path / "small").form is Form.csv, "an earlier version wrote no Parquet"
 
 
 def test_a_changed_parquet_file_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -96,27 +95,6 @@ def test_every_mechanism_for_zcdp_agrees(mechanism: str) -> None:
     plan = Plan([TableRequest(["sex", "region"], Budget.zcdp("1/3"), mechanism)], ["sex", "region"])
     release = run(plan, PEOPLE, SeededRandomness(2))
     assert disagreements(release, release.to_json()) == ()
-
-
-def test_errors_of_an_earlier_version_are_no_forgery(tmp_path: Path) -> None:
-    """Lattice noise stated an upper bound of its errors, and intervals were 1.96 standard errors to
-    each side.
-    """
-    plan = Plan([TableRequest(["sex", "region"], Budget.zcdp(6), "lattice")], ["sex", "region"])
-    release = run(plan, PEOPLE, SeededRandomness(2))
-    assert disagreements(release, release.to_json()) == ()
-    table = release.tables[0]
-    mechanism = release.plan.requests[0].calibrate(release.plan.requests[0].space(release.scope))
-    bound = table.standard_errors * mechanism.largest_l2 / mechanism.expected_l2
-    assert bound.max() > 1.3 * table.standard_errors.max()
-    noise = replace(release.results[0].noise, expected_l2=mechanism.largest_l2)
-    wider = replace(table, standard_errors=bound, half_widths=1.959963984540054 * bound)
-    earlier = replace(release.results[0], noise=noise, tables=(wider,))
-    old = replace(release, results=(earlier,), versions={**release.versions, "semidp": "0.1.0"})
-    old.save(tmp_path / "old")
-    again = Release.load(tmp_path / "old")
-    assert again.results[0].noise.mechanism == "lattice gaussian"
-    assert disagreements(again, json.loads((tmp_path / "old" / "release.json").read_text())) == ()
 
 
 FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {

@@ -61,7 +61,7 @@ def test_what_is_not_found_again_in_time_is_believed() -> None:
     found = compare_fit(beside(counts.tolist(), how), real)
     assert (found.wrong, "count" in found.unproved) == ((), True)
     missing = (NOISY, Fitted("none", "none", 0.0, 0.0, False, NOT_ALL))
-    findings = Findings(current=True, refits=True)
+    findings = Findings(refits=True)
     note_fits(findings, "product", "products.tables.fit", [beside(counts.tolist(), how)], [missing])
     assert findings.wrong == []
     assert "sex.csv count" in next(iter(findings.trusted.values()))
@@ -83,7 +83,7 @@ def test_two_tables_that_came_out_otherwise_are_compared_loosely_and_one_is_not(
         ([one, other], True, 2),
         ([one, other], False, 0),
     ):
-        findings = Findings(current=True, refits=True, same_software=same)
+        findings = Findings(refits=True, same_software=same)
         note_fits(findings, "product", "products.tables.fit", tables, [again] * len(tables))
         assert sum("possible with the same totals" in said for said in findings.wrong) == wrong
         assert bool(findings.trusted) == (wrong == 0)

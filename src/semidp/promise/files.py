@@ -23,7 +23,7 @@ from semidp.errors import InputError, Occupied
 from semidp.promise.plain_reading import is_plain_file
 
 _SCRAP = re.compile(
-    r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|unfinished\.(?:old|json)|lock)", re.DOTALL
+    r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|unfinished\.json|lock)", re.DOTALL
 )
 
 _OLD = ".old"
@@ -437,8 +437,7 @@ def _recover(path: Path) -> None:
 def _replacement_folder(old: Path) -> Path | None:
     """The whole folder that was to replace `old`, if the run was killed before it did."""
     new = old.with_name(old.name.removesuffix(_OLD))
-    # version 0.2 gave an unfinished folder that name
-    return new if new.is_dir() and not new.name.endswith(UNFINISHED) else None
+    return new if new.is_dir() else None
 
 
 def _write_time(folder: Path) -> int:
@@ -508,9 +507,8 @@ def _scraps(path: Path, suffix: str = "") -> Iterator[Path]:
     """Yield the scraps of runs for the destination `path`, those with a suffix only if one is
     given.
     """
-    old = f"(?:[0-9a-f]{{8}}|{UNFINISHED}){re.escape(_OLD)}"
-    kind = old if suffix == _OLD else f"(?:[0-9a-f]{{8}}|{old})"
-    pattern = re.compile(re.escape(f".semidp-{scrap_tag(path)}.") + kind)
+    ending = re.escape(suffix) if suffix else f"(?:{re.escape(_OLD)})?"
+    pattern = re.compile(re.escape(f".semidp-{scrap_tag(path)}.") + f"[0-9a-f]{{8}}{ending}")
     return (entry for entry in list_entries(path.parent) if pattern.fullmatch(entry.name))
 
 

@@ -21,7 +21,6 @@ from semidp.promise.notebook import facts, shorten_text
 from semidp.promise.plain_reading import read_plain
 from semidp.promise.spaces.adjacency import Adjacency, Ball
 from semidp.promise.spaces.dataspace import RECORD, Datasets, Dataspace
-from semidp.promise.spaces.linked import adjacency_from_json
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.curves import tradeoff_from_json
 from semidp.promise.tradeoff.function import Order, Tradeoff
@@ -353,7 +352,7 @@ class Guarantee:
         True
         """
         dataspace = Datasets.from_json(value["dataspace"])
-        adjacency = adjacency_from_json(value["adjacency"], dataspace)
+        adjacency = Adjacency.from_json(value["adjacency"])
         return cls(dataspace, adjacency, tradeoff_from_json(value["tradeoff"]))
 
     def save(self, path: str | Path) -> None:

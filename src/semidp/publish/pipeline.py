@@ -7,7 +7,6 @@ changes what a release guarantees.
 """
 
 import contextlib
-import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -223,12 +222,6 @@ class Prepared:
     def calibrated_requests(self) -> tuple[tuple[Request, Mechanism], ...]:
         """Each request with its mechanism."""
         return tuple(zip(self.plan.requests, self.mechanisms, strict=True))
-
-    @property
-    def parts(self) -> tuple[tuple[Request, Mechanism], ...]:
-        """What `calibrated` was called in 0.2; it goes with 0.4."""
-        warnings.warn("Prepared.parts is called calibrated", DeprecationWarning, stacklevel=2)
-        return self.calibrated_requests
 
     @property
     def other_adjacency_guarantee(self) -> Guarantee | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.promise.documents import from_json
 from semidp.promise.exact import number
@@ -20,11 +21,9 @@ from semidp.promise.files import new_folder, recover
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.plain_reading import digest, read_document, read_plain
 from semidp.promise.progress import Progress, silent
-from semidp.promise.schema.features import read_stored
 from semidp.promise.scope import Scope
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
-from semidp.promise.spaces.linked import adjacency_from_json
 from semidp.promise.tradeoff.curves import tradeoff_from_json
 from semidp.publish.combined.combined_tables import CombinedTables
 from semidp.publish.combined.linked_combination import one_estimate
@@ -231,11 +230,8 @@ class ReleaseFiles(ReleaseValue, ABC):
             raise InputError(
                 f"{folder / 'release.json'} is damaged: make the release again"
             ) from None
-        held = [(result, table) for result in release.results for table in result.held_tables()]
-        file_names = [name for result, _ in held for name in result.files()]
-        if "form" not in document and any(name not in files.names for name in file_names):
-            release = replace(release, form=Form.csv)  # written before there was another
-        for _, table in held:
+        held = [table for result in release.results for table in result.held_tables()]
+        for table in held:
             if table.fitted.kind == "integer" and not table.keeps(release.scope.dataspace):
                 raise InputError(
                     f"{folder} contradicts itself: {table.name!r} does not add up to the exact"
@@ -321,8 +317,8 @@ class ReleaseFiles(ReleaseValue, ABC):
         dataspace = Datasets.from_json(document["dataspace"])
         if not isinstance(dataspace, Dataspace):
             raise ValueError("a release has features")
-        adjacency = adjacency_from_json({**document["a"], "a": document["a"]["used"]}, dataspace)
-        plan = Plan.from_json(read_stored(document["plan"]))
+        adjacency = Adjacency.from_json({**document["a"], "a": document["a"]["used"]})
+        plan = Plan.from_json(document["plan"])
         if any(request.budget is None for request in plan.requests):
             raise ValueError("what was released had a budget")
         scope = _scope(document, dataspace, adjacency, plan)
@@ -360,6 +356,7 @@ def _read_unchanged(folder: Path) -> tuple[dict[str, Any], StoredFiles]:
     """Read release.json of a folder; refuse files that were changed after it was written."""
     try:
         document = from_json(read_plain(folder / "release.json", folder))
+        build = (document["schema_version"], document["versions"]["semidp"])
         # A list from strangers may hold paths: only names in the folder itself are read.
         digests = {Path(name).name: expected for name, expected in document["files"].items()}
         files = StoredFiles(folder, tuple(digests))
@@ -370,7 +367,7 @@ def _read_unchanged(folder: Path) -> tuple[dict[str, Any], StoredFiles]:
         raise InputError(
             f"{folder} is not a release: it has no readable release.json with its tables"
         ) from None
-    if document.get("schema_version") != SCHEMA_VERSION:
+    if build != (SCHEMA_VERSION, __version__):
         raise InputError(
             f"{folder} was written by another version of semidp: read it with that version"
         )

@@ -17,7 +17,7 @@ from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
-from semidp.promise.spaces.linked import LinkedDataspace, adjacency_from_json, linked_adjacency
+from semidp.promise.spaces.linked import LinkedDataspace, linked_adjacency
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.composition import Composed, Grouped, compose
@@ -40,7 +40,7 @@ class Charge:
     group
         By how many records it is grouped under the ledger's adjacency.
     dataspace, adjacency
-        What the guarantee is about; None where an earlier version charged it.
+        What the guarantee is about.
     measured
         For each measurement its query, and the law and scale of its noise (`Mechanism.record`): all
         that is needed to find its curve under other exact statistics.
@@ -55,19 +55,20 @@ class Charge:
     Examples
     --------
     >>> from semidp.promise.tradeoff.curves import zcdp
-    >>> charge = Charge("redistricting", "2021-08-12T00:00:00+00:00", zcdp("2.56"), 2)
+    >>> states, time = Dataspace.from_description("state totals"), "2021-08-12T00:00:00+00:00"
+    >>> charge = Charge("redistricting", time, zcdp("2.56"), 2, states, Ball(2))
     >>> charge.spent
     ZCDP(rho=Fraction(256, 25))
     >>> charge.fixed_reason
-    'a version of semidp charged it that recorded no query'
+    'its query was not recorded'
     """
 
     label: str
     time: str
     tradeoff: Tradeoff
     group: int
-    dataspace: Datasets | None = None
-    adjacency: Adjacency | None = None
+    dataspace: Datasets
+    adjacency: Adjacency
     measured: tuple[Mapping[str, Any], ...] = ()
     head: str = ""
     counted: Tradeoff | None = None
@@ -81,8 +82,6 @@ class Charge:
     @property
     def fixed_reason(self) -> str | None:
         """Why the charge cannot be recomputed under other exact statistics; None where it can."""
-        if self.dataspace is None:
-            return "a version of semidp charged it that recorded no query"
         queries = [part.get("query") for part in self.measured]
         if not queries or None in queries:
             return "its query was not recorded"
@@ -90,11 +89,11 @@ class Charge:
 
     def is_for(self, guarantee: Guarantee) -> bool:
         """Whether this guarantee was charged."""
-        # Version 1 recorded the curve alone.
-        pairs = (self.dataspace, self.adjacency)
-        known = pairs == (None, None) or pairs == (guarantee.dataspace, guarantee.adjacency)
+        ours = (self.dataspace, self.adjacency)
+        if ours != (guarantee.dataspace, guarantee.adjacency):
+            return False
         # The ledger and the release both hold the curve as JSON.
-        return known and self.tradeoff.to_json() == guarantee.tradeoff.to_json()
+        return self.tradeoff.to_json() == guarantee.tradeoff.to_json()
 
     def under(
         self, dataspace: Datasets, adjacency: Adjacency, before: Guarantee | None = None
@@ -128,9 +127,9 @@ class Charge:
                 reason = str(refusal)
         # The query cannot be asked again, but the stated curve may hold for these pairs as it is.
         lifted = None
-        if self.dataspace is not None and isinstance(dataspace, Dataspace):
+        if isinstance(dataspace, Dataspace):
             lifted = self.dataspace.with_features(dataspace.schema)
-        if lifted is not None and self.adjacency is not None:
+        if lifted is not None:
             stated = Guarantee(lifted, self.adjacency, self.tradeoff)
             if stated.covers(Guarantee(dataspace, adjacency, self.tradeoff)):
                 return replace(self, group=1, counted=None)
@@ -141,71 +140,13 @@ class Charge:
             return self
         raise Refused(reason)
 
-    def correct_tradeoff(self, dataspace: Datasets, adjacency: Adjacency) -> "Charge":
-        """Return the charge with the curve that its mechanisms have, where an earlier version
-        counted a stronger one.
-
-        Only queries under exchange that their kind calls understated are looked at, and outcomes
-        whose counts are exact, too, which an earlier version took under exchange. A charge that
-        holds one beside K-norm noise stays as it is: its curve cannot be taken apart.
-        """
-        # Upward until `corrected` goes: tests/test_layers.py lists it.
-        from semidp.publish.statistics.registry import understated_queries
-
-        # Any a records were counted rightly by every version.
-        if adjacency.protects_groups:
-            return self
-        queries = [part.get("query") for part in self.measured]
-        kinds = {query.get("kind") for query in queries if isinstance(query, Mapping)}
-        pairs: Adjacency = adjacency
-        if self._hands_over_answers(dataspace):
-            # norms of exchanges do not hold here, but no exchange changes more than a records
-            pairs = Ball(adjacency.a, adjacency.protection)
-        elif not kinds & understated_queries() and not self._hands_over_outcomes(dataspace):
-            return self
-        try:
-            curves = [
-                mechanism_from_record(part, dataspace, pairs).tradeoff for part in self.measured
-            ]
-            proven = compose(*curves)
-        except Refused:
-            return self
-        # A charge that holds is left as it was counted, even where today's bound is better.
-        if proven == self.spent or proven >= self.spent:
-            return self
-        return replace(self, group=1, counted=proven)
-
-    def _hands_over_outcomes(self, dataspace: Datasets) -> bool:
-        """Whether an outcome that was measured is also a feature of an exact total."""
-        columns = {column.partition("=")[0] for column in self._outcomes}
-        return bool(columns & _published_names(dataspace))
-
-    def _hands_over_answers(self, dataspace: Datasets) -> bool:
-        """Whether an exact total says who has a value of an outcome that was measured for all."""
-        from semidp.promise.schema.outcome import answered_column
-
-        published = _published_names(dataspace)
-        for column, query in self._outcomes.items():
-            # a query of those who answered names the column that says who they are
-            answers = answered_column(column)
-            if answers in published and answers not in query.values():
-                return True
-        return False
-
-    @property
-    def _outcomes(self) -> dict[str, Mapping[str, Any]]:
-        """The queries of outcomes that were measured, by their columns."""
-        queries = [part.get("query") for part in self.measured]
-        outcomes = [query for query in queries if isinstance(query, Mapping)]
-        return {str(query["column"]): query for query in outcomes if query.get("column")}
-
     def to_json(self) -> dict[str, Any]:
         """Return the entry as plain values; the dataspace by its digest."""
         document: dict[str, Any] = {"label": self.label, "time": self.time}
         document["tradeoff"] = self.tradeoff.to_json()
         document["group"] = self.group
-        document["dataspace"] = self.dataspace and self.dataspace.digest
-        document["adjacency"] = self.adjacency and self.adjacency.to_json()
+        document["dataspace"] = self.dataspace.digest
+        document["adjacency"] = self.adjacency.to_json()
         document["measured"] = [dict(part) for part in self.measured]
         if self.counted is not None:
             document["counted"] = self.counted.to_json()
@@ -214,17 +155,17 @@ class Charge:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], dataspaces: Mapping[str, Datasets]) -> "Charge":
-        """Read what `to_json` wrote, with the dataspaces of the ledger by their digests; or an
-        entry of version 1.
+        """Read what `to_json` wrote, with the dataspaces of the ledger by their digests.
 
         >>> from semidp.promise.tradeoff.curves import zcdp
-        >>> charge = Charge("a table", "2026-01-01T00:00:00+00:00", zcdp(1), 1)
-        >>> Charge.from_json(charge.to_json(), {}) == charge
+        >>> states = Dataspace.from_description("state totals")
+        >>> charge = Charge("a table", "2026-01-01T00:00:00+00:00", zcdp(1), 1, states, Ball(2))
+        >>> Charge.from_json(charge.to_json(), {states.digest: states}) == charge
         True
         """
         label, time = value["label"], value["time"]
         group = value["group"]
-        measured = tuple(value.get("measured") or ())
+        measured = tuple(value["measured"])
         texts = isinstance(label, str) and isinstance(time, str)
         mappings = all(isinstance(part, Mapping) for part in measured)
         if not texts or not _is_count(group) or not mappings:
@@ -232,12 +173,8 @@ class Charge:
                 "a charge needs a label, a time, a number of records and its measurements"
             )
         tradeoff = tradeoff_from_json(value["tradeoff"])
-        # Entries of version 1 have neither.
-        dataspace = dataspaces[value["dataspace"]] if value.get("dataspace") else None
-        adjacency = None
-        if value.get("adjacency"):
-            adjacency = adjacency_from_json(value["adjacency"], dataspace)
-        head = value.get("head", "")
+        dataspace, head = dataspaces[value["dataspace"]], value["head"]
+        adjacency = Adjacency.from_json(value["adjacency"])
         counted = tradeoff_from_json(value["counted"]) if value.get("counted") else None
         return cls(label, time, tradeoff, group, dataspace, adjacency, measured, head, counted)
 
@@ -252,8 +189,9 @@ class Account:
     many as every charge protects), or its exchanges.
 
     >>> from semidp.promise.tradeoff.curves import zcdp
-    >>> charges = [Charge("a table", "2026-01-01T00:00:00+00:00", zcdp("0.1"), 2)] * 2
-    >>> Account(Budget.zcdp(1), charges=tuple(charges)).semi_first()  # 2 · 2² · 0.1
+    >>> states, time = Dataspace.from_description("state totals"), "2026-01-01T00:00:00+00:00"
+    >>> charge = Charge("a table", time, zcdp("0.1"), 2, states, Ball(2))
+    >>> Account(Budget.zcdp(1), charges=(charge, charge)).semi_first()  # 2 · 2² · 0.1
     ZCDP(rho=Fraction(4, 5))
     """
 
@@ -300,16 +238,6 @@ class Account:
                 " are new"
             )
         return account
-
-    def correct_charges(self) -> "Account":
-        """Return the account with every charge counted by the bounds that are known now; see
-        `Charge.corrected`.
-        """
-        if self.dataspace is None or self.adjacency is None:
-            return self
-        dataspace, adjacency = self.dataspace, self.adjacency
-        charges = [charge.correct_tradeoff(dataspace, adjacency) for charge in self.charges]
-        return replace(self, charges=tuple(charges))
 
     def _rebase(self, charge: Charge, guarantee: Guarantee) -> "Account":
         """Return the account with one more charge, that of a guarantee, everything under the union
@@ -375,17 +303,17 @@ class Account:
         guarantee
             What the release states, which must be what was charged.
         noise
-            Digest of its noisy values, which must be those that the charge paid for. Charges of
-            version 0.2 recorded none.
+            Digest of its noisy values, which must be those that the charge paid for, if a run
+            recorded them.
 
         Examples
         --------
-        >>> Account(Budget.zcdp(1)).disagreement({"number": 1, "head": "0f"})
+        >>> Account(Budget.zcdp(1)).disagreement({"ledger": "", "number": 1, "head": "0f"})
         'its charge is number 1, and the ledger holds 0'
         """
         if entry is None:
             return "it was charged to no ledger"
-        if entry.get("ledger", self.id) != self.id:
+        if entry.get("ledger") != self.id:
             return "it was charged to another ledger"
         number, count = entry.get("number"), len(self.charges)
         if not _is_count(number):
@@ -393,11 +321,7 @@ class Account:
         if number > count:
             return f"its charge is number {number}, and the ledger holds {count}"
         charge = self.charges[number - 1]
-        if "head" in entry:
-            same = entry["head"] == charge.head
-        else:  # charged by a version without hashes
-            same = entry.get("label") == charge.label and entry.get("time") == charge.time
-        if not same:
+        if entry.get("head") != charge.head:
             return f"charge {number} of the ledger, or one before it, is not the one that was made"
         if guarantee is not None and not charge.is_for(guarantee):
             return f"charge {number} of the ledger is for another guarantee than it states"
@@ -572,10 +496,8 @@ def _join_adjacencies(
             return opened_adjacency
     numbers, spaces = [new.adjacency.a], [new.dataspace]
     for charge in account.charges:
-        # Early ledgers did not record what each charge is about: it is what all are.
-        adjacency = ours if charge.adjacency is None else charge.adjacency
-        numbers.append(adjacency.a)
-        spaces.append(charge.dataspace or before.dataspace)
+        numbers.append(charge.adjacency.a)
+        spaces.append(charge.dataspace)
     least = min(numbers)
     if opened_adjacency is not None:
         least = max(least, opened_adjacency.a)
@@ -672,12 +594,3 @@ def _charge(
 
 def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _published_names(dataspace: Datasets) -> set[str]:
-    """The names of all features of exact totals, with the depths above and below them."""
-    if not isinstance(dataspace, Dataspace):
-        return set()
-    schema = dataspace.schema
-    features = [schema.feature(name) for margin in dataspace.margins for name in margin.names]
-    return {name for feature in features for name in feature.names}

@@ -5,8 +5,7 @@ It is charged before noise is drawn. Two processes may use it at once, and a pro
 leaves the file as it was before or after the charge, never between. Every charge carries the hash
 of all before it, so that one that is changed or removed shows. Where a charge brings further exact
 statistics, all before it are computed anew under the union, from what they recorded, and the new
-curves are appended with it: nothing is rewritten. So are charges whose curve an earlier version
-stated too strong. How charges add up is in `account`.
+curves are appended with it: nothing is rewritten. How charges add up is in `account`.
 
 A charge pays for one measurement. Beside the charges the file records, for each run, its latest
 session and the digest of what it measured, so that no copy of an unfinished run draws again.
@@ -27,13 +26,11 @@ from semidp.promise.files import hold_lock, replace_file
 from semidp.promise.guarantee import Guarantee, read_document, space_document, space_from
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets
-from semidp.promise.spaces.linked import adjacency_from_json
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import tradeoff_from_json
 
-SCHEMA_VERSION = 2
-"""The version of the file. Version 1 had neither queries nor hashes; such a file is read, and grows
-into this one."""
+SCHEMA_VERSION = 3
+"""The version of the file. No other is read."""
 
 PATIENCE = 60.0
 """Seconds to wait for a ledger that another process holds."""
@@ -183,9 +180,8 @@ class Ledger:
             union.
         """
         with _hold_lock(self.path, self.waiting):
-            document = _upgrade_document(_document(self.path), self.path)
-            as_written = _account(document, self.path)
-            before = as_written.correct_charges()
+            document = _document(self.path)
+            before = _account(document, self.path)
             # A run that was killed after its charge, and goes on now, has paid already.
             number = None if session is None else _find_charge_number(document, session.run)
             if session is not None and number is not None:
@@ -206,7 +202,7 @@ class Ledger:
             under = _name_pairs(document, account.dataspace, account.adjacency, self.path)
             entry = {**account.charges[-1].to_json(), "under": under}
             moved = (account.dataspace, account.adjacency) != (before.dataspace, before.adjacency)
-            if before.charges and (moved or before.charges != as_written.charges):
+            if before.charges and moved:
                 entry["rebased"] = [charge.spent.to_json() for charge in account.charges[:-1]]
             _append(document, entry, None if session is None else session.run)
             if session is not None:
@@ -266,7 +262,7 @@ class Ledger:
         InputError
             If the file holds no ledger, or charges that do not follow from each other.
         """
-        return _account(_document(self.path), self.path).correct_charges()
+        return _account(_document(self.path), self.path)
 
     def total(self) -> Guarantee | None:
         """Return the guarantee of everything charged, Semi-DP first; None before the first
@@ -315,23 +311,17 @@ def _hold_lock(path: Path, waiting: Callable[[str], None] | None = None) -> Iter
 
 def _document(path: Path) -> dict[str, Any]:
     document = read_document(path, "a ledger")
-    if document.get("schema_version", 1) not in (1, SCHEMA_VERSION):
+    if document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         raise InputError(
-            f"the ledger {path} was written by another version of semidp: read it with that version"
+            f"the ledger {path} was written by another version of semidp: use it with that version"
         )
     return document
 
 
 def _account(document: Mapping[str, Any], path: Path) -> Account:
-    """Return the account of a file of either version; refuse one whose hashes do not fit."""
+    """Return the account of a file; refuse one whose hashes do not fit."""
     try:
         budget = Budget.from_json(document["budget"])
-        if document.get("schema_version", 1) == 1:
-            space, adjacency = document["dataspace"], document["adjacency"]
-            dataspace = space_from(space, path) if space else None
-            named = Adjacency.from_json(adjacency) if adjacency else None
-            old = [Charge.from_json(charge, {}) for charge in document["charges"]]
-            return Account(budget, dataspace, named, tuple(old))
         spaces = {}
         for digest, value in document["dataspaces"].items():
             spaces[digest] = space_from(value, path)
@@ -374,20 +364,7 @@ def _read_pairs(
     if not under:
         return None
     dataspace = spaces[under["dataspace"]]
-    return dataspace, adjacency_from_json(under["adjacency"], dataspace)
-
-
-def _upgrade_document(document: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return a file of version 1 in the form of this one: its charges are chained as they are,
-    without a query.
-    """
-    if document.get("schema_version", 1) != 1:
-        return document
-    account = _account(document, path)
-    new = _create_document(path, account.budget, account.dataspace, account.adjacency)
-    for charge in account.charges:
-        _append(new, {**charge.to_json(), "under": new["under"]})
-    return new
+    return dataspace, Adjacency.from_json(under["adjacency"])
 
 
 def _create_document(

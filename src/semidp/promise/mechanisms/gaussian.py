@@ -264,11 +264,6 @@ class LatticeGaussianMechanism(ConcentratedNoise):
         share = float(self.sampler.free_share)
         return self.sampler.variance / share if share else 0.0
 
-    @property
-    def largest_l2(self) -> float:
-        """An upper bound of the expected loss, ``σ√dim``: what earlier versions stated."""
-        return math.sqrt(self.sigma2 * self.space.dimension)
-
     @cached_property
     def half_widths(self) -> NDArray[np.float64]:
         """For each cell how far it is off at most in 95% of all draws: all cells of the matrix have

@@ -198,20 +198,14 @@ class ResidualMechanism(SharedNoise):
         return _cost(self.space, self.sigma2)
 
     def serves_like(self, other: "ResidualMechanism") -> bool:
-        """Whether this noise is placed about as well as that of `other`, or at least as well as by
-        the closed form of single costs.
+        """Whether this noise is placed about as well as that of `other`.
 
-        The convex program ends near its optimum, where another computer may end a little elsewhere;
-        earlier versions had the closed form.
+        The convex program ends near its optimum, where another computer may end a little elsewhere.
         """
         workload = other.workload or self.workload
         if workload is None or set(self.sigma2) != set(other.sigma2):
             return False
-        noise_of_closed_form = 0.0
-        if other.sigma2:
-            noise_of_closed_form = workload.total(closed_form(workload)) / float(other.precision)
-        enough = max(noise_of_closed_form, workload.total(other.sigma2))
-        return workload.total(self.sigma2) <= (1 + _NEAR) * enough
+        return workload.total(self.sigma2) <= (1 + _NEAR) * workload.total(other.sigma2)
 
     @cached_property
     def above_least(self) -> float | None:

@@ -471,7 +471,7 @@ class Feature:
         elif self.bins is not None:
             entry["bins"] = [_edge_text(edge) for edge in self.bins]
             if self.bins[-1] != math.inf:
-                # by which `read_stored` knows that the last bin is closed
+                # says that the last bin is closed to readers who count edges
                 entry["levels"] = list(_bin_labels(self.bins))
         else:
             entry["levels"] = list(self.levels)
@@ -780,28 +780,6 @@ def bin_edges(text: str) -> tuple[str, ...]:
         return (first,)
     *inner, last = others
     return (first or "-inf", *inner, last or "inf")
-
-
-def read_stored(document: Any) -> Any:
-    """Return a stored plan or dataspace as it is stored today: bins that versions before 0.3 stored
-    have no upper end.
-
-    >>> read_stored({"feature": [{"name": "age", "bins": ["0", "18"]}]})
-    {'feature': [{'name': 'age', 'bins': ['0', '18', 'inf']}]}
-    """
-    if isinstance(document, list):
-        return [read_stored(part) for part in document]
-    if not isinstance(document, Mapping):
-        return document
-    # neither the counts of margins nor the labels of a tree declare a feature
-    parts = {
-        key: part if key in ("margins", "tree") else read_stored(part)
-        for key, part in document.items()
-    }
-    bins = parts.get("bins")
-    if isinstance(bins, list) and "levels" not in parts and bins[-1:] != ["inf"]:
-        parts["bins"] = [*bins, "inf"]
-    return parts
 
 
 def _edges(name: str, bins: Iterable[Any]) -> tuple[Fraction | float, ...]:

@@ -17,7 +17,7 @@ from attrs import evolve, field, frozen
 
 from semidp.errors import DataError, InputError, SchemaError
 from semidp.promise.schema.counts import Table
-from semidp.promise.schema.features import Feature, read_stored
+from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Totals, maximal
 from semidp.promise.schema.schema import Schema
 
@@ -219,7 +219,7 @@ class Datasets(ABC):
         """
         if "description" in value:
             return DescribedDatasets(value["description"])
-        schema = Schema.from_json(read_stored(value["schema"]))
+        schema = Schema.from_json(value["schema"])
         values = {}
         for entry in value["margins"]:
             names = entry["features"]
@@ -603,8 +603,6 @@ class Dataspace(Datasets):
         for feature in document["schema"]["feature"]:
             if "tree" in feature:  # the order of leaves is that of the counts
                 feature["tree"] = json.dumps(feature["tree"])
-            if feature.get("bins", ())[-1:] == ["inf"]:  # without, before 0.3
-                feature["bins"] = feature["bins"][:-1]
         in_order = {}
         for part, entries in document["schema"].items():
             in_order[part] = sorted(entries, key=json.dumps)

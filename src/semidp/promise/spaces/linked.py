@@ -7,7 +7,6 @@ then cost is in `promise.sensitivity.linked_costs`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -19,7 +18,7 @@ from semidp.promise.schema.features import SIZE
 from semidp.promise.schema.margins import View, list_axes, meet
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.adjacency import Adjacency, AdjacencyKind, SemiAdjacency
-from semidp.promise.spaces.dataspace import Datasets, Dataspace
+from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.protection import ChangedUnits, Protect, Protection
 
 MEMBER = "member"
@@ -526,19 +525,6 @@ def linked_adjacency(public: LinkedDataspace, kind: AdjacencyKind) -> Adjacency:
     protection = link.whole_unit
     units = ChangedUnits(reach.own_units, reach.size_units, reach.derived_units)
     return Adjacency.from_kind(kind, reach.members, protection, units)
-
-
-def adjacency_from_json(value: Mapping[str, Any], dataspace: Datasets | None) -> Adjacency:
-    """Read an adjacency that was written beside a dataspace.
-
-    Version 0.2 wrote the members alone where a whole unit is protected. The units follow from what
-    is public, as the noise did.
-    """
-    adjacency = Adjacency.from_json(value)
-    if not isinstance(dataspace, LinkedDataspace) or adjacency.units is not None:
-        return adjacency
-    completed = linked_adjacency(dataspace, adjacency.kind)
-    return completed if replace(completed, units=None) == adjacency else adjacency
 
 
 def linked_semi_adjacency(public: LinkedDataspace) -> SemiAdjacency:

@@ -92,7 +92,7 @@ def _compare_tables(
             findings.wrong.append(
                 f"it states standard errors of {table.name} that the noise does not have"
             )
-        elif not intervals_hold(table, half_widths, findings.current):
+        elif not intervals_hold(table, half_widths):
             findings.wrong.append(
                 f"it states intervals of {table.name} that the noise does not have"
             )

@@ -20,15 +20,8 @@ from semidp.promise.plain_reading import read_plain
 from semidp.publish.results.cells import Columns, Form
 from semidp.publish.results.columns import different_column, equal_numbers
 
-_EARLIER = {"projected": "estimate"}
-"""Columns of earlier versions, and what they hold."""
-_UNROUNDED = {"estimate_low": 3e-6, "estimate_high": 3e-6}
-"""Ends that earlier versions wrote as they were, and by how much rounded ones may differ."""
 
-
-def file_differences(
-    folder: Path, name: str, columns: Columns, digest: str, current: bool
-) -> Iterator[str]:
+def file_differences(folder: Path, name: str, columns: Columns, digest: str) -> Iterator[str]:
     """Yield the columns of a file that are not those of the release.
 
     Parameters
@@ -39,14 +32,9 @@ def file_differences(
         What it should hold: labels by the schema, numbers as they were read.
     digest
         Its SHA-256.
-    current
-        Whether this version wrote it; an earlier one may have written fewer columns.
     """
-    slack = {} if current else _UNROUNDED
     if name.endswith(f".{Form.parquet}"):
-        different = different_column(
-            folder / name, columns.labels, columns.numbers, slack, in_order=current
-        )
+        different = different_column(folder / name, columns.labels, columns.numbers)
         if different is not None:
             yield f"another column {different!r} in {name} than follows"
         return
@@ -55,14 +43,14 @@ def file_differences(
         hashed.update(part)
     if hashed.hexdigest() == digest:
         return
-    different = _different(read_plain(folder / name, folder), columns, current)
+    different = _different(read_plain(folder / name, folder), columns)
     if different is not None:
         yield f"another column {different!r} in {name} than follows"
-    elif current:
+    else:
         yield f"numbers in {name} that are not written as a release writes them"
 
 
-def _different(content: bytes, columns: Columns, current: bool) -> str | None:
+def _different(content: bytes, columns: Columns) -> str | None:
     """Return the first column of a CSV file that is not as expected; None where only the way of
     writing differs.
     """
@@ -80,20 +68,16 @@ def _different(content: bytes, columns: Columns, current: bool) -> str | None:
             return name
     numbers: Mapping[str, NDArray[Any]] = columns.numbers
     for place, name in enumerate(header[len(labels) :], start=len(labels)):
-        held = numbers.get(name) if current else numbers.get(_EARLIER.get(name, name))
-        if held is None and name in _EARLIER and not current:
-            continue  # the estimate of a table, beside its measurement: compared where the table is
-        slack = 0.0 if current else _UNROUNDED.get(name, 0.0)
-        if held is None or not _equal([row[place] for row in rows], held, slack):
+        held = numbers.get(name)
+        if held is None or not _equal([row[place] for row in rows], held):
             return name
-    missing = [name for name in numbers if name not in header]
-    return missing[0] if current and missing else None
+    return next((name for name in numbers if name not in header), None)
 
 
-def _equal(texts: list[str], held: NDArray[Any], slack: float) -> bool:
+def _equal(texts: list[str], held: NDArray[Any]) -> bool:
     try:
         numbers = np.array([float(text) if text else math.nan for text in texts])
     except ValueError:
         return False
     closed = np.where(np.isfinite(held), held, np.nan) if held.dtype.kind == "f" else held
-    return equal_numbers(numbers, closed.astype(float), slack)
+    return equal_numbers(numbers, closed.astype(float))

@@ -14,11 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from semidp._version import __version__
 from semidp.errors import InputError, SemidpError
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.plain_reading import read_document
-from semidp.promise.schema.features import read_stored
 from semidp.promise.scope import Scope
 from semidp.promise.spaces.dataspace import normalize_margins
 from semidp.publish.combined.combination_check import check_combination, check_sources
@@ -35,7 +33,14 @@ from semidp.publish.signing import SIGNATURE, SUMS
 from semidp.publish.sources.opening import Source
 from semidp.publish.statistics.parts import PARTS
 from semidp.publish.statistics.protocol.results import Published
-from semidp.publish.statistics.recheck_findings import Findings, Trust, differences, same, short
+from semidp.publish.statistics.recheck_findings import (
+    Findings,
+    Trust,
+    compare_guarantees,
+    differences,
+    same,
+    short,
+)
 from semidp.publish.statistics.registry import parts_readers, result_keys, result_readers
 from semidp.publish.survey import public_scope, read_schema
 
@@ -74,9 +79,6 @@ class Recheck:
 def disagreements(release: ReleaseFiles, document: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what a release states that does not follow from its plan, its exact totals and its
     noisy values.
-
-    Of an earlier version, noise above what a budget needs, and a guarantee weaker than the noise
-    gives, are no fault: it knew looser bounds.
 
     Parameters
     ----------
@@ -188,9 +190,7 @@ class _Again:
 
 def _findings(release: ReleaseFiles, refits: bool) -> Findings:
     """Return empty findings for a release, with the software that it states."""
-    return Findings(
-        release.versions.get("semidp") == __version__, refits, dict(release.versions) == versions()
-    )
+    return Findings(refits, dict(release.versions) == versions())
 
 
 @dataclass(eq=False)
@@ -233,7 +233,7 @@ class _Check:
         # A sum over some results would be compared with the guarantee of all.
         if len(needed) == len(release.results):
             together = Guarantee.compose(*needed).tradeoff
-            said = self.findings.guarantee(release.guarantee.tradeoff, together)
+            said = compare_guarantees(release.guarantee.tradeoff, together)
             self.findings.wrong += (
                 [] if said is None else [f"it states {said} than its parts have together"]
             )
@@ -335,10 +335,8 @@ class _Check:
             ("warnings", "a warning", scope.warnings, again.warnings),
             ("disclosures", "a disclosure", scope.disclosures, again.disclosures),
         ):
-            # An earlier version may have said it in other words.
-            if self.findings.current:
-                missing = [words for words in follows if words not in stated]
-                self.findings.wrong += (f"it leaves out {kind}: {words}" for words in missing)
+            missing = [words for words in follows if words not in stated]
+            self.findings.wrong += (f"it leaves out {kind}: {words}" for words in missing)
             if any(words not in follows for words in stated):
                 self.findings.trust(
                     f"{key} beyond those that follow from the plan and the totals", key
@@ -364,22 +362,14 @@ class _Check:
             ):
                 continue
             if key in result_keys():
-                if key not in document and self.findings.current:
+                if key not in document:
                     self.findings.wrong.append(f"it has no list of {key}")
                 self._entries(key, document.get(key, []), expected[key], rebuilt)
-            elif key == "a" and not self.findings.current:
-                # It was compared before: an earlier version may have known less of a(t).
-                continue
             else:
-                stored = document.get(key)
-                stored = read_stored(stored) if key in ("plan", "dataspace") else stored
-                for path, stated, follows in differences(stored, expected[key], key):
-                    self._differs(path, "it states", path, stated, follows, derived=())
+                for path, stated, follows in differences(document.get(key), expected[key], key):
+                    self._differs("it states", path, stated, follows)
         unknown = [key for key in document if key not in expected and key != "files"]
-        if unknown and self.findings.current:
-            self.findings.wrong += [f"it states {key!r}, which no release has" for key in unknown]
-        else:
-            self.findings.trust("what another version of semidp states besides", *unknown)
+        self.findings.wrong += [f"it states {key!r}, which no release has" for key in unknown]
 
     def _entries(
         self, key: str, entries: Any, expected: Sequence[Any], rebuilt: Sequence[Published]
@@ -398,30 +388,11 @@ class _Check:
                 compared_before = key in read_back and path.startswith("guarantee")
                 if compared_before or (told and path.startswith(noise_fields)):
                     continue
-                # There is no less noise than is needed, as was compared: an earlier version may
-                # have had more.
-                compared = (*result.compared_fields, "noise.scale")
-                if not self.findings.current and path.startswith(compared):
-                    continue
-                self._differs(
-                    f"{key}.{path}", f"{who} states", path, stated, follows, result.derived_fields
-                )
+                self._differs(f"{who} states", path, stated, follows)
 
-    def _differs(
-        self, place: str, who: str, path: str, stated: Any, follows: Any, derived: tuple[str, ...]
-    ) -> None:
-        """Note a field that differs; one that an earlier version may have derived otherwise is
-        believed.
-        """
-        if self.findings.current or not path.startswith(derived):
-            # An earlier version did not state everything.
-            if stated is None and not self.findings.current:
-                return
-            self.findings.wrong.append(
-                f"{who} {path} {short(stated)}, and {short(follows)} follows"
-            )
-        else:
-            self.findings.earlier(place)
+    def _differs(self, who: str, path: str, stated: Any, follows: Any) -> None:
+        """Note a field that differs."""
+        self.findings.wrong.append(f"{who} {path} {short(stated)}, and {short(follows)} follows")
 
     def files(self, folder: Path) -> None:
         """Compare every file of the folder with the release."""
@@ -433,16 +404,14 @@ class _Check:
             if name not in digests:
                 self.findings.wrong.append(f"it lists no {name}")
                 continue
-            for said in file_differences(
-                folder, name, columns, digests[name], self.findings.current
-            ):
+            for said in file_differences(folder, name, columns, digests[name]):
                 self.findings.wrong.append(f"it states {said}")
         for key in ("plan", "dataspace"):
             if set(self.document[key]) == {"file"}:
                 expected = json.loads(json.dumps(release.to_json()[key]))
-                listed = read_stored(read_document(folder / self.document[key]["file"]))
+                listed = read_document(folder / self.document[key]["file"])
                 for path, stated, follows in differences(listed, expected, key):
-                    self._differs(path, "it states", path, stated, follows, derived=())
+                    self._differs("it states", path, stated, follows)
         self._check_descriptions(folder, files, digests)
         self._check_file_list(folder, {*files}, digests)
         self._parts_listed()
@@ -455,10 +424,7 @@ class _Check:
         if METADATA in digests and (
             described is None or described != (folder / METADATA).read_bytes()
         ):
-            if self.findings.current:
-                self.findings.wrong.append(f"{METADATA} describes other files than it has")
-            else:
-                self.findings.trust("files that only describe the others", METADATA)
+            self.findings.wrong.append(f"{METADATA} describes other files than it has")
         if not (folder / REPORT).is_file():
             return
         try:
@@ -476,10 +442,8 @@ class _Check:
             self.findings.trust(
                 "the figures of the report, which other versions of software draw otherwise", REPORT
             )
-        elif self.findings.current:
-            self.findings.wrong.append(f"{REPORT} says something else than follows: do not read it")
         else:
-            self.findings.trust("files that only describe the others", REPORT)
+            self.findings.wrong.append(f"{REPORT} says something else than follows: do not read it")
 
     def _check_file_list(self, folder: Path, files: set[str], digests: Mapping[str, str]) -> None:
         """Compare the list of files with those that a release writes, and with those in the

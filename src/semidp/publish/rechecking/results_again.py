@@ -10,7 +10,7 @@ from semidp.publish.release_value import ReleaseValue
 from semidp.publish.statistics.protocol.rechecks import ResultCheck
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published, noise_name
-from semidp.publish.statistics.recheck_findings import CLOSE, Findings
+from semidp.publish.statistics.recheck_findings import CLOSE, Findings, compare_guarantees
 
 
 def recheck_result(
@@ -44,7 +44,7 @@ def recheck_result(
         partition=release.partition,
     )
     _compare_noise(check, result, release.plan.claim is not None)
-    said = findings.guarantee(result.guarantee.tradeoff, mechanism.tradeoff)
+    said = compare_guarantees(result.guarantee.tradeoff, mechanism.tradeoff)
     if said is not None:
         check.wrong(f"{said} than its noise gives")
     if result.noise.mechanism != noise_name(mechanism):

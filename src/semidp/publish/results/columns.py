@@ -149,8 +149,6 @@ def different_column(
     path: Path,
     labels: Mapping[str, Labels],
     columns: Mapping[str, NDArray[Any]],
-    slack: Mapping[str, float] | None = None,
-    in_order: bool = True,
 ) -> str | None:
     """Return the first column of a Parquet file that is not as `write_parquet` would write it, or
     None.
@@ -163,11 +161,6 @@ def different_column(
         The file.
     labels, columns
         What it should hold.
-    slack
-        By how much the numbers of some columns may differ; others may not.
-    in_order
-        Whether the columns of numbers must stand in this order: in files of earlier versions the
-        count came first.
 
     >>> import tempfile
     >>> sexes, counts = {"sex": Labels(("f", "m"), 1)}, {"count": np.array([3, 4])}
@@ -177,10 +170,7 @@ def different_column(
     'sex'
     """
     with contextlib.closing(connect()) as connection:
-        return quietly(
-            lambda: _different(connection, path, labels, columns, slack or {}, in_order),
-            DamagedColumns(),
-        )
+        return quietly(lambda: _different(connection, path, labels, columns), DamagedColumns())
 
 
 def read_numbers(path: Path) -> NDArray[Any]:
@@ -256,8 +246,6 @@ def _different(
     path: Path,
     labels: Mapping[str, Labels],
     columns: Mapping[str, NDArray[Any]],
-    slack: Mapping[str, float],
-    in_order: bool,
 ) -> str | None:
     codes: dict[str, NDArray[Any]] = {}
     for place, column in enumerate(labels.values()):
@@ -273,8 +261,6 @@ def _different(
     described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
     names = [name for name, *_ in described]
     expected = [*labels, *columns, "file_row_number"]
-    if not in_order and sorted(names) == sorted(expected):
-        expected = [*labels, *names[len(labels) :]]
     if names != expected:
         return next((name for name in expected if name not in names), "file_row_number")
     for place, (name, column) in enumerate(labels.items()):
@@ -295,22 +281,17 @@ def _different(
     for name, numbers in columns.items():
         if name not in written:
             return name
-        if not equal_numbers(written[name], numbers, slack.get(name, 0.0)):
+        if not equal_numbers(written[name], numbers):
             return name
     return None
 
 
-def equal_numbers(one: NDArray[Any], other: NDArray[Any], slack: float = 0.0) -> bool:
-    """Whether two columns of numbers are the same, missing ones included, but for a slack.
+def equal_numbers(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Whether two columns of numbers are the same, missing ones included.
 
-    >>> equal_numbers(np.array([1.0, np.nan]), np.array([1.5, np.nan]), 0.5)
+    >>> equal_numbers(np.array([1.0, np.nan]), np.array([1.0, np.nan]))
     True
     """
-    if one.shape != other.shape:
-        return False
-    if slack:
-        # Large numbers carry the rounding of their arithmetic.
-        return bool(np.allclose(one, other, rtol=1e-12, atol=slack, equal_nan=True))
     return bool(np.array_equal(one, other, equal_nan=other.dtype.kind == "f"))
 
 

@@ -57,15 +57,14 @@ class NoisyCells:
 class PartTable:
     """How one table came out in one part.
 
-    Its variance is the sum of all cells' variances. Its cells are None in parts of versions that
-    did not count them.
+    Its variance is the sum of all cells' variances.
     """
 
     name: str
     fitted: Fitted
     largest_standard_error: float
     variance: float
-    cells: NoisyCells | None = None
+    cells: NoisyCells
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not all(
@@ -94,8 +93,6 @@ class PartTable:
             [follows.largest_standard_error, follows.variance],
         ):
             return False
-        if self.cells is None or follows.cells is None:
-            return True
         # Files hold the ends of intervals to six digits. A whole number is told apart alike before
         # and after; a real one on the edge may not be.
         edges = 0 if table.counts.dtype.kind == "i" else int(edge_cells(table).sum())
@@ -109,10 +106,8 @@ class PartTable:
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> "PartTable":
         """Read what `asdict` wrote."""
-        cells = entry.get("cells")
-        fitted = Fitted(**entry["fitted"])
-        counted = None if cells is None else NoisyCells(**cells)
-        return cls(**{**entry, "fitted": fitted, "cells": counted})
+        fitted, cells = Fitted(**entry["fitted"]), NoisyCells(**entry["cells"])
+        return cls(**{**entry, "fitted": fitted, "cells": cells})
 
 
 @dataclass(frozen=True)

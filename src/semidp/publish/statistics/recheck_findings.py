@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from semidp.promise.tradeoff.function import Tradeoff
 
 CLOSE = 1e-6
-"""Relative: what was rounded in print or by another version's arithmetic."""
+"""Relative: what was rounded in print or by another machine's arithmetic."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,6 @@ class Findings:
 
     Parameters
     ----------
-    current
-        Whether this version of semidp made the release, by what it says; an earlier one may have
-        stated less.
     refits
         Whether tables are fitted again.
     same_software
@@ -52,7 +49,6 @@ class Findings:
         alike.
     """
 
-    current: bool
     refits: bool
     same_software: bool = False
     wrong: list[str] = field(default_factory=list)
@@ -63,19 +59,14 @@ class Findings:
         if fields:
             self.trusted.setdefault(what, []).extend(fields)
 
-    def earlier(self, *fields: str) -> None:
-        """Note what an earlier version may have computed otherwise."""
-        self.trust("what an earlier version computed otherwise than this one", *fields)
 
-    def guarantee(self, stated: Tradeoff, proven: Tradeoff) -> str | None:
-        """Say how a stated guarantee differs from the proven one; this version states no weaker one
-        either.
-        """
-        if not no_stronger(stated, proven):
-            return "a stronger guarantee"
-        if self.current and not no_stronger(proven, stated):
-            return "a weaker guarantee"
-        return None
+def compare_guarantees(stated: Tradeoff, proven: Tradeoff) -> str | None:
+    """Say how a stated guarantee differs from the proven one; None where it does not."""
+    if not no_stronger(stated, proven):
+        return "a stronger guarantee"
+    if not no_stronger(proven, stated):
+        return "a weaker guarantee"
+    return None
 
 
 def differences(stated: Any, again: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

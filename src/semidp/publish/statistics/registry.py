@@ -236,16 +236,3 @@ def printed_result(document: Mapping[str, Any]) -> Attackable | None:
             if key in document:
                 return reader(document)
     return None
-
-
-def understated_queries() -> set[str]:
-    """Return the kinds of recorded queries whose norms under exchange an earlier version
-    understated.
-
-    >>> sorted(understated_queries())
-    ['quantiles', 'table']
-    """
-    names: set[str] = set()
-    for kind in kinds():
-        names |= kind.understated
-    return names

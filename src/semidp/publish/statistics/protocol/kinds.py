@@ -112,9 +112,6 @@ class Kind:
     of_answers
         Returns the same statistic of those who answered, where who did is private; None where this
         kind does not know how.
-    understated
-        The kinds of its recorded queries whose norms under exchange an earlier version understated:
-        a ledger computes what was charged for them anew.
     """
 
     place: int
@@ -136,7 +133,6 @@ class Kind:
     )
 
     of_answers: Callable[[Request], Request | None] = lambda request: None
-    understated: frozenset[str] = frozenset()
 
     def read(self, document: Mapping[str, Any]) -> Sequence[Request]:
         """Return its requests of a plan file."""

@@ -132,10 +132,7 @@ class Published:
     """Fields of its entry in release.json that follow from the noise: said once where the noise is
     not right."""
     compared_fields: ClassVar[tuple[str, ...]] = ()
-    """Further fields of its noise, which `stated_mechanism` compares: an earlier version may have
-    used more noise."""
-    derived_fields: ClassVar[tuple[str, ...]] = ("advertised", "noise.naive_l2")
-    """Fields that an earlier version may have computed otherwise."""
+    """Further fields of its noise, which `stated_mechanism` compares."""
     counts_cells: ClassVar[bool] = False
     """Whether it measures cells of tables of counts, which several releases are combined by."""
 
@@ -349,14 +346,9 @@ class Published:
         needed, stated = check.mechanism, self.noise.scale
         if close(stated, needed.scale):
             return needed
-        # Less noise than the budget needs is a false claim, whichever version made it.
-        if check.findings.current or stated < needed.scale or not needed.scale:
-            if not check.has_findings:
-                scale = f"noise of scale {stated:.6g}"
-                check.wrong(f"{scale}, and its budget gives {needed.scale:.6g}")
-            return None
-        # An earlier version used more noise, and all else follows from that.
-        return needed.with_scale(stated)
+        if not check.has_findings:
+            check.wrong(f"noise of scale {stated:.6g}, and its budget gives {needed.scale:.6g}")
+        return None
 
     def measurement(self, mechanism: Mechanism) -> Measurement:
         """Return what was measured as the mechanism would have returned it."""

@@ -113,8 +113,6 @@ KIND = Kind(
     place=30,
     key="quantile",
     asked=(QuantileRequest,),
-    # Quantiles by several sets of groups move 2p + p' ranks (`RankSpace`).
-    understated=frozenset({"quantiles"}),
     results={PublishedQuantiles.key: None},
     fields=(MEDIAN, QUANTILE),
     ask=_build_requests,

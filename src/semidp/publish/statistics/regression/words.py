@@ -90,8 +90,7 @@ def regression_paragraphs(regression: "PublishedRegression") -> list[str]:
 
 def _measured_text(regression: "PublishedRegression") -> str:
     """Say what was measured for a regression."""
-    # Releases of earlier versions state no query: they measured the moments.
-    query = regression.query or {"kind": "moments"}
+    query = regression.query
     if query["kind"] == "sums":
         sets = [" and ".join(names) or "all" for names in query["by"]]
         return f"the sums of the outcome by {' and by '.join(sets)}"
@@ -111,10 +110,8 @@ def details(regression: "PublishedRegression") -> Details:
 def file_words(regression: "PublishedRegression") -> list[tuple[str, str]]:
     """Say what the files hold: the coefficients, and what was measured."""
     coefficients, measurements = regression.request.files
-    words = [(coefficients, f"the {title(regression)}")]
-    if regression.query is not None:
-        words.append((measurements, f"what was measured for the {title(regression)}"))
-    return words
+    measured = f"what was measured for the {title(regression)}"
+    return [(coefficients, f"the {title(regression)}"), (measurements, measured)]
 
 
 def continuous_factors(terms: Sequence[str], factors: Sequence[str]) -> list[str]:

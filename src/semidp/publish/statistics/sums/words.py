@@ -112,8 +112,7 @@ def sections(group: "PublishedGroups") -> list[Section]:
 
 def _estimates_section(group: "PublishedGroups", number: int, by: Margin) -> Section:
     estimates = group.estimates[number]
-    # Releases of earlier versions have no intervals.
-    ends = interval_columns(group.intervals[number] if group.intervals else ())
+    ends = interval_columns(group.intervals[number])
     rows, empty = [], []
     for estimate, *limits in zip(estimates.rows(), *ends.values(), strict=True):
         levels, count, value, error = estimate

@@ -50,8 +50,7 @@ class CellErrors:
         Root mean square (`standard_error`), `smallest` and `largest` standard error of a cell;
         `narrowest` and `widest` half-width of 95% intervals, where the table has them.
     dominated
-        The number of cells whose count is smaller than the half-width of its interval. None where
-        an earlier version released them part by part and did not count.
+        The number of cells whose count is smaller than the half-width of its interval.
     noisy
         The number of cells that the exact totals do not fix: `errors` are theirs.
     """
@@ -59,7 +58,7 @@ class CellErrors:
     name: str
     cells: int
     errors: dict[str, float]
-    dominated: int | None
+    dominated: int
     noisy: int
 
     @classmethod
@@ -82,9 +81,9 @@ class CellErrors:
         return cls(table.name, table.schema.size, errors, dominated, int(noisy.sum()))
 
     @property
-    def share(self) -> float | None:
-        """The share of cells in which noise dominates; None where they were not counted."""
-        return None if self.dominated is None else self.dominated / self.cells
+    def share(self) -> float:
+        """The share of cells in which noise dominates."""
+        return self.dominated / self.cells
 
     def line(self) -> str:
         """Say how far off a cell is, and how often noise dominates.
@@ -100,8 +99,8 @@ class CellErrors:
         span = "" if low == high else f" ({low} to {high})"
         within = f", 95% {within_text(self.errors, error_text)}" if "widest" in self.errors else ""
         error = error_text(self.errors["standard_error"]) if span else high
-        hidden = "" if self.dominated is None else f"; {dominated_text(self.dominated, self.cells)}"
-        return f"standard error {error} a cell{span}{within}{hidden}"
+        hidden = dominated_text(self.dominated, self.cells)
+        return f"standard error {error} a cell{span}{within}; {hidden}"
 
     def row(self) -> tuple[str, ...]:
         """Return a row of a list of tables, as `HEADINGS` names its columns."""
@@ -109,8 +108,7 @@ class CellErrors:
             error_text(self.errors["standard_error"]),
             error_text(self.errors["largest"]),
         )
-        share = "" if self.share is None else share_text(self.share)
-        return self.name, f"{self.cells:,}", typical, largest, share
+        return self.name, f"{self.cells:,}", typical, largest, share_text(self.share)
 
     def to_json(self) -> dict[str, Any]:
         """Return the numbers as plain values: errors, cells, and the share that noise dominates."""
@@ -148,9 +146,7 @@ def combine_cell_errors(tables: Sequence[CellErrors]) -> CellErrors:
         "smallest": min(smallest, default=0.0),
         "largest": max(table.errors["largest"] for table in tables),
     }
-    counted = [table.dominated for table in tables if table.dominated is not None]
-    # One table that was not counted leaves the sum unknown.
-    dominated = sum(counted) if len(counted) == len(tables) else None
+    dominated = sum(table.dominated for table in tables)
     return CellErrors("", cells, errors, dominated, noisy)
 
 
@@ -181,7 +177,7 @@ def cautions(tables: Sequence[CellErrors], titles: Sequence[str]) -> list[str]:
     affected = [
         (table, title)
         for table, title in zip(tables, titles, strict=True)
-        if (table.share or 0.0) > TOO_MANY
+        if table.share > TOO_MANY
     ]
     if not affected:
         return []
@@ -190,7 +186,7 @@ def cautions(tables: Sequence[CellErrors], titles: Sequence[str]) -> list[str]:
     )
     if len(affected) == 1:
         table, title = affected[0]
-        share = share_text(table.share or 0.0)
+        share = share_text(table.share)
         return [f"Noise dominates {share} of the cells of {title}: {advice}."]
     names = [title for _, title in affected[:_NAMED_TABLES]]
     left = len(affected) - len(names)

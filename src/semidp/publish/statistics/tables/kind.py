@@ -193,5 +193,4 @@ KIND = Kind(
     write_plan=_write_plan,
     # Tables that are finer than a joint total in one feature and coarser in another move more cells
     # than were listed (`ExchangeTable`).
-    understated=frozenset({"table"}),
 )

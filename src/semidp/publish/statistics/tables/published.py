@@ -97,10 +97,6 @@ class PublishedTables(Published):
     counts_cells: ClassVar[bool] = True
     noise_fields: ClassVar[tuple[str, ...]] = (*Published.noise_fields, "one_by_one_l2")
     compared_fields: ClassVar[tuple[str, ...]] = RESIDUAL_FIELDS
-    derived_fields: ClassVar[tuple[str, ...]] = (
-        *Published.derived_fields,
-        *("one_by_one_l2", "saved_by_joint_sensitivity", "decomposable", "whole_numbers"),
-    )
 
     request: "TablesRequest"
     tables: tuple[PublishedTable, ...]
@@ -181,12 +177,11 @@ class PublishedTables(Published):
         mechanism = self.recalibrate(self.request, scope)
         if not mechanism.scale:
             return 0.0
-        # Errors grow with the scale, and an earlier version may have drawn more noise than is
-        # needed. Where exact totals fix the sum, what is left of its error is rounding.
+        # Where exact totals fix the sum, what is left of its error is rounding.
         error = mechanism.standard_error(weight)
         variance = mechanism.variance * float((weight**2).sum())
         noticeable = 1e-9 * math.sqrt(variance)
-        return error * self.noise.scale / mechanism.scale if error > noticeable else 0.0
+        return error if error > noticeable else 0.0
 
     def columns_by_name(self) -> dict[str, PublishedColumns]:
         """Return each table under its name."""
@@ -401,10 +396,6 @@ def read_one(
         measured = {"noisy_count": read_residuals(files, measurements, space)}
     else:
         measured = read_cells(files, measurements, schema)
-    # earlier versions had it beside the measurement
-    estimate = cells.get("estimate", measured.get("projected"))
-    if estimate is None:
-        raise ValueError("a table has estimates")
     errors = cells["standard_error"].astype(float)
     fitted = Fitted(**entry["fit"])
     half_widths = read_half_widths(cells)
@@ -412,7 +403,7 @@ def read_one(
         name=entry["name"],
         schema=schema,
         counts=cells["count"],
-        estimate=estimate.astype(float),
+        estimate=cells["estimate"].astype(float),
         standard_errors=errors,
         fitted=fitted,
         half_widths=half_widths,

@@ -10,7 +10,6 @@ import numpy as np
 from attrs import evolve
 from numpy.typing import NDArray
 
-from semidp.promise.mechanisms.gaussian import LatticeGaussianMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism, NoNoise
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.progress import silent
@@ -40,24 +39,22 @@ def compare_residuals(
     """Compare the noise of each residual with what the budget needs; return the one that all else
     follows from.
 
-    An earlier version may have used more noise. None where the noise is not what the budget gives.
+    None where the noise is not what the budget gives.
     """
-    current, before = check.findings.current, len(check.findings.wrong)
+    before = len(check.findings.wrong)
     squares = [(float(stated.sigma2[view]), float(least)) for view, least in needed.sigma2.items()]
     same = all(close(square, least) for square, least in squares)
     # Noise may be placed in several ways, and another computer may end elsewhere: what it costs is
     # compared.
     if stated.spent > stated.precision:
         check.wrong("less noise on a residual than its budget needs")
-    elif current and not same and not stated.serves_like(needed):
+    elif not same and not stated.serves_like(needed):
         check.wrong("more noise on a residual than its budget gives")
-    # An earlier version may have spent less than the budget allows, which makes no claim false.
-    looser = not current and stated.precision < needed.precision
-    if stated.law != needed.law or (stated.precision != needed.precision and not looser):
+    if (stated.law, stated.precision) != (needed.law, needed.precision):
         check.wrong("another guarantee for its residuals than its budget gives")
     if len(check.findings.wrong) > before:
         return None
-    return needed if current and same else stated
+    return needed if same else stated
 
 
 def _without_fit(request: TablesRequest) -> TablesRequest:
@@ -84,8 +81,6 @@ def recheck_table(
     again = _without_fit(request).publish(
         mechanism, result.measurement(mechanism), check.scope, silent
     )
-    if not check.findings.current and isinstance(mechanism, LatticeGaussianMechanism):
-        again = _with_earlier_errors(again, result, mechanism)
     measured = "counts" if result.residuals is None else "residuals"
     estimates = f"estimates that do not follow from the noisy {measured}"
     _compare_cells(check, result.only, again.only, estimates, "standard errors")
@@ -94,21 +89,6 @@ def recheck_table(
     _compare_fit(check, result, request.only, fitted_to)
     kept = replace(again.only, counts=result.only.counts, fitted=result.only.fitted)
     return replace(again, tables=(kept,))
-
-
-def _with_earlier_errors(
-    again: PublishedTables, result: PublishedTables, mechanism: LatticeGaussianMechanism
-) -> PublishedTables:
-    """Return a table with the errors that earlier versions stated for lattice noise, where it does:
-    an upper bound.
-    """
-    if not close(result.noise.expected_l2, mechanism.largest_l2):
-        return again
-    larger = again.only.standard_errors * (mechanism.largest_l2 / mechanism.expected_l2)
-    table = replace(again.only, standard_errors=larger)
-    return replace(
-        again, tables=(table,), noise=replace(again.noise, expected_l2=mechanism.largest_l2)
-    )
 
 
 def _compare_cells(
@@ -120,7 +100,7 @@ def _compare_cells(
     # Intervals follow from the standard errors: where those are wrong, one sentence is enough.
     if not close(table.standard_errors, again.standard_errors):
         check.wrong(f"{errors} that its noise does not have")
-    elif not intervals_hold(table, again.half_widths, check.findings.current):
+    elif not intervals_hold(table, again.half_widths):
         check.wrong(
             f"{errors.replace('standard errors', 'intervals')} that its noise does not have"
         )

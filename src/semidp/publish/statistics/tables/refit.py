@@ -7,7 +7,6 @@ compared by their distance from what was measured: none may be farther than the 
 now, and the stated distance must be theirs.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +24,6 @@ from semidp.publish.statistics.tables.fitting import NOT_ALL
 SECONDS = 3.0
 """The time limit of a fit that is made again; all but searches for a proof are over long before."""
 _CLOSE = 1e-6
-_EARLIER_FACTORS = (1.959963984540054, math.log(20) / math.sqrt(2))
-"""Standard errors to each side in the intervals of earlier versions: normal and Laplace ones."""
 # so much farther than a search without proof finds now is still taken for its result elsewhere
 _SEARCHED = 0.05
 
@@ -50,23 +47,14 @@ class Checked:
     unproved: tuple[str, ...] = ()
 
 
-def intervals_hold(
-    table: PublishedTable, half_widths: NDArray[np.float64] | None, current: bool
-) -> bool:
-    """Whether the intervals of a table are those of its noise, or the normal or Laplace ones of an
-    earlier version.
-    """
+def intervals_hold(table: PublishedTable, half_widths: NDArray[np.float64] | None) -> bool:
+    """Whether the intervals of a table are those of its noise."""
     if table.half_widths is None or half_widths is None:
         return True
-    allowed = [half_widths.reshape(table.half_widths.shape)]
-    if not current:
-        for factor in _EARLIER_FACTORS:
-            allowed.append(factor * table.standard_errors)
+    expected = half_widths.reshape(table.half_widths.shape)
     # Ends are written with six digits, so that half-widths are known to about three units of the
     # last.
-    return any(
-        np.allclose(table.half_widths, expected, rtol=1e-6, atol=3e-6) for expected in allowed
-    )
+    return np.allclose(table.half_widths, expected, rtol=1e-6, atol=3e-6)
 
 
 def refit_table(
@@ -156,12 +144,7 @@ def _is_unfinished(tables: Sequence[FittedTable], fits: Sequence[Refit]) -> bool
 
 def _note(findings: Findings, name: str, place: str, file: str, checked: Checked) -> None:
     """Note what a comparison of one table found."""
-    for said in checked.wrong:
-        # How far counts lie from what was measured is no matter of versions.
-        if findings.current or "distance (loss)" in said:
-            findings.wrong.append(f"{name!r} states {said}")
-        else:
-            findings.earlier(f"{file} count", place)
+    findings.wrong += [f"{name!r} states {said}" for said in checked.wrong]
     places = []
     for key in checked.unproved:
         places.append(f"{file} count" if key == "count" else f"{place}.{key}")

@@ -65,9 +65,7 @@ def _compare_part(
         if name not in part.files:
             check.wrong(f"no {name} in {part.folder}")
             continue
-        for said in file_differences(
-            stored.folder, name, columns, part.files[name], check.findings.current
-        ):
+        for said in file_differences(stored.folder, name, columns, part.files[name]):
             check.wrong(f"{said} in {part.folder}")
     _compare_list(check, part, rows)
 

@@ -70,21 +70,13 @@ def _below_cut(result: "SeparateTables", table: "TableRequest") -> PartErrors:
 
 def _errors_from_parts(name: str, size: int, pieces: Sequence[PartTable]) -> CellErrors:
     """Errors of a table, from what its parts state."""
-    counted = [piece.cells for piece in pieces if piece.cells is not None]
-    dominated: int | None = None
-    noisy = size
-    smallest = 0.0
-    # Parts of earlier versions did not count: the error is then over all cells.
-    if len(counted) == len(pieces):
-        dominated = sum(cells.dominated for cells in counted)
-        noisy = sum(cells.noisy for cells in counted)
-        smallest = min(
-            (cells.smallest_standard_error for cells in counted if cells.noisy), default=0.0
-        )
+    dominated = sum(piece.cells.dominated for piece in pieces)
+    noisy = sum(piece.cells.noisy for piece in pieces)
+    smallest = [piece.cells.smallest_standard_error for piece in pieces if piece.cells.noisy]
     variance = sum(piece.variance for piece in pieces)
     errors = {
         "standard_error": math.sqrt(variance / max(noisy, 1)),
-        "smallest": smallest,
+        "smallest": min(smallest, default=0.0),
         "largest": max(piece.largest_standard_error for piece in pieces),
     }
     return CellErrors(name, size, errors, dominated, noisy)

@@ -63,7 +63,7 @@ def recheck_separate(
     check
         What they are computed again from, and where it is noted what does not follow.
     mechanism
-        The noise of every residual: what the budget gives, or what an earlier version stated.
+        The noise of every residual, as stated.
     """
     before = len(check.findings.wrong)
     _compare_cut(result, check)
@@ -110,7 +110,7 @@ def _compare_cut(result: SeparateTables, check: ResultCheck) -> None:
         half_widths = None if table.half_widths is None else above.table_half_widths(number)
         if not close(table.standard_errors, above.table_errors(number)):
             check.wrong(f"standard errors of {table.name} that its noise does not have")
-        elif not intervals_hold(table, half_widths, check.findings.current):
+        elif not intervals_hold(table, half_widths):
             check.wrong(f"intervals of {table.name} that its noise does not have")
 
 
@@ -236,7 +236,7 @@ def published_whole(
         # A single table that differs was fitted to the same totals as now.
         strict = findings.same_software or len(different) == 1
         said = too_far(asked.name, whole, loss, how, how.optimal and strict)
-        if said is not None and findings.current:
+        if said is not None:
             farther.append(f"{result.name!r} states {said}")
     return not different, farther
 
@@ -292,7 +292,7 @@ class PartCheck:
             tables, estimated, rows, half_widths, strict=True
         ):
             sound = self._table(table, estimate, np.sqrt(variance), row) and sound
-            if not intervals_hold(table, half, self.findings.current):
+            if not intervals_hold(table, half):
                 self.wrong(f"intervals of {table.name} that its noise does not have")
         # Fits are compared only where the tables add up to those above.
         if sound:
@@ -310,7 +310,7 @@ class PartCheck:
         self, table: PublishedTable, half_widths: Floats | None
     ) -> PublishedTable:
         """Return a table with recomputed intervals, because those in its file are rounded."""
-        if table.half_widths is None or half_widths is None or not self.findings.current:
+        if table.half_widths is None or half_widths is None:
             return table
         return replace(table, half_widths=half_widths.reshape(table.half_widths.shape))
 
@@ -376,8 +376,8 @@ class PartCheck:
             columns_of[measurements_stem(self.result.request)] = measured
         files = {f"{stem}.{self.form}": columns for stem, columns in columns_of.items()}
         for name, columns in files.items():
-            digest, current = self.part.files[name], self.findings.current
-            for said in file_differences(self.files.folder, name, columns, digest, current):
+            digest = self.part.files[name]
+            for said in file_differences(self.files.folder, name, columns, digest):
                 self.wrong(said)
 
     def _compare_stated_errors(self, table: PublishedTable) -> PartTable:
