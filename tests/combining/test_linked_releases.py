@@ -15,7 +15,7 @@ from semidp.cli import run
 from semidp.errors import InputError, Refused
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.adjacency import Exchange
-from semidp.publish.combined.linked_combination import LinkedCombination
+from semidp.publish.combined.residual_combination import LinkedCombination
 from semidp.publish.combined.residual_pool import MeasuredCells
 from semidp.publish.rechecking.release_check import recheck
 from tests.combining.dense import null_space

@@ -18,7 +18,7 @@ from semidp import Budget, BudgetExceeded, InputError, Ledger, Release
 from semidp.cli import run as command
 from semidp.promise.plain_reading import read_document
 from semidp.publish.parts import by_partition, runners
-from semidp.publish.parts import tasks as part_tasks
+from semidp.publish.parts import runners as part_tasks
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.statistics.parts import STATE, PartTask
 from semidp.publish.unfinished import Unfinished, discard_unfinished, is_unfinished

@@ -38,8 +38,14 @@ from semidp.inference.records.record_cells import TableDistance
 from semidp.inference.records.synthetic import CombinedEstimate, SyntheticRecords
 from semidp.inference.written_sums import sum_rows
 from semidp.publish.estimation.estimates import AreaSums, Estimate, Share, estimate
-from semidp.publish.estimation.measurements import Among, CellSums, Measurements, Observed, Within
-from semidp.publish.estimation.places import Places
+from semidp.publish.estimation.measurements import (
+    Among,
+    CellSums,
+    Measurements,
+    Observed,
+    Places,
+    Within,
+)
 
 __all__ = [
     "Among",

@@ -32,7 +32,7 @@ from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.cell_bounds import CellBounds
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.publish.combined.table_evidence import refuse_other_noise
+from semidp.publish.combined.combination import refuse_other_noise
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue

@@ -50,8 +50,7 @@ from semidp.promise.spaces.linked import UNIT, LinkedDataspace
 from semidp.promise.spaces.protection import Protection
 from semidp.publish.combined.combination import Combination
 from semidp.publish.combined.combined_tables import LAW
-from semidp.publish.combined.linked_combination import LinkedCombination
-from semidp.publish.combined.residual_combination import ResidualCombination
+from semidp.publish.combined.residual_combination import LinkedCombination, ResidualCombination
 
 if TYPE_CHECKING:
     from semidp.publish.combined.several_releases import SeveralReleases

@@ -26,7 +26,7 @@ from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
 from semidp.promise.tradeoff.curves import tradeoff_from_json
 from semidp.publish.combined.combined_tables import CombinedTables
-from semidp.publish.combined.linked_combination import one_estimate
+from semidp.publish.combined.residual_combination import one_estimate
 from semidp.publish.combined.several_releases import SeveralReleases
 from semidp.publish.measured_results import publish_stored
 from semidp.publish.parts.partition_words import parts_file_words, parts_section

@@ -42,10 +42,8 @@ from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError
 from semidp.inference.area_sums import read_area_rows
-from semidp.publish.estimation.classes import Classes
 from semidp.publish.estimation.estimates import Share
-from semidp.publish.estimation.measurements import CellSums, Measurements, Observed
-from semidp.publish.estimation.places import Places
+from semidp.publish.estimation.measurements import CellSums, Classes, Measurements, Observed, Places
 
 QUARTERS = (
     "household",

@@ -35,7 +35,7 @@ from semidp.promise.noise.randomness import Randomness, generator
 from semidp.promise.progress import Progress
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.spaces.linked import UNIT, LinkedDataspace
-from semidp.publish.combined.linked_combination import LinkedCombination
+from semidp.publish.combined.residual_combination import LinkedCombination
 from semidp.publish.results.published_table import PublishedTable
 from semidp.publish.statistics.tables.linked_published import PublishedLinked, agreeing_places
 

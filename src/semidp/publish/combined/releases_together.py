@@ -19,7 +19,7 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.publish.combined.combined_tables import CombinedTables
-from semidp.publish.combined.linked_combination import (
+from semidp.publish.combined.residual_combination import (
     LinkedCombination,
     common_dataspace,
     one_estimate,

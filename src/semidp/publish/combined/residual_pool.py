@@ -3,7 +3,9 @@
 A product of tables measures residuals themselves. A table with noise of variance σ² on its cells
 measures each residual d below it with variance σ² times the cells that are added up, where siblings
 have equally many of its cells below them (docs/combine.md). Then the noise of different residuals
-is uncorrelated, and nothing larger than the largest table is needed.
+is uncorrelated, and nothing larger than the largest table is needed. Linked members and units are
+made to agree once, after the average, so that the correction is that of constrained least squares
+(docs/linked.md).
 """
 
 import hashlib
@@ -18,12 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import Refused
+from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.mechanisms.mechanism import CellByCell
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.shared_noise import SharedNoise
 from semidp.promise.noise.distributions import CountNoise, joined_laws
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.margins import Floats, View, list_axes
+from semidp.promise.sensitivity.linked_products import LinkedSpace
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.residuals import list_coarser_views
@@ -457,3 +461,41 @@ def measurement_digest(part: ResidualMeasurement) -> str:
         hashed.update(np.ascontiguousarray(part.residual(view), dtype=float).tobytes())
         hashed.update(np.ascontiguousarray(part.variances(view), dtype=float).tobytes())
     return hashed.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class PooledLinked(ResidualPool):
+    """The noise of linked tables that several releases measured; tables of members are numbered
+    first.
+    """
+
+    space: LinkedSpace
+
+    @property
+    def kinds_of_records(self) -> tuple[ProductSpace, ...]:
+        """The residuals of members, then those of units."""
+        return self.space.kinds
+
+    @cached_property
+    def mechanism(self) -> LinkedMechanism:
+        """The variances of the averages of both kinds, and how these are made to agree."""
+        return LinkedMechanism(self.space, self.pool_residuals(0), self.pool_residuals(1))
+
+    @cached_property
+    def residuals(self) -> tuple[dict[View, Floats], dict[View, Floats]]:
+        """The averaged residuals of both kinds, which agree."""
+        return self.mechanism.agreement.residuals(
+            self.average_residuals(0), self.average_residuals(1)
+        )
+
+    def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
+        """Return weights on every number that was drawn, from weights on cells."""
+        first = len(self.space.members.views)
+        tables: tuple[dict[int, ArrayLike], dict[int, ArrayLike]] = ({}, {})
+        for number, cells in weights.items():
+            which = int(number >= first)
+            tables[which][number - which * first] = cells
+        gathered = []
+        for kind, of_kind in zip(self.space.kinds, tables, strict=True):
+            gathered.append(kind.gather_weights(of_kind))
+        return self.on_numbers(self.mechanism.agreement.weights(*gathered))

@@ -14,10 +14,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import check_level
-from semidp.publish.estimation.classes import Classes, TableClass
-from semidp.publish.estimation.depths import TreeDepth
+from semidp.publish.estimation.beliefs import TreeDepth
 from semidp.publish.estimation.influence import influences
-from semidp.publish.estimation.measurements import SUMMED, CellSums, Floats, Measurements, Observed
+from semidp.publish.estimation.measurements import (
+    SUMMED,
+    CellSums,
+    Classes,
+    Floats,
+    Index,
+    Measurements,
+    Observed,
+    Places,
+    TableClass,
+)
 from semidp.publish.estimation.passes import (
     Weights,
     covariances,
@@ -25,7 +34,6 @@ from semidp.publish.estimation.passes import (
     gathered_at_roots,
     upward,
 )
-from semidp.publish.estimation.places import Index, Places
 
 
 def estimate(measurements: Measurements) -> "Estimate":

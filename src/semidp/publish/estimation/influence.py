@@ -11,15 +11,21 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from attrs import define
 
-from semidp.publish.estimation.beliefs import transpose_matrices
-from semidp.publish.estimation.classes import Classes, TableClass
-from semidp.publish.estimation.depths import TreeDepth, add_by_parent
-from semidp.publish.estimation.measurements import Floats, Observed
-from semidp.publish.estimation.places import Index, Places
-from semidp.publish.estimation.siblings import (
+from semidp.publish.estimation.beliefs import (
     SiblingContrast,
+    TreeDepth,
+    add_by_parent,
     centred_in_families,
     contrast_numbers,
+    transpose_matrices,
+)
+from semidp.publish.estimation.measurements import (
+    Classes,
+    Floats,
+    Index,
+    Observed,
+    Places,
+    TableClass,
 )
 
 

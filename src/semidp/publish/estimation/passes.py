@@ -4,9 +4,9 @@ weighted sum.
 Up: what is known of a node is the sum of what is known of its children, then what was measured at
 the node itself. Down: children share what is left between their sum and the final estimate of their
 parent, by their covariances. The weights of a sum go up the same way: what remains of them at a
-parent is the part that the parent knows better. Beliefs are in `publish.estimation.beliefs`,
-classes in `publish.estimation.classes`, contrasts between the children of one parent in
-`publish.estimation.siblings`.
+parent is the part that the parent knows better. Beliefs, and contrasts between
+the children of one parent, are in `publish.estimation.beliefs`, classes in
+`publish.estimation.measurements`.
 """
 
 from collections.abc import Sequence
@@ -18,16 +18,29 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.publish.estimation.beliefs import (
     Belief,
+    ChildSum,
+    ContrastEvidence,
+    Group,
+    SiblingContrast,
+    TreeDepth,
+    Update,
+    add_by_parent,
+    contrast_siblings,
     pseudo_inverse,
     scale,
     symmetric,
     transpose_matrices,
 )
-from semidp.publish.estimation.classes import Classes, TableClass, right_side
-from semidp.publish.estimation.depths import ChildSum, Group, TreeDepth, Update, add_by_parent
-from semidp.publish.estimation.measurements import Floats, Measurements, Observed
-from semidp.publish.estimation.places import Index, Places
-from semidp.publish.estimation.siblings import ContrastEvidence, SiblingContrast, contrast_siblings
+from semidp.publish.estimation.measurements import (
+    Classes,
+    Floats,
+    Index,
+    Measurements,
+    Observed,
+    Places,
+    TableClass,
+    right_side,
+)
 
 _MET = 1e-6
 """An exact value counts as met to within this part of its size."""

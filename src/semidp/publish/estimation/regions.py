@@ -15,9 +15,7 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
-from semidp.publish.estimation.beliefs import Belief
-from semidp.publish.estimation.classes import Classes, TableClass
-from semidp.publish.estimation.depths import TreeDepth
+from semidp.publish.estimation.beliefs import Belief, TreeDepth
 from semidp.publish.estimation.estimates import (
     AreaSums,
     Estimate,
@@ -26,9 +24,15 @@ from semidp.publish.estimation.estimates import (
     weight_basis,
     weighted_variances,
 )
-from semidp.publish.estimation.measurements import Floats, Measurements, Observed
+from semidp.publish.estimation.measurements import (
+    Classes,
+    Floats,
+    Measurements,
+    Observed,
+    Places,
+    TableClass,
+)
 from semidp.publish.estimation.passes import Weights, covariances, downward, possible_cells, upward
-from semidp.publish.estimation.places import Places
 
 
 @frozen(eq=False)

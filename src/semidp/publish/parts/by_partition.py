@@ -31,9 +31,14 @@ from semidp.promise.sensitivity.branches import Cut
 from semidp.publish.budgets import calibrate_separately, solve_target_errors
 from semidp.publish.choices import best_answered
 from semidp.publish.linked_survey import linked_survey
-from semidp.publish.parts.in_one_piece import InOnePiece
-from semidp.publish.parts.runners import Runner, choose_runner
-from semidp.publish.parts.tasks import PART_DONE, done_before, measured_before
+from semidp.publish.parts.runners import (
+    PART_DONE,
+    InOnePiece,
+    Runner,
+    choose_runner,
+    done_before,
+    measured_before,
+)
 from semidp.publish.pipeline import (
     Prepared,
     RunOptions,

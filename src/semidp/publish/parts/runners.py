@@ -1,14 +1,20 @@
-"""Runners of the parts of a release: this process, worker processes, or a Spark cluster.
+"""Tasks of the parts of a release, and where they run: this process, worker processes, or a Spark
+cluster.
 
-Spark may try a task again, or twice at once. Every attempt reads the measurement that the first one
-stored, so that whichever finishes, the same numbers are published. Executors and driver share the
-folder that is written, and have semidp installed.
+A task shares nothing with another but public values, so that tasks run anywhere and in any order.
+Folders are written in the folder of the task's own run only: an attempt that outlives a run that
+was discarded stores nothing in the next. Spark may try a task again, or twice at once. Every
+attempt reads the measurement that the first one stored, so that whichever finishes, the same
+numbers are published. Executors and driver share the folder that is written, and have semidp
+installed. A request that is not cut is measured and published in one piece, beside the parts.
 """
 
 import contextlib
 import json
 import os
 import pickle
+import secrets
+import shutil
 import signal
 import sys
 import threading
@@ -16,16 +22,97 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from semidp.errors import DataError, InputError, SemidpError
-from semidp.publish.parts.tasks import carry_out
+from semidp.promise.documents import from_json
+from semidp.promise.files import durable, rename
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.noise.randomness import Randomness
+from semidp.promise.plain_reading import digest
+from semidp.promise.progress import Progress
+from semidp.promise.scope import Scope
 from semidp.publish.sources.linked_records import LinkedSource
 from semidp.publish.sources.opening import Source, open_source
-from semidp.publish.statistics.parts import Part, PartTask
+from semidp.publish.statistics.parts import STATE, Part, PartTable, PartTask
+from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+
+
+PART_DONE = "part.json"
+"""The file, in the folder of a part, that says how it came out."""
+
+
+def measured_before(task: PartTask) -> bool:
+    """Whether all that a part measures is stored."""
+    return all(work.is_measured(task) for work in task.requests)
+
+
+def done_before(task: PartTask) -> Part | None:
+    """Return a part that an earlier attempt finished."""
+    try:
+        part = Part.from_json(from_json((task.work / task.folder / PART_DONE).read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return part if (part.path, part.folder) == (task.path, task.folder) else None
+
+
+def carry_out(task: PartTask, source: Source | LinkedSource | None) -> Part:
+    """Carry out one part from its own records, if there are any, and return what became of it."""
+    done = done_before(task)
+    if done is not None:
+        return done
+    unfinished = Unfinished(task.work, task.run_name)
+    unfinished.check()
+    attempt = task.work / STATE / f"attempt-{secrets.token_hex(8)}"
+    try:
+        attempt.mkdir()  # and no folder above it: where those are gone, the run is over
+        if task.only_measured:
+            for work in task.requests:
+                work.measure(task, source, attempt)
+            return Part(task.path, task.folder, {}, ())
+        # What is measured is stored once and read back for the fit, so that every attempt publishes
+        # the same measurement.
+        part = _write_part(task, source, attempt)
+        (attempt / PART_DONE).write_text(json.dumps(part.to_json()), encoding="utf-8")
+        durable(attempt)
+        unfinished.check()
+        try:
+            # One rename makes the part appear whole: whoever finds its folder may take it for done.
+            rename(attempt, task.work / task.folder)
+        except OSError:
+            done = done_before(task)  # another attempt was first, with the same numbers
+            if done is None:
+                raise
+            return done
+        return part
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        raise InputError(
+            f"the part {' · '.join(task.path)!r} could not be written: {reason}"
+        ) from None
+    finally:
+        shutil.rmtree(attempt, ignore_errors=True)
+
+
+def _write_part(task: PartTask, source: Source | LinkedSource | None, attempt: Path) -> Part:
+    tables: list[PartTable] = []
+    for work in task.requests:
+        work.measure(task, source, attempt)
+        tables += work.write(task, attempt)
+    names = sorted(path.name for path in attempt.iterdir())
+    return Part(
+        task.path, task.folder, {name: digest(attempt / name) for name in names}, tuple(tables)
+    )
+
 
 _TOTAL, _PART, _TASK = "semidp_total", "semidp_part", "semidp_task"
 _SETTINGS = {"spark.sql.adaptive.coalescePartitions.enabled": "false"}
@@ -296,3 +383,52 @@ def _collect_quietly(collect: Any) -> Any:
 
 def _quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+class InOnePiece:
+    """A request that has nothing to do in any part.
+
+    Parameters
+    ----------
+    request, mechanism
+        What is asked for, and its noise.
+    scope
+        What is public.
+    values
+        The confidential values of its query.
+    """
+
+    stems: Sequence[str] = ()
+    is_fitted_jointly = False
+
+    def __init__(
+        self, request: Request, mechanism: Mechanism, scope: Scope, values: NDArray[np.int64]
+    ) -> None:
+        self.request = request
+        self.mechanism = mechanism
+        self.scope = scope
+        self.values = values
+        self._measured: Measurement | None = None
+
+    def foreseen(self) -> list[str]:
+        """Nothing is published otherwise than in a release without parts."""
+        return []
+
+    def add_noise(self, randomness: Randomness) -> NDArray[Any]:
+        """Return the values with noise."""
+        return self.mechanism.measure(self.values, randomness.part(self.request.name)).noisy
+
+    def begin(self, noisy: NDArray[Any], private: bool) -> None:
+        """Take what was measured."""
+        self._measured = self.mechanism.restore_measurement(noisy, private)
+
+    def settle(self, number: int, work: Path, progress: Progress) -> None:
+        """No part needs anything of it."""
+
+    def part_work(self, node: int) -> None:
+        """Return nothing to do in a part."""
+
+    def build_result(self, parts: Sequence[Part], work: Path, progress: Progress) -> Published:
+        """Return what is published, as in a release without parts."""
+        assert self._measured is not None, "published after it was measured"
+        return self.request.publish(self.mechanism, self._measured, self.scope, progress)

@@ -26,10 +26,8 @@ from semidp.promise.noise.sums import Weighted, half_widths
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.sensitivity.distribution_space import DistributionSpace
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish.estimation.classes import Classes
 from semidp.publish.estimation.estimates import Estimate, estimate
-from semidp.publish.estimation.measurements import CellSums, Measurements, Observed
-from semidp.publish.estimation.places import Places
+from semidp.publish.estimation.measurements import CellSums, Classes, Measurements, Observed, Places
 from semidp.publish.statistics.distribution.distribution_estimates import (
     Floats,
     GroupDistributions,
