@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from semidp.errors import SemidpError
-from semidp.publish.sources import addresses
+from semidp.publish.sources import contract
 from semidp.publish.sources.opening import open_source
 from tests.cli.conftest import Semidp
 
@@ -151,8 +151,8 @@ def test_no_exception_of_python_holds_a_password() -> None:
     ],
 )
 def test_what_holds_no_password_stays(text: str) -> None:
-    assert addresses.mask_passwords(text) == text
+    assert contract.mask_passwords(text) == text
     if "://" in text and " " not in text:
-        addresses.address_parts(text)
+        contract.address_parts(text)
     else:
-        assert not addresses.is_address(text) or " " in text
+        assert not contract.is_address(text) or " " in text

@@ -12,7 +12,7 @@ import pytest
 from tests.engines.small_files import SECRET, Refused, written_csv
 
 from semidp.errors import InputError, MissingExtra
-from semidp.publish.sources import ibis_databases
+from semidp.publish.sources import ibis as databases
 from semidp.publish.sources.duck_files import records_of_files
 from semidp.publish.sources.opening import open_source
 
@@ -99,7 +99,7 @@ def test_an_ibis_value_that_is_no_table(refused: Refused) -> None:
 
 def test_a_database_that_does_not_answer_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite counts for ever; without the interruption this test would not end."""
-    monkeypatch.setattr(ibis_databases, "_PATIENCE", 0.2)
+    monkeypatch.setattr(databases, "_PATIENCE", 0.2)
     forever = (
         "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers) SELECT"
         " count(*) FROM numbers"
@@ -107,12 +107,10 @@ def test_a_database_that_does_not_answer_is_interrupted(monkeypatch: pytest.Monk
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         database = Database("sqlite", connection)
         with pytest.raises(InputError, match="takes too long") as caught:
-            ibis_databases.run_with_timeout(
-                database, lambda: connection.execute(forever).fetchall()
-            )
+            databases.run_with_timeout(database, lambda: connection.execute(forever).fetchall())
         assert caught.value.__context__ is None
         with pytest.raises(sqlite3.OperationalError):
-            ibis_databases.run_with_timeout(
+            databases.run_with_timeout(
                 database, lambda: connection.execute("SELECT nothing").fetchall()
             )
 

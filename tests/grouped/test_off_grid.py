@@ -21,7 +21,7 @@ from semidp.promise.sensitivity.distribution_space import (
 )
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.publish.sources.outcome_readers import read_histogram
+from semidp.publish.sources.reader import read_histogram
 from semidp.publish.statistics.quantiles.request import QuantileRequest
 from semidp.publish.statistics.sums.request import GroupRequest
 

@@ -14,9 +14,8 @@ from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.linked_survey import computed_features, linked_units, with_units
 from semidp.publish.plan import Plan
-from semidp.publish.sources.duck_conditions import aggregated_columns
-from semidp.publish.sources.joining import Joining
-from semidp.publish.sources.linked_records import LinkedData, open_linked
+from semidp.publish.sources.duck_files import aggregated_columns
+from semidp.publish.sources.linked_records import Joining, LinkedData, open_linked
 from tests.linked.test_command import command, files  # noqa: F401 - a fixture
 from tests.linked.test_release import AGES, SEX, homes_and_persons
 

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 GRID = 2.0**-20
 """Distances of real-valued outputs are read in multiples of this; their lower digits are compared
-in `digits`."""
+below."""
 
 MODULI = (2, 3, 5, 7, 11, 13)
 """Noise in multiples of one of these, or of a multiple of one, is found."""

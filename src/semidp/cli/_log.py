@@ -14,7 +14,7 @@ from pathlib import Path
 
 from semidp._version import __version__
 from semidp.errors import InputError
-from semidp.publish.sources.addresses import mask_passwords
+from semidp.publish.sources.contract import mask_passwords
 
 _OPTION = "--log"
 _LINE = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00 ")

@@ -27,7 +27,7 @@ from semidp.promise.progress import Progress, silent
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.pipeline import CHARGE_STANDS, charge_told
-from semidp.publish.sources.addresses import mask_passwords
+from semidp.publish.sources.contract import mask_passwords
 
 SCHEMA_VERSION = 1
 """The version of every JSON document that the command line prints; it grows when a field changes

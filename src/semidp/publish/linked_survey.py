@@ -23,8 +23,8 @@ from semidp.promise.spaces.linked import LinkedDataspace, Quarters
 from semidp.publish.plan import LinkedUnits, Plan, UnitFeature
 from semidp.publish.resources import ResourceEstimate
 from semidp.publish.results.cells import Form
-from semidp.publish.sources.joining import Joining
 from semidp.publish.sources.linked_records import (
+    Joining,
     LinkedData,
     LinkedReader,
     LinkedSource,

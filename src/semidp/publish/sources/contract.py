@@ -1,17 +1,21 @@
-"""What every engine must answer, and the words in which it may fail.
+"""What every engine must answer, and the words in which it may fail; what tells database addresses
+from files.
 
 `Records` is the contract that DuckDB and Ibis fulfil; `Key` and `Measure` say what to group by and
 what to add up. Turning the answer into a `Table` is done once, in the package itself, for all
-engines alike.
+engines alike. No text holds the password of an address.
 """
 
 import contextlib
+import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as field_of
 from operator import itemgetter
 from typing import Any, TypeVar
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -299,3 +303,58 @@ def quietly(
     except Exception:
         pass
     raise failure if isinstance(failure, SemidpError) else failure()
+
+
+FILE_SCHEMES = ("duckdb", "sqlite")  # their addresses are paths
+_MALFORMED = "the database address is malformed: write it as postgres://user@host:5432/database"
+_SECRET = re.compile(r"(passw(or)?d|passphrase|pwd|secret|token|(private|access)_key)\s*=", re.I)
+_KEYS = re.compile(r"\b(host|server|user|uid|dbname|database)\s*=", re.I)
+# A scheme, or a user where the scheme was forgotten; one letter is a drive of Windows.
+_BEFORE = re.compile(r"(?<![\w+.%-])[\w+.%-]{2,}:(?=//|\S*@|/[^/\s:]*:\S)")
+_HIDDEN = "***"
+
+
+def is_address(data: str) -> bool:
+    """Whether a text is meant as a database address, well formed or not, and not as a file.
+
+    >>> [is_address(data) for data in ("postgres://me@host/db", "postgres:/me:x@host/db", "p.csv")]
+    [True, True, False]
+    """
+    return "://" in data or (mask_passwords(data) != data and not os.path.lexists(data))
+
+
+def address_parts(address: str) -> SplitResult:
+    """Return the parts of a database address; refuse one that may hold a password."""
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        raise InputError(_MALFORMED) from None
+    if ":" in unquote(parts.netloc.rpartition("@")[0]) or _SECRET.search(unquote(address)):
+        raise InputError(
+            "the database address holds a password: leave it out, and set SEMIDP_PASSWORD instead"
+        )
+    # A slash, a ? or a # in a password ends the part of the address in which passwords are found.
+    cut_short = "@" in parts.path + parts.query + parts.fragment
+    if "://" not in address or (cut_short and parts.scheme not in FILE_SCHEMES):
+        raise InputError(_MALFORMED)
+    return parts
+
+
+def mask_passwords(text: str) -> str:
+    """Return a text without the rest of an address that `address_parts` refuses, or of keys such as
+    ``host=h password=x``.
+
+    >>> mask_passwords("semidp release postgres://me:x@host/db")
+    'semidp release postgres:***'
+    >>> mask_passwords("cannot open postgres://me@host:5432/db")
+    'cannot open postgres://me@host:5432/db'
+    """
+    before = _BEFORE.search(text)
+    if before is not None:
+        try:
+            address_parts(text[before.start() :])
+        except InputError:
+            return text[: before.end()] + _HIDDEN
+    secret = _SECRET.search(text) if _KEYS.search(text) else None
+    return text if secret is None else text[: secret.end()] + _HIDDEN

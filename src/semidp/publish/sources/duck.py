@@ -2,7 +2,7 @@
 
 Nothing is written: the database is in memory and may not spill to disk. Once its files are named it
 can open no other, load no extension and change no setting. Files are opened in `duck_files`, a
-WHERE is checked in `duck_conditions`; what the groups mean is decided in `opening`.
+WHERE is checked in `duck_files`; what the groups mean is decided in `opening`.
 """
 
 import contextlib

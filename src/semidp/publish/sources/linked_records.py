@@ -3,27 +3,127 @@ their members.
 
 Two tables of one database are joined there. Others are joined by DuckDB in this process, from the
 columns that are in use. What contradicts the link (a unit twice, a member of no unit, more members
-than declared) is one sentence, which names nobody and no number.
+than declared) is one sentence, which names nobody and no number. In a database it
+is found by queries that must return nothing, and only counts come back.
 """
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from semidp.errors import DataError, InputError, Refused
 from semidp.promise.schema.counts import no_column
 from semidp.promise.schema.features import SIZE, Feature, value_text
 from semidp.publish.sources.duck import DuckRecords, Step, quoted_name
-from semidp.publish.sources.duck_conditions import aggregated_columns, written_aggregates
-from semidp.publish.sources.joining import MOST_KINDS, Contradictions, Joining, check_kinds
+from semidp.publish.sources.duck_files import aggregated_columns, written_aggregates
+from semidp.publish.sources.ibis import IbisRecords
 from semidp.publish.sources.opening import Source, open_source
 from semidp.publish.sources.reader import Reader
 
-if TYPE_CHECKING:
-    from semidp.publish.sources.ibis import IbisRecords
+MOST_KINDS = 10_000
+"""The most distinct values of a column of quarters."""
+
+
+@dataclass(frozen=True)
+class Joining:
+    """How members and units are joined, and what of units follows from their members.
+
+    Parameters
+    ----------
+    column
+        The column that links them, of the same name in both.
+    least, most
+        The bounds on the members of a unit.
+    derived
+        Columns of units that depend on their members, which members do not have.
+    aggregates
+        Features of units that are computed from their members: the SQL of each, by name.
+    quarters
+        A column of units and its values that are no counted units, but group quarters without a
+        bound.
+    declared, untyped
+        What aggregates take columns of members for, and the columns that have no type of their own.
+    """
+
+    column: str
+    least: int
+    most: int
+    derived: Sequence[str] = ()
+    aggregates: Mapping[str, str] = field(default_factory=dict)
+    quarters: tuple[str, Sequence[str]] | None = None
+    declared: Mapping[str, str] = field(default_factory=dict)
+    untyped: Collection[str] = ()
+
+
+def check_kinds(name: str, values: Sequence[Any]) -> None:
+    """Refuse a column of quarters with too many values, or with missing ones."""
+    if len(values) > MOST_KINDS:
+        raise InputError(
+            f"the column {name!r} of quarters has more than {MOST_KINDS:,} different values"
+        )
+    if any(value_text(value) is None for value in values):
+        raise DataError(
+            f"the column {name!r} of quarters has missing values: every unit is of one kind"
+        )
+
+
+@dataclass(frozen=True)
+class Contradictions:
+    """Sentences for records that contradict the link: they name nobody and no number."""
+
+    column: str
+
+    @property
+    def missing_member(self) -> str:
+        """A member names no unit at all."""
+        return (
+            f"the link column {self.column!r} has missing values among the members: every member"
+            " lies in one unit"
+        )
+
+    @property
+    def missing_unit(self) -> str:
+        """A unit has no name."""
+        return (
+            f"the link column {self.column!r} has missing values among the units: every unit needs"
+            " a name of its own"
+        )
+
+    @property
+    def duplicate_unit(self) -> str:
+        """Two units have one name."""
+        return f"the link column {self.column!r} names a unit twice: keep one line of each unit"
+
+    @property
+    def nowhere(self) -> str:
+        """A member names a unit that is not there."""
+        return (
+            f"the link column {self.column!r} of a member names no unit: every member lies in one"
+            " unit of the file of units"
+        )
+
+    @property
+    def too_many(self) -> str:
+        """A unit has more members than was declared."""
+        return "a unit has more members than declared, and nobody is dropped: declare a larger most"
+
+    @property
+    def empty(self) -> str:
+        """A unit has no member, though each was declared to have one."""
+        return (
+            "a unit has no member, though every unit was declared to have one: declare least = 0,"
+            " or leave it out"
+        )
+
+    def differs(self, name: str) -> str:
+        """Say that a member and its unit do not have the same value of a column."""
+        return (
+            f"a member has another {name!r} than its unit: leave the column out of one of the files"
+        )
+
 
 _QUARTERS = '"are group quarters"'
 """Whether a unit is counted in no table, in the joined tables."""
@@ -172,7 +272,6 @@ def open_linked(data: LinkedData, joining: Joining, names: Sequence[str]) -> Lin
         again = partial(open_linked, data, joining, tuple(names))
     if both is None:
         return replace(_joined_here(data, joining, names), again=again)
-    from semidp.publish.sources.linked_tables import joined_tables
 
     members, units = (Source(records) for records in both)
     with contextlib.ExitStack() as on_error:
@@ -397,3 +496,95 @@ def _in_quarters(connection: Any, joining: Joining) -> str:
     kept = ", ".join(str(row) for row, value in rows if value_text(value) in kinds)
     connection.execute(f"DELETE FROM quarters WHERE rowid NOT IN ({kept or -1})")
     return f"units.{column} IN (SELECT value FROM quarters)"
+
+
+LINK = "semidp_link"
+"""The link as text, in the joined tables."""
+_COUNTED = "semidp_members"
+
+
+def joined_tables(
+    records: tuple[IbisRecords, IbisRecords],
+    joining: Joining,
+    of_members: Sequence[str],
+    of_units: Sequence[str],
+) -> tuple[IbisRecords, IbisRecords]:
+    """Return members with the columns of their units, and units with their size; refuse records
+    that contradict.
+
+    Parameters
+    ----------
+    records
+        Members and units, of one connection.
+    joining
+        How they hang together; without aggregates.
+    of_members, of_units
+        The columns in use of each.
+    """
+    closing = contextlib.ExitStack()
+    with contextlib.ExitStack() as on_error:
+        on_error.callback(closing.close)
+        kept = []
+        for each, names in zip(records, (of_members, of_units), strict=True):
+            # one snapshot for every answer: a copy in the database where its transactions give none
+            held = each.take_snapshot(list(dict.fromkeys([joining.column, *names])))
+            closing.callback(held.close)
+            kept.append(held)
+        members, units = (_add_link(each.table, joining.column) for each in kept)
+        outside = _outside(kept[1], units, joining)
+        sizes = members.group_by(LINK).aggregate(**{_COUNTED: members.count()})
+        inherited = [name for name in of_units if name not in joining.derived]
+        # a column that both tables have is the unit's
+        members_alone = [name for name in of_members if name not in inherited]
+        both = [name for name in of_members if name in of_units]
+        for query, sentence in _contradictions(members, units, outside, sizes, joining, both):
+            if kept[0].finds(query):
+                raise DataError(sentence)
+        of_homes = units.select(LINK, *inherited)
+        lived = members.select(LINK, *members_alone).inner_join(of_homes, LINK)
+        lived = lived.select(*members_alone, *inherited)
+        # a unit that no member names has none
+        counted = outside.left_join(sizes, LINK)
+        size = counted[_COUNTED].fill_null(0).cast("int64")
+        whole = counted.select(*of_units, **{SIZE: size})
+        on_error.pop_all()
+    return IbisRecords(lived, steady=True), IbisRecords(whole, closing.close, steady=True)
+
+
+def _add_link(table: Any, column: str) -> Any:
+    """A table with the link as text."""
+    return table.mutate(**{LINK: table[column].cast("string")})
+
+
+def _outside(records: IbisRecords, units: Any, joining: Joining) -> Any:
+    """The units that are no group quarters: those that are counted."""
+    if joining.quarters is None:
+        return units
+    name, kinds = joining.quarters
+    values = records.distinct(name, MOST_KINDS + 1)
+    check_kinds(name, values)
+    # values are compared as levels are written, whatever their type
+    chosen = [value for value in values if value_text(value) in kinds]
+    return units.filter(~units[name].isin(chosen)) if chosen else units
+
+
+def _contradictions(
+    members: Any, units: Any, outside: Any, sizes: Any, joining: Joining, both: Sequence[str]
+) -> Iterator[tuple[Any, str]]:
+    """Yield queries that must find nothing, each with what is said where one does."""
+    said = Contradictions(joining.column)
+    yield members.filter(members[LINK].isnull()), said.missing_member
+    yield units.filter(units[LINK].isnull()), said.missing_unit
+    named = units.group_by(LINK).aggregate(semidp_units=units.count())
+    yield named.filter(named.semidp_units > 1), said.duplicate_unit
+    yield sizes.anti_join(units, LINK), said.nowhere
+    counted = sizes.inner_join(outside.select(LINK), LINK)
+    yield counted.filter(counted[_COUNTED] > joining.most), said.too_many
+    if joining.least:
+        yield units.anti_join(sizes, LINK), said.empty
+    for name in both:
+        homes = units.select(LINK, semidp_other=units[name].cast("string"))
+        pairs = members.select(LINK, semidp_own=members[name].cast("string")).inner_join(
+            homes, LINK
+        )
+        yield pairs.filter(~pairs.semidp_own.identical_to(pairs.semidp_other)), said.differs(name)

@@ -21,7 +21,6 @@ from semidp.promise.schema.counts import Table, refuse_cells
 from semidp.promise.schema.features import HOW_NUMBERS, TRUTH, Feature, missing_value, value_text
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
-from semidp.publish.sources.addresses import is_address
 from semidp.publish.sources.contract import (
     BAD_COUNT,
     BAD_OUTCOME,
@@ -35,13 +34,23 @@ from semidp.publish.sources.contract import (
     Key,
     Measure,
     Records,
+    is_address,
     require,
 )
-from semidp.publish.sources.memory import TableRecords, materialize, without_mixtures
+from semidp.publish.sources.data_files import (
+    is_windows,
+    is_workbook,
+    sheet_columns,
+    windows_columns,
+)
+from semidp.publish.sources.memory import (
+    Codes,
+    TableRecords,
+    Tabulation,
+    materialize,
+    without_mixtures,
+)
 from semidp.publish.sources.readings import ColumnReading, check_readings, declared_kinds
-from semidp.publish.sources.sheets import is_workbook, sheet_columns
-from semidp.publish.sources.tabulate import Codes, Tabulation
-from semidp.publish.sources.windows_text import is_windows, windows_columns
 
 KEEPS_NOTHING = (
     "the WHERE keeps no record: check its condition, and how the values in it are written"
@@ -667,7 +676,7 @@ def _frame_records(
     connection = frame_connection(frame, readings)
     if where is None:
         return DuckRecords(connection, untyped=untyped)
-    from semidp.publish.sources.duck_conditions import kept_records
+    from semidp.publish.sources.duck_files import kept_records
 
     return kept_records(connection, where, untyped, declared)
 
