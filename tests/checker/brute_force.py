@@ -151,3 +151,29 @@ def length(first, second, depths):
     changes = table(first, depths)
     changes.subtract(table(second, depths))
     return sum(map(abs, changes.values()))
+
+
+def replaced(first, second, depths, feature):
+    """How many values of one feature are replaced in each cell at some depths."""
+    changes = Counter()
+    for sign, dataset in ((1, first), (-1, second)):
+        for record in dataset:
+            changes[cell_of(record, depths), record[feature]] += sign
+    counts = Counter()
+    for (cell, _), change in changes.items():
+        counts[cell] += Fraction(abs(change), 2)
+    return list(counts.values())
+
+
+def cell_of(record, depths):
+    return tuple(leaf[:d] for leaf, d in zip(record, depths) if d)
+
+
+def vector_change(first, second, entries):
+    """The change of the sum of vectors: `entries` gives what a record adds, by entry."""
+    change = Counter()
+    for sign, dataset in ((1, first), (-1, second)):
+        for record in dataset:
+            for entry, amount in entries(record).items():
+                change[entry] += sign * amount
+    return list(change.values())

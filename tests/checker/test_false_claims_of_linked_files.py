@@ -89,7 +89,7 @@ FALSE: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", FALSE)
 def test_a_false_claim_about_linked_files_is_false(name: str, tmp_path: Path) -> None:
     release, _ = FALSE[name]
-    verdict, findings, _ = check.check_release(write(tmp_path / "r", release), 3)
+    verdict, findings, _ = check.check_release(write(tmp_path / "r", release), 60)
     assert verdict == "false", check.to_json(verdict, findings)
     pair = json.loads(json.dumps(check.to_json(verdict, findings)))["pair"]
     kind = "units" if name == "3" else "schema"

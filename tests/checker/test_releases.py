@@ -95,9 +95,8 @@ PLANS = {
 
 
 QUICK = (
-    *("two-way, rho", "nested product", "several records, exchange", "exact band, mean of age"),
-    *("quantiles, epsilon", "distribution, exchange", "private answers", "regression on two"),
-    *("odds ratio", "whole units"),
+    *("two-way, rho", "nested product", "quantiles, epsilon", "private answers"),
+    *("regression on two", "odds ratio", "whole units"),
 )
 """What `make test` carries out."""
 
@@ -424,9 +423,9 @@ def confirmed_mutants(
 
 
 def test_no_mutant_is_confirmed(releases: dict[str, Path], tmp_path: Path) -> None:
-    wrong, verdicts = confirmed_mutants(releases, tmp_path / "mutant", 5)
+    wrong, verdicts = confirmed_mutants(releases, tmp_path / "mutant", 6)
     assert wrong == []
-    assert verdicts.total() >= 20
+    assert verdicts.total() >= 10
 
 
 @pytest.mark.long

@@ -174,7 +174,7 @@ class Feature:
         self.names, self.leaves, self.is_partial = tuple(names), tuple(leaves), is_partial
         self.values = values or {}
         self.families = Counter()  # how many children every inner node has
-        for depth in range(1, len(self.names) + 1):
+        for depth in range(1, len(self.leaves[0]) + 1 if self.leaves else 1):
             self.families.update(node[:-1] for node in self.nodes(depth))
         self.paths = {}  # every leaf as a path of (label, number of siblings)
         for leaf in self.leaves:
@@ -225,8 +225,9 @@ class Query(namedtuple("Query", "kind depths outcome rows space", defaults=((), 
     `table`: counts at some depths (0: not in it). `residual`: along every feature with depth > 0
     the mean of the siblings is subtracted; it is measured times the product of the sibling counts,
     which makes it whole. `sums`: of an outcome (a feature, and the name of its values) over the
-    cells. `ranks`: numbers of values up to each, by cells. `moments`: sums of a row for each cell
-    (`rows`) times the outcome. `cell`: the count of the cell whose labels `rows` has.
+    cells, for records with the labels in `rows`. `ranks`: numbers of values up to each, likewise.
+    `moments`: sums of a row for each cell (`rows`) times the outcome. `cell`: the count of records
+    with the labels in `rows`.
     """
 
     def role(self, f):
@@ -533,7 +534,7 @@ def read_noise(noise, choices=1):
 def read_tables(source, asked, entry, part):
     """A table, or several tables that share residuals; of linked files for both kinds."""
     described = [entry["members"], entry["units"]] if "members" in entry else [entry]
-    law, has_residuals = entry["noise"]["law"], not {"members", "residuals"}.isdisjoint(entry)
+    law, has_residuals = entry["noise"]["law"], any(each.get("residuals") for each in described)
     if has_residuals != law.endswith("residuals"):
         raise NotCovered(f"residuals with noise of the law {law!r}")
     if law != "no noise" and not has_residuals:
@@ -673,12 +674,10 @@ def align_vectors(vectors):
 
 
 def get_outcome(source, key, asked):
-    """The outcome of a request, whose groups must count the records that have one."""
+    """The outcome of a request."""
     outcome = source.outcomes[key, asked["name"]]
     if isinstance(outcome, NotCovered):
         raise outcome
-    if any("answered" in asked and asked["answered"] not in names for names in asked["by"]):
-        raise NotCovered("groups do not say how many records have an outcome")
     return outcome
 
 
@@ -692,9 +691,13 @@ def read_sums(source, asked, entry, part, key="group"):
         return
     outcome, kind = get_outcome(source, key, asked), "ranks" if key == "quantile" else "sums"
     choices = len(asked.get("probabilities", [])) * (3 if "level" in asked else 1)
-    noise = read_noise(entry["noise"], choices)
+    noise, rows = read_noise(entry["noise"], choices), ()
+    if "answered" in asked:
+        rows = ((*find_place(public, asked["answered"]), "yes"),)
     for names in asked["by"]:
-        part.measured.append((Query(kind, depths_of(public, names), outcome), noise))
+        if asked.get("answered", names) not in (names, *names):
+            raise NotCovered("groups do not say how many records have an outcome")
+        part.measured.append((Query(kind, depths_of(public, names), outcome, rows), noise))
 
 
 def read_regression(source, asked, entry, part):
@@ -1101,7 +1104,7 @@ class WorstCost:
     whole numbers: kernels times the sibling counts, weights times a common denominator.
     """
 
-    def __init__(self, features, weighted, limit=250_000):
+    def __init__(self, features, weighted, limit=300_000):
         self.features, self.limit, self.best = features, limit, 0
         self.queries = [query for query, _ in weighted]
         self.seen = [f for f in range(len(features)) if any(q.sees(f) for q in self.queries)]
@@ -1274,7 +1277,10 @@ class Costs:
         """
         apart = sum(self.norms(query)[1] * weight for query, weight in weighted)
         together = [(query, weight) for query, weight in weighted if self.norms(query)[1]]
-        if len(together) < 2 or {query.kind for query, _ in together} & {"ranks", "moments"}:
+        kinds = {query.kind for query, _ in together}
+        if len(together) < 2 or not kinds <= {"residual", "sums"}:
+            return apart
+        if kinds == {"sums"} and not self.is_exchange:  # attained, each in its groups
             return apart
         bounds = {"sum of costs": apart, **self._listed_bounds(together)}
         if not self.is_exchange and "patterns" not in bounds:
@@ -1296,7 +1302,7 @@ class Costs:
         finders["moments"] = self._bound_moments
         length, square, rule = finders.get(query.kind, self._bound_table)(query)
         bounds = {} if square is None else {rule: Fraction(square * self.times**2)}
-        if query.kind in ("table", "residual", "sums"):
+        if query.kind in ("table", "residual") or (query.kind == "sums" and not bounds):
             lengths = []
             bounds = {**self._listed_bounds([(query, Fraction(1))], lengths), **bounds}
             if query.kind == "table":
@@ -1326,6 +1332,9 @@ class Costs:
         counts = fixed_counts(self.public, query.depths)
         if counts is None or (self.is_exchange and any(m[number] for m in self.margins)):
             return None, None, ""
+        for f, _, label in query.rows:
+            place = sum(1 for depth in query.depths[:f] if depth)
+            counts = {cell: k for cell, k in counts.items() if cell[place][-1] == label}
         vectors = set(self.public.features[number].values[name].values())
         distances = [distance(p, q) for p, q in itertools.combinations(vectors, 2)]
         far = max((d for d, _ in distances), default=0)
@@ -1787,18 +1796,21 @@ def hand_over(carrier, x, y, blocks):
 def see(public, query, record):
     """What one record adds to the entries of a query that is no residual: (entry, amount)."""
     cell = cell_at(record, query.depths)
-    if query.kind == "cell":
-        is_there = all(record[f][depth - 1] == label for f, depth, label in query.rows)
-        return [((), int(is_there))]
     if query.kind == "table":
         return [(cell, 1)]
+    if query.kind == "moments":
+        number, name = query.outcome
+        (value,) = public.features[number].values[name][record[number]]
+        return [(i, z * value) for i, z in enumerate(dict(query.rows)[cell])]
+    if not all(record[f][depth - 1] == label for f, depth, label in query.rows):
+        return []
+    if query.kind == "cell":
+        return [((), 1)]
     number, name = query.outcome
     if query.kind == "ranks":
         return [((cell, record[number]), 1)]
     vector = public.features[number].values[name][record[number]]
-    if query.kind == "sums":
-        return [((cell, i), amount) for i, amount in enumerate(vector)]
-    return [(i, z * vector[0]) for i, z in enumerate(dict(query.rows)[cell])]
+    return [((cell, i), amount) for i, amount in enumerate(vector)]
 
 
 def add_up(public, query, signed):
@@ -2330,6 +2342,7 @@ class Checker:
 
     def _find_linked_reach(self):
         needed, units, self.reach_rule = find_linked_reach(self.spaces, self.promise)
+        needed, units = min(needed, self.public.n), [min(k, self.spaces[1].n) for k in units]
         if self.promise.everyone:
             self.a = max(self.a, needed)
             self.units = tuple(map(max, units, self.units))
@@ -2434,21 +2447,21 @@ class Checker:
         finding.verdict = CONFIRMED if finding.holds else WEAKER
 
     def _hunt(self, measured, enough, deadline):
-        """The most expensive pair in hand, with the number of its space."""
-        pairs = []
-        if are_disjoint(self.blocks) and not self.public.zeros:
+        """The cost of the most expensive pair in hand, the pair, and the number of its space."""
+        is_linked = len(self.spaces) > 1
+        pairs = self._hunt_units(measured, enough, deadline) if is_linked else []
+        if max((cost for cost, _, _ in pairs), default=0) < enough * (1 - 1e-9):
             value = self._value(measured, float)
-            climber = Climber(self.spaces, self.promise, self.hunted_a, value)
-            records = climber.climb(deadline, enough)
-            pair = complete(self.public, *records) if records and len(self.spaces) == 1 else None
-            if records and len(self.spaces) > 1:
-                pair = Pair(*records, ())
+            pair = None
+            if are_disjoint(self.blocks) and not self.public.zeros:
+                climber = Climber(self.spaces, self.promise, self.hunted_a, value)
+                pair = climber.climb(deadline, enough * (1 - 1e-9))
+            if pair:
+                pair = Pair(*pair, ()) if is_linked else complete(self.public, *pair)
             pairs += [(value(pair.before, pair.after), pair, 0)] if pair else []
-        if len(self.spaces) > 1:
-            pairs += self._hunt_units(measured)
-        return max(pairs, key=lambda entry: entry[0], default=(0, None, 0))[1:]
+        return max(pairs, key=lambda entry: entry[0], default=(0, None, 0))
 
-    def _hunt_units(self, measured):
+    def _hunt_units(self, measured, enough, deadline):
         """Units that change in size; if whole units are protected, in their own features too."""
         units, promise = self.spaces[1], self.promise
         value, pairs = self._value(measured, float, 1), []
@@ -2463,31 +2476,43 @@ class Checker:
                 f, depth = find_place(units, name)
                 same.append((f, i, own + i, depth))
             climber.moves = [move._replace(same=(*move.same, *same)) for move in climber.moves]
-            records = climber.climb(time.monotonic() + self.seconds / 4, math.inf)
+            middle = (time.monotonic() + deadline) / 2
+            records = climber.climb(middle, enough * (1 - 1e-9))
             if records:
                 pairs.append((value(*records), Pair(*records, ()), 1))
         return pairs
 
     def _refute(self, finding, measured, pair=None):
-        """Hunt for a pair, and compare the exact law of what is published with what is stated."""
-        laws, space = {noise.law for _, noise in measured}, 0
+        """Hunt for a pair, and compare the exact law of what is published with what is stated: as
+        soon as a pair costs a little more than that, then at what is proved.
+        """
+        laws = {noise.law for _, noise in measured}
         if len(laws) > 1 or not laws <= {"rounded", "discrete", "lattice", "laplace"}:
             return
-        if pair is None:
-            factor = 1 if laws <= {"rounded", "laplace"} else 2
-            enough = float(finding.proved.value) * factor if finding.proved else math.inf
-            share = self.seconds / (1 + len(self.release.parts))
-            pair, space = self._hunt(measured, enough * (1 - 1e-9), time.monotonic() + share)
-        signed = sign_records(pair.before, pair.after) if pair else []
+        deadline = time.monotonic() + self.seconds / (1 + len(self.release.parts))
+        factor = 1 if laws <= {"rounded", "laplace"} else 2
+        last = float(finding.proved.value) * factor if finding.proved else math.inf
+        goals = {float(g.value) * factor * 1.04 for g in finding.stated if g.kind != "epsilon"}
+        for goal in [0] if pair else sorted({min(goal, last) for goal in goals} | {last}):
+            cost, pair, space = (1, pair, 0) if not goal else self._hunt(measured, goal, deadline)
+            if pair and self._tell_apart(finding, measured, pair, space):
+                return
+            if cost < goal * (1 - 1e-9):
+                return
+
+    def _tell_apart(self, finding, measured, pair, space):
+        """Whether the law of what is published tells a pair apart better than stated."""
         entries = [(query, noise) for query, noise in measured if query.space == space]
+        signed = sign_records(pair.before, pair.after)
         try:
             shifts = list_shifts(self.spaces[space], entries, signed)
         except TooMany:
-            return
+            return False
         for stated in finding.stated if shifts else ():
             if is_refuted(shifts, stated, time.monotonic() + max(2, self.seconds)):
                 finding.verdict, finding.pair, finding.refuted = FALSE, pair, stated
-                return
+                return True
+        return False
 
     def _check_whole(self, measured, findings):
         """The composition of all parts against what is stated of the release."""
