@@ -18,11 +18,13 @@ from semidp.errors import DataError, InputError, Refused
 from semidp.present.release import Release
 from semidp.present.report.release_workbook import (
     WorkbookSheet,
+    cells_differ,
     opened_pages,
-    workbook_differs,
+    parts_differ,
     write_workbook,
 )
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.plain_reading import digest
 from semidp.publish import presentation
 from semidp.publish.presentation import WORKBOOK, Presentation
 from semidp.publish.rechecking.release_check import recheck
@@ -105,6 +107,38 @@ def test_the_csv_files_stay_what_commands_read_and_the_workbook_is_rechecked(
     assert recheck(again, document, folder).disagreements == (
         f"{WORKBOOK} says something else than follows: do not read it",
     )
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("xl/styles.xml", lambda xml: xml.replace(b"#,##0", b"0.0##")),
+        ("xl/styles.xml", lambda xml: xml.replace(b"005A8C", b"FFFFFF")),
+        ("xl/worksheets/sheet2.xml", lambda xml: xml.replace(b"<cols>", b"<cols> ")),
+        ("docProps/core.xml", lambda xml: xml.replace(b"openpyxl", b"somebody")),
+    ],
+)
+def test_forged_formats_of_a_workbook_are_found_out(
+    tmp_path: Path, part: str, change: Callable[[bytes], bytes]
+) -> None:
+    folder = tmp_path / "out"
+    released(semidp.table("sex", "code")).save(folder, form="xlsx")
+    rezipped(folder / WORKBOOK, change, part)
+    document = json.loads((folder / "release.json").read_text())
+    document["files"][WORKBOOK] = digest(folder / WORKBOOK)
+    (folder / "release.json").write_text(json.dumps(document))
+    checked = recheck(Release.load(folder), document, folder)
+    assert checked.disagreements == (
+        f"{WORKBOOK} says something else than follows: do not read it",
+    )
+    # Other software writes the same cells otherwise, and how they are formatted is believed.
+    document["versions"]["openpyxl"] = "0"
+    (folder / "release.json").write_text(json.dumps(document))
+    release = Release.load(folder)
+    (folder / "report.html").write_text(release.report_html())
+    checked = recheck(release, document, folder)
+    assert checked.disagreements == ()
+    assert any(WORKBOOK in trust.fields for trust in checked.trusted)
 
 
 def test_how_a_release_is_presented_is_in_the_report_and_read_back(tmp_path: Path) -> None:
@@ -363,11 +397,13 @@ def test_a_workbook_bomb_is_seen_before_it_is_unfolded(
     release = released(semidp.table("sex", "code"))
     release.save(tmp_path / "out", form="xlsx")
     path = tmp_path / "out" / WORKBOOK
-    assert not workbook_differs(release, path)
+    assert not cells_differ(release, path)
+    assert not parts_differ(release, path)
     # 200 MB of spaces, which are 200 kB here
     rezipped(path, lambda xml: xml + b" " * 200_000_000, part)
     monkeypatch.setattr(openpyxl, "load_workbook", lambda *words, **named: pytest.fail("unfolded"))
-    assert workbook_differs(release, path)
+    assert cells_differ(release, path)
+    assert parts_differ(release, path)
 
 
 def test_a_workbook_with_rows_without_end_is_left_at_the_first(tmp_path: Path) -> None:
@@ -376,7 +412,8 @@ def test_a_workbook_with_rows_without_end_is_left_at_the_first(tmp_path: Path) -
     path = tmp_path / "out" / WORKBOOK
     last = b'<row r="2000000000"><c r="A2000000000"/></row></sheetData>'
     rezipped(path, lambda xml: xml.replace(b"</sheetData>", last), "xl/worksheets/sheet2.xml")
-    assert workbook_differs(release, path)
+    assert cells_differ(release, path)
+    assert parts_differ(release, path)
 
 
 def rezipped(

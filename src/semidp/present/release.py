@@ -310,11 +310,13 @@ class Release(ReleaseFiles):
 
         save_workbook(self, path)
 
-    def workbook_differs(self, path: Path) -> bool:
-        """Whether a workbook holds something else than this release publishes."""
-        from semidp.present.report.release_workbook import workbook_differs
+    def workbook_differs(self, path: Path, *, whole: bool) -> bool:
+        """Whether a workbook holds something else than this release publishes: anything at all, or
+        in its cells.
+        """
+        from semidp.present.report.release_workbook import cells_differ, parts_differ
 
-        return workbook_differs(self, path)
+        return parts_differ(self, path) if whole else cells_differ(self, path)
 
     def _repr_html_(self) -> str:
         from semidp.present.report.place_sections import place_pictures

@@ -51,7 +51,16 @@ _R = TypeVar("_R", bound=ReleaseFiles)
 CHARGE_STANDS = "the ledger was charged all the same"
 """The note of an error in a release that has charged its ledger: noise may have been drawn, so the
 charge stands."""
-_DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
+_DEPENDENCIES = (
+    "numpy",
+    "scipy",
+    "duckdb",
+    "python-flint",
+    "ortools",
+    "dp-accounting",
+    "matplotlib",
+    "openpyxl",
+)
 _LARGEST_VALUE = 2**57  # noise of any scale that is served, and the fit, find room above it
 
 

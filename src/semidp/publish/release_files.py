@@ -197,8 +197,10 @@ class ReleaseFiles(ReleaseValue, ABC):
         """Write an Excel file of all tables."""
 
     @abstractmethod
-    def workbook_differs(self, path: Path) -> bool:
-        """Whether a workbook holds something else than this release publishes."""
+    def workbook_differs(self, path: Path, *, whole: bool) -> bool:
+        """Whether a workbook holds something else than this release publishes: anything at all, or
+        in its cells.
+        """
 
     def parts_sections(self) -> list[Section]:
         """Return the section of the report on the parts; none where the release was carried out in

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -425,8 +426,32 @@ def _apply_presentation(
     return {**numbers, heading: shown_counts}, {**formats, heading: decimals_format(0)}
 
 
-def workbook_differs(release: ReleaseFiles, path: Path) -> bool:
-    """Whether a workbook holds something else than a release publishes."""
+def parts_differ(release: ReleaseFiles, path: Path) -> bool:
+    """Whether a workbook is another than the one that a release writes, but for the time of
+    writing.
+    """
+    check_installed()
+    with TemporaryDirectory() as root:
+        save_workbook(release, Path(root) / path.name)
+        with zipfile.ZipFile(Path(root) / path.name) as ours, zipfile.ZipFile(path) as theirs:
+            # Sizes first: a workbook of somebody else's may unfold to any.
+            sizes = [
+                [(part.filename, part.file_size) for part in one.infolist()]
+                for one in (ours, theirs)
+            ]
+            if sizes[0] != sizes[1]:
+                return True
+            return any(
+                _undated(ours.read(name)) != _undated(theirs.read(name)) for name in ours.namelist()
+            )
+
+
+def _undated(part: bytes) -> bytes:
+    return re.sub(rb"<dcterms:\w+ [^<]*T[\d:]+Z?<", b"", part)
+
+
+def cells_differ(release: ReleaseFiles, path: Path) -> bool:
+    """Whether the cells of a workbook hold something else than a release publishes."""
     expected: list[list[tuple[Any, ...]]] = [
         [(heading or "", text) for heading, text in front_lines(release)]
     ]

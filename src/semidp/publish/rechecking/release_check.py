@@ -435,10 +435,9 @@ class _Check:
             return
         if report == page:
             return
-        # Other software may draw figures otherwise. What is compared of them is that they bring no
-        # tag and no attribute that our drawings lack.
-        same_words = _without_pictures(report) == _without_pictures(page)
-        if same_words and _drawing_markup(report) <= _drawing_markup(page):
+        # Only other software draws figures otherwise, and they still are nothing but drawings.
+        same_words = _PICTURE.sub("", report) == _PICTURE.sub("", page)
+        if same_words and not self.findings.same_software and _holds_only_drawings(report, page):
             self.findings.trust(
                 "the figures of the report, which other versions of software draw otherwise", REPORT
             )
@@ -472,9 +471,12 @@ class _Check:
         self.findings.trust("files that release.json does not list", *sorted(present - written))
 
     def _workbook(self, path: Path) -> None:
-        """Compare the workbook, where it can be read, with the one that the release gives."""
+        """Compare the workbook, where it can be read, with the one that the release gives; only its
+        cells if other software wrote it.
+        """
+        whole = self.findings.same_software
         try:
-            differs = self.release.workbook_differs(path)
+            differs = self.release.workbook_differs(path, whole=whole)
         except InputError:
             self.findings.trust("the workbook, which nothing here can read", WORKBOOK)
         except Exception:  # whatever a file that is no workbook raises
@@ -483,6 +485,12 @@ class _Check:
             self.findings.wrong += (
                 [f"{WORKBOOK} says something else than follows: do not read it"] if differs else []
             )
+            if not whole:
+                self.findings.trust(
+                    "formats and comments of the workbook, which other versions of software write"
+                    " otherwise",
+                    WORKBOOK,
+                )
 
     def _parts_listed(self) -> None:
         """Compare the list of tables and files of every part with those that a part has."""
@@ -555,18 +563,26 @@ def _compare_stated(release: ReleaseFiles, document: Mapping[str, Any]) -> Itera
 
 
 _PICTURE = re.compile(r"<svg.*?</svg>", re.DOTALL)
+_STYLE_SHEET = re.compile(r"<style.*?</style>", re.DOTALL)
 
 
-def _drawing_markup(page: str) -> set[str]:
-    """Return the tags and attributes inside the drawings of a page.
+_LEADS_OUT = re.compile(
+    r"""href\s*=\s*["']?[^"'\#\s]|url\(\s*["']?[^"'\#\s)]|style\s*=\s*"[^"]*[\\@&]""", re.IGNORECASE
+)
+"""A link or an address that does not stay in the drawing, or a style that hides one."""
 
-    A drawing by other software has no others. What the page has outside, a script that searches
-    its tables for one, is no part of a drawing.
+
+def _holds_only_drawings(report: str, page: str) -> bool:
+    """Whether the drawings of a report have no tag, attribute or style sheet that ours lack, and no
+    link to elsewhere.
+
+    What the page has outside, a script that searches its tables for one, is no part of a drawing.
     """
-    drawings = " ".join(_PICTURE.findall(page))
+    drawn, ours = (" ".join(_PICTURE.findall(text)) for text in (report, page))
+    for sheet in {*_STYLE_SHEET.findall(ours)}:
+        drawn, ours = drawn.replace(sheet, ""), ours.replace(sheet, "")
+    return _markup(drawn) <= _markup(ours) and _LEADS_OUT.search(drawn) is None
+
+
+def _markup(drawings: str) -> set[str]:
     return {*re.findall(r"<[^\s<>/]+", drawings), *re.findall(r"[\w:-]+(?=\s*=)", drawings)}
-
-
-def _without_pictures(page: str) -> str:
-    """Return a report without its drawings."""
-    return _PICTURE.sub("", page)
