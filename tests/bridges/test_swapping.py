@@ -21,7 +21,7 @@ from semidp.assess.swap_laws import (
     list_tables,
     swapped_law,
 )
-from semidp.assess.swapping import attack_stratum, compute_exact_loss, one_cell
+from semidp.assess.swapping import attack_stratum, compute_exact_loss, compute_cell_loss
 from semidp.errors import InputError
 
 FALSE_ALARM = 1e-6
@@ -151,7 +151,7 @@ def test_the_curve_of_one_cell_is_the_exact_one_and_claims_no_more(rule: SwapRul
         for rate in ("0.01", "0.25", "0.8"):
             exact, claimed = (
                 compute_exact_loss(stratum, Swap(rate, rule)).curve,
-                one_cell(stratum, Swap(rate, rule)).curve,
+                compute_cell_loss(stratum, Swap(rate, rule)).curve,
             )
             assert exact is not None
             assert claimed is not None
@@ -267,7 +267,7 @@ def test_cycles_of_three_are_worse_and_a_lumped_table_only_an_attack() -> None:
             )
     assert gains == {2: pytest.approx(0.765, abs=5e-4), 3: pytest.approx(0.829, abs=5e-4)}
     first, second = (CellLaw.from_totals(9, 3, 3, swap).row(cell) for cell in (1, 2))
-    lumped = one_cell(Stratum([6, 3], [6, 3]), swap)
+    lumped = compute_cell_loss(Stratum([6, 3], [6, 3]), swap)
     assert first[0] == second[0] == 0
     assert np.abs(first[1] - second[1]).sum() / 2 == pytest.approx(0.679, abs=5e-4)
     assert lumped.attack < gains[2]

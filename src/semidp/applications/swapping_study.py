@@ -16,7 +16,7 @@ from semidp.applications.study import PAPER, Settings, Tidy
 from semidp.assess import Stratum, StratumLoss, Swap, SwapRule
 from semidp.assess.distinguishing import gaussian_mu
 from semidp.assess.swap_laws import CellLaw
-from semidp.assess.swapping import attack_stratum, compute_exact_loss, one_cell
+from semidp.assess.swapping import attack_stratum, compute_exact_loss, compute_cell_loss
 from semidp.publish.plots.style import CYCLE, GREY, MARKERS, Figure, drawing, plain_numbers
 
 RATES = tuple(Fraction(percent, 100) for percent in (1, 2, 5, 10, 20, 50))
@@ -66,7 +66,7 @@ def _row(rate: Fraction, n: int) -> dict[str, Any]:
 
 
 def _loss(stratum: Stratum, swap: Swap) -> StratumLoss:
-    return one_cell(stratum, swap) if stratum.n <= PROVED else attack_stratum(stratum, swap)
+    return compute_cell_loss(stratum, swap) if stratum.n <= PROVED else attack_stratum(stratum, swap)
 
 
 def _errors(stratum: Stratum, swap: Swap) -> tuple[float, float]:

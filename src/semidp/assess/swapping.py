@@ -224,7 +224,7 @@ def _proof(stratum: Stratum, swap: Swap) -> tuple[float, Callable[[], StratumLos
     if not stratum.is_two_by_two:
         return 0.0, None
     law = _corner_law(stratum, swap)
-    return law.work, lambda: one_cell(stratum, swap)
+    return law.work, lambda: compute_cell_loss(stratum, swap)
 
 
 def _choices(table: Grid) -> int:
@@ -299,11 +299,11 @@ def _error(table: Grid, law: dict[Grid, Fraction]) -> float:
     return math.sqrt(total / len(truth))
 
 
-def one_cell(stratum: Stratum, swap: Swap) -> StratumLoss:
+def compute_cell_loss(stratum: Stratum, swap: Swap) -> StratumLoss:
     """Return the curve of a stratum of two held and two swapped values: the least over all true
     cells.
 
-    >>> loss = one_cell(Stratum([100, 100], [120, 80]), Swap("0.1"))
+    >>> loss = compute_cell_loss(Stratum([100, 100], [120, 80]), Swap("0.1"))
     >>> round(loss.attack, 3), round(loss.least_error, 2), round(loss.most_error, 2)
     (0.249, 1.48, 4.11)
     """
