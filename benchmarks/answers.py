@@ -30,8 +30,6 @@ from semidp import (
     Plan,
     Schema,
     Table,
-    TableRequest,
-    TablesRequest,
     semi_adjacency,
     sensitivity_space,
 )
@@ -48,6 +46,7 @@ from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.selection import calibrate_mechanism
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
 Floats = NDArray[np.float64]

@@ -108,7 +108,9 @@ def coverage(folder: Path, cells: np.ndarray, codes: list[str]) -> dict[str, flo
     """Share of 95% intervals that hold the truth, at every level and for districts, over all groups
     of people.
     """
-    from semidp.inference import Areas, Share, estimate_state, groups
+    from semidp.inference import Share
+    from semidp.inference.census.area_estimates import estimate_state
+    from semidp.inference.census.noisy_files import Areas, groups
 
     files, answer = estimate_state(folder, "15")
     weights = np.stack(list(groups().values()))
@@ -141,7 +143,9 @@ def errors(folder: Path, cells: np.ndarray) -> list[tuple[str, str, float, float
 
     Before: of the one query at that level that says most of the group.
     """
-    from semidp.inference import Share, estimate_state, groups
+    from semidp.inference import Share
+    from semidp.inference.census.area_estimates import estimate_state
+    from semidp.inference.census.noisy_files import groups
 
     _, answer = estimate_state(folder, "15")
     rows = []
@@ -279,7 +283,8 @@ def main() -> None:
         for level, label, old, new, made in rows:
             print(f"| {level} | {label} | {old:.1f} | {new:.1f} | {made:.1f} |")
         return
-    from semidp.inference import CensusTask, estimate_areas, estimate_state, read_areas
+    from semidp.inference import CensusTask, estimate_areas, read_areas
+    from semidp.inference.census.area_estimates import estimate_state
 
     start = time.process_time()
     if options.districts is not None:

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from semidp import Budget, Feature, Plan, TableRequest
+from semidp import Budget, Feature, Plan
 from semidp import run as release
 from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.publish import TableRequest
 
 CASES = {"counties": ((51,), 3_143), "tracts": ((51, 3_143), 84_000)}
 TARGET = 1.5

@@ -197,17 +197,9 @@ def parts(root: str, how: str) -> dict[str, float]:
     import resource
     import shutil
 
-    from semidp import (
-        Budget,
-        Feature,
-        Plan,
-        RunOptions,
-        TableRequest,
-        TablesRequest,
-        open_source,
-        run,
-    )
+    from semidp import Budget, Feature, Plan, RunOptions, open_source, run
     from semidp.promise.schema.features import Nest
+    from semidp.publish import TableRequest, TablesRequest
     from semidp.publish.sources.opening import one_thread
 
     tables = [

@@ -97,7 +97,7 @@ class Samples:
         ]
         self.schema = Schema(features)
         self.margins = [Margin(*names) for names in margins]
-        request = semidp.TableRequest(list(names), budget)
+        request = semidp.publish.TableRequest(list(names), budget)
         plan = semidp.Plan([request], self.margins, features=features)
         release = semidp.run(plan, Table(self.schema, counts), SeededRandomness(seed))
         self.measured = _measured_table(release, names)

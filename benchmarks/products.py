@@ -21,10 +21,11 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest
+from semidp import Budget, Feature, Plan, Release
 from semidp import run as release
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.schema import Schema
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.pipeline import calibrate
 from semidp.publish.sources.opening import open_source
 from semidp.publish.statistics.tables.request import list_all_tables

@@ -27,12 +27,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest
+from semidp import Budget, Feature, Plan, Release
 from semidp import run as release
 from semidp.inference.records.record_assembly import synthesize_records
 from semidp.inference.records.record_cells import Layout
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.margins import Grid
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.statistics.tables.request import list_all_tables
 
 DATA = Path(__file__).parent / "data"

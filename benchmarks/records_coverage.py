@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp import Budget, Feature, Plan, TablesRequest, combine_estimates
+from semidp import Budget, Feature, Plan
 from semidp import run as release
-from semidp.inference import SyntheticRecords
+from semidp.inference import combine_estimates
+from semidp.inference.records.synthetic import SyntheticRecords
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TablesRequest
 from semidp.publish.statistics.tables.request import list_all_tables
 
 PEOPLE, FILES, REPEATS = 3_000, 5, 200

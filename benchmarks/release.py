@@ -12,8 +12,9 @@ from typing import Any
 
 import duckdb
 
-from semidp import Budget, Margin, Plan, TableRequest
+from semidp import Budget, Margin, Plan
 from semidp import run as release
+from semidp.publish import TableRequest
 
 TIMES, SECONDS = 3, 3
 LEVELS = {"sex": 2, "region": 16, "status": 6}

@@ -68,8 +68,9 @@ def _child(what: str, file: Path, side: int, folder: Path) -> dict[str, float]:
 
 def ours(file: str, side: str, out: str) -> float:
     """Release a table with three one-way totals, and write it."""
-    from semidp import Budget, Margin, Plan, TableRequest
+    from semidp import Budget, Margin, Plan
     from semidp import run as release
+    from semidp.publish import TableRequest
 
     names = ("a", "b", "c")
     plan = Plan([TableRequest(names, Budget.zcdp("1/2"))], [Margin(name) for name in names])

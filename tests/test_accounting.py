@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.errors import InputError, Refused
-from semidp.promise import (
-    Renyi,
+from semidp.promise import zcdp_epsilon_paper
+from semidp.promise.accounting.conversions import (
     approximate_group,
     gdp_delta,
     gdp_epsilon,
@@ -23,9 +23,9 @@ from semidp.promise import (
     pure_to_zcdp,
     zcdp_delta,
     zcdp_epsilon,
-    zcdp_epsilon_paper,
     zcdp_group,
 )
+from semidp.promise.accounting.renyi import Renyi
 from semidp.promise.mechanisms.gaussian import mu_within, rho_within
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp

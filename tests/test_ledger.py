@@ -22,8 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.errors import BudgetExceeded, InputError, Refused
-from semidp.promise import fits
 from semidp.promise.accounting import ledger as ledger_module
+from semidp.promise.accounting.account import fits
 from semidp.promise.accounting.ledger import Ledger, Session
 from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.files import hold_lock, replace_file
@@ -203,7 +203,8 @@ from pathlib import Path
 from semidp.promise.accounting.ledger import Ledger
 from semidp.errors import BudgetExceeded
 from semidp.promise.guarantee import Guarantee
-from semidp import Ball, Dataspace, Exchange, zcdp
+from semidp import Ball, Dataspace, Exchange
+from semidp.promise import zcdp
 
 book = Ledger(sys.argv[1])
 guarantee = Guarantee(Dataspace.from_description("state totals"), Ball(2), zcdp("0.01"))

@@ -49,9 +49,9 @@ def test_the_page_is_about_every_result_and_can_fail() -> None:
     assert len(addresses) >= 12
     assert {
         "semidp.Release",
-        "semidp.PublishedTable",
+        "semidp.publish.results.published_table.PublishedTable",
         "semidp.Guarantee",
-        "semidp.Prepared",
+        "semidp.publish.pipeline.Prepared",
     } <= addresses
     assert "no_such_attribute" not in members(found("semidp.Release"))
 

@@ -65,6 +65,7 @@ LONG = pytest.mark.long  # two to twelve seconds of processor time each
         ("groups.md", {"means"}),
         ("format.md", {"demo"}),
         ("api/promise.md", set()),
+        ("api/publish.md", set()),
         ("distributions.md", {"districts.csv", "meals"}),
         pytest.param(
             "inference.md",

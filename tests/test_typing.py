@@ -13,7 +13,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", "docs/tutorial.md", "docs/groups.md", "docs/nested.md"]
 SHORT_FORMS = """
 import semidp
-from semidp import Budget, Feature, GroupRequest, Margin, Outcome, Plan, RegressionRequest, Schema, Table, TableRequest
+from semidp import Budget, Feature, Margin, Outcome, Plan, Schema, Table
+from semidp.publish import GroupRequest, RegressionRequest, TableRequest
 
 score = Outcome("score", 0, 100, steps=100)
 sex, age = Feature("sex", ["f", "m"]), Feature("age", bins=[0, 18, "65", 120.0], null_level="unknown")
@@ -73,7 +74,7 @@ def test_examples_and_short_forms_type_check_and_wrong_types_do_not(tmp_path: Pa
         for page, blocks in pages.items()
         for number, code in enumerate(blocks)
     }
-    names = "from semidp import Budget, Outcome, Plan, Schema, TableRequest\n"
+    names = "from semidp import Budget, Outcome, Plan, Schema; from semidp.publish import TableRequest\n"
     wrong = names + "\n".join(TWINS) + "\n"
     printed = _mypy(tmp_path, {**files, "short_forms.py": SHORT_FORMS, "wrong.py": wrong})
     lines = [line for line in printed.splitlines() if ": error:" in line]
@@ -95,4 +96,4 @@ def test_a_wrong_type_is_refused_at_once_with_a_sentence(code: str) -> None:
     import semidp
 
     with pytest.raises(semidp.SemidpError, match=r"\w+ \w+ \w+"):
-        eval(code, vars(semidp).copy())
+        eval(code, {**vars(semidp), **vars(semidp.publish)})

@@ -509,7 +509,8 @@ def run(
     >>> import semidp, tempfile
     >>> people = {"sex": ["f", "m", "m", "f", "m"], "region": ["n", "s", "n", "s", "s"]}
     >>> plan = Plan(
-    ...     [semidp.TableRequest(["sex", "region"], semidp.Budget.zcdp(1))], ["sex", "region"]
+    ...     [semidp.publish.TableRequest(["sex", "region"], semidp.Budget.zcdp(1))],
+    ...     ["sex", "region"],
     ... )
     >>> release = run(plan, people)
     >>> release.tables[0].counts.sum(axis=1).tolist(), release.guarantee.adjacency.a
@@ -522,7 +523,7 @@ def run(
     >>> places = semidp.Feature.from_paths(
     ...     ["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1")]
     ... )
-    >>> request = semidp.TableRequest(["county", "sex"], semidp.Budget.gdp(1))
+    >>> request = semidp.publish.TableRequest(["county", "sex"], semidp.Budget.gdp(1))
     >>> plan = Plan([request], ["county"], features=[semidp.Feature("sex", "fm"), places])
     >>> with tempfile.TemporaryDirectory() as root:
     ...     release = run(plan, people, semidp.RunOptions(out=f"{root}/release"), partition="state")
@@ -561,7 +562,7 @@ def combine(*releases: Release | Path | str) -> Release:
     >>> import semidp
     >>> people = {"sex": [*"fmf"] * 20, "vote": [*"yny"] * 20}
     >>> plan = semidp.Plan(
-    ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+    ...     [semidp.publish.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
     ... )
     >>> march, june = semidp.run(plan, people), semidp.run(plan, people)
     >>> both = semidp.combine(march, june)

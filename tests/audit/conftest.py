@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp.assess import Draws, Pair, worst_pair
+from semidp.assess import Pair, worst_pair
+from semidp.assess.attack import Draws
 from semidp.promise.mechanisms.knorm.norm_ball import NormBall, knorm_noise
 from semidp.promise.noise.randomness import generator
 from semidp.promise.schema.counts import Table

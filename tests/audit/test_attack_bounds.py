@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
-from semidp.assess import Bound, Pair, Point, audit_mechanism
-from semidp.assess.attack_bounds import allowed_power, at_least, at_most, best_bound
+from semidp.assess import Pair, audit_mechanism
+from semidp.assess.attack_bounds import Bound, Point, allowed_power, at_least, at_most, best_bound
 from semidp.errors import InputError
 from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
 

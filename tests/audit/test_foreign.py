@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from semidp import Budget, Feature, Plan, RegressionRequest, Schema, Table, odds_ratio_test
+from semidp import Budget, Feature, Plan, Schema, Table, odds_ratio_test
 from semidp import run as carry_out
 from semidp.assess import (
     audit_function,
@@ -21,8 +21,8 @@ from semidp.assess import (
     audit_samples,
     choose_pair,
     claims_of_release,
-    draws_of_test,
 )
+from semidp.assess.foreign import draws_of_test
 from semidp.cli import run
 from semidp.errors import InputError
 from semidp.promise.noise.randomness import SeededRandomness
@@ -32,6 +32,7 @@ from semidp.promise.sensitivity.moments import moment_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.curves import approximate, gaussian
+from semidp.publish import RegressionRequest
 from semidp.publish.results.columns import read_numbers
 from tests.audit.conftest import snapped
 

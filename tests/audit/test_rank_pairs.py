@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from semidp.assess import Audit, audit_mechanism, choose_pair, with_less_noise
+from semidp.assess import audit_mechanism, choose_pair
+from semidp.assess.attack import Audit, with_less_noise
 from semidp.promise.mechanisms.exponential import (
     ExponentialMechanism,
     exponential_mechanism,

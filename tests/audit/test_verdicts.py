@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from semidp.applications.naive import published_noise
-from semidp.assess import Draws, Pair, audit_mechanism, repeat_draws, worst_pair
+from semidp.assess import Pair, audit_mechanism, worst_pair
+from semidp.assess.attack import Draws, repeat_draws
 from semidp.promise.mechanisms.gaussian import (
     DiscreteGaussianMechanism,
     LatticeGaussianMechanism,

@@ -21,7 +21,7 @@ from semidp.assess.swap_laws import (
     list_tables,
     swapped_law,
 )
-from semidp.assess.swapping import attack_stratum, compute_exact_loss, compute_cell_loss
+from semidp.assess.swapping import attack_stratum, compute_cell_loss, compute_exact_loss
 from semidp.errors import InputError
 
 FALSE_ALARM = 1e-6

@@ -12,7 +12,6 @@ import pytest
 from semidp.cli import run
 from semidp.errors import DataError, InputError
 from semidp.inference import (
-    Areas,
     CensusTask,
     Measurements,
     Observed,
@@ -20,12 +19,17 @@ from semidp.inference import (
     Share,
     estimate,
     estimate_areas,
-    groups,
-    read_state,
     write_estimates,
 )
 from semidp.inference.census.area_estimates import nation_use
-from semidp.inference.census.noisy_files import SIZES, STATES, read_nation
+from semidp.inference.census.noisy_files import (
+    SIZES,
+    STATES,
+    Areas,
+    groups,
+    read_nation,
+    read_state,
+)
 from tests.census.conftest import simulated, small_state
 
 CODES = ("15", "16", "17")

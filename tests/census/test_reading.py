@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from semidp.errors import DataError, InputError
-from semidp.inference import Share, estimate_state, groups, read_state
-from semidp.inference.census.noisy_files import LEVELS, RACES
+from semidp.inference import Share
+from semidp.inference.census.area_estimates import estimate_state
+from semidp.inference.census.noisy_files import LEVELS, RACES, groups, read_state
 from tests.census.conftest import State, simulated, small_state
 
 

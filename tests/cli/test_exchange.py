@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from semidp import Ball, Exchange, Feature, Plan, Release, TableRequest, prepare, run
+from semidp import Ball, Exchange, Feature, Plan, Release, prepare, run
 from semidp.assess import audit_mechanism, worst_pair
 from semidp.cli import run as command
 from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
 from semidp.promise.mechanisms.pure import KNormMechanism, LaplaceMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish import TableRequest
 
 from .conftest import Semidp, one_sentence
 

@@ -8,7 +8,8 @@ basis of the null space.
 import numpy as np
 from attrs import frozen
 
-from semidp.inference import Measurements, Within
+from semidp.inference import Measurements
+from semidp.publish.estimation.measurements import Within
 
 RANK = 1e-9
 

@@ -9,16 +9,8 @@ import pytest
 from attrs import evolve, frozen
 
 from semidp.errors import InputError
-from semidp.inference import (
-    Among,
-    CellSums,
-    Measurements,
-    Observed,
-    Places,
-    Share,
-    Within,
-    estimate,
-)
+from semidp.inference import CellSums, Measurements, Observed, Places, Share, estimate
+from semidp.publish.estimation.measurements import Among, Within
 from tests.combining.dense import Dense, solve
 
 

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import semidp
-from semidp import Budget, Plan, Release, TableRequest
+from semidp import Budget, Plan, Release
 from semidp.cli import run
 from semidp.errors import InputError
-from semidp.inference import AreaRow, area_intervals
+from semidp.inference import area_intervals
+from semidp.inference.area_sums import AreaRow
 from semidp.promise import SeededRandomness
+from semidp.publish import TableRequest
 from tests.combining.test_releases import NEST, nested
 
 DISTRICTS = [
@@ -104,8 +106,10 @@ def test_areas_over_tables_that_share_noise() -> None:
         name: rng.choice([*levels], 200).tolist()
         for name, levels in (("sex", "fm"), ("a", "pq"), ("b", "xyz"))
     }
-    tables = [semidp.TableRequest(["sex", "a"]), semidp.TableRequest(["sex", "b"])]
-    plan = semidp.Plan([semidp.TablesRequest(tables, semidp.Budget.gdp(1))], levels_from_data=True)
+    tables = [semidp.publish.TableRequest(["sex", "a"]), semidp.publish.TableRequest(["sex", "b"])]
+    plan = semidp.Plan(
+        [semidp.publish.TablesRequest(tables, semidp.Budget.gdp(1))], levels_from_data=True
+    )
     release = semidp.run(plan, people, SeededRandomness(3))
     rows = [
         AreaRow("none", {"sex": "f", "a": "p"}),

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import Budget, Release, TableRequest, combine
+from semidp import Budget, Release, combine
 from semidp.cli import run
 from semidp.errors import Refused
 from semidp.promise import SeededRandomness
+from semidp.publish import TableRequest
 from tests.combining.test_releases import nested, people, product, table
 
 # The folder is shared: its reports are drawn for all tests, or one would find another's changed.

@@ -9,8 +9,9 @@ import math
 import numpy as np
 import pytest
 
-from semidp import Budget, Plan, Release, TableRequest, TablesRequest, combine
+from semidp import Budget, Plan, Release, combine
 from semidp.promise import SeededRandomness
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.pipeline import Prepared, prepare
 from tests.redrawn import redrawn
 

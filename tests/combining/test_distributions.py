@@ -255,7 +255,7 @@ def test_tables_and_distributions_stand_side_by_side() -> None:
     for seed in (1, 2):
         plan = Plan(
             [
-                semidp.TableRequest(["ward", "sex"], Budget.zcdp("0.1")),
+                semidp.publish.TableRequest(["ward", "sex"], Budget.zcdp("0.1")),
                 DistributionRequest(outcome, [["ward"]], budget=Budget.zcdp("0.1")),
             ],
             ["ward"],

@@ -10,11 +10,12 @@ import pytest
 from attrs import evolve
 
 import semidp
-from semidp import Budget, Plan, TableRequest, TablesRequest, combine
+from semidp import Budget, Plan, combine
 from semidp.cli import run
 from semidp.errors import InputError, Refused
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.adjacency import Exchange
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.combined.residual_combination import LinkedCombination
 from semidp.publish.combined.residual_pool import MeasuredCells
 from semidp.publish.rechecking.release_check import recheck

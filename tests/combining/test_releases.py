@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 import semidp
-from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest, combine
+from semidp import Budget, Feature, Plan, Release, combine
 from semidp.cli import run
 from semidp.errors import InputError, Refused
 from semidp.promise import SeededRandomness
 from semidp.promise.tradeoff.composition import compose
 from semidp.promise.tradeoff.curves import gaussian
 from semidp.promise.tradeoff.function import Order
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.combined import combination
 from semidp.publish.pipeline import prepare
 from tests.combining.dense import null_space

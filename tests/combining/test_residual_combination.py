@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import semidp
-from semidp import Budget, Plan, Release, TableRequest, TablesRequest, combine
+from semidp import Budget, Plan, Release, combine
 from semidp.errors import InputError, Refused
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.combined.combination import Combination, join_totals
 from semidp.publish.combined.residual_combination import ResidualCombination, is_large
 

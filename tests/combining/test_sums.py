@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 
 import semidp
-from semidp import Budget, Plan, Release, TableRequest, TablesRequest
+from semidp import Budget, Plan, Release
 from semidp.cli import run
 from semidp.errors import InputError
-from semidp.inference import AreaRow, sum_intervals, sum_rows
+from semidp.inference import sum_intervals, sum_rows
+from semidp.inference.area_sums import AreaRow
 from semidp.inference.measured import CombinedMeasured, MeasuredTable, measured_table
 from semidp.inference.several_tables import compute_joint_errors, simulate_joint_errors
 from semidp.promise import SeededRandomness
+from semidp.publish import TableRequest, TablesRequest
 from tests.combining.dense import solve
 from tests.combining.test_releases import nested
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from semidp import Budget, Feature, Margin, Plan, Release, TableRequest, run
+from semidp import Budget, Feature, Margin, Plan, Release, run
 from semidp.cli import run as command
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest
 from semidp.publish.sources.duck import DuckRecords
 from semidp.publish.sources.opening import Source, open_source
 

@@ -16,7 +16,7 @@ import pytest
 from attrs import evolve
 from starlette.testclient import TestClient
 
-from semidp import Budget, Feature, InputError, Ledger, Plan, Schema, Table, TableRequest, prepare
+from semidp import Budget, Feature, InputError, Ledger, Plan, Schema, Table, prepare
 from semidp.cli._options import Asking, Opening
 from semidp.cli.explore import _with_data, _without_data
 from semidp.present.explore.cards import laid_out
@@ -28,7 +28,7 @@ from semidp.present.report.outlook import forecast
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.scope import Scope
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish import pipeline
+from semidp.publish import TableRequest, pipeline
 from semidp.publish.statistics.distribution.request import DistributionRequest
 from semidp.publish.statistics.quantiles.request import QuantileRequest
 from semidp.publish.statistics.regression.request import RegressionRequest

@@ -27,7 +27,8 @@ from semidp.promise.spaces import enumeration
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.spaces.outcome_adjacency import outcome_exchange
-from semidp.publish import AnsweredRequest, AnsweredSums
+from semidp.publish.statistics.answered.answered_estimates import AnsweredSums
+from semidp.publish.statistics.answered.request import AnsweredRequest
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise
 
 STEPS = 2

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import semidp
-from semidp import Budget, Ledger, Outcome, Plan, Release, RunOptions, TableRequest
+from semidp import Budget, Ledger, Outcome, Plan, Release, RunOptions
 from semidp.assess import audit_mechanism, choose_pair, claims_of_release
 from semidp.cli import run as command
 from semidp.errors import InputError, Refused
@@ -23,6 +23,7 @@ from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.tradeoff.curves import gaussian
+from semidp.publish import TableRequest
 from semidp.publish.rechecking.release_check import recheck
 from semidp.publish.statistics.distribution.published import CURVES, PublishedDistribution
 from semidp.publish.statistics.distribution.request import DistributionRequest

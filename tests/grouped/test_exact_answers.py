@@ -271,7 +271,7 @@ def test_a_table_of_the_values_moves_farther_and_is_refused() -> None:
     features = [Feature("ok", ["Y", "N"], null_level="-")]
     budget = semidp.Budget.gdp(1)
     asked = semidp.proportion("ok=Y", by="g").with_budget(budget)
-    table = semidp.TableRequest(["ok"], budget=budget)
+    table = semidp.publish.TableRequest(["ok"], budget=budget)
     plan = semidp.Plan([asked, table], features=features)
     plan = evolve(with_missing(plan, {"ok": "exact"}), invariants=[["g", "ok answered"]])
     semidp.run(plan, people)

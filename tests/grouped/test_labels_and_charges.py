@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp import Ball, Budget, Dataspace, GroupRequest, Margin, Plan, TableRequest, grouped, run
+from semidp import Ball, Budget, Dataspace, Margin, Plan, grouped, run
 from semidp.promise.accounting.events import dp_sgd, event_tradeoff
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
@@ -17,6 +17,7 @@ from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.outcome_spaces import sum_space
+from semidp.publish import GroupRequest, TableRequest
 
 
 def test_levels_stand_under_the_feature_that_they_belong_to():

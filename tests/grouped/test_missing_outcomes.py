@@ -153,11 +153,15 @@ def test_what_names_no_column_of_answers_is_refused() -> None:
     pay = semidp.Outcome("pay", 5, 105, 100)
     for by in ([["ward"]], [["pay answered"]], [["ward", "pay answered"], ["sex"]]):
         with pytest.raises(InputError, match="says who answered"):
-            semidp.GroupRequest("mean", pay, by, answered="pay answered")
+            semidp.publish.GroupRequest("mean", pay, by, answered="pay answered")
     with pytest.raises(InputError, match="says who answered"):
         semidp.run(
             semidp.Plan(
-                [semidp.GroupRequest("mean", pay, [["ward", "ok"]], answered="ok", budget=MU)],
+                [
+                    semidp.publish.GroupRequest(
+                        "mean", pay, [["ward", "ok"]], answered="ok", budget=MU
+                    )
+                ],
                 invariants=[["ward", "ok"]],
             ),
             {"ward": ["a", "b"], "ok": ["Y", "N"], "pay": [10, 20]},

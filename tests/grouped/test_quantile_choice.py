@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from semidp import Budget, Outcome, Plan, QuantileRequest, Release, RunOptions, prepare, run
+from semidp import Budget, Outcome, Plan, Release, RunOptions, prepare, run
 from semidp.errors import InputError
 from semidp.front import median, quantile
 from semidp.promise.mechanisms.exponential import exponential_mechanism
@@ -23,6 +23,7 @@ from semidp.promise.sensitivity.distribution_space import distribution_space
 from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish import QuantileRequest
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.statistics.distribution.distribution_estimates import (
     GroupDistributions,

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Plan, TableRequest, TablesRequest, combine, run
+from semidp import Budget, Feature, Plan, combine, run
 from semidp.cli._program import run as command
 from semidp.errors import Refused
 from semidp.inference.lattice_chains import EntryLikelihood
@@ -19,6 +19,7 @@ from semidp.inference.markov import _FollowedSums, posterior
 from semidp.present.release import Release
 from semidp.promise.noise.distributions import DiscreteGaussian, DiscreteLaplace
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest, TablesRequest
 
 DATA = {"r": [*"aaabbb"], "c": [*"xyzxyy"], "d": [*"uvuvuu"]}
 R, C, D = Feature("r", ["a", "b"]), Feature("c", ["x", "y", "z"]), Feature("d", ["u", "v"])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import nchypergeom_fisher
 
-from semidp import Budget, Feature, Plan, TableRequest, run
+from semidp import Budget, Feature, Plan, run
 from semidp.cli._program import run as command
 from semidp.errors import InputError, Refused
 from semidp.inference import common_odds_ratio
@@ -19,6 +19,7 @@ from semidp.inference.common_odds import PooledSum, stratified_odds_ratio
 from semidp.present.release import Release
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest
 from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
 
 SPACES = {

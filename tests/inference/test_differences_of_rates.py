@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from semidp import Budget, Feature, Plan, TableRequest, run
+from semidp import Budget, Feature, Plan, run
 from semidp.inference.answers import Covers, mover_difference, normal_interval
 from semidp.inference.measured import Cells, TableQuestion, measured_table
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.cell_bounds import CellBounds
+from semidp.publish import TableRequest
 
 QUIET = [(0.0, 0.0, 0.0)] * 2
 

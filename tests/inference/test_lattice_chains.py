@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Plan, StructuralZero, Table, TableRequest, TablesRequest, run
+from semidp import Budget, Feature, Plan, StructuralZero, Table, run
 from semidp.errors import Refused
 from semidp.inference.lattice_chains import EntryLikelihood, LatticeChains, open_differences
 from semidp.inference.likelihoods import join_likelihoods, noisy_counts
@@ -19,6 +19,7 @@ from semidp.present.release import Release
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.margins import Grid
+from semidp.publish import TableRequest, TablesRequest
 
 
 def tables_with(release: Release, measured: MeasuredTable) -> np.ndarray:

@@ -11,11 +11,12 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import binom
 
-from semidp import Budget, Feature, Plan, TableRequest, run
+from semidp import Budget, Feature, Plan, run
 from semidp.errors import InputError, Refused
 from semidp.inference.measured import measured_table
 from semidp.inference.models import DesignMatrix, Formula, logistic_fit, loglinear_fit, model
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest
 
 LEVELS = {"class": ["1", "2", "3"], "sex": ["f", "m"]}
 DESIGN = DesignMatrix.from_formula(Formula.parse("y ~ class + sex"), LEVELS).matrix

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import nchypergeom_fisher
 
-from semidp import Budget, Feature, Plan, TableRequest, run
+from semidp import Budget, Feature, Plan, run
 from semidp.cli._program import run as command
 from semidp.errors import InputError, Refused
 from semidp.inference import common_odds_ratio
@@ -24,6 +24,7 @@ from semidp.inference.unknown_totals import MISS, UnknownTotals, asked_questions
 from semidp.present.release import Release
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest
 
 NOISE = DiscreteGaussian(Fraction(2))
 REACH = 4  # the noise is cut here: what is enumerated spreads less than what is bounded

@@ -8,12 +8,13 @@ import math
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Plan, TableRequest, run
+from semidp import Budget, Feature, Plan, run
 from semidp.errors import InputError
 from semidp.inference.independence import random_tables
 from semidp.inference.noisy_totals import TotalsTest, least_favourable
 from semidp.inference.unknown_totals import MISS
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest
 
 ROWS = np.array([4, 3])
 STEPS = {-1: 0.3, 0: 0.4, 1: 0.3}

@@ -5,19 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import (
-    Budget,
-    InputError,
-    Ledger,
-    Plan,
-    Refused,
-    Release,
-    SchemaError,
-    Table,
-    TableRequest,
-    odds_ratio_test,
-    run,
-)
+from semidp import Budget, InputError, Ledger, Plan, Refused, Release, Table, odds_ratio_test, run
+from semidp.errors import SchemaError
 from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, CellSpace
 from semidp.promise.noise.randomness import SeededRandomness
@@ -25,6 +14,7 @@ from semidp.promise.plain_reading import read_document
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish import TableRequest
 from semidp.publish.pipeline import RunOptions
 from semidp.publish.rechecking.release_check import recheck
 from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from scipy.stats import false_discovery_control
 
-from semidp import Budget, Feature, Plan, TableRequest, TablesRequest, run
+from semidp import Budget, Feature, Plan, run
 from semidp.errors import InputError, Refused
 from semidp.inference.paired_tests import adjusted_p_values, choose_draws, every_pair, pairs_section
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest, TablesRequest
 
 pytestmark = pytest.mark.pictures
 

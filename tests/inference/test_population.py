@@ -11,16 +11,17 @@ import pytest
 from scipy import stats
 
 import semidp
-from semidp import Budget, Feature, Plan, Schema, TableRequest, run
+from semidp import Budget, Feature, Plan, Schema, run
 from semidp.errors import Refused
 from semidp.inference import common_odds_ratio, every_pair, model
 from semidp.inference.answers import inverted_rate, mover_difference, sampled_rate, sampled_shares
 from semidp.inference.measured import Measured, TableQuestion, measured_table
-from semidp.inference.models import logistic_fit
+from semidp.inference.models import logistic_fit, loglinear_fit
 from semidp.present.release import Release
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.spaces.cell_bounds import CellBounds
+from semidp.publish import TableRequest
 
 NO_NOISE = (0.0, 0.0, 0.0)
 QUIET = (np.zeros(1), np.zeros(1))
@@ -200,7 +201,7 @@ def test_the_test_that_is_offered_keeps_its_size() -> None:
         sick = 5 * source.binomial(40, [0.3, 0.3])
         counts = np.stack([sick, 200 - sick], axis=1).ravel().astype(float)
         for place, cluster in enumerate((5, 1)):
-            fit = semidp.inference.loglinear_fit(design, counts, noise, cluster)
+            fit = loglinear_fit(design, counts, noise, cluster)
             rejected[place] += fit.coefficients[3] ** 2 / fit.covariance[3, 3] > 3.84
     assert rejected[0] / 200 < 0.05 + 4 * 0.0154
     assert rejected[1] / 200 > 0.25

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Plan, TableRequest, run
+from semidp import Budget, Feature, Plan, run
 from semidp.errors import InputError, Refused
 from semidp.inference.likelihoods import noisy_counts
 from semidp.inference.markov import (
@@ -24,6 +24,7 @@ from semidp.inference.markov import (
 )
 from semidp.inference.measured import measured_table
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest
 
 # Spaces that can be enumerated: a small table, and the axes of its exact totals.
 SPACES: dict[str, tuple[np.ndarray, list[list[int]]]] = {

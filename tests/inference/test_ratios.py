@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chi2_contingency
 
-from semidp import Budget, Plan, TableRequest, run
+from semidp import Budget, Plan, run
 from semidp.errors import InputError, Refused
 from semidp.inference.answers import Covers
 from semidp.inference.independence import simulated_bound
 from semidp.inference.ratios import NoisyRates, RateMeasure, fixed_risk_ratio, sampled_comparison
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest
 
 NONE = np.zeros((4, 4))
 BOUND = 3.841458820694124

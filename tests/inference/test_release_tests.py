@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest, run
+from semidp import Budget, Feature, Plan, Release, run
 from semidp.errors import InputError, Refused
 from semidp.inference.independence import independence_test, random_tables, simulated_bound
 from semidp.inference.measured import Measured, measured_table
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.schema import StructuralZero
+from semidp.publish import TableRequest, TablesRequest
 
 FALSE_ALARM = 1e-6
 

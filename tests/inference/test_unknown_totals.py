@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Plan, TableRequest, TablesRequest, run
+from semidp import Budget, Feature, Plan, run
 from semidp.errors import InputError, Refused
 from semidp.inference.convex_bounds import (
     GridLaw,
@@ -28,6 +28,7 @@ from semidp.inference.unknown_totals import (
 )
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
 NOISE = DiscreteGaussian(Fraction(2))

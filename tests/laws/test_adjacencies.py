@@ -10,8 +10,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp import Adjacency, Ball, Dataspace, Exchange, Feature, InputError, Margin, Schema, Table
+from semidp import Ball, Dataspace, Exchange, Feature, InputError, Margin, Schema, Table
 from semidp.promise.exact import bisection, whole_bisection
+from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, DescribedDatasets
 from semidp.promise.spaces.enumeration import datasets
 from semidp.promise.spaces.protection import Protection

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.errors import InputError
-from semidp.promise import approximate_group
+from semidp.promise.accounting.conversions import approximate_group
 from semidp.promise.exact import exact, round_up
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, tradeoff_from_json, zcdp

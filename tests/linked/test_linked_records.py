@@ -62,6 +62,6 @@ def test_the_command_writes_two_files(tmp_path, capsys):
 def test_records_of_one_kind_have_no_units():
     import semidp
 
-    plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+    plan = semidp.Plan([semidp.publish.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
     with pytest.raises(InputError, match="one kind"):
         linked_records(semidp.run(plan, {"sex": ["f", "m"]}), SeededRandomness(1))

@@ -21,7 +21,7 @@ from semidp.promise.plain_reading import digest, read_document
 from semidp.promise.progress import silent
 from semidp.publish.linked_survey import computed_features, linked_units, with_units
 from semidp.publish.parts import by_partition, runners
-from semidp.publish.plan import Plan
+from semidp.publish.plan import AdjacencyChoice, Plan
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.sources.linked_records import LinkedData
 from semidp.publish.statistics.tables.by_parts import linked_parts_steps
@@ -68,9 +68,9 @@ def town(seed=1, homes=160, quarters=False):
 
 
 def plan_of(tables, exact, rho="1/2", adjacency="exchange", features=(), **linked):
-    requests = [sd.TableRequest(names, None) for names in tables]
+    requests = [sd.publish.TableRequest(names, None) for names in tables]
     margins = [names if isinstance(names, str) else tuple(names) for names in exact]
-    request = sd.TablesRequest(requests, sd.Budget.zcdp(rho))
+    request = sd.publish.TablesRequest(requests, sd.Budget.zcdp(rho))
     plan = Plan([request], margins, (*FEATURES, *features), adjacency=adjacency)
     aggregates, top = linked.pop("aggregates", {}), linked.pop("top", None)
     how = {"link": "home", "protect": "member", "least": 1, "most": 4} | linked
@@ -116,7 +116,7 @@ CASES = {
     "units are not cut": (
         [["tract", "sex"], ["units:state", "size"]],
         ["units:tract"],
-        {"adjacency": sd.AdjacencyChoice.worst_case},
+        {"adjacency": AdjacencyChoice.worst_case},
     ),
     "members are not cut": (
         [["state", "sex"], ["units:tract", "size"]],
@@ -126,7 +126,7 @@ CASES = {
     "a whole unit": (
         [["tract", "sex"], ["units:tract", "size"]],
         [],
-        {"protect": "unit", "adjacency": sd.AdjacencyChoice.worst_case},
+        {"protect": "unit", "adjacency": AdjacencyChoice.worst_case},
     ),
     "computed": (
         [["tract", "sex"], ["units:tract", "size", "women"]],

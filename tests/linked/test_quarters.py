@@ -202,7 +202,10 @@ def plan_of(
 ):
     declared = [semidp.Feature("sex", ["f", "m"]), features.get("unittype", UNITTYPE)]
     asked = Plan(
-        [semidp.TableRequest(names) for names in tables], exact, declared, adjacency="exchange"
+        [semidp.publish.TableRequest(names) for names in tables],
+        exact,
+        declared,
+        adjacency="exchange",
     )
     linked = linked_units(
         "home",

@@ -50,7 +50,7 @@ def plan_of(
     tables, exact=("units:zone",), adjacency="worst-case", protect="member", budget=None, **units
 ):
     asked = Plan(
-        [semidp.TableRequest(names) for names in tables],
+        [semidp.publish.TableRequest(names) for names in tables],
         [names if isinstance(names, str) else list(names) for names in exact],
         features=[AGES, SEX, TYPE, TENURE],
         nests=[semidp.Nest(["state", "zone"])] if any("zone" in names for names in tables) else [],
@@ -306,7 +306,7 @@ def test_members_alone_and_linked_members_are_not_added_up_in_any_order(tmp_path
     persons, homes = homes_and_persons()
     tenure = dict(zip(homes["home"], homes["tenure"], strict=True))
     alone = {"tenure": [tenure[home] for home in persons["home"]], "sex": persons["sex"]}
-    request = semidp.TableRequest(["tenure", "sex"], semidp.Budget.zcdp("1/2"))
+    request = semidp.publish.TableRequest(["tenure", "sex"], semidp.Budget.zcdp("1/2"))
     plain = Plan([request], [], features=[TENURE, SEX], adjacency=2)
     linked = plan_of([["tenure", "sex"], ["units:tenure", "size"]], ["units:tenure"])
     asked = [(plain, alone), (linked, LinkedData(persons, homes))]

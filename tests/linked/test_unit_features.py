@@ -31,7 +31,7 @@ def plan_of(
     **units,
 ):
     features = [AGES, SEX, *features]
-    requests = [semidp.TableRequest(names) for names in tables]
+    requests = [semidp.publish.TableRequest(names) for names in tables]
     asked = Plan(requests, ["units:zone"], features, read_as=read_as)
     computed = computed_features(aggregates, features)
     chosen = {"least": None, "most": 6, **units}

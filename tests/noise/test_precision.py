@@ -6,7 +6,7 @@ import threading
 
 from flint import ctx
 
-from semidp import zcdp
+from semidp.promise import zcdp
 from semidp.promise.ball_arithmetic import precision
 
 

@@ -115,7 +115,8 @@ def test_a_fork_shares_no_noise_and_does_not_wait_for_a_lost_thread() -> None:
     script = textwrap.dedent("""
         import os, threading, warnings
         from fractions import Fraction
-        from semidp.promise import DiscreteGaussian, SystemRandomness
+        from semidp.promise import DiscreteGaussian
+        from semidp.promise.noise.randomness import SystemRandomness
         from semidp.promise.ball_arithmetic import precision
 
         warnings.simplefilter("ignore")

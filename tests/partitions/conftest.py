@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Plan, Release, RunOptions, TableRequest, TablesRequest, run
+from semidp import Budget, Feature, Plan, Release, RunOptions, run
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.statistics.tables.by_parts import separate_fits
 from semidp.publish.unfinished import Unfinished
 

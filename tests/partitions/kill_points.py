@@ -17,9 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from semidp import Budget, Ledger, Plan, Release, TableRequest
+from semidp import Budget, Ledger, Plan, Release
 from semidp.promise.files import replace_file
 from semidp.promise.plain_reading import read_document
+from semidp.publish import TableRequest
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.unfinished import is_unfinished
 from tests.partitions.conftest import FEATURES, records, run_partitioned

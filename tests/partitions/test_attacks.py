@@ -6,20 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from semidp import (
-    Budget,
-    Feature,
-    InputError,
-    Ledger,
-    Margin,
-    Plan,
-    Refused,
-    Release,
-    TableRequest,
-    TablesRequest,
-)
+from semidp import Budget, Feature, InputError, Ledger, Margin, Plan, Refused, Release
 from semidp.promise.plain_reading import read_document
 from semidp.promise.schema.schema import Schema
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish import unfinished as unfinished_folders
 from semidp.publish.parts import runners
 from semidp.publish.rechecking.release_check import disagreements

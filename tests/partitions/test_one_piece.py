@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Plan, Release, SemidpError, Table, TableRequest, TablesRequest
+from semidp import Budget, Feature, Plan, Release, SemidpError, Table
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.plain_reading import read_document
@@ -29,6 +29,7 @@ from semidp.promise.schema.margins import (
 )
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.products import ProductSpace
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.sources.opening import open_source

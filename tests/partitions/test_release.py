@@ -12,7 +12,6 @@ from semidp import (
     Budget,
     DataError,
     Feature,
-    GroupRequest,
     InputError,
     Ledger,
     Margin,
@@ -21,7 +20,6 @@ from semidp import (
     Refused,
     Release,
     Table,
-    TableRequest,
     prepare,
     run,
 )
@@ -29,6 +27,7 @@ from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.plain_reading import digest, read_document
 from semidp.promise.schema.schema import Schema
+from semidp.publish import GroupRequest, TableRequest
 from semidp.publish.parts import by_partition
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.statistics.tables.by_parts import assembled_steps, part_measurement

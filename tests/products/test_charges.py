@@ -10,17 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp import (
-    Budget,
-    Feature,
-    InputError,
-    Ledger,
-    Plan,
-    Refused,
-    TableRequest,
-    TablesRequest,
-    run,
-)
+from semidp import Budget, Feature, InputError, Ledger, Plan, Refused, run
 from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.counts import Table
@@ -29,6 +19,7 @@ from semidp.promise.sensitivity.products import product_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.function import Order
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.pipeline import RunOptions
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("age", "yo"), Feature("ill", "nj")])

@@ -7,10 +7,11 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Plan, TableRequest, TablesRequest, run
+from semidp import Budget, Feature, Plan, run
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Nest
 from semidp.promise.schema.schema import Schema
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.sources.opening import open_source
 
 SCHOOLS = files("semidp") / "data" / "california_schools.csv"

@@ -7,11 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp import Ball, Budget, Feature, Plan, Release, TableRequest, TablesRequest, run
+from semidp import Ball, Budget, Feature, Plan, Release, run
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.spaces.adjacency import semi_adjacency
 from semidp.promise.spaces.dataspace import Margin
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.pipeline import prepare
 
 NAMES = [f"q{number}" for number in range(100)]

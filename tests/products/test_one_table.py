@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, InputError, Plan, Release, TableRequest, TablesRequest, run
+from semidp import Budget, Feature, InputError, Plan, Release, run
 from semidp.assess import claims_of_release
 from semidp.cli import run as semidp
 from semidp.errors import Refused
@@ -17,6 +17,7 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Exchange
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.pipeline import calibrate, prepare
 from semidp.publish.rechecking.release_check import disagreements
 

@@ -11,19 +11,7 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from semidp import (
-    Budget,
-    BudgetExceeded,
-    Feature,
-    InputError,
-    Ledger,
-    Plan,
-    Refused,
-    Release,
-    TableRequest,
-    TablesRequest,
-    run,
-)
+from semidp import Budget, BudgetExceeded, Feature, InputError, Ledger, Plan, Refused, Release, run
 from semidp.assess import claims_of_release
 from semidp.cli import run as semidp
 from semidp.present.report.report_page import html
@@ -33,6 +21,7 @@ from semidp.promise.schema.schema import StructuralZero
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Margin
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.pipeline import RunOptions, calibrate, prepare
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.statistics.tables.request import list_all_tables

@@ -9,21 +9,11 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from semidp import (
-    Budget,
-    Feature,
-    GroupRequest,
-    InputError,
-    Outcome,
-    Plan,
-    Refused,
-    TableRequest,
-    prepare,
-    run,
-)
+from semidp import Budget, Feature, InputError, Outcome, Plan, Refused, prepare, run
 from semidp.cli import run as semidp
 from semidp.present.release import Release
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.publish import GroupRequest, TableRequest
 
 FEATURES = [Feature("sex", "fm"), Feature("age", "yio"), Feature("region", "nswe")]
 

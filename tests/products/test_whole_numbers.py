@@ -6,14 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from semidp import (
-    Budget,
-    Feature,
-    Plan,
-    TableRequest,
-    TablesRequest,
-    run,
-)
+from semidp import Budget, Feature, Plan, run
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
@@ -23,6 +16,7 @@ from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.spaces.adjacency import Ball, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.fitting.problem import Infeasible
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.statistics.tables.fitting import exact_totals, fit_product

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, InputError, Plan, Refused, Release, TablesRequest, run
+from semidp import Budget, Feature, InputError, Plan, Refused, Release, run
 from semidp.cli import run as command
 from semidp.cli.synthesize import first_interrupt
 from semidp.inference.records import record_assembly
 from semidp.inference.records.record_assembly import PublishedNumbers, synthesize_records
 from semidp.inference.records.record_search import Ending
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TablesRequest
 from semidp.publish.statistics.tables.request import list_all_tables
 from tests.records.structures import kept
 

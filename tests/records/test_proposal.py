@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import Ball, Budget, Dataspace, Feature, InputError, Margin, Schema, Scope, Table
+from semidp import Ball, Budget, Dataspace, Feature, InputError, Margin, Schema, Table
 from semidp.cli import run as command
 from semidp.inference.records.table_proposal import propose_tables
+from semidp.promise.scope import Scope
 
 SCHEMA = Schema(
     [Feature("sex", "fm"), Feature("age", "abc"), Feature("job", [str(job) for job in range(60)])]

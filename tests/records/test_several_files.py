@@ -12,21 +12,12 @@ import pytest
 from scipy import stats
 
 import semidp
-from semidp import (
-    Budget,
-    Feature,
-    InputError,
-    Plan,
-    Refused,
-    Release,
-    TableRequest,
-    TablesRequest,
-    combine_estimates,
-    run,
-)
+from semidp import Budget, Feature, InputError, Plan, Refused, Release, run
 from semidp.cli import run as command
+from semidp.inference import combine_estimates
 from semidp.inference.records.record_assembly import EstimateDraws
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.statistics.tables.request import list_all_tables
 
 LEVELS = {"sex": "fm", "age": "yio", "ill": "nj"}
@@ -169,7 +160,7 @@ def test_equal_answers_do_not_show_the_noise(answer: float, squares: list | None
 )
 def test_what_cannot_be_combined(answers: list, squares: list | None, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        semidp.combine_estimates(answers, squares)
+        semidp.inference.combine_estimates(answers, squares)
 
 
 def normal_coverage(files: int, noise: float, sampling: float, repeats: int, rule: float) -> float:

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from semidp import Budget, Feature, Ledger, Plan, RunOptions, TableRequest, run
+from semidp import Budget, Feature, Ledger, Plan, RunOptions, run
 from semidp.errors import BudgetExceeded
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest
 
 PLACES = Feature.from_paths(
     ["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1"), ("b", "b2")]

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, InputError, Plan, Release, TableRequest, run
+from semidp import Budget, Feature, InputError, Plan, Release, run
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.statistics.tables import published
 

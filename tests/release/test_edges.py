@@ -18,15 +18,15 @@ from semidp import (
     Plan,
     Refused,
     Release,
-    SchemaError,
     StructuralZero,
-    TableRequest,
     open_source,
     run,
 )
+from semidp.errors import SchemaError
 from semidp.present.report.report_page import html
 from semidp.present.report.sentences import summary
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest
 from tests.release.conftest import Example, assert_same_margins, strict_json, totals, whole_counts
 
 Save = Callable[[Release], Path]

@@ -6,11 +6,12 @@ import json
 
 import pytest
 
-from semidp import Budget, InputError, Plan, Release, TableRequest, prepare, run
+from semidp import Budget, InputError, Plan, Release, prepare, run
 from semidp.cli import run as semidp
 from semidp.promise.mechanisms.examples import two_way
 from semidp.promise.mechanisms.selection import FOR_RELEASES, available, choose, with_exact_claim
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest
 from semidp.publish.rechecking.release_check import disagreements
 
 PEOPLE = {"sex": [*"ffmmfmfmfm"], "region": [*"nsnsnsnwwn"]}

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import Budget, Margin, Plan, Refused, Release, TableRequest, run
+from semidp import Budget, Margin, Plan, Refused, Release, run
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.selection import NAMES as MECHANISMS
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest
 from tests.release.conftest import (
     Example,
     assert_same_margins,

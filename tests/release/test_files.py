@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, InputError, Margin, Plan, Release, TableRequest, run
+from semidp import Budget, Feature, InputError, Margin, Plan, Release, run
 from semidp.cli import run as command
 from semidp.present.report.report_page import html
+from semidp.publish import TableRequest
 from tests.release.conftest import Example
 
 EXAMPLE = Example.named("hair_eye_color")

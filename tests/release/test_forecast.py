@@ -17,7 +17,6 @@ from semidp import (
     Schema,
     StructuralZero,
     Table,
-    TableRequest,
     prepare,
     run,
 )
@@ -25,6 +24,7 @@ from semidp.present.report.outlook import comparison, forecast
 from semidp.promise.mechanisms.mechanism import NoNoise
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.outcome import Outcome
+from semidp.publish import TableRequest
 from semidp.publish.pipeline import RunOptions, calibrate
 from semidp.publish.statistics.answered.request import AnsweredRequest
 from semidp.publish.statistics.distribution.request import DistributionRequest

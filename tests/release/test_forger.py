@@ -12,22 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from semidp import (
-    Budget,
-    Feature,
-    GroupRequest,
-    Outcome,
-    Plan,
-    QuantileRequest,
-    RegressionRequest,
-    Release,
-    RunOptions,
-    TableRequest,
-    TablesRequest,
-    run,
-)
+from semidp import Budget, Feature, Outcome, Plan, Release, RunOptions, run
 from semidp.cli import run as command
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import (
+    GroupRequest,
+    QuantileRequest,
+    RegressionRequest,
+    TableRequest,
+    TablesRequest,
+)
 from semidp.publish.rechecking.release_check import recheck
 from semidp.publish.statistics.answered.request import AnsweredRequest
 from semidp.publish.statistics.distribution.request import DistributionRequest

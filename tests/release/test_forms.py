@@ -12,10 +12,10 @@ import duckdb
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, InputError, Plan, Release, TableRequest, run
+from semidp import Budget, Feature, InputError, Plan, Release, run
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.schema import Schema
-from semidp.publish import release_files
+from semidp.publish import TableRequest, release_files
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.results import cells
 from semidp.publish.results.cells import METADATA, Columns, Form

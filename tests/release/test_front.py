@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import semidp as sd
+from semidp.errors import SchemaError
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.statistics.outcomes.confidence import Confidence
 
@@ -34,11 +35,13 @@ def test_it_is_the_release_of_the_plan_that_the_options_describe() -> None:
         mu=1,
     )
     half = sd.Budget.gdp(1).share(sd.Budget.gdp(1).mu / 2)
-    tables = [sd.TableRequest(["sex", "region"]), sd.TableRequest(["sex", "age"])]
+    tables = [sd.publish.TableRequest(["sex", "region"]), sd.publish.TableRequest(["sex", "age"])]
     plan = sd.Plan(
         [
-            sd.TablesRequest(tables, half),
-            sd.GroupRequest("mean", sd.Outcome("income", 0, 100, 1_000_000), [["region"]], half),
+            sd.publish.TablesRequest(tables, half),
+            sd.publish.GroupRequest(
+                "mean", sd.Outcome("income", 0, 100, 1_000_000), [["region"]], half
+            ),
         ],
         invariants=["sex", "region"],
         features=[sd.Feature("age", bins=(0, 18, 65, 120))],
@@ -54,22 +57,34 @@ def test_it_is_the_release_of_the_plan_that_the_options_describe() -> None:
 @pytest.mark.parametrize(
     ("request_", "name", "kind"),
     [
-        (sd.table("sex", "region"), "table", sd.TableRequest),
-        (sd.mean("income", by=("sex", "region"), bounds=(0, 100)), "mean-income", sd.GroupRequest),
-        (sd.total("income", by=["sex", "region"], bounds=(0, 100)), "sum-income", sd.GroupRequest),
-        (sd.proportion("cured", by="sex"), "proportion-cured", sd.GroupRequest),
-        (sd.median("income", by="sex", bounds=(0, 100)), "median-income", sd.QuantileRequest),
+        (sd.table("sex", "region"), "table", sd.publish.TableRequest),
+        (
+            sd.mean("income", by=("sex", "region"), bounds=(0, 100)),
+            "mean-income",
+            sd.publish.GroupRequest,
+        ),
+        (
+            sd.total("income", by=["sex", "region"], bounds=(0, 100)),
+            "sum-income",
+            sd.publish.GroupRequest,
+        ),
+        (sd.proportion("cured", by="sex"), "proportion-cured", sd.publish.GroupRequest),
+        (
+            sd.median("income", by="sex", bounds=(0, 100)),
+            "median-income",
+            sd.publish.QuantileRequest,
+        ),
         (
             sd.quantile("income", 0.25, 0.75, by="sex", bounds=(0, 100)),
             "quantiles-income",
-            sd.QuantileRequest,
+            sd.publish.QuantileRequest,
         ),
         (
             sd.regression("income", on=("sex", "region"), bounds=(0, 100)),
             "regression-income",
-            sd.RegressionRequest,
+            sd.publish.RegressionRequest,
         ),
-        (sd.logistic("cured", on="sex"), "regression-cured", sd.RegressionRequest),
+        (sd.logistic("cured", on="sex"), "regression-cured", sd.publish.RegressionRequest),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )
@@ -106,7 +121,7 @@ def test_shares_divide_the_budget() -> None:
 
 
 def test_a_missing_level_is_refused_in_the_sentence_of_the_command() -> None:
-    with pytest.raises(sd.SchemaError, match="the levels of sex are not public: declare them"):
+    with pytest.raises(SchemaError, match="the levels of sex are not public: declare them"):
         released(sd.table("sex"), mu=1)
     assert released(sd.table("sex"), mu=1, levels_from_data=True).scope.disclosures
 
@@ -165,7 +180,7 @@ def test_what_holds_groups_the_claim_by_a_of_t() -> None:
     totals = {"sex": {"f": 3, "m": 2}, "region": {"n": 3, "s": 2}}
     found = sd.what_holds(epsilon=1, delta=1e-6, exact=totals)
     assert found.adjacency.a == 3
-    assert found.tradeoff == sd.approximate(1, "1e-6").group(3)
+    assert found.tradeoff == sd.promise.approximate(1, "1e-6").group(3)
     joint = sd.what_holds(
         rho="2.56", exact={("state", "sex"): {("a", "f"): 5, ("a", "m"): 5, ("b", "f"): 5}}
     )

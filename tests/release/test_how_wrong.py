@@ -29,7 +29,9 @@ PEOPLE = {
 }
 
 
-def released(*wanted: Request | semidp.TableRequest, mu: float | str = 1, seed: int = 1) -> Release:
+def released(
+    *wanted: Request | semidp.publish.TableRequest, mu: float | str = 1, seed: int = 1
+) -> Release:
     return semidp.release(
         PEOPLE,
         *wanted,

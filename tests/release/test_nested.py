@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Plan, Release, TableRequest, prepare, run
+from semidp import Budget, Feature, Plan, Release, prepare, run
 from semidp.cli import run as command
 from semidp.errors import DataError, SchemaError, SemidpError
 from semidp.present.report.report_page import html
@@ -21,6 +21,7 @@ from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Nest
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish import TableRequest
 from semidp.publish.results.grids import FOLDED_CELLS, Total, branches
 from semidp.publish.statistics.sums.request import GroupRequest
 

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 
 import semidp
 from semidp.assess import audit_mechanism, worst_pair
+from semidp.errors import SchemaError
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Nest
 from semidp.publish.sources.opening import open_source
@@ -28,7 +29,7 @@ REGION = semidp.Feature("region", ["n", "s", "w", "<script>alert(1)</script>"])
 
 def schools() -> semidp.Release:
     plan = semidp.Plan(
-        [semidp.TableRequest(["district", "meals"], semidp.Budget.gdp(1))],
+        [semidp.publish.TableRequest(["district", "meals"], semidp.Budget.gdp(1))],
         ["district"],
         [semidp.Feature("meals", ["no", "yes"])],
         nests=[Nest(["county", "district"])],
@@ -44,20 +45,23 @@ def school_release() -> semidp.Release:
 
 @pytest.fixture(scope="module")
 def release() -> semidp.Release:
-    score = semidp.GroupRequest(
+    score = semidp.publish.GroupRequest(
         "mean", semidp.Outcome("score", 0, 10, 10), [["sex"]], semidp.Budget.gdp(1)
     )
-    days = semidp.RegressionRequest(
+    days = semidp.publish.RegressionRequest(
         semidp.Outcome("score", 0, 10, 10), ["sex"], semidp.Budget.gdp(1)
     )
-    tables = [semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))]
+    tables = [semidp.publish.TableRequest(["sex", "region"], semidp.Budget.gdp(1))]
     return semidp.run(semidp.Plan([*tables, score, days], ["sex"], [REGION]), PEOPLE)
 
 
 @pytest.fixture(scope="module")
 def product() -> semidp.Release:
-    wanted = [semidp.TableRequest(["sex", "region"]), semidp.TableRequest(["region"])]
-    request = semidp.TablesRequest(wanted, semidp.Budget.gdp(1))
+    wanted = [
+        semidp.publish.TableRequest(["sex", "region"]),
+        semidp.publish.TableRequest(["region"]),
+    ]
+    request = semidp.publish.TablesRequest(wanted, semidp.Budget.gdp(1))
     return semidp.run(semidp.Plan([request], invariants=["sex"], features=[REGION]), PEOPLE)
 
 
@@ -202,7 +206,7 @@ FRAMES: dict[str, Callable[[dict[str, Any]], Any]] = {
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=list(FRAMES))
 def test_data_come_from_any_of_them(frame: Callable[[dict[str, Any]], Any]) -> None:
     plan = semidp.Plan(
-        [semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex"], [REGION]
+        [semidp.publish.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex"], [REGION]
     )
     seen = semidp.prepare(plan, frame({**PEOPLE, "note": [None, *"abcdef"]}))
     assert seen.scope.dataspace.value(semidp.Margin("sex")).counts.tolist() == [3, 4]
@@ -213,12 +217,12 @@ def test_a_table_is_data_too() -> None:
     schema = semidp.Schema([semidp.Feature("sex", "fm"), REGION])
     table = semidp.Table(schema, [[1, 2, 0, 0], [3, 0, 1, 0]])
     plan = semidp.Plan(
-        [semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex"], [REGION]
+        [semidp.publish.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex"], [REGION]
     )
     assert np.array_equal(semidp.prepare(plan, table).values[0], table.counts)
     with pytest.raises(semidp.InputError, match="a WHERE could keep"):
         open_source(table, where="sex = 'f'")
-    with pytest.raises(semidp.SchemaError, match="there is no column 'people'"):
+    with pytest.raises(SchemaError, match="there is no column 'people'"):
         open_source(table, count="people")
     places = semidp.Feature.from_paths(["county", "district"], [("a", "1"), ("a", "2"), ("b", "3")])
     nested = semidp.Table(semidp.Schema([places]), [4, 0, 5])

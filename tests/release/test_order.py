@@ -12,6 +12,7 @@ from semidp.cli import run as command
 from semidp.present.release import Release
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.results.published_table import PublishedTable
 
 PEOPLE = {
     "sex": np.array([*"fmfmfm"] * 50),
@@ -79,7 +80,6 @@ def test_a_file_in_the_order_of_the_schema_is_still_read(folder: Path) -> None:
         return
     table = Release.load(folder).table("region-health-sex")
     from semidp.publish.results.cells import StoredFiles
-    from semidp.publish.results.published_table import PublishedTable
 
     earlier = folder.parent / "earlier"
     earlier.mkdir()
@@ -92,7 +92,7 @@ def test_a_file_in_the_order_of_the_schema_is_still_read(folder: Path) -> None:
     assert (again.counts == table.counts).all()
 
 
-def _unordered(table: semidp.PublishedTable) -> semidp.PublishedTable:
+def _unordered(table: PublishedTable) -> PublishedTable:
     return table.asked_as(table.schema.names)
 
 

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 import semidp as sd
-from semidp import Budget, Plan, Release, TableRequest, prepare
+from semidp import Budget, Plan, Release, prepare
 from semidp.cli import run as command
 from semidp.errors import DataError, InputError, Refused
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.protection import Protection
+from semidp.publish import TableRequest
 from semidp.publish.sources.opening import open_source
 
 WARDS, OUTCOMES = ("medicine", "surgery", "geriatrics"), ("home", "transfer")

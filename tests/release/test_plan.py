@@ -6,17 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semidp import (
-    AdjacencyChoice,
-    Budget,
-    Feature,
-    FitKind,
-    InputError,
-    Margin,
-    Plan,
-    StructuralZero,
-    TableRequest,
-)
+from semidp import Budget, Feature, InputError, Margin, Plan, StructuralZero
+from semidp.publish import TableRequest
+from semidp.publish.plan import AdjacencyChoice
+from semidp.publish.results.published_table import FitKind
 
 NAMES = st.text(min_size=1, max_size=8).filter(
     lambda text: text.isprintable() and text.strip() == text

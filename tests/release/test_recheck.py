@@ -17,22 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp import (
-    Budget,
-    GroupRequest,
-    Outcome,
-    Plan,
-    RegressionRequest,
-    Release,
-    TableRequest,
-    TablesRequest,
-    run,
-)
+from semidp import Budget, Outcome, Plan, Release, run
 from semidp.cli import run as command
 from semidp.errors import InputError
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
+from semidp.publish import GroupRequest, RegressionRequest, TableRequest, TablesRequest
 from semidp.publish.rechecking.release_check import disagreements, recheck
 from semidp.publish.statistics.outcomes.confidence import Confidence
 from semidp.publish.survey import formulas

@@ -9,20 +9,11 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from semidp import (
-    Budget,
-    Feature,
-    Outcome,
-    Plan,
-    QuantileRequest,
-    Release,
-    RunOptions,
-    TableRequest,
-    run,
-)
+from semidp import Budget, Feature, Outcome, Plan, Release, RunOptions, run
 from semidp.assess import claims_of_release
 from semidp.errors import InputError
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import QuantileRequest, TableRequest
 from semidp.publish.rechecking.release_check import recheck
 
 PEOPLE = {"sex": [*"fmmf"] * 10, "region": [*"nsns"] * 10, "county": ["a1", "a2", "b1", "b1"] * 10}

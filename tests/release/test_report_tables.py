@@ -13,10 +13,11 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Outcome, Plan, Release, TableRequest, TablesRequest, run
+from semidp import Budget, Feature, Outcome, Plan, Release, run
 from semidp.present.report.report_page import html
 from semidp.present.report.sentences import strength
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.plots.figures import estimates_plot
 from semidp.publish.results.grids import CellGrid, Total, faint_cells, grid
 from semidp.publish.statistics.distribution.request import DistributionRequest

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, InputError, Ledger, Plan, TableRequest, prepare, run
-from semidp.publish import resources
+from semidp import Budget, Feature, InputError, Ledger, Plan, prepare, run
+from semidp.publish import TableRequest, resources
 from semidp.publish.pipeline import RunOptions
 from semidp.publish.resources import ResourceEstimate, declared_needs, memory_from, memory_limit
 from semidp.publish.results.cells import Form

@@ -11,18 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp import (
-    Budget,
-    Dataspace,
-    Feature,
-    GroupRequest,
-    Plan,
-    Release,
-    Schema,
-    Table,
-    TableRequest,
-    run,
-)
+from semidp import Budget, Dataspace, Feature, Plan, Release, Schema, Table, run
 from semidp.cli import run as command
 from semidp.errors import DataError, InputError, Refused
 from semidp.promise.schema.outcome import Outcome
@@ -33,6 +22,7 @@ from semidp.promise.spaces.enumeration import datasets
 from semidp.promise.spaces.widest_spaces import widest_space
 from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Order
+from semidp.publish import GroupRequest, TableRequest
 from semidp.publish.side_information import change
 
 PEOPLE = {"sex": list("ffmm"), "ill": list("nyny"), "region": list("nsss")}

@@ -11,22 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import (
-    Budget,
-    Feature,
-    GroupRequest,
-    Margin,
-    Outcome,
-    Plan,
-    Refused,
-    Release,
-    TableRequest,
-    run,
-)
+from semidp import Budget, Feature, Margin, Outcome, Plan, Refused, Release, run
 from semidp.cli import run as semidp
 from semidp.inference.records.record_search import Ending
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.schema import StructuralZero
+from semidp.publish import GroupRequest, TableRequest
 from semidp.publish.results.cells import Columns
 
 COUNTY = Feature.from_paths(

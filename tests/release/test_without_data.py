@@ -7,11 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp import Dataspace, Feature, Margin, Plan, Schema, Table, TableRequest
+from semidp import Dataspace, Feature, Margin, Plan, Schema, Table
 from semidp.errors import AdjacencyUnknown, Refused
 from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
+from semidp.publish import TableRequest
 from semidp.publish.survey import any_totals, public_scope, survey
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("region", "nsw")])

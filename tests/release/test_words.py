@@ -16,18 +16,13 @@ from semidp import (
     Dataspace,
     Exchange,
     Feature,
-    GroupRequest,
     Guarantee,
     InputError,
     Margin,
     Outcome,
     Plan,
-    QuantileRequest,
-    RegressionRequest,
     Schema,
     Table,
-    TableRequest,
-    TablesRequest,
     run,
     sensitivity_space,
 )
@@ -38,7 +33,14 @@ from semidp.promise.mechanisms.selection import available, residual_plan
 from semidp.promise.tradeoff.composition import compose
 from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.publish import front
+from semidp.publish import (
+    GroupRequest,
+    QuantileRequest,
+    RegressionRequest,
+    TableRequest,
+    TablesRequest,
+    front,
+)
 from semidp.publish.results.texts import name_tradeoff
 
 pytestmark = pytest.mark.pictures

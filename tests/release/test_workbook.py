@@ -38,7 +38,7 @@ PEOPLE: dict[str, list[Any]] = {
 }
 
 
-def released(*wanted: Request | semidp.TableRequest, **more: Any) -> Release:
+def released(*wanted: Request | semidp.publish.TableRequest, **more: Any) -> Release:
     return semidp.release(
         PEOPLE,
         *wanted,

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Margin, Plan, Release, TableRequest, run
+from semidp import Budget, Feature, Margin, Plan, Release, run
 from semidp.present.report.report_page import html, search_script
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.outcome import Outcome
+from semidp.publish import TableRequest
 from semidp.publish.statistics.outcomes.request import Statistic
 from semidp.publish.statistics.sums.request import GroupRequest
 from tests.services.conftest import Watched

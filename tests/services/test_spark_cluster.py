@@ -148,7 +148,8 @@ def test_a_killed_executor_changes_no_number_and_nothing_is_charged_twice(
 SESSION = """
 import sys
 from pyspark.sql import SparkSession
-from semidp import Budget, Feature, Plan, RunOptions, TableRequest, run
+from semidp import Budget, Feature, Plan, RunOptions, run
+from semidp.publish import TableRequest
 from semidp.promise import SeededRandomness
 
 people, root = sys.argv[1:]

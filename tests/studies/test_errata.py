@@ -72,7 +72,7 @@ def test_subspace_dp_as_printed_allows_publishing_everything() -> None:
     """Projecting away from the span of S_φ leaves nothing of φ(X) = X to compare; the row space of
     C is meant.
     """
-    one_record = semidp.ExplicitSpace(
+    one_record = semidp.promise.ExplicitSpace(
         list(np.eye(3)), semidp.Dataspace.from_description("three bits"), semidp.Ball(1)
     )
     for bits in np.ndindex(2, 2, 2):
@@ -112,6 +112,6 @@ def test_the_odds_ratio_of_the_likelihood_is_the_inverse_of_the_one_in_the_text(
     counts = np.arange(max(0, column - other), min(row, column) + 1)
     weights = binom.pmf(counts, row, one) * binom.pmf(column - counts, other, two)
     ratio = (one / (1 - one)) / (two / (1 - two))
-    margins = semidp.TwoByTwo(row, column, row + other)
+    margins = semidp.publish.TwoByTwo(row, column, row + other)
     assert margins.law(ratio).pmf == pytest.approx(weights / weights.sum(), rel=1e-9)
     assert np.abs(margins.law(1 / ratio).pmf - weights / weights.sum()).max() > 0.1

@@ -80,8 +80,8 @@ def test_more_detail_can_need_more_records() -> None:
     """The paper's remark says that a(t) decreases as more detailed margins are published."""
     pairs = next(example for example in examples.EXAMPLES if example.published == "AB, BC, AC")
     single = examples.Example("", "A, B, C", pairs.counts, "")
-    assert single.compute_semi_adjacency().worst_case == 3
-    assert pairs.compute_semi_adjacency().worst_case == 5
+    assert semi_adjacency(single.dataspace()).worst_case == 3
+    assert semi_adjacency(pairs.dataspace()).worst_case == 5
 
 
 @pytest.mark.long

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import semidp
-from semidp import Budget, Feature, Plan, Release, Schema, Table, TableRequest
+from semidp import Budget, Feature, Plan, Release, Schema, Table
 from semidp.assess import audit_mechanism, choose_pair, claims_of_release
 from semidp.cli import run as command
 from semidp.errors import InputError, Refused
@@ -34,6 +34,7 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.curves import gaussian
 from semidp.promise.tradeoff.smooth import Gaussian
+from semidp.publish import TableRequest
 from semidp.publish.rechecking.release_check import recheck
 from semidp.publish.statistics import registry
 from tests.toy.level_totals.kind import KIND

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from semidp import Dataspace, Feature, Margin, Schema, SemiAdjacency, Table, semi_adjacency
+from semidp import Dataspace, Feature, Margin, Schema, Table, semi_adjacency
 from semidp.applications.study import PAPER, Settings, Tidy
-from semidp.publish.plots.style import BLACK, BLUE, ORANGE, Figure, drawing
+from semidp.publish import style
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Example:
     counts: ArrayLike
     paper: str
 
-    def compute_semi_adjacency(self) -> SemiAdjacency:
-        """Return a(t) in both readings.
+    def dataspace(self) -> Dataspace:
+        """Return the datasets that agree with what is published.
 
         >>> example = EXAMPLES[0]
-        >>> example.text, example.compute_semi_adjacency().worst_case
+        >>> example.text, semi_adjacency(example.dataspace()).worst_case
         ('three bits, two of them 1', 2)
         """
         shape = np.shape(self.counts)
@@ -40,7 +40,7 @@ class Example:
             features.append(Feature(name, map(str, range(size))))
         table = Table(Schema(features), self.counts)
         margins = [Margin(*names) for names in self.published.split(", ")]
-        return semi_adjacency(Dataspace.from_table(table, margins))
+        return Dataspace.from_table(table, margins)
 
 
 def _bits(*records: str) -> ArrayLike:
@@ -86,7 +86,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     """
     rows = []
     for example in EXAMPLES:
-        computed = example.compute_semi_adjacency()
+        computed = semi_adjacency(example.dataspace())
         row: dict[str, Any] = {"example": example.text, "published": example.published}
         row["paper"] = example.paper
         row["worst_case"] = computed.worst_case
@@ -96,7 +96,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     return Tidy.from_rows(rows)
 
 
-def plot(table: Tidy) -> Figure:
+def plot(table: Tidy) -> style.Figure:
     """Draw the two readings and the paper's number, an example a line."""
     lines = np.arange(len(table))
     exact = [int(text) if text.isdigit() else np.nan for text in table["paper"]]
@@ -104,8 +104,8 @@ def plot(table: Tidy) -> Figure:
     bounds = []
     for text in table["paper"]:
         bounds.append(int(text.split()[-1]) if " " in text else np.nan)
-    with drawing(8.6, 1.6 + 0.42 * len(table)) as (figure, axes):
-        style: dict[str, Any] = {"color": ORANGE, "markeredgewidth": 2, "linestyle": "none"}
+    with style.drawing(8.6, 1.6 + 0.42 * len(table)) as (figure, axes):
+        marks: dict[str, Any] = {"color": style.ORANGE, "markeredgewidth": 2, "linestyle": "none"}
         axes.plot(
             exact,
             lines,
@@ -113,25 +113,25 @@ def plot(table: Tidy) -> Figure:
             markersize=14,
             markerfacecolor="none",
             label="the paper",
-            **style,
+            **marks,
         )
-        axes.plot(bounds, lines, marker="|", markersize=20, label="the paper: at most", **style)
+        axes.plot(bounds, lines, marker="|", markersize=20, label="the paper: at most", **marks)
         axes.plot(
             table["worst_case"],
             lines,
             "o",
-            color=BLUE,
+            color=style.BLUE,
             markersize=9,
             label="worst case, what semidp uses",
         )
-        style |= {"color": BLACK, "markeredgewidth": 1.6}
+        marks |= {"color": style.BLACK, "markeredgewidth": 1.6}
         axes.plot(
             table["definition"],
             lines,
             marker="x",
             markersize=6,
             label="Definition read literally",
-            **style,
+            **marks,
         )
         names = [f"{row['example']} · {row['published']}" for row in table.records()]
         axes.set_yticks(lines, names)

@@ -11,7 +11,7 @@ from typing import Protocol, cast
 
 from semidp import InputError
 from semidp.applications.study import Settings, Tidy
-from semidp.publish.plots.style import Figure
+from semidp.publish import style
 
 STUDIES = (
     *(
@@ -49,7 +49,7 @@ class Study(Protocol):
     def compute(self, settings: Settings = ...) -> Tidy:
         """Return the numbers, one observation a row."""
 
-    def plot(self, table: Tidy) -> Figure:
+    def plot(self, table: Tidy) -> style.Figure:
         """Draw the numbers that `compute` returned."""
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from semidp import Adjacency, Ball, Dataspace, Guarantee, zcdp
+from semidp import Ball, Dataspace, Exchange, Guarantee
 from semidp.applications.study import PAPER, Settings, Tidy
-from semidp.promise import tradeoff_from_json, zcdp_epsilon_paper
-from semidp.publish.plots.style import BLUE, GREY, ORANGE, Figure, drawing, plain_numbers
+from semidp.promise import tradeoff_from_json, zcdp, zcdp_epsilon_paper
+from semidp.publish import style
 
 DELTA = Fraction(1, 10**10)
 PERSONS, UNITS = Fraction(542, 339) ** 2, Fraction(3379, 12343) ** 2
@@ -247,14 +247,13 @@ def exchange_guarantee() -> Guarantee:
     >>> exchange_guarantee().tradeoff.rho
     Fraction(128, 25)
     """
-    exchange = Adjacency.from_json({"kind": "exchange", "a": 2})
     states_exact = Dataspace.from_description(STATE_TOTALS)
-    return Guarantee(states_exact, exchange, zcdp(2 * ROUNDED["persons"]))
+    return Guarantee(states_exact, Exchange(2), zcdp(2 * ROUNDED["persons"]))
 
 
-def plot(table: Tidy) -> Figure:
+def plot(table: Tidy) -> style.Figure:
     """Draw the announced and the effective curve, and the budget of each geographic level."""
-    with drawing(10.4, 4.7, columns=2) as (figure, (left, right)):
+    with style.drawing(10.4, 4.7, columns=2) as (figure, (left, right)):
         _curves(left)
         _levels(right, table.where(tables="persons", setting="production"))
         figure.suptitle(
@@ -267,16 +266,20 @@ def _curves(axes: Any) -> None:
     """Logarithmic axes: what matters is how rarely an attacker who is seldom wrong can be right."""
     false_alarms = np.geomspace(1e-8, 1, 400)
     axes.plot(
-        false_alarms, 1 - false_alarms, color=GREY, linewidth=1, label="guessing (perfect privacy)"
+        false_alarms,
+        1 - false_alarms,
+        color=style.GREY,
+        linewidth=1,
+        label="guessing (perfect privacy)",
     )
-    announced = (1, BLUE, "-", "announced")
-    effective = (2, ORANGE, "--", "effective, a = 2")
-    for a, colour, style, label in (announced, effective):
+    announced = (1, style.BLUE, "-", "announced")
+    effective = (2, style.ORANGE, "--", "effective, a = 2")
+    for a, colour, dashes, label in (announced, effective):
         curve = guarantee(a).tradeoff
         rho = float(ROUNDED["persons"] * a**2)
         text = f"{label}: ρ = {rho:g}, ε = {curve.epsilon(DELTA):.4f} at δ = 1e-10"
         misses = np.asarray(curve(1 - false_alarms))
-        axes.plot(false_alarms, misses, color=colour, linestyle=style, linewidth=2, label=text)
+        axes.plot(false_alarms, misses, color=colour, linestyle=dashes, linewidth=2, label=text)
     axes.set(
         xscale="log",
         yscale="log",
@@ -285,7 +288,7 @@ def _curves(axes: Any) -> None:
         xlabel="false alarms (type I error)",
     )
     axes.set_ylabel("misses (type II error)")
-    plain_numbers(axes.xaxis, axes.yaxis)
+    style.plain_numbers(axes.xaxis, axes.yaxis)
     axes.set_xticks([1e-8, 1e-6, 1e-4, 1e-2, 1])
     axes.legend(loc="lower left", fontsize=8.5)
 
@@ -293,8 +296,8 @@ def _curves(axes: Any) -> None:
 def _levels(axes: Any, part: Tidy) -> None:
     names = list(LEVELS)
     lines = np.arange(len(names))
-    announced = (1, BLUE, -0.19, "announced")
-    effective = (2, ORANGE, 0.19, "effective, a = 2")
+    announced = (1, style.BLUE, -0.19, "announced")
+    effective = (2, style.ORANGE, 0.19, "effective, a = 2")
     for a, colour, shift, label in (announced, effective):
         of_group = part.where(a=a)
         values = [float(of_group.where(level=name)["rho"][0]) for name in names]

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from semidp import Tradeoff, approximate, compose, gaussian
 from semidp.applications.study import PAPER, Settings, Tidy
-from semidp.publish.plots.style import BLUE, GREY, ORANGE, Figure, drawing
+from semidp.promise import Tradeoff, approximate, compose, gaussian
+from semidp.publish import style
 
 RECORDS_TOGETHER = 3
 DELTAS = ("1e-2", "1e-4", "1e-6")
@@ -79,10 +79,10 @@ def _quantity(name: str, at: float, value: float) -> dict[str, Any]:
     return {"quantity": name, "at": at, "value": value}
 
 
-def plot(table: Tidy) -> Figure:
+def plot(table: Tidy) -> style.Figure:
     """Draw both orders as error curves, a panel for each family, with the attacker's advantage."""
     families = table.distinct("family")
-    with drawing(9.0, 8.6, columns=2, rows=math.ceil(len(families) / 2)) as (figure, grid):
+    with style.drawing(9.0, 8.6, columns=2, rows=math.ceil(len(families) / 2)) as (figure, grid):
         for axes, family in zip(np.ravel(grid), families, strict=False):
             _panel(axes, table.where(family=family))
             axes.set_title(family, fontsize=11)
@@ -94,14 +94,17 @@ def plot(table: Tidy) -> Figure:
 
 
 def _panel(axes: Any, part: Tidy) -> None:
-    axes.plot([0, 1], [1, 0], color=GREY, linewidth=1, label="guessing (perfect privacy)")
-    for strategy, color, style in ((SEMI_FIRST, BLUE, "-"), (COMPOSITION_FIRST, ORANGE, "--")):
+    axes.plot([0, 1], [1, 0], color=style.GREY, linewidth=1, label="guessing (perfect privacy)")
+    for strategy, color, dashes in (
+        (SEMI_FIRST, style.BLUE, "-"),
+        (COMPOSITION_FIRST, style.ORANGE, "--"),
+    ):
         curve = part.where(strategy=strategy, quantity="f(alpha)")
         advantage = part.where(strategy=strategy, quantity="delta")["value"][0]
         label = f"{strategy}: advantage {advantage:.3f}"
         # The paper's f takes one less the type I error, and the axis shows that error itself.
         false_alarms = 1 - np.array(curve["at"])
-        look = {"color": color, "linestyle": style, "linewidth": 2}
+        look = {"color": color, "linestyle": dashes, "linewidth": 2}
         axes.plot(false_alarms, curve["value"], label=label, **look)
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="false alarms (type I error)")
     axes.set_ylabel("misses (type II error)")

@@ -12,7 +12,7 @@ import numpy as np
 
 from semidp import Ball, Dataspace, Exchange, Feature, Margin, Schema, Table, sensitivity_space
 from semidp.applications.study import PAPER, Settings, Tidy
-from semidp.publish.plots.style import BLUE, ORANGE, Figure, drawing
+from semidp.publish import style
 
 EACH, MOST = 20, 4
 TITLES = {
@@ -60,9 +60,9 @@ def compute(settings: Settings = PAPER) -> Tidy:
     return Tidy.from_rows(rows)
 
 
-def plot(table: Tidy) -> Figure:
+def plot(table: Tidy) -> style.Figure:
     """Draw the loss against q, a panel a table, with Δ2² at each point."""
-    with drawing(11, 4.9, columns=len(TITLES)) as (figure, panels):
+    with style.drawing(11, 4.9, columns=len(TITLES)) as (figure, panels):
         for axes, (name, title) in zip(panels, TITLES.items(), strict=True):
             part = table.where(table=name)
             _curve(axes, part.where(adjacency="ball"), "ball")
@@ -83,10 +83,10 @@ def plot(table: Tidy) -> Figure:
 def _curve(axes: Any, rows: Tidy, kind: str) -> None:
     """Draw the losses under one adjacency, with Δ2² beside each point."""
     if kind == "ball":
-        colour, marker, size, shift, side = ORANGE, "s", 10, (-6, 8), "right"
+        colour, marker, size, shift, side = style.ORANGE, "s", 10, (-6, 8), "right"
         label = "ball: any q + 1 records change at once"
     else:
-        colour, marker, size, shift, side = BLUE, "o", 5, (6, -15), "left"
+        colour, marker, size, shift, side = style.BLUE, "o", 5, (6, -15), "left"
         label = "exchange: one person changes, others hand over"
     look = {"color": colour, "marker": marker, "markersize": size}
     axes.plot(rows["q"], rows["loss"], label=label, **look)

@@ -23,7 +23,7 @@ from semidp.applications.study import (
     simulated_table,
 )
 from semidp.promise import ContinuousGaussianMechanism, Mechanism, SeededRandomness
-from semidp.publish.plots.style import GREY, Figure, drawing, error_bars
+from semidp.publish import style
 
 SIZES = range(2, 11)
 MU = Fraction(1, 10)
@@ -111,18 +111,18 @@ def mean_chi(degrees: int) -> float:
     return float(np.sqrt(2) * np.exp(log_ratio))
 
 
-def plot(table: Tidy) -> Figure:
+def plot(table: Tidy) -> style.Figure:
     """Draw the mean losses: what the paper's figure shows (truncated), and before truncation beside
     the theory.
     """
-    with drawing(9.2, 7.2, columns=2, rows=2) as (figure, grid):
+    with style.drawing(9.2, 7.2, columns=2, rows=2) as (figure, grid):
         for axes_row, truncated in zip(grid, (True, False), strict=True):
             for axes, model in zip(axes_row, MODELS, strict=True):
                 part = table.where(model=model, truncated=truncated)
-                for (mechanism, variant), (style, label) in STYLES.items():
+                for (mechanism, variant), (number, label) in STYLES.items():
                     curve = part.where(mechanism=mechanism, variant=variant)
                     means, errors = curve["mean_l2"], curve["se"]
-                    error_bars(axes, curve["k"], means, errors, style, label, markersize=5)
+                    style.error_bars(axes, curve["k"], means, errors, number, label, markersize=5)
                 sizes = part.distinct("k")
                 if not truncated:
                     _theory(axes, sizes)
@@ -149,4 +149,6 @@ def _theory(axes: Any, sizes: list[int]) -> None:
     for position, curve in enumerate(STYLES):
         label = None if position else "theory, σ E[χ]"
         losses = [each[curve] for each in means]
-        axes.plot(sizes, losses, color=GREY, linestyle=":", linewidth=3, zorder=0, label=label)
+        axes.plot(
+            sizes, losses, color=style.GREY, linestyle=":", linewidth=3, zorder=0, label=label
+        )

@@ -26,7 +26,7 @@ from semidp import (
 from semidp.applications.naive import baseline_means
 from semidp.applications.study import PAPER, Losses, Settings, Tidy
 from semidp.promise import SeededRandomness
-from semidp.publish.plots.style import Figure, drawing, error_bars, logarithmic_errors
+from semidp.publish import style
 
 DESIGNS = {"equal": (50,) * 10, "unequal": (5, 10, 20, 30, 40, 50, 60, 80, 90, 115)}
 MUS = tuple(Fraction(numerator, 4) for numerator in (1, 2, 4, 8, 16))
@@ -94,9 +94,9 @@ def estimates(
     levels = tuple(map(str, range(len(counts))))
     schema = Schema((Feature("group", levels),))
     public = Dataspace.from_table(Table(schema, counts), [Margin("group")])
-    adjacency = publish.outcome_adjacency(public)
+    adjacency = promise.outcome_adjacency(public)
     outcome = Outcome("y", Fraction(0), Fraction(1), STEPS)
-    space = publish.sum_space(public, adjacency, outcome, [Margin("group")])
+    space = promise.sum_space(public, adjacency, outcome, [Margin("group")])
     mechanism = promise.outcome_mechanism(space, budget)
     sums = publish.GroupSums(mechanism, mechanism.measure(steps, randomness))
     semi = sums.means().values
@@ -105,18 +105,18 @@ def estimates(
     return {"semi": semi, "baseline": baseline, "ordinary": ordinary}
 
 
-def plot(table: Tidy) -> Figure:
+def plot(table: Tidy) -> style.Figure:
     """Draw the error of each method against μ, one panel for each design."""
     titles = {"equal": "ten groups of 50", "unequal": "ten groups of 5 to 115"}
-    with drawing(9.2, 4.4, columns=2) as (figure, panels):
+    with style.drawing(9.2, 4.4, columns=2) as (figure, panels):
         for axes, (design, title) in zip(panels, titles.items(), strict=True):
-            for style, (method, label) in enumerate(METHODS.items()):
+            for number, (method, label) in enumerate(METHODS.items()):
                 part = table.where(design=design, method=method)
                 mus = [float(mu) for mu in part["mu"]]
-                error_bars(axes, mus, part["error"], part["se"], style, label)
+                style.error_bars(axes, mus, part["error"], part["se"], number, label)
             axes.set(xscale="log", xlabel="μ", title=title)
             axes.set_xticks([float(mu) for mu in table.distinct("mu")])
-            logarithmic_errors(axes)
+            style.logarithmic_errors(axes)
         panels[0].set_ylabel("root mean squared error of a group mean")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
         figure.suptitle(

@@ -29,7 +29,7 @@ from semidp import (
 from semidp.applications.naive import baseline_regression
 from semidp.applications.study import PAPER, Losses, Settings, Tidy
 from semidp.promise import SeededRandomness
-from semidp.publish.plots.style import Figure, drawing, error_bars, logarithmic_errors
+from semidp.publish import style
 
 BY_FACTORS = tuple((factors, 512) for factors in (1, 2, 3, 4))
 BY_RECORDS = tuple((4, records) for records in (128, 256, 512, 1024))
@@ -83,13 +83,13 @@ class Simulated:
         counts = self._by_cell(ones).reshape(schema.shape)
         public = Dataspace.from_table(Table(schema, counts), [Margin(*names)])
         design = publish.Design.from_schema(schema, names, coding=coding)
-        adjacency = publish.outcome_adjacency(public)
+        adjacency = promise.outcome_adjacency(public)
         outcome = Outcome("y", Fraction(-1), Fraction(1), STEPS)
         about = (public, adjacency, outcome, design)
         if coding is publish.Coding.effects:
             mechanism = publish.regression_mechanism(*about, Budget.gdp(mu))
         else:
-            moments = publish.moment_space(*about)
+            moments = promise.moment_space(*about)
             mechanism = promise.outcome_mechanism(moments, Budget.gdp(mu))
         space: Any = mechanism.space
         values = publish.route_values(space, design, self._by_cell(self.steps))
@@ -157,15 +157,15 @@ def _fit_coefficients(
     return publish.LinearFit(moments).coefficients
 
 
-def plot(table: Tidy) -> Figure:
+def plot(table: Tidy) -> style.Figure:
     """Draw the error of each method at μ = 1: against the number of factors, and against the number
     of records.
     """
-    with drawing(9.2, 4.4, columns=2) as (figure, panels):
+    with style.drawing(9.2, 4.4, columns=2) as (figure, panels):
         by_factors = (panels[0], BY_FACTORS, "factors")
         by_records = (panels[1], BY_RECORDS, "records")
         for axes, cases, column in (by_factors, by_records):
-            for style, (method, label) in enumerate(METHODS.items()):
+            for number, (method, label) in enumerate(METHODS.items()):
                 parts = [
                     table.where(factors=k, records=records, mu=SHOWN, method=method)
                     for k, records in cases
@@ -173,11 +173,11 @@ def plot(table: Tidy) -> Figure:
                 x = [part[column][0] for part in parts]
                 means = [part["error"][0] for part in parts]
                 errors = [part["se"][0] for part in parts]
-                error_bars(axes, x, means, errors, style, label)
+                style.error_bars(axes, x, means, errors, number, label)
             axes.set(xscale="log" if column == "records" else "linear")
             position = 0 if column == "factors" else 1
             axes.set_xticks([case[position] for case in cases])
-            logarithmic_errors(axes)
+            style.logarithmic_errors(axes)
         panels[0].set(
             xlabel="binary factors K", ylabel="error of the coefficients", title="512 records"
         )

@@ -14,28 +14,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp import (
-    Ball,
-    Budget,
-    Dataspace,
-    Margin,
-    TwoByTwo,
-    UmpuTest,
-    canonical_noise,
-    semi_adjacency,
-    sensitivity_space,
-)
+from semidp import Ball, Budget, Dataspace, Margin, semi_adjacency, sensitivity_space
 from semidp.applications.study import PAPER, Settings, Tidy, build_table
-from semidp.inference import IntervalEstimate, random_tables, simulated_bound
-from semidp.inference.answers import (
+from semidp.inference import (
     linear_interval,
     mover_difference,
+    random_tables,
     ratio_interval,
-    upper_binomial,
+    simulated_bound,
 )
-from semidp.promise import Mechanism, Recursive, SeededRandomness, calibrate_mechanism
-from semidp.publish import Alternative, Strata
-from semidp.publish.plots.style import BLUE, ORANGE, Figure, drawing
+from semidp.promise import (
+    Mechanism,
+    Recursive,
+    SeededRandomness,
+    calibrate_mechanism,
+    canonical_noise,
+)
+from semidp.publish import Alternative, Strata, TwoByTwo, UmpuTest, style
 
 Floats = NDArray[np.float64]
 Shares = dict[float, tuple[float, float, float]]
@@ -152,7 +147,7 @@ def _measure_coverage(held: Sequence[Any], reference: float = math.inf) -> Share
     return {LEVEL: (float(np.mean(right)), float(np.mean(twin)), share)}
 
 
-def _p_values(answers: Sequence[IntervalEstimate]) -> Floats:
+def _p_values(answers: Sequence[Any]) -> Floats:
     return np.array([answer.p_value for answer in answers], dtype=np.float64)
 
 
@@ -302,7 +297,7 @@ def rates(
         null = pooled * (1 - pooled) * (1 / sizes).sum()
         sampling = (each * (1 - each) / sizes).sum(axis=1)
 
-        def answers(noise: Floats) -> list[IntervalEstimate]:
+        def answers(noise: Floats) -> list[Any]:
             covariance = noise[0, 1]
             first, second = np.diag(noise)
             variance = first + second - 2 * covariance
@@ -436,9 +431,11 @@ def population_rate(
 
 def _mean_tails(counts: Floats, records: float, rate: float) -> Floats:
     """``P(Bin(records, rate) >= counts)``, averaged over the last axis."""
+    from scipy.stats import binom
+
     whole = np.ceil(counts - 1e-6).astype(np.int64)
     every = np.arange(whole.min(), whole.max() + 1.0)
-    tails = upper_binomial(every, np.full(len(every), records), rate, 1)
+    tails = binom.sf(every - 1, records, rate)
     return np.asarray(tails[whole - whole.min()].mean(axis=-1))
 
 
@@ -621,11 +618,11 @@ def compute(settings: Settings = PAPER) -> Tidy:
     return Tidy.from_rows(rows)
 
 
-def plot(table: Tidy) -> Figure:
+def plot(table: Tidy) -> style.Figure:
     """Draw the shares at 0.05 (and coverages at 0.95) with their range over the margins, and the
     twins.
     """
-    with drawing(9.5, 5.8, columns=2) as (figure, panels):
+    with style.drawing(9.5, 5.8, columns=2) as (figure, panels):
         kinds = (("size", 0.05), ("coverage", LEVEL))
         for axes, (kind, nominal) in zip(panels, kinds, strict=True):
             part = table.where(drawn="usual", kind=kind, nominal=nominal)
@@ -634,8 +631,10 @@ def plot(table: Tidy) -> Figure:
             below = mean - np.array(part["least"])
             above = np.array(part["largest"]) - mean
             reach = [below, above]
-            axes.errorbar(mean, places, xerr=reach, fmt="o", color=BLUE, label="noise known")
-            axes.plot(part["twin"], places, "s", color=ORANGE, label="its twin: noise ignored")
+            axes.errorbar(mean, places, xerr=reach, fmt="o", color=style.BLUE, label="noise known")
+            axes.plot(
+                part["twin"], places, "s", color=style.ORANGE, label="its twin: noise ignored"
+            )
             axes.axvline(nominal, color="black", linewidth=0.8, linestyle=":")
             axes.set_yticks(places, part["experiment"], fontsize=7)
             axes.set(title=f"{kind}, nominal {nominal:g}", xlabel="share of runs")

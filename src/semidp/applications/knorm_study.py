@@ -27,13 +27,12 @@ from semidp.applications.study import (
 )
 from semidp.promise import (
     KNormMechanism,
-    L2Mechanism,
-    LaplaceMechanism,
     Mechanism,
     SeededRandomness,
+    calibrate_mechanism,
     knorm_noise,
 )
-from semidp.publish.plots.style import CYCLE, Figure, drawing, error_bars, plain_numbers
+from semidp.publish import style
 
 Draw = Callable[[int], NDArray[Any]]
 
@@ -115,8 +114,8 @@ def noises(table: Table, epsilon: Fraction, source: Generator) -> Iterator[tuple
     l2 = NaiveL2.calibrate(three, budget)
     linf = NaiveLinf.calibrate(three, budget)
     yield "knorm", "correct", lambda size: knorm_noise(ball, epsilon, size, source)
-    yield "laplace", "correct", make_projected_draw(LaplaceMechanism.calibrate(three, budget))
-    yield "l2", "correct", make_draw(L2Mechanism.calibrate(three, budget))
+    yield "laplace", "correct", make_projected_draw(calibrate_mechanism("laplace", three, budget))
+    yield "l2", "correct", make_draw(calibrate_mechanism("l2", three, budget))
     yield "naive-l1", "correct", make_draw(l1)
     yield "naive-l2", "correct", make_draw(l2)
     yield "naive-linf", "correct", make_draw(linf)
@@ -133,10 +132,13 @@ def noises(table: Table, epsilon: Fraction, source: Generator) -> Iterator[tuple
     yield "naive-linf", "as-published", lambda size: _published_linf(linf, size, source)
 
 
-def plot(table: Tidy) -> Figure:
+def plot(table: Tidy) -> style.Figure:
     """Draw the paper's sizes at three ε, published and correct; and all sizes at ε = 1, correct."""
     sizes = [k for k in PUBLISHED_SIZES if k in table["k"]]
-    with drawing(3.6 * (len(sizes) + 1), 7.4, columns=len(sizes) + 1, rows=2) as (figure, grid):
+    with style.drawing(3.6 * (len(sizes) + 1), 7.4, columns=len(sizes) + 1, rows=2) as (
+        figure,
+        grid,
+    ):
         for axes_row, model in zip(grid, MODELS, strict=True):
             for axes, k in zip(axes_row, sizes, strict=False):
                 _by_epsilon(axes, table.where(model=model, k=k))
@@ -178,24 +180,24 @@ def _by_epsilon(axes: Any, part: Tidy) -> None:
     ticks = [float(epsilon) for epsilon in EPSILONS]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
-    plain_numbers(axes.yaxis)
+    style.plain_numbers(axes.yaxis)
 
 
 def _by_size(axes: Any, part: Tidy) -> None:
     for name in LABELS:
         _curve(axes, part.where(mechanism=name), "k", name, hollow=False)
     axes.set(yscale="log", xlabel="table size k (k × k cells)", xticks=part.distinct("k"))
-    plain_numbers(axes.yaxis)
+    style.plain_numbers(axes.yaxis)
 
 
 def _curve(axes: Any, part: Tidy, x: str, name: str, hollow: bool) -> None:
-    style = list(LABELS).index(name)
+    number = list(LABELS).index(name)
     label = LABELS[name] + (", as published" if hollow else "")
     look = {
         "markersize": 5,
-        "markerfacecolor": "white" if hollow else CYCLE[style],
+        "markerfacecolor": "white" if hollow else style.CYCLE[number],
         "linestyle": "--" if hollow else "-",
         "linewidth": 1.4,
     }
     values = [float(value) for value in part[x]]
-    error_bars(axes, values, part["mean_l2"], part["se"], style, label, **look)
+    style.error_bars(axes, values, part["mean_l2"], part["se"], number, label, **look)

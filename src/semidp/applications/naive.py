@@ -9,21 +9,21 @@ ever chosen for a release.
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from semidp import Budget, InputError, QuerySpace, Tradeoff, approximate, gaussian
-from semidp.promise import ClaimKind, Mechanism, Randomness, generator
-from semidp.promise.exact import round_down, sqrt_down
-from semidp.promise.mechanisms.knorm.norm_ball import NormBall
-from semidp.promise.mechanisms.mechanism import (
-    cell_weights,
-    check_request,
-    require_epsilon,
-    root_up,
+from semidp import Budget, InputError
+from semidp.promise import (
+    Mechanism,
+    QuerySpace,
+    Randomness,
+    Tradeoff,
+    approximate,
+    gaussian,
+    generator,
 )
 
 Floats = NDArray[np.float64]
@@ -59,7 +59,7 @@ class NaiveMechanism(Mechanism):
     parameter: Fraction
 
     budget_kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
-    claim: ClassVar[ClaimKind] = "ideal"
+    claim: ClassVar[Literal["exact", "ideal"]] = "ideal"
     for_studies: ClassVar[bool] = True
     # the square of the sensitivity of one record, in the norm of the mechanism
     one_record: ClassVar[int]
@@ -67,17 +67,22 @@ class NaiveMechanism(Mechanism):
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the baseline that spends ε/a, or μ/a, on one record."""
-        check_request(cls, space, budget)
+        cls.check_request(space, budget)
         if budget.rho is not None:
             # The root is rounded down, so that the noise is never too small for rho.
-            return cls(space, sqrt_down(2 * budget.rho))
-        return cls(space, require_epsilon(budget) if budget.mu is None else budget.mu)
+            return cls(space, Fraction(math.nextafter(math.sqrt(2 * budget.rho), 0)))
+        parameter = budget.epsilon if budget.mu is None else budget.mu
+        if parameter is None:
+            raise InputError(f"a {budget.kind} budget has no epsilon")
+        return cls(space, parameter)
 
     @property
     def scale(self) -> float:
         """a times the sensitivity of one record, divided by ε or μ."""
         rate = self.space.adjacency.a / self.parameter
-        return root_up(self.one_record * rate**2)
+        square = self.one_record * rate**2
+        root = math.sqrt(square)
+        return root if Fraction(root) ** 2 >= square else math.nextafter(root, math.inf)
 
     @property
     def cells(self) -> int:
@@ -100,8 +105,13 @@ class NaiveMechanism(Mechanism):
 
     def standard_error(self, weights: ArrayLike) -> float:
         """Return the standard error of a weighted sum of cells of the noisy table, ``τ‖w‖``."""
-        length = float(np.linalg.norm(cell_weights(weights, self.space)))
-        return math.sqrt(self.variance) * length
+        array = np.asarray(weights, dtype=np.float64)
+        if array.shape != tuple(self.space.shape):
+            raise InputError(
+                f"the weights have shape {array.shape}, but the table has shape"
+                f" {tuple(self.space.shape)}"
+            )
+        return math.sqrt(self.variance) * float(np.linalg.norm(array))
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.float64]:
         """Draw the noise of one measurement after the other."""
@@ -190,7 +200,7 @@ class NaiveGaussian(NaiveMechanism):
         return self.scale * generator(randomness).standard_normal(self.space.shape)
 
 
-def published_noise(ball: NormBall, epsilon: Fraction, size: int, source: Generator) -> Floats:
+def published_noise(ball: Any, epsilon: Fraction, size: int, source: Generator) -> Floats:
     """Draw the noise behind the paper's K-norm figure, radius Gamma(s, rate ε): **not private for
     any ε**.
 
@@ -204,9 +214,9 @@ def published_noise(ball: NormBall, epsilon: Fraction, size: int, source: Genera
     >>> published_noise(PairBall(3), Fraction(1, 2), 4, np.random.default_rng(0)).shape
     (4, 2, 3)
     """
-    points = ball.uniform(size, source)
+    points: Floats = ball.uniform(size, source)
     # The paper's own algorithm says Gamma(s+1); its figure was drawn with Gamma(s).
-    radii = source.standard_gamma(ball.dimension, size) / round_down(epsilon)
+    radii = source.standard_gamma(ball.dimension, size) / float(epsilon)
     # one radius for each point, whatever the shape of the points
     other_axes = [1] * (points.ndim - 1)
     return points * radii.reshape(-1, *other_axes)

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from semidp import Budget, TwoByTwo, power_curves
+from semidp import Budget
 from semidp.applications.study import PAPER, RECORDS, Settings, Tidy
 from semidp.promise import SeededRandomness
-from semidp.publish.plots.style import CYCLE, GREY, MARKERS, Figure, drawing, plain_numbers
+from semidp.publish import TwoByTwo, power_curves, style
 
 EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1))
 ODDS_RATIOS = np.geomspace(1, 8, 19)
@@ -60,10 +60,10 @@ def compute(settings: Settings = PAPER) -> Tidy:
     return Tidy.from_rows(rows)
 
 
-def plot(table: Tidy) -> Figure:
+def plot(table: Tidy) -> style.Figure:
     """Draw power against the odds ratio, a panel for each ε."""
     epsilons = table.distinct("epsilon")
-    with drawing(3.7 * len(epsilons), 4.3, columns=len(epsilons)) as (figure, grid):
+    with style.drawing(3.7 * len(epsilons), 4.3, columns=len(epsilons)) as (figure, grid):
         for axes, epsilon in zip(grid, epsilons, strict=True):
             _panel(axes, table.where(epsilon=epsilon))
             axes.set_title(f"ε = {float(epsilon):g}")
@@ -78,12 +78,12 @@ def _panel(axes: Any, part: Tidy) -> None:
     """Draw a line for each test, odds ratios on a logarithmic axis, and the level of the tests as a
     rule.
     """
-    axes.axhline(ALPHA, color=GREY, linewidth=1, linestyle=":", label=f"level {ALPHA:g}")
-    for test, color, marker in zip(part.distinct("test"), CYCLE, MARKERS, strict=False):
+    axes.axhline(ALPHA, color=style.GREY, linewidth=1, linestyle=":", label=f"level {ALPHA:g}")
+    for test, color, marker in zip(part.distinct("test"), style.CYCLE, style.MARKERS, strict=False):
         line = part.where(test=test)
         every = max(1, len(line) // 8)
-        style: Any = {"color": color, "marker": marker, "markersize": 4, "markevery": every}
-        axes.plot(line["odds_ratio"], line["power"], label=test, **style)
+        marks: Any = {"color": color, "marker": marker, "markersize": 4, "markevery": every}
+        axes.plot(line["odds_ratio"], line["power"], label=test, **marks)
     axes.set_xscale("log", base=2)
-    plain_numbers(axes.xaxis)
+    style.plain_numbers(axes.xaxis)
     axes.set(ylim=(0, 1.02), xlabel="odds ratio")

@@ -10,30 +10,21 @@ import itertools
 import math
 from typing import Any
 
-from semidp import (
-    Budget,
-    Feature,
-    Plan,
-    Prepared,
-    TableRequest,
-    TablesRequest,
-    prepare,
-    sensitivity_space,
-)
+from semidp import Budget, Feature, Plan, prepare, sensitivity_space
 from semidp.applications.study import PAPER, Settings, Tidy
 from semidp.promise import ResidualMechanism
-from semidp.publish.plots.style import BLUE, GREY, ORANGE, Figure, drawing
+from semidp.publish import TableRequest, TablesRequest, style
 
 SIZES = (2, 5, 7, 9, 16)
 NAMES = tuple(f"{size} levels" for size in SIZES)
 PROMISES = {"ball": "worst-case", "exchange": "exchange"}
 
 
-def workload(promise: str) -> Prepared:
-    """Return all pairs of five features, one record in each of their 10,080 cells, under one of the
-    two promises.
+def workload(promise: str) -> tuple[Plan, dict[str, list[str]]]:
+    """Return the plan of all pairs of five features under one of the two promises, and one record
+    in each of their 10,080 cells.
 
-    >>> workload("ball").scope.adjacency.a
+    >>> prepare(*workload("ball")).scope.adjacency.a
     3
     """
     features = []
@@ -46,7 +37,7 @@ def workload(promise: str) -> Prepared:
     # one record in each cell: the columns of the product of all levels
     cells = itertools.product(*(feature.levels for feature in features))
     columns = map(list, zip(*cells, strict=True))
-    return prepare(plan, dict(zip(NAMES, columns, strict=True)))
+    return plan, dict(zip(NAMES, columns, strict=True))
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
@@ -62,7 +53,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
         rows.append({"way": way, "promise": promise, "joint": joint, "total_variance": total})
 
     for promise in PROMISES:
-        prepared = workload(promise)
+        prepared = prepare(*workload(promise))
         space, public = prepared.mechanisms[0].space, prepared.scope
         pairs = itertools.combinations(NAMES, 2)
         alone = [sensitivity_space(public.dataspace, public.adjacency, pair) for pair in pairs]
@@ -95,21 +86,21 @@ def _total(mechanism: ResidualMechanism) -> float:
     return total
 
 
-def plot(table: Tidy) -> Figure:
+def plot(table: Tidy) -> style.Figure:
     """Draw the total variances as bars, and say which gain is at the same promise and which is
     another promise.
     """
     rows = table.records()
     names = {"ball": "any a = 3 records (ball)", "exchange": "one person (exchange)"}
-    with drawing(9.5, 4.8) as (figure, axes):
+    with style.drawing(9.5, 4.8) as (figure, axes):
         places = []
         colours = []
         for place, row in enumerate(rows):
             # the second promise stands apart
             is_exchange = row["promise"] == "exchange"
             places.append(float(place) + 0.9 * is_exchange)
-            residual_colour = BLUE if is_exchange else ORANGE
-            colours.append(GREY if "one by one" in row["way"] else residual_colour)
+            residual_colour = style.BLUE if is_exchange else style.ORANGE
+            colours.append(style.GREY if "one by one" in row["way"] else residual_colour)
         variances = [row["total_variance"] for row in rows]
         bars = axes.barh(places, variances, color=colours, height=0.75)
         axes.bar_label(bars, [f"{variance:,.0f}" for variance in variances], padding=4)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp import Ball, Budget, TableSpace, sensitivity_space
+from semidp import Ball, Budget, sensitivity_space
 from semidp.applications.study import PAPER, Settings, Tidy, both_margins, build_table
-from semidp.promise import KNormMechanism
-from semidp.publish.plots.style import BLUE, GREY, ORANGE, Figure, drawing
+from semidp.promise import KNormMechanism, QuerySpace
+from semidp.publish import style
 
 SHAPE = (7, 6)
 FOUR_CELLS, THREE_CYCLE = "four-cell move", "three-cycle"
@@ -24,7 +24,7 @@ _CELLS = {
 }
 
 
-def space(a: int, shape: tuple[int, int] = SHAPE) -> TableSpace:
+def space(a: int, shape: tuple[int, int] = SHAPE) -> QuerySpace:
     """Return S_a of a two-way table with both margins public and three records in every cell.
 
     >>> [(space(a, (3, 3)).l1, space(a, (3, 3)).l2_squared, space(a, (3, 3)).linf) for a in (2, 3)]
@@ -69,10 +69,10 @@ def compute(settings: Settings = PAPER) -> Tidy:
     return Tidy.from_rows(rows)
 
 
-def plot(table: Tidy) -> Figure:
+def plot(table: Tidy) -> style.Figure:
     """Draw the moves as tables of +1 and -1."""
     names = table.distinct("move")
-    with drawing(4.6 * len(names), 5.0, columns=len(names)) as (figure, grid):
+    with style.drawing(4.6 * len(names), 5.0, columns=len(names)) as (figure, grid):
         for axes, name in zip(grid, names, strict=True):
             _panel(axes, table.where(move=name))
         figure.suptitle("Records move, every row and column total stays")
@@ -93,13 +93,13 @@ def _panel(axes: Any, part: Tidy) -> None:
     for cell in part.records():
         row, column, change = cell["row"], cell["column"], cell["change"]
         if change:
-            colour, text = (BLUE, "+1") if change > 0 else (ORANGE, "−1")
+            colour, text = (style.BLUE, "+1") if change > 0 else (style.ORANGE, "−1")
             corner = (column - 0.5, row - 0.5)
             axes.add_patch(Rectangle(corner, 1, 1, color=colour, alpha=0.85, linewidth=0))
             look = {"color": "white", "fontweight": "bold"}
             axes.text(column, row, text, ha="center", va="center", **look)
         else:
-            axes.text(column, row, "0", ha="center", va="center", color=GREY)
+            axes.text(column, row, "0", ha="center", va="center", color=style.GREY)
     rows = max(part["row"])
     columns = max(part["column"])
     axes.set(xlim=(0.5, columns + 0.5), ylim=(rows + 0.5, 0.5))

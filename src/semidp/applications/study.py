@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp import Dataspace, Feature, InputError, Margin, Schema, Table
-from semidp.promise.progress import Progress, silent
 
 MODELS = ("I", "II")
 RECORDS = 500
@@ -25,6 +24,12 @@ Case = TypeVar("Case")
 Row = Mapping[str, Any]
 Floats = NDArray[np.float64]
 Losses = tuple[Row, Floats]
+Progress = Callable[[str, float, float | None], None]
+"""Called with a task, how much of it is done, and how much there is."""
+
+
+def _report_nothing(task: str, done: float, total: float | None) -> None:
+    """The default: nobody watches."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Settings:
 
     replicates: int = 30
     seed: int = 0
-    progress: Progress = silent
+    progress: Progress = _report_nothing
 
     def __post_init__(self) -> None:
         if self.replicates < 2:

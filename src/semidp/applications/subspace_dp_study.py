@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from semidp import gaussian
 from semidp.applications.study import PAPER, Settings, Tidy
-from semidp.publish.plots.style import BLACK, BLUE, GREY, ORANGE, Figure, drawing
+from semidp.promise import gaussian
+from semidp.publish import style
 
 CONFIDENTIAL = (0, 1, 1)
 MU = 1.0
@@ -72,24 +72,24 @@ def compute(settings: Settings = PAPER) -> Tidy:
     return Tidy.from_rows(rows)
 
 
-def plot(table: Tidy) -> Figure:
+def plot(table: Tidy) -> style.Figure:
     """Draw the claim and what is true as error curves, and the measured attacks."""
     true = table.where(agrees=True)["mu"][0]
     alpha = np.linspace(0, 1, 201)
     claimed = f"claimed by subspace DP (μ = {MU:g})"
     same_total = f"dataset with the same total, true (μ = {true:.3f})"
     semi = f"semi-DP: one-record claim for a = 2 (μ = {2 * MU:g})"
-    curves = [(claimed, gaussian(str(MU)), BLUE, "--")]
-    curves.append((same_total, gaussian(str(true)), ORANGE, "-"))
-    curves.append((semi, gaussian(str(2 * MU)), BLACK, ":"))
-    with drawing(10.2, 4.6, columns=2) as (figure, (left, right)):
-        left.plot([0, 1], [1, 0], color=GREY, linewidth=1, label="guessing (perfect privacy)")
-        for label, curve, colour, style in curves:
+    curves = [(claimed, gaussian(str(MU)), style.BLUE, "--")]
+    curves.append((same_total, gaussian(str(true)), style.ORANGE, "-"))
+    curves.append((semi, gaussian(str(2 * MU)), style.BLACK, ":"))
+    with style.drawing(10.2, 4.6, columns=2) as (figure, (left, right)):
+        left.plot([0, 1], [1, 0], color=style.GREY, linewidth=1, label="guessing (perfect privacy)")
+        for label, curve, colour, dashes in curves:
             misses = np.asarray(curve(alpha))
-            look = {"color": colour, "linestyle": style, "linewidth": 2}
+            look = {"color": colour, "linestyle": dashes, "linewidth": 2}
             left.plot(1 - alpha, misses, label=label, **look)
         label = "dataset with another total, true"
-        left.plot([0, 0, 1], [1, 0, 0], color=ORANGE, linewidth=4, alpha=0.5, label=label)
+        left.plot([0, 0, 1], [1, 0, 0], color=style.ORANGE, linewidth=4, alpha=0.5, label=label)
         left.set(
             xlim=(-0.01, 1), ylim=(-0.01, 1), aspect="equal", xlabel="false alarms (type I error)"
         )
@@ -114,9 +114,11 @@ def _accuracies(axes: Any, table: Tidy) -> None:
     measured = np.array([row["measured_accuracy"] for row in nearest])
     errors = np.array([row["se"] for row in nearest])
     label = "accuracy claimed: Φ(μ/2), two records Φ(μ)"
-    axes.barh(lines, claimed, height=0.55, color=BLUE, alpha=0.35, label=label)
+    axes.barh(lines, claimed, height=0.55, color=style.BLUE, alpha=0.35, label=label)
     label = "accuracy of the attack, measured"
-    axes.errorbar(measured, lines, xerr=2 * errors, fmt="o", color=ORANGE, capsize=3, label=label)
+    axes.errorbar(
+        measured, lines, xerr=2 * errors, fmt="o", color=style.ORANGE, capsize=3, label=label
+    )
     names = []
     for row in nearest:
         total = "same" if row["agrees"] else "other"

@@ -13,11 +13,16 @@ from typing import Any
 import numpy as np
 
 from semidp.applications.study import PAPER, Settings, Tidy
-from semidp.assess import Stratum, StratumLoss, Swap, SwapRule
-from semidp.assess.distinguishing import gaussian_mu
-from semidp.assess.swap_laws import CellLaw
-from semidp.assess.swapping import attack_stratum, compute_exact_loss, compute_cell_loss
-from semidp.publish.plots.style import CYCLE, GREY, MARKERS, Figure, drawing, plain_numbers
+from semidp.assess import (
+    CellLaw,
+    Stratum,
+    Swap,
+    SwapRule,
+    attack_stratum,
+    compute_cell_loss,
+    compute_exact_loss,
+)
+from semidp.publish import style
 
 RATES = tuple(Fraction(percent, 100) for percent in (1, 2, 5, 10, 20, 50))
 STRATA = (8, 12, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
@@ -43,10 +48,12 @@ def _row(rate: Fraction, n: int) -> dict[str, Any]:
     >>> round(_row(Fraction(1, 5), 12)["advantage"], 3)
     0.738
     """
+    from scipy.special import ndtri
+
     half = n // 2
     stratum = Stratum([half, half], [half, half])
     swap = Swap(rate)
-    loss = _loss(stratum, swap)
+    loss = (compute_cell_loss if n <= PROVED else attack_stratum)(stratum, swap)
     as_published, unbiased = _errors(stratum, swap)
     # the published epsilon is about derangements, and two people are two records
     deranging = Swap(rate, SwapRule.derange)
@@ -60,13 +67,10 @@ def _row(rate: Fraction, n: int) -> dict[str, Any]:
     row["exact_epsilon"] = epsilon
     row["swapping_error"] = as_published
     row["swapping_error_unbiased"] = unbiased
-    # Between fixed margins a 2 x 2 table is one number, which moves by one: its σ is 1/mu.
-    row["gaussian_error"] = 1 / gaussian_mu(loss.attack)
+    # Between fixed margins a 2 x 2 table is one number, which moves by one: its σ is 1/mu. Gaussian
+    # noise with mu has the advantage 2 Φ(mu/2) - 1.
+    row["gaussian_error"] = 1 / (2 * float(ndtri((1 + loss.attack) / 2)))
     return row
-
-
-def _loss(stratum: Stratum, swap: Swap) -> StratumLoss:
-    return compute_cell_loss(stratum, swap) if stratum.n <= PROVED else attack_stratum(stratum, swap)
 
 
 def _errors(stratum: Stratum, swap: Swap) -> tuple[float, float]:
@@ -94,15 +98,15 @@ def _moments(law: CellLaw, cell: int, around: int) -> tuple[float, float]:
     return float(values @ masses), math.sqrt(square)
 
 
-def plot(table: Tidy) -> Figure:
+def plot(table: Tidy) -> style.Figure:
     """Draw the advantage, the published epsilon and the errors against the size of the stratum."""
-    with drawing(13.2, 4.9, columns=3) as (figure, grid):
-        for rate, color, marker in zip(RATES, CYCLE, MARKERS, strict=True):
+    with style.drawing(13.2, 4.9, columns=3) as (figure, grid):
+        for rate, color, marker in zip(RATES, style.CYCLE, style.MARKERS, strict=True):
             part = table.where(rate=rate)
-            style: Any = {"color": color, "marker": marker, "markersize": 5}
+            marks: Any = {"color": color, "marker": marker, "markersize": 5}
             label = f"{float(rate):.0%}"
-            _advantages(grid[0], part, style, label)
-            grid[1].plot(part["n"], part["published_epsilon"], **style)
+            _advantages(grid[0], part, marks, label)
+            grid[1].plot(part["n"], part["published_epsilon"], **marks)
             # exact epsilons end where strata are too large to list
             epsilons = [
                 math.nan if epsilon is None else epsilon for epsilon in part["exact_epsilon"]
@@ -110,15 +114,15 @@ def plot(table: Tidy) -> Figure:
             grid[1].plot(part["n"], epsilons, color=color, linestyle=":", linewidth=2)
             errors = np.array(part["swapping_error_unbiased"])
             noise = np.array(part["gaussian_error"])
-            grid[2].plot(part["n"], errors / noise, **style)
+            grid[2].plot(part["n"], errors / noise, **marks)
         grid[0].set(ylim=(0, 1.02), title="advantage of an attacker")
         grid[1].set(ylim=(0, None), title="published pure ε (dotted: exact)")
-        grid[2].axhline(1, color=GREY, linewidth=1, linestyle=":")
+        grid[2].axhline(1, color=style.GREY, linewidth=1, linestyle=":")
         grid[2].set(title="error ÷ that of Gaussian noise")
         for axes in grid:
             axes.set_xscale("log")
             axes.set_xlabel("records in the stratum")
-            plain_numbers(axes.xaxis)
+            style.plain_numbers(axes.xaxis)
         handles, labels = grid[0].get_legend_handles_labels()
         figure.legend(
             handles,
@@ -133,11 +137,11 @@ def plot(table: Tidy) -> Figure:
     return figure
 
 
-def _advantages(axes: Any, part: Tidy, style: dict[str, Any], label: str) -> None:
+def _advantages(axes: Any, part: Tidy, marks: dict[str, Any], label: str) -> None:
     """Draw a line, with hollow markers where the advantage is only what an attacker at least
     has.
     """
-    color = style["color"]
+    color = marks["color"]
     axes.plot(part["n"], part["advantage"], color=color, linewidth=1.5)
     for proved, face in ((True, color), (False, "white")):
         points = part.where(proved=proved)
@@ -148,5 +152,5 @@ def _advantages(axes: Any, part: Tidy, style: dict[str, Any], label: str) -> Non
             linestyle="",
             markerfacecolor=face,
             label=name,
-            **style,
+            **marks,
         )

@@ -10,69 +10,43 @@ OpenDP (the extra ``opendp``). Events of dp-accounting are in `promise.accountin
 `swap_laws` and `distinguishing` hold the laws.
 """
 
-from semidp.assess.attack import (
-    Audit,
-    Draws,
-    affordable_samples,
-    audit_mechanism,
-    repeat_draws,
-    with_less_noise,
+from semidp.assess import opendp
+from semidp.assess.attack import audit_mechanism
+from semidp.assess.attack_bounds import noise_energy
+from semidp.assess.attacked_pairs import choose_pair, claims_of_release, given_pairs, worst_pair
+from semidp.assess.cell_keys import PerturbationTable, assess_cell_keys
+from semidp.assess.foreign import audit_function, audit_samples
+from semidp.assess.privacy_functions import PrivacyFunction, assess
+from semidp.assess.swap_laws import CellLaw, Stratum, Swap, SwapRule
+from semidp.assess.swapping import (
+    assess_swapping,
+    attack_stratum,
+    compute_cell_loss,
+    compute_exact_loss,
 )
-from semidp.assess.attack_bounds import Bound, Energy, Point, noise_energy
-from semidp.assess.attacked_pairs import (
-    Claim,
-    choose_pair,
-    claims_of_plan,
-    claims_of_release,
-    given_pairs,
-    worst_pair,
-)
-from semidp.assess.cell_keys import CellKeyAssessment, PerturbationTable, assess_cell_keys
-from semidp.assess.foreign import audit_function, audit_samples, draws_of_test
-from semidp.assess.privacy_functions import (
-    Assessment,
-    LossMeasure,
-    Metric,
-    PrivacyFunction,
-    assess,
-)
-from semidp.assess.swap_laws import Stratum, Swap, SwapRule
-from semidp.assess.swapping import StratumLoss, SwapAssessment, assess_swapping
 from semidp.promise.sensitivity.worst_pairs import Pair
 
 __all__ = [
-    "Assessment",
-    "Audit",
-    "Bound",
-    "CellKeyAssessment",
-    "Claim",
-    "Draws",
-    "Energy",
-    "LossMeasure",
-    "Metric",
+    "CellLaw",
     "Pair",
     "PerturbationTable",
-    "Point",
     "PrivacyFunction",
     "Stratum",
-    "StratumLoss",
     "Swap",
-    "SwapAssessment",
     "SwapRule",
-    "affordable_samples",
     "assess",
     "assess_cell_keys",
     "assess_swapping",
+    "attack_stratum",
     "audit_function",
     "audit_mechanism",
     "audit_samples",
     "choose_pair",
-    "claims_of_plan",
     "claims_of_release",
-    "draws_of_test",
+    "compute_cell_loss",
+    "compute_exact_loss",
     "given_pairs",
     "noise_energy",
-    "repeat_draws",
-    "with_less_noise",
+    "opendp",
     "worst_pair",
 ]

@@ -103,7 +103,7 @@ def advantage(curve: Tradeoff) -> float:
     With both datasets equally likely the attacker is right in (1 + advantage)/2 of all cases. It is
     the total variation distance, and delta at epsilon 0.
 
-    >>> from semidp import gaussian
+    >>> from semidp.promise import gaussian
     >>> round(advantage(gaussian(1)), 4)
     0.3829
     """

@@ -4,6 +4,6 @@ them well.
 What commands share is in `_command`, `_options` and `_output`.
 """
 
-from semidp.cli._program import COMMANDS, main, run
-
-__all__ = ["COMMANDS", "main", "run"]
+from semidp.cli._program import COMMANDS as COMMANDS
+from semidp.cli._program import main as main
+from semidp.cli._program import run as run

@@ -31,7 +31,8 @@ from semidp.promise.files import new_folder
 from semidp.promise.guarantee import Guarantee
 
 if TYPE_CHECKING:
-    from semidp.inference import CensusEstimates, CensusTask
+    from semidp.inference import CensusTask
+    from semidp.inference.census.area_estimates import CensusEstimates
 
 EPSILONS = ("formula", "zCDP", "Gaussian")
 """Three epsilons of the same rho: the paper's formula, the tight conversion, and that of Gaussian

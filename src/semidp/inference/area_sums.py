@@ -163,7 +163,7 @@ def area_intervals(
     --------
     >>> import semidp
     >>> plan = semidp.Plan(
-    ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+    ...     [semidp.publish.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
     ... )
     >>> release = semidp.run(plan, {"sex": [*"fm"] * 9, "vote": [*"yn"] * 9})
     >>> answers = area_intervals(
@@ -207,7 +207,7 @@ def sum_intervals(
     >>> import semidp
     >>> from semidp.inference.written_sums import sum_rows
     >>> plan = semidp.Plan(
-    ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+    ...     [semidp.publish.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
     ... )
     >>> release = semidp.run(plan, {"sex": [*"fm"] * 9, "vote": [*"yn"] * 9})
     >>> sum_intervals(release, sum_rows("more: sex=f - 0.5 * vote=y"))["more"].value

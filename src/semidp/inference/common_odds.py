@@ -240,7 +240,7 @@ def common_odds_ratio(
     >>> import semidp
     >>> people = {"sex": [*"ffmm"] * 25, "vote": [*"yyynnnny"] * 12 + [*"yyyn"]}
     >>> plan = semidp.Plan(
-    ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+    ...     [semidp.publish.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
     ... )
     >>> answer = common_odds_ratio(semidp.run(plan, people), "sex", "vote")
     >>> answer.compared, answer.low <= answer.value <= answer.high

@@ -439,7 +439,7 @@ def posterior(
     >>> import semidp
     >>> people = {"sex": [*"ffm"] * 9, "vote": [*"yny"] * 9}
     >>> plan = semidp.Plan(
-    ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+    ...     [semidp.publish.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
     ... )
     >>> answer = posterior(semidp.run(plan, people))
     >>> bool((answer.low >= 0).all()), answer.mean.sum(axis=1).round(6).tolist()

@@ -413,7 +413,7 @@ def model(
     >>> from semidp.promise import SeededRandomness
     >>> people = {"sex": [*"ffffmmmm"] * 40, "vote": [*"nyyynnny"] * 40}
     >>> plan = semidp.Plan(
-    ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+    ...     [semidp.publish.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
     ... )
     >>> release = semidp.run(plan, people, SeededRandomness(1))
     >>> answer = model(release, "vote ~ sex")  # log(1/9): 40 of 160 men, 120 of 160 women

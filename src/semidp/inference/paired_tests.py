@@ -207,7 +207,7 @@ def every_pair(
     >>> import semidp
     >>> from semidp.promise import SeededRandomness
     >>> people = {"sex": [*"fm"] * 40, "vote": [*"yn"] * 40, "town": [*"aabb"] * 20}
-    >>> request = semidp.TableRequest(["sex", "vote", "town"], semidp.Budget.gdp(1))
+    >>> request = semidp.publish.TableRequest(["sex", "vote", "town"], semidp.Budget.gdp(1))
     >>> plan = semidp.Plan([request], ["sex", "vote", "town"])
     >>> answer = every_pair(semidp.run(plan, people, SeededRandomness(1)))
     >>> [(test.rows, test.columns) for test in answer.discoveries]

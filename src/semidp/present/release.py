@@ -28,7 +28,7 @@ class Release(ReleaseFiles):
     """A finished release. Nothing in it is confidential beyond what the plan publishes exactly.
 
     >>> import semidp
-    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> request = semidp.publish.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
     >>> plan = semidp.Plan([request], [["sex", "region"]])
     >>> release = semidp.run(plan, {"sex": ["f", "m"], "region": ["n", "s"]})
     >>> release.private, release.guarantee.adjacency.a, [table.name for table in release.tables]
@@ -79,7 +79,8 @@ class Release(ReleaseFiles):
         >>> import semidp
         >>> people = {"sex": [*"fm"] * 40, "vote": [*"yn"] * 40}
         >>> plan = semidp.Plan(
-        ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+        ...     [semidp.publish.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))],
+        ...     ["sex", "vote"],
         ... )
         >>> semidp.run(plan, people).test("sex", "vote").p_value
         0.0001
@@ -140,7 +141,8 @@ class Release(ReleaseFiles):
         >>> import semidp
         >>> people = {"sex": [*"fm"] * 40, "vote": [*"yn"] * 40}
         >>> plan = semidp.Plan(
-        ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+        ...     [semidp.publish.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))],
+        ...     ["sex", "vote"],
         ... )
         >>> release = semidp.run(plan, people)
         >>> rate = release.interval({"vote": "y"}, among={"sex": "f"})
@@ -167,7 +169,8 @@ class Release(ReleaseFiles):
 
         >>> import semidp
         >>> plan = semidp.Plan(
-        ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+        ...     [semidp.publish.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))],
+        ...     ["sex", "vote"],
         ... )
         >>> found = semidp.run(plan, {"sex": [*"fm"] * 9, "vote": [*"yn"] * 9}).intervals()
         >>> found.rows[0][:2], found.level
@@ -205,7 +208,7 @@ class Release(ReleaseFiles):
         >>> import semidp
         >>> people = {"sex": [*"fm"] * 40, "vote": [*"yynn"] * 20, "old": [*"yn"] * 40}
         >>> tables = [["sex", "vote"], ["vote", "old"], ["sex", "old"]]
-        >>> requests = [semidp.TableRequest(names) for names in tables]
+        >>> requests = [semidp.publish.TableRequest(names) for names in tables]
         >>> plan = semidp.Plan(requests, ["sex"], levels_from_data=True).with_budget(
         ...     semidp.Budget.gdp(1)
         ... )
@@ -231,8 +234,8 @@ class Release(ReleaseFiles):
         at no cost.
 
         The noise of the release is drawn once more for each set, by the law that it states. What
-        differs between the sets shows how much noise there is; `semidp.combine_estimates` makes one
-        answer of theirs.
+        differs between the sets shows how much noise there is;
+        `semidp.inference.combine_estimates` makes one answer of theirs.
 
         Parameters
         ----------
@@ -276,7 +279,9 @@ class Release(ReleaseFiles):
         Examples
         --------
         >>> import semidp, tempfile
-        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> plan = semidp.Plan(
+        ...     [semidp.publish.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"]
+        ... )
         >>> with tempfile.TemporaryDirectory() as root:
         ...     about = semidp.run(plan, {"sex": ["f", "m", "f"]}).save_records(
         ...         f"{root}/people.csv"
@@ -296,7 +301,9 @@ class Release(ReleaseFiles):
         Further sections, such as the tests of every pair, stand after those of the results.
 
         >>> import semidp
-        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> plan = semidp.Plan(
+        ...     [semidp.publish.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"]
+        ... )
         >>> semidp.run(plan, {"sex": ["f", "m"]}).report_html("Sexes").splitlines()[0]
         '<!doctype html>'
         """

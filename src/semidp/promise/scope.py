@@ -32,7 +32,8 @@ class Scope:
     --------
     >>> import semidp
     >>> plan = semidp.Plan(
-    ...     [semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex", "region"]
+    ...     [semidp.publish.TableRequest(["sex", "region"], semidp.Budget.gdp(1))],
+    ...     ["sex", "region"],
     ... )
     >>> scope = semidp.prepare(plan, {"sex": ["f", "m"], "region": ["n", "s"]}).scope
     >>> scope.adjacency.a, scope.dataspace.summary()

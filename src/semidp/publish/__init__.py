@@ -5,69 +5,46 @@
 `side_information` and `signing` are asked of it later; `parts` carries out a release part by part.
 """
 
-from semidp.promise.sensitivity.designs import Coding, Column, Design
-from semidp.promise.sensitivity.moments import MomentSpace, moment_space
-from semidp.promise.sensitivity.outcome_spaces import SumSpace, sum_space
-from semidp.promise.spaces.outcome_adjacency import outcome_adjacency
-from semidp.publish.statistics.answered.answered_estimates import AnsweredEstimates, AnsweredSums
-from semidp.publish.statistics.answered.published import PublishedAnswers
-from semidp.publish.statistics.answered.request import AnsweredRequest
-from semidp.publish.statistics.distribution.distribution_estimates import GroupDistributions
-from semidp.publish.statistics.distribution.published import PublishedDistribution
+from semidp.promise.sensitivity.designs import Coding, Design
+from semidp.publish.fitting.tables import fit_table
+from semidp.publish.plots import style
 from semidp.publish.statistics.distribution.request import DistributionRequest
-from semidp.publish.statistics.odds_ratio.hypergeometric import Strata
+from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.publish.statistics.odds_ratio.measured_ratio import planned_test
-from semidp.publish.statistics.odds_ratio.power_analysis import PowerCurves
-from semidp.publish.statistics.odds_ratio.published import PublishedOddsRatio
+from semidp.publish.statistics.odds_ratio.power_analysis import power, power_curves, sample_size
 from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
-from semidp.publish.statistics.odds_ratio.umpu import Alternative, Interval, TwoSidedTest
-from semidp.publish.statistics.outcomes.comparison import Comparison
-from semidp.publish.statistics.outcomes.confidence import LEVEL, About, Confidence, Intervals
-from semidp.publish.statistics.outcomes.group_sums import Estimates, GroupSums
-from semidp.publish.statistics.outcomes.spread import Spread, SquareSums
-from semidp.publish.statistics.quantiles.quantile_estimates import MEDIAN, GroupQuantiles
+from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
+from semidp.publish.statistics.outcomes.group_sums import GroupSums
+from semidp.publish.statistics.quantiles.request import QuantileRequest
 from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
-from semidp.publish.statistics.regression.logistic import LogisticFit
+from semidp.publish.statistics.regression.request import RegressionRequest
 from semidp.publish.statistics.regression.routes import route_values
+from semidp.publish.statistics.sums.request import GroupRequest
+from semidp.publish.statistics.tables.request import TableRequest, TablesRequest
 
 __all__ = [
-    "LEVEL",
-    "MEDIAN",
-    "About",
     "Alternative",
-    "AnsweredEstimates",
-    "AnsweredRequest",
-    "AnsweredSums",
     "Coding",
-    "Column",
-    "Comparison",
-    "Confidence",
     "Design",
     "DistributionRequest",
-    "Estimates",
-    "GroupDistributions",
-    "GroupQuantiles",
+    "GroupRequest",
     "GroupSums",
-    "Interval",
-    "Intervals",
     "LinearFit",
-    "LogisticFit",
-    "MomentSpace",
     "Moments",
     "OddsRatioRequest",
-    "PowerCurves",
-    "PublishedAnswers",
-    "PublishedDistribution",
-    "PublishedOddsRatio",
-    "Spread",
-    "SquareSums",
+    "QuantileRequest",
+    "RegressionRequest",
     "Strata",
-    "SumSpace",
-    "TwoSidedTest",
-    "moment_space",
-    "outcome_adjacency",
+    "TableRequest",
+    "TablesRequest",
+    "TwoByTwo",
+    "UmpuTest",
+    "fit_table",
     "planned_test",
+    "power",
+    "power_curves",
     "regression_mechanism",
     "route_values",
-    "sum_space",
+    "sample_size",
+    "style",
 ]

@@ -27,7 +27,7 @@ def exact_margins(plan: Plan) -> tuple[Margin, ...]:
     not cover.
 
     >>> import semidp
-    >>> mean = semidp.GroupRequest("mean", semidp.Outcome("score", 0, 1, 10), [["school"]])
+    >>> mean = semidp.publish.GroupRequest("mean", semidp.Outcome("score", 0, 1, 10), [["school"]])
     >>> exact_margins(Plan([mean], invariants=["year"]))
     (Margin('year'), Margin('school'))
     """
@@ -64,8 +64,8 @@ def divide_budget(
     Examples
     --------
     >>> import semidp
-    >>> mean = semidp.GroupRequest("mean", semidp.Outcome("score", 0, 1, 10), [["school"]])
-    >>> plan = divide_budget(Plan([semidp.TableRequest(["school"]), mean]), Budget.zcdp(1))
+    >>> mean = semidp.publish.GroupRequest("mean", semidp.Outcome("score", 0, 1, 10), [["school"]])
+    >>> plan = divide_budget(Plan([semidp.publish.TableRequest(["school"]), mean]), Budget.zcdp(1))
     >>> from semidp.promise.exact import plain
     >>> [plain(request.budget.rho) for request in plan.requests], plan.invariants
     (['0.5', '0.5'], (Margin('school'),))
@@ -104,7 +104,7 @@ def solve_target_errors(plan: Plan, scope: Scope, by_parts: bool = False) -> Pla
 
     >>> import semidp
     >>> plan = semidp.Plan(
-    ...     [semidp.TableRequest(["sex", "region"], target_error=5)], ["sex", "region"]
+    ...     [semidp.publish.TableRequest(["sex", "region"], target_error=5)], ["sex", "region"]
     ... )
     >>> semidp.prepare(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]}).plan.requests[
     ...     0

@@ -37,7 +37,7 @@ def best_answered(
     Examples
     --------
     >>> import semidp
-    >>> request = semidp.QuantileRequest(
+    >>> request = semidp.publish.QuantileRequest(
     ...     semidp.Outcome("days", 0, 10, 10), [["ward"]], budget=semidp.Budget.gdp(1)
     ... )
     >>> plan = semidp.Plan([evolve(request, level="0.95")], invariants=["ward"])

@@ -213,7 +213,8 @@ class Prepared:
     --------
     >>> import semidp
     >>> plan = semidp.Plan(
-    ...     [semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex", "region"]
+    ...     [semidp.publish.TableRequest(["sex", "region"], semidp.Budget.gdp(1))],
+    ...     ["sex", "region"],
     ... )
     >>> prepared = semidp.prepare(plan, {"sex": ["f", "m"], "region": ["n", "s"]})
     >>> prepared.mechanisms[0].name, prepared.guarantee.tradeoff.mu
@@ -291,7 +292,8 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
 
     Examples
     --------
-    >>> from semidp import Budget, TableRequest
+    >>> from semidp import Budget
+    >>> from semidp.publish import TableRequest
     >>> plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex", "region"])
     >>> prepared = prepare(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
     >>> prepared.scope.adjacency.a, [mechanism.scale for mechanism in prepared.mechanisms]
@@ -512,7 +514,7 @@ def build_release(
 def charge_label(plan: Plan) -> str:
     """Say what is released, for a ledger.
 
-    >>> from semidp import TableRequest
+    >>> from semidp.publish import TableRequest
     >>> charge_label(Plan([TableRequest(["sex", "region"])]))
     'table (sex × region)'
     """

@@ -437,7 +437,7 @@ class Plan:
 
     Examples
     --------
-    >>> from semidp import TableRequest
+    >>> from semidp.publish import TableRequest
     >>> plan = Plan([TableRequest(["sex", "region"], Budget.zcdp("1/2"))], ["sex", "region"])
     >>> Plan.from_toml(plan.to_toml()) == plan
     True

@@ -101,7 +101,9 @@ class ReleaseFiles(ReleaseValue, ABC):
         Examples
         --------
         >>> import semidp, tempfile
-        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> plan = semidp.Plan(
+        ...     [semidp.publish.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"]
+        ... )
         >>> with tempfile.TemporaryDirectory() as root:
         ...     semidp.run(plan, {"sex": ["f", "m"]}).save(f"{root}/release")
         ...     sorted(file.name for file in Path(f"{root}/release").iterdir())

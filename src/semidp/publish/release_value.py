@@ -245,7 +245,9 @@ class ReleaseValue:
         Examples
         --------
         >>> import semidp
-        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> plan = semidp.Plan(
+        ...     [semidp.publish.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"]
+        ... )
         >>> semidp.run(plan, {"sex": ["f", "m", "m"]}).table("sex").to_dict()["count"]
         [1, 2]
         """
@@ -307,7 +309,7 @@ class ReleaseValue:
         Examples
         --------
         >>> import semidp
-        >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+        >>> request = semidp.publish.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
         >>> plan = semidp.Plan([request], ["sex", "region"])
         >>> release = semidp.run(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
         >>> release.estimate({"table": [[1, 1], [0, 0]]})  # the women, an exact total
@@ -370,7 +372,7 @@ class ReleaseValue:
         --------
         >>> import semidp
         >>> plan = semidp.Plan(
-        ...     [semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))],
+        ...     [semidp.publish.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))],
         ...     ["sex"],
         ...     features=[semidp.Feature("ill", ["n", "y"])],
         ... )
@@ -406,7 +408,7 @@ class ReleaseValue:
         """What the same noise guarantees under the other adjacency; None where that is not known.
 
         >>> import semidp
-        >>> request = semidp.TableRequest(
+        >>> request = semidp.publish.TableRequest(
         ...     ["sex", "ill"], semidp.Budget.gdp(1), mechanism="gaussian"
         ... )
         >>> plan = semidp.Plan(
@@ -451,7 +453,7 @@ class ReleaseValue:
         --------
         >>> import semidp
         >>> plan = semidp.Plan(
-        ...     [semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))],
+        ...     [semidp.publish.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))],
         ...     ["sex"],
         ...     features=[semidp.Feature("ill", ["n", "y"])],
         ... )

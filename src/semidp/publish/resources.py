@@ -164,7 +164,7 @@ def part_needs(
     ...     ["state", "county"], [(str(n // 1000), str(n)) for n in range(10_000)]
     ... )
     >>> schema = Schema([places, Feature("age", [str(n) for n in range(1000)])])
-    >>> from semidp import TableRequest
+    >>> from semidp.publish import TableRequest
     >>> plan = Plan([TableRequest(["county", "age"])])
     >>> part_needs(plan, schema, Cut(0, 1)).largest, estimate_resources(plan, schema).largest
     (1000000, 10000000)

@@ -95,7 +95,7 @@ class EstimateDraws:
     Examples
     --------
     >>> import semidp
-    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> request = semidp.publish.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
     >>> plan = semidp.Plan([request], ["sex", "region"])
     >>> release = semidp.run(plan, {"sex": [*"fm"] * 9, "region": [*"nns"] * 6})
     >>> drawn = EstimateDraws.from_release(release).draw(semidp.promise.SeededRandomness(1))[

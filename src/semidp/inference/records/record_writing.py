@@ -57,7 +57,7 @@ _EXACT_TOTALS = (
 )
 _OWN_DRAW = (
     "This is one of {files} files, each near its own draw of the noise: answers from all of them"
-    " are combined, with semidp.combine_estimates, and none of them is used alone."
+    " are combined, with semidp.inference.combine_estimates, and none of them is used alone."
 )
 _NOTHING_MORE = (
     "They say nothing more: what no table has (features that no table has together, and how three"

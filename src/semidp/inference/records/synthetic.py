@@ -61,7 +61,10 @@ class SyntheticRecords:
     Examples
     --------
     >>> import semidp
-    >>> requests = [semidp.TableRequest(["sex", "age"]), semidp.TableRequest(["age", "ill"])]
+    >>> requests = [
+    ...     semidp.publish.TableRequest(["sex", "age"]),
+    ...     semidp.publish.TableRequest(["age", "ill"]),
+    ... ]
     >>> plan = semidp.Plan(requests, ["sex"], levels_from_data=True).with_budget(
     ...     semidp.Budget.gdp(1)
     ... )

@@ -111,7 +111,8 @@ def propose_tables(scope: Scope, names: Sequence[str], budget: Budget) -> TableP
     >>> schema = semidp.Schema(features)
     >>> ones = semidp.Table(schema.restrict(["sex"]), [500, 500])
     >>> space = semidp.Dataspace.from_totals(schema, {semidp.Margin("sex"): ones})
-    >>> scope = semidp.Scope(space, None, semidp.Ball(2))
+    >>> from semidp.promise.scope import Scope
+    >>> scope = Scope(space, None, semidp.Ball(2))
     >>> proposal = propose_tables(scope, ["sex", "age", "code"], semidp.Budget.gdp(1))
     >>> [table.features for table in proposal.tables]
     [('sex', 'age'), ('code',)]

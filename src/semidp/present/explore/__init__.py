@@ -5,7 +5,3 @@
 listens. The state of the page is a `Plan` and nothing else; what it
 shows is what ``--dry-run`` prints.
 """
-
-from semidp.present.explore.plan_forecasts import PlanForecasts
-
-__all__ = ["PlanForecasts"]

@@ -45,7 +45,7 @@ _TOTAL = re.compile(r"total-(\d{1,3})")
 class Controls:
     """What is chosen on the page.
 
-    >>> from semidp import TableRequest
+    >>> from semidp.publish import TableRequest
     >>> plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex"])
     >>> controls = Controls.of_plan(plan, ("sex", "region"))
     >>> (
@@ -203,7 +203,7 @@ def _name_uniquely(asked: Sequence[Any]) -> list[Any]:
 def variants(plan: Plan) -> dict[str, Plan]:
     """Return plans worth a look beside one: half its budget, and the other promise.
 
-    >>> from semidp import TableRequest
+    >>> from semidp.publish import TableRequest
     >>> plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex"])
     >>> {name: str(other.requests[0].budget) for name, other in variants(plan).items()}
     {'half the budget': 'mu = 0.5 (Gaussian DP)', 'exchange adjacency': 'mu = 1 (Gaussian DP)'}

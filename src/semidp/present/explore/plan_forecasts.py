@@ -51,7 +51,8 @@ class PlanForecasts:
     --------
     >>> from semidp.publish.sources.opening import open_source
     >>> from semidp.publish.survey import survey
-    >>> from semidp import Budget, TableRequest
+    >>> from semidp import Budget
+    >>> from semidp.publish import TableRequest
     >>> people = {"sex": [*"ffmmm"], "region": [*"nsnss"]}
     >>> desk = PlanForecasts(
     ...     ("sex", "region"), lambda plan: survey(plan, open_source(people))[0], Plan()

@@ -57,7 +57,8 @@ def forecast(prepared: Prepared) -> Outlook:
     --------
     >>> import semidp
     >>> plan = semidp.Plan(
-    ...     [semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex", "region"]
+    ...     [semidp.publish.TableRequest(["sex", "region"], semidp.Budget.gdp(1))],
+    ...     ["sex", "region"],
     ... )
     >>> people = {"sex": [*"ffmmm"], "region": [*"nsnss"]}
     >>> seen = forecast(semidp.prepare(plan, people)).document
@@ -105,7 +106,7 @@ def comparison(plans: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
     each plan has.
 
     >>> import semidp
-    >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+    >>> plan = semidp.Plan([semidp.publish.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
     >>> [name for name, _ in comparison([forecast(semidp.prepare(plan, {"sex": ["f", "m"]}))])]
     ['exact', 'adjacency', 'sex', 'attacker', 'guarantee', 'announced']
     """

@@ -251,7 +251,7 @@ def also_known(release: ReleaseFiles) -> tuple[list[tuple[str, str, str, str]], 
 
     >>> import semidp
     >>> plan = semidp.Plan(
-    ...     [semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))],
+    ...     [semidp.publish.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))],
     ...     ["sex"],
     ...     features=[semidp.Feature("ill", ["n", "y"])],
     ... )
@@ -304,7 +304,8 @@ def files(release: ReleaseFiles) -> list[tuple[str, str]]:
 def budget_parts(plan: Plan) -> list[str]:
     """Say how a budget is divided; nothing where there is one part.
 
-    >>> from semidp import Budget, TableRequest
+    >>> from semidp import Budget
+    >>> from semidp.publish import TableRequest
     >>> wanted = [
     ...     TableRequest(["sex"], Budget.zcdp(1), name="a"),
     ...     TableRequest(["age"], Budget.zcdp(3), name="b"),

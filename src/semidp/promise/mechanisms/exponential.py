@@ -21,7 +21,6 @@ from semidp.promise.mechanisms.mechanism import (
     Measurement,
     Mechanism,
     NoNoise,
-    check_request,
     require_epsilon,
 )
 from semidp.promise.noise.choice import Choice, ExponentialChoice, FlippedChoice
@@ -216,7 +215,7 @@ class PermuteAndFlip(ExponentialMechanism):
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``rate = ε / 2Σk``; a δ in the budget is not used."""
-        check_request(cls, space, budget)
+        cls.check_request(space, budget)
         return cls(space, require_epsilon(budget) / (2 * space.l1))
 
     @property
@@ -235,7 +234,7 @@ class ConcentratedExponential(ExponentialMechanism):
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``rate² = 2ρ / Σk²``, rounded down."""
-        check_request(cls, space, budget)
+        cls.check_request(space, budget)
         # Rounded down: a rate that is a little too large would exceed the budget.
         return cls(space, sqrt_down(2 * rho_within(budget) / space.l2_squared))
 
@@ -255,7 +254,7 @@ class GaussianExponential(ExponentialMechanism):
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``rate² = 2μ² / (π Σk²)``, rounded down."""
-        check_request(cls, space, budget)
+        cls.check_request(space, budget)
         square = 2 * mu_within(budget) ** 2 / (_PI * space.l2_squared)
         return cls(space, sqrt_down(square))
 

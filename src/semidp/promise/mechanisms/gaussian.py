@@ -21,7 +21,6 @@ from semidp.promise.mechanisms.mechanism import (
     CellByCell,
     ClaimKind,
     Mechanism,
-    check_request,
     check_scale,
     largest,
     naive_normal_loss,
@@ -71,7 +70,7 @@ class ConcentratedNoise(NormalNoise):
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``σ² = Δ2²/(2ρ)``."""
-        check_request(cls, space, budget)
+        cls.check_request(space, budget)
         sigma2 = Fraction(space.l2_squared) / (2 * rho_within(budget))
         return cls(space, check_scale(sigma2))
 
@@ -90,7 +89,7 @@ class GaussianNoise(NormalNoise):
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``σ² = Δ2²/μ²``."""
-        check_request(cls, space, budget)
+        cls.check_request(space, budget)
         sigma2 = Fraction(space.l2_squared) / mu_within(budget) ** 2
         return cls(space, check_scale(sigma2))
 

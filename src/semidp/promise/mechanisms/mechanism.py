@@ -147,6 +147,21 @@ class Mechanism(ABC):
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with the least noise that satisfies `budget` on `space`."""
 
+    @classmethod
+    def check_request(cls, space: QuerySpace, budget: Budget) -> None:
+        """Refuse a budget that the mechanism cannot satisfy, and a table that needs no noise."""
+        if budget.kind not in cls.budget_kinds:
+            own_kinds = ", ".join(cls.budget_kinds)
+            raise Refused(
+                f"{cls.name} cannot satisfy a {budget.kind} budget (it can:"
+                f" {own_kinds}): use {KINDS[budget.kind]}"
+            )
+        if space.is_zero:
+            raise Refused(
+                "the published totals fix this table and no noise is needed: use NoNoise, as"
+                " choose() does"
+            )
+
     @property
     @abstractmethod
     def scale(self) -> float:
@@ -538,21 +553,6 @@ def simulated_half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
         rank = math.ceil(expected_rank + draws_above * sizes.size / count)
         quantiles[number] = sizes[min(rank, sizes.size) - 1]
     return quantiles[which].reshape(shape)
-
-
-def check_request(mechanism: type[Mechanism], space: QuerySpace, budget: Budget) -> None:
-    """Refuse a budget that a mechanism cannot satisfy, and a table that needs no noise."""
-    if budget.kind not in mechanism.budget_kinds:
-        own_kinds = ", ".join(mechanism.budget_kinds)
-        raise Refused(
-            f"{mechanism.name} cannot satisfy a {budget.kind} budget (it can:"
-            f" {own_kinds}): use {KINDS[budget.kind]}"
-        )
-    if space.is_zero:
-        raise Refused(
-            "the published totals fix this table and no noise is needed: use NoNoise, as choose()"
-            " does"
-        )
 
 
 def require_epsilon(budget: Budget) -> Fraction:

@@ -33,7 +33,6 @@ from semidp.promise.mechanisms.mechanism import (
     ClaimKind,
     Mechanism,
     cell_weights,
-    check_request,
     check_scale,
     require_epsilon,
     root_up,
@@ -96,7 +95,7 @@ class LaplaceMechanism(CellByCell, PureMechanism):
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``b = Δ1/ε``; a δ in the budget is not used."""
-        check_request(cls, space, budget)
+        cls.check_request(space, budget)
         b = Fraction(space.l1) / require_epsilon(budget)
         check_scale(b * b)
         return cls(space, b)
@@ -151,7 +150,7 @@ class L2Mechanism(PureMechanism):
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``b = Δ2/ε``; a δ in the budget is not used."""
-        check_request(cls, space, budget)
+        cls.check_request(space, budget)
         b2 = Fraction(space.l2_squared) / require_epsilon(budget) ** 2
         return cls(space, check_scale(b2))
 
@@ -244,7 +243,7 @@ class KNormMechanism(PureMechanism):
         """Return the mechanism with rate ε; a δ in the budget is not used. Refuse what takes too
         long to draw.
         """
-        check_request(cls, space, budget)
+        cls.check_request(space, budget)
         epsilon = require_epsilon(budget)
         check_scale(1 / epsilon**2)
         # The ball is placed now, so that what cannot be drawn is refused before noise is drawn.

@@ -90,7 +90,7 @@ def disagreements(release: ReleaseFiles, document: Mapping[str, Any]) -> tuple[s
     Examples
     --------
     >>> import semidp
-    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> request = semidp.publish.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
     >>> plan = semidp.Plan([request], ["sex", "region"])
     >>> release = semidp.run(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
     >>> disagreements(release, release.to_json())
@@ -123,7 +123,7 @@ def recheck(
     Examples
     --------
     >>> import semidp
-    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> request = semidp.publish.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
     >>> plan = semidp.Plan([request], ["sex", "region"])
     >>> release = semidp.run(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
     >>> [trust.fields for trust in recheck(release, release.to_json()).trusted][:2]
@@ -157,7 +157,7 @@ def load_consistent(kind: type[_R], folder: Path | str, *, fits: bool = False) -
     Examples
     --------
     >>> import semidp, tempfile
-    >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+    >>> plan = semidp.Plan([semidp.publish.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
     >>> with tempfile.TemporaryDirectory() as root:
     ...     semidp.run(plan, {"sex": ["f", "m"]}).save(f"{root}/release")
     ...     load_consistent(semidp.Release, f"{root}/release").private

@@ -100,7 +100,7 @@ class PublishedTable(PublishedColumns):
     Examples
     --------
     >>> import semidp
-    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> request = semidp.publish.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
     >>> plan = semidp.Plan([request], [["sex", "region"]])
     >>> release = semidp.run(plan, {"sex": ["f", "m"], "region": ["n", "s"]})
     >>> release.tables[0].counts.tolist(), release["sex-region"]  # all of it is exact here
@@ -130,9 +130,12 @@ class PublishedTable(PublishedColumns):
         """Return the table to be shown with its features in the order in which they are named.
 
         >>> import semidp
-        >>> tables = [semidp.TableRequest(["sex", "age"]), semidp.TableRequest(["region", "sex"])]
+        >>> tables = [
+        ...     semidp.publish.TableRequest(["sex", "age"]),
+        ...     semidp.publish.TableRequest(["region", "sex"]),
+        ... ]
         >>> plan = semidp.Plan(
-        ...     [semidp.TablesRequest(tables, semidp.Budget.gdp(1))], levels_from_data=True
+        ...     [semidp.publish.TablesRequest(tables, semidp.Budget.gdp(1))], levels_from_data=True
         ... )
         >>> people = {"sex": [*"ffm"], "age": [*"yoy"], "region": [*"nns"]}
         >>> release = semidp.run(plan, people)

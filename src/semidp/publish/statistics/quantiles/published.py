@@ -53,7 +53,7 @@ class PublishedQuantiles(PublishedBySets):
     Examples
     --------
     >>> import semidp
-    >>> request = semidp.QuantileRequest(
+    >>> request = semidp.publish.QuantileRequest(
     ...     semidp.Outcome("days", 0, 10, 10), [["ward"]], budget=semidp.Budget.gdp(1)
     ... )
     >>> plan = semidp.Plan([request], invariants=["ward"])

@@ -49,7 +49,7 @@ class PublishedRegression(PublishedColumns, Published):
     Examples
     --------
     >>> import semidp
-    >>> request = semidp.RegressionRequest(
+    >>> request = semidp.publish.RegressionRequest(
     ...     semidp.Outcome("days", 0, 10, 10), ["arm"], semidp.Budget.gdp(1)
     ... )
     >>> plan = semidp.Plan([request], invariants=["arm"])

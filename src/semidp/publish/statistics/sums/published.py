@@ -52,7 +52,7 @@ class PublishedGroups(PublishedStatistic):
     Examples
     --------
     >>> import semidp
-    >>> passed = semidp.GroupRequest(
+    >>> passed = semidp.publish.GroupRequest(
     ...     "proportion", semidp.Outcome("passed", 0, 1, 1), [["ward"]], semidp.Budget.gdp(1)
     ... )
     >>> plan = semidp.Plan([passed], invariants=["ward"])

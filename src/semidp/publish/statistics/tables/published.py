@@ -83,9 +83,14 @@ class PublishedTables(Published):
     Examples
     --------
     >>> import semidp
-    >>> tables = [semidp.TableRequest(["sex", "age"]), semidp.TableRequest(["sex", "region"])]
+    >>> tables = [
+    ...     semidp.publish.TableRequest(["sex", "age"]),
+    ...     semidp.publish.TableRequest(["sex", "region"]),
+    ... ]
     >>> plan = semidp.Plan(
-    ...     [semidp.TablesRequest(tables, semidp.Budget.gdp(1))], ["sex"], levels_from_data=True
+    ...     [semidp.publish.TablesRequest(tables, semidp.Budget.gdp(1))],
+    ...     ["sex"],
+    ...     levels_from_data=True,
     ... )
     >>> people = {"sex": [*"ffmmf"], "age": [*"yoyoo"], "region": [*"nnsns"]}
     >>> result = semidp.run(plan, people).results[0]
