@@ -23,6 +23,7 @@ from semidp import (
     Plan,
     Schema,
     Table,
+    front,
     run,
     sensitivity_space,
 )
@@ -39,7 +40,6 @@ from semidp.publish import (
     RegressionRequest,
     TableRequest,
     TablesRequest,
-    front,
 )
 from semidp.publish.results.texts import name_tradeoff
 
