@@ -191,7 +191,9 @@ def compare_outcomes(
         kinds = {"ranks": "single", "sums": "vector", "moments": "single"}
         for kind, name in kinds.items():
 
-            def entries(record: Any, kind: str = kind) -> dict[Any, int]:
+            def entries(
+                record: Any, kind: str = kind, groups: Any = groups, rows: Any = rows
+            ) -> dict[Any, int]:
                 cell, vector = brute_force.cell_of(record, groups), vectors[record[number]]
                 if kind == "moments":
                     return {i: z * vector[0] for i, z in enumerate(rows[cell])}

@@ -804,9 +804,12 @@ def kept_feature(public, number):
 
 
 def drop_empty_levels(public):
-    """The same public facts over the levels that can occur."""
-    features = [kept_feature(public, number) for number in range(len(public.features))]
-    margins = [(depths, dict(+Counter(counts))) for depths, counts in public.margins]
+    """The same public facts over the levels that can occur; where one can, no margin shows it."""
+    features, margins = [kept_feature(public, f) for f in range(len(public.features))], []
+    for depths, counts in public.margins:
+        sizes = [len(feature.nodes(depth)) for feature, depth in zip(features, depths)]
+        visible = tuple(depth if size > 1 else 0 for depth, size in zip(depths, sizes))
+        margins.append((visible, roll_up(counts, depths, visible)))
     return public._replace(features=features, margins=margins)
 
 
