@@ -119,7 +119,7 @@ def test_without_masks_the_log_would_hold_it(
     here: Semidp, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The twin: the same search finds what was there before."""
-    monkeypatch.setattr("semidp.cli._log.mask_passwords", lambda text: text)
+    monkeypatch.setattr("semidp.cli._output.mask_passwords", lambda text: text)
     found = [leaks(here, folder, COMMANDS[0], address) for address in ADDRESSES[:14]]
     assert all(len(outputs) == 1 for outputs in found)
     assert all(output.startswith("log") for (output,) in found)

@@ -1,5 +1,5 @@
-"""The command line: parse, call, print. One file a command; `_program` puts them together and ends
-them well.
+"""The command line: parse, call, print. A file holds a command, or a few that belong together;
+`_program` puts them together and ends them well.
 
 What commands share is in `_command`, `_options` and `_output`.
 """

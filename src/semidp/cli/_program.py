@@ -2,7 +2,8 @@
 
 A command raises `SemidpError` for everything a user can mend; here it becomes one sentence and exit
 code 2. Nothing else an exception says is printed, because messages of drivers and parsers quote
-data.
+data. Typer words a command line that cannot be read for programmers ("Input should be a valid
+integer"); that is reworded here.
 """
 
 import contextlib
@@ -20,24 +21,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from semidp._version import __version__
-from semidp.cli import (
-    analyze,
-    audit,
-    census,
-    check,
-    combine,
-    compare,
-    explore,
-    guarantee,
-    intervals,
-    ledger,
-    model,
-    release,
-    reproduce,
-    synthesize,
-)
 from semidp.cli._command import refuse_missing_values, refuse_unreadable_words
-from semidp.cli._log import run_log
 from semidp.cli._output import (
     append_hint,
     complain,
@@ -45,12 +29,53 @@ from semidp.cli._output import (
     interrupt_notes,
     interrupted_text,
     over,
+    run_log,
     silence_stdout,
 )
-from semidp.cli._usage import usage_sentence
+from semidp.cli.analyze import analyze, compare
+from semidp.cli.audit import audit
+from semidp.cli.census import ESTIMATE_EXAMPLES, census, estimate, reproduce
+from semidp.cli.explore import explore
+from semidp.cli.guarantee import guarantee
+from semidp.cli.intervals import intervals, model
+from semidp.cli.ledger import ledger
+from semidp.cli.release import check, combine, demo, release, show
+from semidp.cli.synthesize import synthesize
 from semidp.cli.test import odds_ratio
 from semidp.errors import SemidpError
 from semidp.publish.statistics.registry import chosen_fields
+
+_NUMBERS = ("Input should be greater", "Input should be less", "Input should be a valid integer")
+"""How Typer begins what it says of a number that is none, too small or too large."""
+
+
+def usage_sentence(error: typer.TyperException) -> str:
+    """Return what is wrong with a command line, and where its options are explained."""
+    sentence = _reword_error(error).rstrip(".")
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return sentence
+    return f"{sentence}; see '{context.command_path} --help'"
+
+
+def _reword_error(error: typer.TyperException) -> str:
+    sentence = error.format_message() if hasattr(error, "format_message") else str(error)
+    parameter = getattr(error, "param", None)
+    said = str(getattr(error, "message", ""))
+    if parameter is not None and said.startswith(_NUMBERS):
+        return f"{parameter.opts[0]} takes {_numbers(parameter)}"
+    return sentence.replace("Value error, ", "")
+
+
+def _numbers(parameter: Any) -> str:
+    """Say which whole numbers an option takes."""
+    low, high = parameter.min, parameter.max
+    if low is None and high is None:
+        return "a whole number"
+    if high is None:
+        return f"a whole number from {low} on"
+    return f"a whole number from {low} to {high}"
+
 
 app = typer.Typer(
     name="semidp",
@@ -94,11 +119,11 @@ def semidp(
 
 
 COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
-    analyze.analyze: (
+    analyze: (
         "what publishing these totals exactly would mean",
         ("semidp analyze people.csv --table sex,region --exact sex --exact region",),
     ),
-    release.release: (
+    release: (
         "publish exact totals and a noisy table, with a report",
         (
             (
@@ -111,11 +136,11 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
             ),
         ),
     ),
-    explore.explore: (
+    explore: (
         "a page that shows what a plan would publish",
         ("semidp explore people.csv",),
     ),
-    compare.compare: (
+    compare: (
         "plans side by side: errors and guarantees",
         ("semidp compare plan1.toml plan2.toml --data people.csv",),
     ),
@@ -127,18 +152,18 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
             "semidp test release --rows sex --columns region",
         ),
     ),
-    intervals.intervals: (
+    intervals: (
         "intervals for what a release published",
         (
             "semidp intervals release",
             "semidp intervals release --of sex=f --among region=n --sampling",
         ),
     ),
-    model.model: (
+    model: (
         "a logistic or log-linear model of what a release published",
         ('semidp model release "sex ~ region"',),
     ),
-    guarantee.guarantee: (
+    guarantee: (
         "what an existing release really guarantees",
         (
             "semidp guarantee --rho 2.56 --a 2 --report-delta 1e-10",
@@ -153,39 +178,39 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
             "semidp guarantee --ptable ptable.csv --cells 40",
         ),
     ),
-    audit.audit: (
+    audit: (
         "attack a release, and see whether its claim survives",
         ("semidp audit release --samples 20000",),
     ),
-    ledger.ledger: (
+    ledger: (
         "open a ledger, or see what one has spent",
         ("semidp ledger privacy.json --rho 1", "semidp ledger privacy.json"),
     ),
-    combine.combine: (
+    combine: (
         "one estimate from several releases of the same records",
         ("semidp combine release june --out both",),
     ),
-    check.check: (
+    check: (
         "whether its guarantee follows from the definitions",
         ("semidp check release",),
     ),
-    release.show: ("what a release holds and guarantees", ("semidp show release",)),
-    synthesize.synthesize: (
+    show: ("what a release holds and guarantees", ("semidp show release",)),
+    synthesize: (
         "records with the exact totals of a release, near its tables",
         (
             "semidp synthesize release --out synthetic.csv",
             "semidp synthesize release --out several.csv --files 5",
         ),
     ),
-    census.census: (
+    census: (
         "what the 2020 Census file P.L. 94-171 guarantees",
         ("semidp census --out census",),
     ),
-    reproduce.reproduce: (
+    reproduce: (
         "the paper's figures, as published and corrected",
         ("semidp reproduce adjacency census --out studies",),
     ),
-    release.demo: ("a full release of an embedded real table", ("semidp demo --out demo",)),
+    demo: ("a full release of an embedded real table", ("semidp demo --out demo",)),
 }
 """Each command, what it answers, and examples for its help; the tests run them."""
 
@@ -193,14 +218,14 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
 def _with_estimates() -> typer.Typer:
     """``semidp census``, which is a command by itself, with the command ``estimate`` below it."""
     group = typer.Typer(
-        callback=census.census,
+        callback=census,
         invoke_without_command=True,
         rich_markup_mode=None,
         subcommand_metavar="[estimate FOLDER ...]",
     )
-    lines = ("For example:", *(f"  {example}" for example in census.ESTIMATE_EXAMPLES))
+    lines = ("For example:", *(f"  {example}" for example in ESTIMATE_EXAMPLES))
     answer = "estimates for any area from the noisy measurements"
-    group.command("estimate", short_help=answer, epilog="\b\n" + "\n".join(lines))(census.estimate)
+    group.command("estimate", short_help=answer, epilog="\b\n" + "\n".join(lines))(estimate)
     return group
 
 
@@ -208,7 +233,7 @@ for command, (answer, examples) in COMMANDS.items():
     name = "test" if command is odds_ratio else None
     # A paragraph that starts with \b keeps its lines, so that an example can be pasted.
     epilog = "\b\n" + "\n".join(("For example:", *(f"  {example}" for example in examples)))
-    if command is census.census:
+    if command is census:
         app.add_typer(_with_estimates(), name="census", short_help=answer, epilog=epilog)
     else:
         app.command(name, short_help=answer, epilog=epilog)(command)

@@ -1,21 +1,25 @@
-"""``semidp analyze``: what publishing these statistics exactly would mean, before any noise is
-drawn.
+"""``semidp analyze`` and ``compare``: what publishing these statistics exactly would mean, and
+plans side by side, before any noise is drawn.
 
 `analysis` builds the document from public values only, `analyze` reads the data and prints it.
+``semidp analyze --propose-tables`` says which tables to ask for, and what records will know from
+them.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import semidp.cli._options as o
-from semidp.cli._command import command, flag
-from semidp.cli._output import kind_and_a, print_json, print_rows
-from semidp.cli._proposal import features_named, pairs_planned, print_proposal
+from semidp.cli._command import argument, command, flag, option
+from semidp.cli._output import grid, harmless, kind_and_a, print_json, print_rows
 from semidp.cli._totals import build_scope
 from semidp.errors import InputError, Refused
+from semidp.inference.records.table_proposal import ProposedTable, TableProposal, propose_tables
+from semidp.present.report.outlook import Outlook, comparison, forecast
 from semidp.promise.exact import count_noun, format_rounded_up, plain
 from semidp.promise.mechanisms.accuracy import cell_errors
 from semidp.promise.mechanisms.mechanism import Mechanism
@@ -26,7 +30,106 @@ from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_spac
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
 from semidp.promise.spaces.adjacency_words import AdjacencyWords
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.pipeline import calibrate
+from semidp.publish.plan import Plan
 from semidp.publish.results.texts import errors_text
+
+DEFAULT = Budget.gdp(1)
+"""The budget of a proposal where none is given."""
+
+_SHOWN = 12  # tables of each kind that are listed
+_NOTE = (
+    "from levels, records and budget alone: a choice that looks at the data would spend budget, and"
+    " is not made"
+)
+
+
+def features_named(
+    tables: Sequence[str], invariants: Sequence[str], declaring: o.Declaring
+) -> list[str]:
+    """Return the features that records shall have: those of --table, else all that are declared or
+    exact.
+    """
+    names: dict[str, None] = {}
+    for text in tables or invariants:
+        names.update(dict.fromkeys(o.split_names(text)))
+    if not tables:
+        names.update(dict.fromkeys(feature.name for feature in declaring.plan().features))
+    if len(names) < 2:
+        raise InputError("say which features records shall have: --table class,sex,survived")
+    return list(names)
+
+
+def pairs_planned(features: Sequence[str], base: Plan, invariants: Sequence[str]) -> Plan:
+    """Return a plan that asks for all pairs of features."""
+    pairs = [",".join(pair) for pair in itertools.combinations(features, 2)]
+    return o.build_plan(o.tables_asked(base, pairs), invariants)
+
+
+def print_proposal(
+    scope: Scope, counted: bool, features: Sequence[str], spending: o.Spending, printing: o.Printing
+) -> None:
+    """Propose tables and print them."""
+    # Without counts nobody can say whether noise drowns a table.
+    if not counted:
+        raise InputError(
+            "a proposal weighs noise against counts: give DATA, or --totals for every exact total"
+        )
+    budget = spending.budget()[0] if spending.is_given else DEFAULT
+    proposal = propose_tables(scope, features, budget)
+    printing.warn(scope.warnings)
+    if printing.json:
+        print_json(
+            {
+                "records": scope.dataspace.n,
+                "budget": budget.numbers(),
+                **proposal.to_json(),
+                "note": _NOTE,
+            }
+        )
+    else:
+        print_rows(proposal_rows(proposal, scope.dataspace.n, budget))
+
+
+def proposal_rows(proposal: TableProposal, records: int, budget: Budget) -> list[tuple[str, str]]:
+    """Write a proposal for people."""
+    rows = [("records", f"{records:,}, all tables from {budget}")]
+    rows += _list_tables("ask for", proposal.tables)
+    rows += _list_tables("leave out", proposal.left_out)
+    for names in proposal.exact:
+        rows.append(("exact", f"{' × '.join(names)}: follows from exact totals"))
+    rows.append(("know", _describe_pairs(proposal)))
+    rows.append(("note", _NOTE))
+    options = " ".join(f"--table {','.join(table.features)}" for table in proposal.tables)
+    if options:
+        rows.append(("next", f"semidp release DATA {options}"))
+    return rows
+
+
+def _list_tables(title: str, tables: Sequence[ProposedTable]) -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for table in tables[:_SHOWN]:
+        sizes = (
+            f"standard error {table.error:.3g} a cell, {table.mean_count:.3g} records in an"
+            " average one"
+        )
+        rows.append(
+            (title, f"{' × '.join(table.features)}: {count_noun(table.cells, 'cell')}, {sizes}")
+        )
+    if len(tables) > _SHOWN:
+        rows.append((title, f"and {len(tables) - _SHOWN} more"))
+    return rows
+
+
+def _describe_pairs(proposal: TableProposal) -> str:
+    """Say what records would know."""
+    pairs = sum(len(table.features) > 1 for table in proposal.tables) + len(proposal.exact)
+    unknown = len(proposal.left_out)
+    text = f"records will know {pairs} {'pair' if pairs == 1 else 'pairs'} of features"
+    if unknown:
+        text += f", and of {unknown} more only what follows from those"
+    return f"{text}; how three hang together is left to chance"
+
 
 REFERENCE: tuple[Budget, ...] = (Budget.pure(1), Budget.gdp(1), Budget.zcdp("1/2"))
 """The budgets for which the noise is shown when none is given."""
@@ -323,3 +426,65 @@ def _noise_text(mechanism: dict[str, Any]) -> str:
         epsilon = format_rounded_up(mechanism["epsilon"])
         loss += f", epsilon {epsilon} at delta {plain(mechanism['report_delta'])}"
     return f"{mechanism['budget_text']}: {name}, {loss}"
+
+
+@command
+def compare(
+    *,
+    plans: list[Path] = argument("Two plans or more (TOML or JSON).", "PLAN PLAN..."),
+    data: o.Text = option(
+        "The data, as for release; only what a plan publishes exactly is read. Else --totals, or"
+        " any totals.",
+        "DATA",
+    ),
+    totals: list[Path] | None = o.TOTALS,
+    opening: Annotated[o.Opening, o.FILES],
+    spending: Annotated[o.Spending, ("epsilon", "rho", "mu", "delta")],
+    printing: o.Printing,
+) -> None:
+    """Put plans side by side: the error of every table, the guarantee, and what it would be said to
+    be.
+
+    A budget here is for plans that have none. Nothing is drawn, spent or written.
+    """
+    if len(plans) < 2:
+        raise InputError("give two plans or more to compare")
+    if data is not None and totals:
+        raise InputError("the totals are read from the data: give --data or --totals, not both")
+    named: list[tuple[str, Outlook]] = []
+    documents = []
+    for path in plans:
+        plan = o.read_plan(path, "compare")
+        # A plan that states its budget keeps it: that is what is compared.
+        if spending.is_given and not all(request.budget for request in plan.requests):
+            plan = plan.with_budget(spending.budget()[0])
+        with o.about_file(path):
+            scope, invariants = build_scope(plan, data, opening, totals or (), quiet=printing.quiet)
+        printing.warn([f"{path}: {text}" for text in (*scope.warnings, *scope.disclosures)])
+        with o.about_file(path):
+            seen = forecast(calibrate(plan, scope))
+        named.append((path.name, seen))
+        # Where any totals are meant, the number of records is one of many.
+        records = {} if invariants else {"n": None}
+        documents.append(
+            {
+                "plan": str(path),
+                **seen.document,
+                **records,
+                "totals": "known" if invariants else "any",
+            }
+        )
+    if printing.json:
+        print_json({"plans": documents})
+    else:
+        _print(named)
+
+
+def _print(plans: list[tuple[str, Outlook]]) -> None:
+    from rich.console import Console
+
+    names = [harmless(name) for name, _ in plans]
+    table = grid(["", *names], padding=(0, 2, 1, 0))
+    for label, cells in comparison([seen for _, seen in plans]):
+        table.add_row(harmless(label), *map(harmless, cells))
+    Console(highlight=False, markup=False).print(table)

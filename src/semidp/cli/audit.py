@@ -37,7 +37,6 @@ from semidp.assess.attacked_pairs import (
 )
 from semidp.assess.foreign import audit_function, audit_samples, draws_of_test
 from semidp.cli._command import argument, command, option
-from semidp.cli._linking import Linking
 from semidp.cli._output import (
     echo,
     kind_and_a,
@@ -46,6 +45,7 @@ from semidp.cli._output import (
     print_rows,
     progress_bar,
 )
+from semidp.cli._running import Linking
 from semidp.cli.guarantee import Stated
 from semidp.errors import InputError, Occupied
 from semidp.present.release import Release

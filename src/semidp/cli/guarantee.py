@@ -12,10 +12,9 @@ from attrs import evolve, frozen
 
 import semidp.cli._options as o
 from semidp.assess.privacy_functions import PrivacyFunction
-from semidp.cli._cell_keys import CellKeys
 from semidp.cli._command import argument, command, option, plain_defaults
 from semidp.cli._output import echo, grid, kind_and_a, print_json, print_rows
-from semidp.cli._swapping import Swapping
+from semidp.cli._perturbation import CellKeys, Swapping
 from semidp.cli._totals import choose_schema, read_totals
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.present.release import Release

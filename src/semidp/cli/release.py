@@ -1,6 +1,10 @@
-"""``semidp release``, ``show`` and ``demo``: the main job, its result again, a first look."""
+"""``semidp release``, ``show``, ``check``, ``combine`` and ``demo``: the main job, its result
+again, what the checker says of it, one release from several, a first look.
+"""
 
 import shlex
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -11,12 +15,12 @@ import typer
 from attrs import asdict, evolve
 
 import semidp.cli._options as o
-from semidp.cli._command import command, flag, option
-from semidp.cli._linking import Linking
+from semidp.cli._command import argument, command, flag, option
 from semidp.cli._output import (
     Format,
     charge_said,
     echo,
+    grid,
     in_place,
     interrupt_notes,
     naming_options,
@@ -25,19 +29,19 @@ from semidp.cli._output import (
     progress_bar,
     watch_folder,
 )
-from semidp.cli._presenting import Presenting, read_places
 from semidp.cli._rehearsal import found_budget, rehearse
-from semidp.cli._running import Measuring, Running
+from semidp.cli._running import Linking, Measuring, Presenting, Running, read_places
 from semidp.errors import InputError
 from semidp.present.release import Release
 from semidp.present.report.place_sections import list_unmatched_places
 from semidp.present.report.sentences import cautions, summary, together_disclosed, weakness
 from semidp.promise.files import check_place, replace_file
 from semidp.promise.plain_reading import read_document
+from semidp.promise.spaces.linked import UNIT
 from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plan import Plan
-from semidp.publish.rechecking.release_check import Recheck, recheck
+from semidp.publish.rechecking.release_check import Recheck, load_consistent, recheck
 from semidp.publish.release_files import REPORT, release_files
 from semidp.publish.resources import declared_needs, refuse_map
 from semidp.publish.results.place_maps import PlaceMap
@@ -408,3 +412,101 @@ def _print(
         print_json({**done.to_json(), "errors": errors, "report": where, **more})
     else:
         echo(summary(done, where, word))
+
+
+@command
+def combine(
+    *,
+    folders: list[Path] = argument(
+        "Folders that `semidp release` wrote, at least two.", "RELEASE..."
+    ),
+    out: Path = option(
+        "Write the combination to this folder: a release like any other.", "DIR", default=...
+    ),
+    force: bool = o.FORCE,
+    printing: o.Printing,
+) -> None:
+    """Combine several releases of the same records into one, at no cost in privacy.
+
+    Every table of any of them has the best linear unbiased estimate from all that was measured, its
+    standard errors, and whole numbers; exact totals of each bind all. So have distributions of one
+    outcome on the same grid and lines. Linked members and units are made to agree once more. The
+    guarantee is that of all releases together. The folder holds the releases, too, so that `semidp
+    show` computes everything again; `intervals`, `test`, `model` and `synthesize` read it like any
+    release.
+    """
+    from semidp.publish.combined.releases_together import combine_releases
+
+    # Numbers that do not follow from their measurements are refused before anything is combined.
+    releases = [load_consistent(Release, folder) for folder in folders]
+    combination = combine_releases(releases)
+    with naming_options(force):
+        combination.save(out, force=force)
+    printing.warn((*combination.scope.warnings, *combination.scope.disclosures))
+    with in_place(f"the folder {out}"):
+        if printing.json:
+            print_json({**combination.to_json(), "report": str(out / REPORT)})
+        else:
+            _print_combination(combination, out)
+
+
+def _print_combination(combination: Release, out: Path) -> None:
+    from rich.console import Console
+
+    table = grid(("table",), ("before", "together"))
+    for one in combination.tables:
+        errors = []
+        for release in combination.sources:
+            for published in release.tables:
+                same_records = (published.counted == UNIT) == (one.counted == UNIT)
+                if same_records and set(published.schema.names) == set(one.schema.names):
+                    errors.append(float(published.standard_errors.max(initial=0.0)))
+        largest = float(one.standard_errors.max(initial=0.0))
+        # Compared with the best single release, not the worst: the gain is not flattered.
+        whose = "units: " if one.counted == UNIT else ""
+        label = whose + " × ".join(one.schema.names)
+        table.add_row(label, f"{min(errors):.4g}", f"{largest:.4g}")
+    if combination.tables:
+        console = Console(highlight=False)
+        console.print(
+            "Largest standard error of a cell: of the best release, and of all together.\n"
+        )
+        console.print(table)
+        echo("")
+    echo(summary(combination, str(out / REPORT)))
+
+
+CHECKER = Path(__file__).parent.parent / "checker" / "semidp_check.py"
+
+
+@command
+def check(
+    *,
+    folder: Path = o.RELEASE,
+    seconds: float = option("How long to list datasets and to hunt for a pair.", "N", default=10.0),
+    printing: o.Printing,
+) -> None:
+    """Recompute what a release guarantees, from the definitions alone. Exit code 0: confirmed, 1:
+    false, 3: weaker than stated, or not covered.
+
+    The checker reads the plan, the exact totals, the laws of the noise and the stated guarantee
+    from release.json. It does not ask whether the files follow from the noise (`semidp show` does),
+    nor whether the guarantee was charged (`semidp ledger --check`).
+    """
+    if not seconds > 0:
+        raise InputError(f"--seconds takes a number above 0, not {seconds:g}")
+    options = [str(folder), "--seconds", repr(seconds), "--format", printing.format.value]
+    done = subprocess.run(
+        [sys.executable, "-S", "-I", str(CHECKER), *options],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    if done.returncode == 2:
+        raise InputError(done.stderr.strip().removeprefix("semidp_check: "))
+    if done.returncode not in (0, 1, 3):
+        raise RuntimeError("the checker ended with an error of its own")
+    echo(done.stdout.rstrip("\n"))
+    if done.returncode:
+        raise typer.Exit(done.returncode)
