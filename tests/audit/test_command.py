@@ -10,6 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+import semidp
 from semidp import run
 from semidp.assess import audit_mechanism, claims_of_release
 from semidp.cli.audit import audit
@@ -98,6 +99,25 @@ def test_a_recorded_scale_that_is_too_small_is_convicted(folder: Path) -> None:
     found = called(folder, "--samples", 2_000, "--format", "json")
     assert found.exit_code == 1
     assert "records noise of scale" in json.loads(found.output)["tables"][0]["faults"][0]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("noise", {"sigma2": "1/100"}), ("guarantee", {"mu_squared": "1/100"})]
+)
+def test_what_is_recorded_of_a_mean_is_compared_with_its_plan(
+    tmp_path: Path, key: str, value: dict[str, str]
+) -> None:
+    folder, people = tmp_path / "release", {"sex": [*"fm"] * 40, "score": [3, 5] * 40}
+    mean = semidp.mean("score", by="sex", bounds=(0, 10))
+    semidp.release(people, mean, exact=["sex"], mu=1).save(folder)
+    document = json.loads((folder / "release.json").read_text())
+    assert called(folder, "--samples", 2_000).exit_code == 0
+    document["groups"][0][key] |= value
+    (folder / "release.json").write_text(json.dumps(document))
+    found = called(folder, "--samples", 2_000, "--format", "json")
+    assert found.exit_code == 1
+    (fault,) = json.loads(found.output)["tables"][0]["faults"]
+    assert fault.startswith(f"it records {key}.{next(iter(value))} '1/100', but its plan gives")
 
 
 def test_a_mechanism_that_draws_too_little_is_convicted(

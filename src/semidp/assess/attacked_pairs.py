@@ -41,6 +41,7 @@ from semidp.publish.sources.opening import open_source
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.recheck_findings import differences, short
 
 
 def worst_pair(space: QuerySpace) -> Pair:
@@ -116,9 +117,18 @@ def claims_of_plan(prepared: Prepared) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
-def claims_of_release(release: ReleaseValue) -> tuple[Claim, ...]:
+def claims_of_release(
+    release: ReleaseValue, document: Mapping[str, Any] | None = None
+) -> tuple[Claim, ...]:
     """Return what a release measured, calibrated again from its plan and totals, with the claims
     that it records.
+
+    Parameters
+    ----------
+    release
+        The release.
+    document
+        Its release.json, which may record something else; not compared unless given.
     """
     release.refuse_combined("audits")
     claims = []
@@ -128,6 +138,8 @@ def claims_of_release(release: ReleaseValue) -> tuple[Claim, ...]:
         faults = [*result.faults(mechanism)]
         if recorded.compare(mechanism.tradeoff) not in (Order.EQUAL, Order.WEAKER):
             faults.append("it claims more privacy for this table than its plan gives")
+        if document is not None:
+            faults += _stated_otherwise(result, document)
         drawn = result.sampling_mechanism(mechanism) or mechanism
         claim = Claim(request.name, request.features, drawn, recorded, tuple(faults))
         claims.append(claim)
@@ -138,6 +150,17 @@ def claims_of_release(release: ReleaseValue) -> tuple[Claim, ...]:
         faults_of_all = (*claims[0].faults, fault)
         claims[0] = replace(claims[0], faults=faults_of_all)
     return tuple(claims)
+
+
+def _stated_otherwise(result: Published, document: Mapping[str, Any]) -> Iterator[str]:
+    """Say where release.json records other noise, or another guarantee, than follows."""
+    follows = result.to_json()
+    for entry in document.get(result.list_key, ()):
+        if entry["name"] != result.name:
+            continue
+        for key in ("noise", "guarantee"):
+            for path, stated, computed in differences(entry.get(key), follows[key], key):
+                yield f"it records {path} {short(stated)}, but its plan gives {short(computed)}"
 
 
 def _rebuild_mechanism(request: Request, result: Published, release: ReleaseValue) -> Mechanism:

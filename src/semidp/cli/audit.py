@@ -53,6 +53,7 @@ from semidp.promise.documents import from_json
 from semidp.promise.files import recover, replace_file
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.randomness import Randomness
+from semidp.promise.plain_reading import read_document
 from semidp.promise.progress import Progress
 from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.worst_pairs import Pair
@@ -406,9 +407,8 @@ def _subject(
                 "a release holds its public totals: leave --data, --from and --units out"
             )
         release = Release.load(what)
-        return _Subject(
-            claims_of_release(release), release.plan, release.scope, pairs.find_adjacency(release)
-        )
+        claims = claims_of_release(release, read_document(what / "release.json"))
+        return _Subject(claims, release.plan, release.scope, pairs.find_adjacency(release))
     if not what.is_file():
         raise InputError(f"{what} is neither a release folder nor a plan file")
     plan = o.read_plan(what, "the plan")
