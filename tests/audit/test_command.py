@@ -111,7 +111,7 @@ def test_what_is_recorded_of_a_mean_is_compared_with_its_plan(
     mean = semidp.mean("score", by="sex", bounds=(0, 10))
     semidp.release(people, mean, exact=["sex"], mu=1).save(folder)
     document = json.loads((folder / "release.json").read_text())
-    assert called(folder, "--samples", 2_000).exit_code == 0
+    assert called(folder, "--samples", 2_000).exit_code == 3  # too few to decide
     document["groups"][0][key] |= value
     (folder / "release.json").write_text(json.dumps(document))
     found = called(folder, "--samples", 2_000, "--format", "json")
