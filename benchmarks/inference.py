@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import hypergeom
 
-from semidp.promise.noise.canonical import CanonicalNoise, Normal, Tulap
-from semidp.promise.noise.noise_for_tradeoff import canonical_noise
+from semidp.promise.noise.canonical import CanonicalNoise, Normal, Tulap, canonical_noise
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.tradeoff.curves import approximate, zcdp
 from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo

@@ -12,8 +12,7 @@ from semidp import Budget, Dataspace, Feature, Margin, Schema, Table
 from semidp.assess import opendp as bridge
 from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.sensitivity.outcome_spaces import sum_space
-from semidp.promise.spaces.outcome_adjacency import outcome_adjacency
+from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency, sum_space
 
 SCALE = 10
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy.optimize import linprog
 
-from semidp.promise.mechanisms.knorm.closed import PairBall
-from semidp.promise.mechanisms.knorm.norm_ball import NormBall
+from semidp.promise.mechanisms.knorm.explicit import PairBall
+from semidp.promise.mechanisms.knorm.polar import NormBall
 from semidp.promise.mechanisms.knorm.table import TableBall
 from semidp.promise.schema.margins import Grid, Totals
 from semidp.promise.sensitivity.moves import moves

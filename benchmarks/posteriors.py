@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 import semidp
 from semidp import Budget, Feature, Plan, StructuralZero, combine
 from semidp.errors import Refused
+from semidp.inference.cell_bounds import CellBounds
 from semidp.inference.markov import build_chains, posterior
 from semidp.present.release import Release
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.spaces.cell_bounds import CellBounds
 from semidp.publish import TableRequest, TablesRequest
 
 Floats = NDArray[np.float64]

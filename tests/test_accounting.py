@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semidp.assess.renyi import Renyi
 from semidp.errors import InputError, Refused
 from semidp.promise import zcdp_epsilon_paper
 from semidp.promise.accounting.conversions import (
@@ -25,7 +26,6 @@ from semidp.promise.accounting.conversions import (
     zcdp_epsilon,
     zcdp_group,
 )
-from semidp.promise.accounting.renyi import Renyi
 from semidp.promise.mechanisms.gaussian import mu_within, rho_within
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp

@@ -13,9 +13,9 @@ from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 from scipy.stats import multivariate_normal
 
+from semidp.assess import dp_sgd, event_guarantee
+from semidp.assess.events import Mixture, event_tradeoff, functional_tradeoff
 from semidp.errors import InputError, Refused
-from semidp.promise import dp_sgd, event_guarantee
-from semidp.promise.accounting.events import Mixture, event_tradeoff, functional_tradeoff
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.tradeoff.composition import compose

@@ -21,12 +21,6 @@ PACKAGE = Path(__file__).parent.parent / "src" / "semidp"
 PAGE = (Path(__file__).parent.parent / "docs" / "how_it_works.md").read_text(encoding="utf-8")
 FLOORS = re.findall(r"^\| `(\w+)/` \|", PAGE, flags=re.MULTILINE)
 """From the ground up, as the page lists them."""
-UPWARD = {
-    ("promise/sensitivity/linked_totals.py", "publish"),
-    ("promise/sensitivity/rank_pairs.py", "publish"),
-    ("promise/sensitivity/worst_pairs.py", "publish"),
-}
-"""Imports upward that are left, inside functions alone: a worst pair is a fitted table."""
 STATISTICS = PACKAGE / "publish" / "statistics"
 BELOW_ALL = {"_startup", "_version", "data", "errors"}
 ALONE = {"checker"}
@@ -99,7 +93,7 @@ def test_nothing_imports_upward() -> None:
             other = module.split(".")[0]
             if height.get(other, -1) > height[mine]:
                 upward.add((path.relative_to(PACKAGE).as_posix(), other))
-    assert upward == UPWARD
+    assert upward == set()
 
 
 KNOW_NO_KIND = (
@@ -194,25 +188,6 @@ def test_no_module_has_the_name_of_another() -> None:
 def test_two_modules_of_one_name_would_be_seen() -> None:
     files = ["cli/release.py", "present/release.py", "inference/areas.py", "present/areas.py"]
     assert set(same_names(map(Path, files))) == {"areas"}
-
-
-@pytest.mark.parametrize(("file", "other"), sorted(UPWARD))
-def test_what_is_allowed_above_is_imported_inside_functions_alone(file: str, other: str) -> None:
-    tree = parsed(PACKAGE / file)
-
-    def imports(nodes: Iterable[ast.AST]) -> int:
-        found = (
-            part for node in nodes for part in ast.walk(node) if isinstance(part, ast.ImportFrom)
-        )
-        return sum((part.module or "").startswith(f"semidp.{other}") for part in found)
-
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    for_types = [
-        node
-        for node in tree.body
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-    ]
-    assert 0 < imports(functions) == imports([tree]) - imports(for_types)
 
 
 KNOW_NO_STATISTIC = [

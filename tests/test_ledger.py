@@ -38,8 +38,7 @@ from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, StructuralZero
-from semidp.promise.sensitivity.designs import Design
-from semidp.promise.sensitivity.moments import moment_space
+from semidp.promise.sensitivity.moments import Design, moment_space
 from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange

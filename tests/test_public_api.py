@@ -69,8 +69,7 @@ SUBPACKAGES = {
         ContinuousGaussianMechanism DiscreteGaussian DiscreteLaplace ExplicitSpace
         KNormMechanism Mechanism QuerySpace Randomness Recursive ResidualMechanism
         RoundedGaussian SeededRandomness Tradeoff approximate available
-        calibrate_mechanism canonical_noise choose compose dp_sgd event_guarantee
-        event_to_json from_profile gaussian generator knorm_noise laplace
+        calibrate_mechanism canonical_noise choose compose from_profile gaussian generator knorm_noise laplace
         outcome_adjacency outcome_mechanism moment_space piecewise sum_space tradeoff_from_json zcdp zcdp_epsilon_paper
     """
     ),
@@ -94,7 +93,7 @@ SUBPACKAGES = {
         CellLaw Pair PerturbationTable PrivacyFunction Stratum Swap SwapRule assess
         assess_cell_keys assess_swapping attack_stratum audit_function audit_mechanism
         audit_samples choose_pair claims_of_release compute_cell_loss compute_exact_loss
-        given_pairs noise_energy opendp worst_pair
+        given_pairs noise_energy opendp dp_sgd event_guarantee event_to_json worst_pair
     """
     ),
     "grouped": (

@@ -24,7 +24,7 @@ from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature, Nest
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, toml_document
-from semidp.promise.sensitivity.designs import Coding
+from semidp.promise.sensitivity.moments import Coding
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.budgets import divide_budget

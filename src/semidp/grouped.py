@@ -15,7 +15,7 @@ from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.sensitivity.designs import Design
+from semidp.promise.sensitivity.moments import Design
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget

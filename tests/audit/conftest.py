@@ -9,7 +9,7 @@ import pytest
 
 from semidp.assess import Pair, worst_pair
 from semidp.assess.attack import Draws
-from semidp.promise.mechanisms.knorm.norm_ball import NormBall, knorm_noise
+from semidp.promise.mechanisms.knorm.polar import NormBall, knorm_noise
 from semidp.promise.noise.randomness import generator
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature

@@ -27,8 +27,7 @@ from semidp.cli import run
 from semidp.errors import InputError
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.sensitivity.designs import Design
-from semidp.promise.sensitivity.moments import moment_space
+from semidp.promise.sensitivity.moments import Design, moment_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.curves import approximate, gaussian

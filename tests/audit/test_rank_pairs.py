@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 from semidp.assess import audit_mechanism, choose_pair
 from semidp.assess.attack import Audit, with_less_noise
+from semidp.assess.rank_pairs import worst_histograms
 from semidp.promise.mechanisms.exponential import (
     ExponentialMechanism,
     exponential_mechanism,
@@ -20,11 +21,10 @@ from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.rank_pairs import worst_histograms
+from semidp.promise.sensitivity.outcome_spaces import outcome_exchange
 from semidp.promise.sensitivity.rank_space import RankSpace, rank_scores, rank_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.outcome_adjacency import outcome_exchange
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
 

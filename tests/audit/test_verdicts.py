@@ -21,7 +21,7 @@ from semidp.promise.mechanisms.gaussian import (
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
-from semidp.promise.mechanisms.knorm.closed import PairBall
+from semidp.promise.mechanisms.knorm.explicit import PairBall
 from semidp.promise.mechanisms.knorm.table import TableBall
 from semidp.promise.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
 from semidp.promise.noise.distributions import RoundedGaussian

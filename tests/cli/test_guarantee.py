@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from dp_accounting import NeighboringRelation, dp_event
 
-from semidp.assess import PrivacyFunction
+from semidp.assess import PrivacyFunction, dp_sgd, event_to_json
+from semidp.assess.events import event_from_json, event_tradeoff
 from semidp.cli import run
-from semidp.promise import dp_sgd, event_to_json
-from semidp.promise.accounting.events import event_from_json, event_tradeoff
 
 
 def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:

@@ -11,7 +11,7 @@ from semidp import Budget, Plan, Release, RunOptions, combine
 from semidp.cli import run as command
 from semidp.errors import InputError, Refused
 from semidp.promise import SeededRandomness
-from semidp.promise.plain_reading import read_document
+from semidp.promise.documents import read_document
 from semidp.publish import TableRequest, TablesRequest, release_value
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.statistics.tables.by_parts.assembled_published import AssembledTables

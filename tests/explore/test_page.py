@@ -25,8 +25,8 @@ from semidp.present.explore.explorer_page import Page, application, check_typed
 from semidp.present.explore.plan_forecasts import PlanForecasts
 from semidp.present.release import Release
 from semidp.present.report.outlook import forecast
+from semidp.promise.guarantee import Scope
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.scope import Scope
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish import TableRequest, pipeline
 from semidp.publish.statistics.distribution.request import DistributionRequest

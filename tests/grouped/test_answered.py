@@ -22,11 +22,10 @@ from semidp.promise.sensitivity.answered_space import (
     answered_space,
     recorded_answered,
 )
-from semidp.promise.sensitivity.outcome_spaces import sum_space
+from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_space
 from semidp.promise.spaces import enumeration
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.exchange_blocks import Blocks
-from semidp.promise.spaces.outcome_adjacency import outcome_exchange
 from semidp.publish.statistics.answered.answered_estimates import AnsweredSums
 from semidp.publish.statistics.answered.request import AnsweredRequest
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise

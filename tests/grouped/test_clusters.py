@@ -13,7 +13,7 @@ from semidp.promise.mechanisms.selection import outcome_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.sensitivity.designs import Design
+from semidp.promise.sensitivity.moments import Design
 from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.spaces.adjacency import Ball

@@ -24,13 +24,13 @@ from semidp.promise.schema.outcome import Outcome, answered_column
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.answered_space import answered_space
 from semidp.promise.sensitivity.distribution_space import distribution_space, value_tree
-from semidp.promise.sensitivity.outcome_spaces import sum_space
+from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_space
 from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.enumeration import enumerate_tables
 from semidp.promise.spaces.exchange_blocks import ANSWERED_SUFFIX, Blocks, Records
-from semidp.promise.spaces.outcome_adjacency import outcome_exchange
 from semidp.publish.missing_outcomes import with_missing
 
 STEPS = 2
@@ -71,7 +71,7 @@ def filled(records: Records) -> Iterator[Records]:
 
 def datasets(public: Dataspace) -> Iterator[Records]:
     """Iterate over all datasets with the exact counts, one order of the records for each."""
-    for table in public.tables():
+    for table in enumerate_tables(public):
         cells = []
         for cell in np.argwhere(table.counts).tolist():
             cells += [(*cell, NONE)] * int(table.counts[tuple(cell)])

@@ -9,13 +9,11 @@ import pytest
 
 from semidp import Dataspace, Exchange, Feature, Margin, Outcome, Schema, Table
 from semidp.errors import Refused
-from semidp.promise.sensitivity.designs import Coding, Design
-from semidp.promise.sensitivity.moments import moment_space
-from semidp.promise.sensitivity.outcome_spaces import sum_space
+from semidp.promise.sensitivity.moments import Coding, Design, moment_space
+from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_space
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces import enumeration
 from semidp.promise.spaces.exchange_blocks import Blocks
-from semidp.promise.spaces.outcome_adjacency import outcome_exchange
 from semidp.publish.statistics.regression.routes import regression_routes, route_values
 
 STEPS = 2

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from semidp import Ball, Budget, Dataspace, Margin, Plan, grouped, run
-from semidp.promise.accounting.events import dp_sgd, event_tradeoff
+from semidp.assess.events import dp_sgd, event_tradeoff
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.outcome_spaces import sum_space
+from semidp.promise.spaces.enumeration import enumerate_tables
 from semidp.publish import GroupRequest, TableRequest
 
 
@@ -67,7 +68,7 @@ def _farthest(dataspace: Dataspace, a: int) -> int:
     outcomes from 0 to 1.
     """
     farthest = 0
-    for table in dataspace.tables():
+    for table in enumerate_tables(dataspace):
         records = [
             cell for cell in np.ndindex(*table.schema.shape) for _ in range(table.counts[cell])
         ]

@@ -10,6 +10,7 @@ import pytest
 from attrs import evolve
 
 import semidp
+from semidp.assess.rank_pairs import worst_histograms
 from semidp.cli import run as command
 from semidp.errors import DataError, InputError
 from semidp.present.release import Release
@@ -19,11 +20,9 @@ from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.outcome_spaces import sum_space
-from semidp.promise.sensitivity.rank_pairs import worst_histograms
+from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency, sum_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.outcome_adjacency import outcome_adjacency
 from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.rechecking.release_check import recheck
 

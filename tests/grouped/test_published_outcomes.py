@@ -21,6 +21,7 @@ from tests.laws.listed_exchanges import (
 
 import semidp
 from semidp.assess import worst_pair
+from semidp.assess.rank_pairs import worst_histograms
 from semidp.errors import DataError
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.guarantee import Guarantee
@@ -30,18 +31,14 @@ from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.answered_space import answered_space
-from semidp.promise.sensitivity.designs import Design
 from semidp.promise.sensitivity.distribution_space import ValueTree, distribution_space
-from semidp.promise.sensitivity.exact_levels import find_moves
-from semidp.promise.sensitivity.moments import moment_space
-from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
-from semidp.promise.sensitivity.outcome_spaces import sum_space
+from semidp.promise.sensitivity.moments import Design, moment_space
+from semidp.promise.sensitivity.outcome_moves import OutcomeMoves, find_moves
+from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_space
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.rank_pairs import worst_histograms
 from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.spaces.adjacency import Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.outcome_adjacency import outcome_exchange
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
 

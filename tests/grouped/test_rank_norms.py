@@ -30,13 +30,12 @@ from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature, Nest
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.outcome_spaces import SumSpace, sum_space
+from semidp.promise.sensitivity.outcome_spaces import SumSpace, outcome_exchange, sum_space
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.rank_space import RankSpace, rank_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.exchange_blocks import Blocks, Records
-from semidp.promise.spaces.outcome_adjacency import outcome_exchange
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import tradeoff_from_json
 from semidp.publish.plan import Plan

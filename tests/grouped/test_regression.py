@@ -14,8 +14,7 @@ from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.designs import Coding, Column, Design
-from semidp.promise.sensitivity.moments import moment_space
+from semidp.promise.sensitivity.moments import Coding, Column, Design, moment_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget

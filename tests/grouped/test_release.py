@@ -19,8 +19,8 @@ from semidp.present.release import Release
 from semidp.present.report.report_page import html
 from semidp.present.report.sentences import summary
 from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.documents import digest
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.plain_reading import digest
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.moments import moment_space

@@ -17,8 +17,7 @@ from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.designs import Coding, Design
-from semidp.promise.sensitivity.moments import MomentSpace, moment_space
+from semidp.promise.sensitivity.moments import Coding, Design, MomentSpace, moment_space
 from semidp.promise.sensitivity.outcome_spaces import SumSpace, sum_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin

@@ -12,12 +12,10 @@ from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.designs import Coding, Design
-from semidp.promise.sensitivity.moments import moment_space
-from semidp.promise.sensitivity.outcome_spaces import sum_space
+from semidp.promise.sensitivity.moments import Coding, Design, moment_space
+from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency, sum_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.outcome_adjacency import outcome_adjacency
 
 A, B = Margin("A"), Margin("B")
 

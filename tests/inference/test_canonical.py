@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from semidp.errors import InputError, Refused
-from semidp.promise.noise.canonical import CanonicalNoise, Normal, Recursive, Tulap
-from semidp.promise.noise.noise_for_tradeoff import (
+from semidp.promise.noise.canonical import (
+    CanonicalNoise,
+    Normal,
+    Recursive,
+    Tulap,
     canonical_noise,
     find_claimable_curve,
     polygon_above,

@@ -18,10 +18,10 @@ from semidp.inference.answers import (
     ratio_interval,
     sampled_rate,
 )
+from semidp.inference.cell_bounds import CellBounds
 from semidp.inference.independence import independence_test, random_tables, simulated_bound
 from semidp.promise.mechanisms.selection import calibrate_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.spaces.cell_bounds import CellBounds
 
 NOISE = {
     "discrete Gaussian, ρ = 8": ("gaussian", Budget.zcdp(8)),

@@ -11,9 +11,9 @@ from scipy.stats import binom
 
 from semidp import Budget, Feature, Plan, run
 from semidp.inference.answers import Covers, mover_difference, normal_interval
+from semidp.inference.cell_bounds import CellBounds
 from semidp.inference.measured import Cells, TableQuestion, measured_table
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.spaces.cell_bounds import CellBounds
 from semidp.publish import TableRequest
 
 QUIET = [(0.0, 0.0, 0.0)] * 2

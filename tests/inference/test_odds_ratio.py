@@ -12,7 +12,7 @@ import pytest
 
 from semidp.errors import BudgetExceeded, DataError, InputError, Refused, SchemaError
 from semidp.promise.accounting.ledger import Ledger
-from semidp.promise.noise.noise_for_tradeoff import canonical_noise
+from semidp.promise.noise.canonical import canonical_noise
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature

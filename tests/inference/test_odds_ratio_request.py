@@ -8,9 +8,9 @@ import pytest
 from semidp import Budget, InputError, Ledger, Plan, Refused, Release, Table, odds_ratio_test, run
 from semidp.errors import SchemaError
 from semidp.promise.accounting.recorded_queries import mechanism_from_record
+from semidp.promise.documents import read_document
 from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, CellSpace
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.plain_reading import read_document
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace, Margin

@@ -15,12 +15,12 @@ from semidp import Budget, Feature, Plan, Schema, run
 from semidp.errors import Refused
 from semidp.inference import common_odds_ratio, every_pair, model
 from semidp.inference.answers import inverted_rate, mover_difference, sampled_rate, sampled_shares
+from semidp.inference.cell_bounds import CellBounds
 from semidp.inference.measured import Measured, TableQuestion, measured_table
 from semidp.inference.models import logistic_fit, loglinear_fit
 from semidp.present.release import Release
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
-from semidp.promise.spaces.cell_bounds import CellBounds
 from semidp.publish import TableRequest
 
 NO_NOISE = (0.0, 0.0, 0.0)

@@ -10,7 +10,7 @@ import pytest
 from semidp.applications.catalogue import study
 from semidp.applications.study import Settings
 from semidp.errors import InputError, Refused
-from semidp.promise.noise.noise_for_tradeoff import canonical_noise
+from semidp.promise.noise.canonical import canonical_noise
 from semidp.promise.noise.randomness import SeededRandomness, generator
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.tradeoff.budget import Budget

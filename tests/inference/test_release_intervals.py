@@ -11,9 +11,9 @@ import pytest
 from semidp import Budget, Feature, Plan, Release, run
 from semidp.errors import InputError
 from semidp.inference.answers import Covers, linear_interval, ratio_interval, sampled_rate
+from semidp.inference.cell_bounds import CellBounds, whole_interval
 from semidp.inference.measured import TableQuestion, measured_table, simulate_half_widths
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.spaces.cell_bounds import CellBounds, whole_interval
 from semidp.publish import TableRequest, TablesRequest
 
 FEATURES = [Feature("sex", "fm"), Feature("vote", "yn"), Feature("ward", "abc")]

@@ -16,14 +16,14 @@ from scipy.optimize import linprog
 
 from semidp.cli import run
 from semidp.errors import DataError, InputError, Refused, SchemaError
-from semidp.promise.noise.canonical import Normal, Recursive, Tulap
-from semidp.promise.noise.noise_for_tradeoff import canonical_noise
+from semidp.promise.noise.canonical import Normal, Recursive, Tulap, canonical_noise
 from semidp.promise.noise.randomness import SeededRandomness, generator
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.enumeration import enumerate_tables
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import approximate, gaussian
 from semidp.promise.tradeoff.function import Tradeoff
@@ -131,7 +131,7 @@ def pairs(space: Dataspace, most: int) -> Iterator[tuple[int, int, int]]:
     """The distance of any two tables of D_t that are at most `most` records apart, and the sum T in
     each.
     """
-    tables = [table.counts for table in space.tables()]
+    tables = [table.counts for table in enumerate_tables(space)]
     for one, other in itertools.combinations(tables, 2):
         distance = int(np.abs(one - other).sum()) // 2
         if distance <= most:

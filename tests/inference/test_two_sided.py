@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from semidp.promise.noise.canonical import CanonicalNoise, Normal, Tulap
-from semidp.promise.noise.noise_for_tradeoff import canonical_noise
+from semidp.promise.noise.canonical import CanonicalNoise, Normal, Tulap, canonical_noise
 from semidp.promise.tradeoff.curves import approximate, zcdp
 from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest

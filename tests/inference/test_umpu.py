@@ -15,8 +15,7 @@ from scipy.optimize import linprog
 from scipy.stats import kstest
 
 from semidp.errors import InputError, Refused
-from semidp.promise.noise.canonical import CanonicalNoise, Normal, Tulap
-from semidp.promise.noise.noise_for_tradeoff import canonical_noise
+from semidp.promise.noise.canonical import CanonicalNoise, Normal, Tulap, canonical_noise
 from semidp.promise.noise.randomness import SeededRandomness, generator
 from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff

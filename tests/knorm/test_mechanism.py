@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from semidp.errors import Refused
-from semidp.promise.mechanisms.knorm.closed import PairBall, RowsBall
-from semidp.promise.mechanisms.knorm.explicit import ExplicitBall
+from semidp.promise.mechanisms.knorm.explicit import ExplicitBall, PairBall, RowsBall
 from semidp.promise.mechanisms.knorm.placed_balls import place_ball, whole_points
 from semidp.promise.mechanisms.knorm.table import TableBall
 from semidp.promise.mechanisms.pure import KNormMechanism, LaplaceMechanism

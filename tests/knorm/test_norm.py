@@ -12,12 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.errors import InputError
-from semidp.promise.mechanisms.knorm.closed import PairBall, RowsBall
-from semidp.promise.mechanisms.knorm.explicit import ExplicitBall
-from semidp.promise.mechanisms.knorm.linear_programs import LinearProgram, Optimum
-from semidp.promise.mechanisms.knorm.norm_ball import NormBall
+from semidp.promise.mechanisms.knorm.explicit import ExplicitBall, PairBall, RowsBall
 from semidp.promise.mechanisms.knorm.placed_balls import place_ball
-from semidp.promise.mechanisms.knorm.polar import TablePolar
+from semidp.promise.mechanisms.knorm.polar import LinearProgram, NormBall, Optimum, TablePolar
 from semidp.promise.mechanisms.knorm.table import KINDS, ExchangeBall, TableBall, facets
 from semidp.promise.mechanisms.pure import KNormMechanism
 from semidp.promise.schema.counts import Table
@@ -243,9 +240,7 @@ def test_cold_answers_serve_where_scipy_offers_no_warm_start(
 ) -> None:
     points = tables(TableBall(4, 5, 3), 4, seed=9)
     warm = TableBall(4, 5, 3).norm(points)
-    monkeypatch.setattr(
-        "semidp.promise.mechanisms.knorm.linear_programs._warm_solver", lambda *program: None
-    )
+    monkeypatch.setattr("semidp.promise.mechanisms.knorm.polar._warm_solver", lambda *program: None)
     np.testing.assert_allclose(TableBall(4, 5, 3).norm(points), warm, rtol=1e-9)
 
 

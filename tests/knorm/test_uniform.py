@@ -14,9 +14,8 @@ import pytest
 from scipy.stats import ks_2samp, kstest
 
 from semidp.applications.naive import published_noise
-from semidp.promise.mechanisms.knorm.closed import PairBall, RowsBall
-from semidp.promise.mechanisms.knorm.explicit import ExplicitBall
-from semidp.promise.mechanisms.knorm.norm_ball import (
+from semidp.promise.mechanisms.knorm.explicit import ExplicitBall, PairBall, RowsBall
+from semidp.promise.mechanisms.knorm.polar import (
     NormBall,
     knorm_noise,
     noise_moment,

@@ -13,8 +13,9 @@ import pytest
 from semidp import Ball, Dataspace, Exchange, Feature, InputError, Margin, Schema, Table
 from semidp.promise.exact import bisection, whole_bisection
 from semidp.promise.spaces.adjacency import Adjacency
-from semidp.promise.spaces.dataspace import Datasets, DescribedDatasets
+from semidp.promise.spaces.dataspace import DescribedDatasets
 from semidp.promise.spaces.enumeration import datasets
+from semidp.promise.spaces.linked import datasets_from_json
 from semidp.promise.spaces.protection import Protection
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("ill", "yn")])
@@ -174,8 +175,8 @@ def test_described_datasets_know_themselves_alone() -> None:
     known = Dataspace.from_table(Table(SCHEMA, TABLES[0]), [Margin("sex")])
     assert named == same
     assert named.union(same) == named
-    assert Datasets.from_json(named.to_json()) == named
-    assert Datasets.from_json(known.to_json()) == known
+    assert datasets_from_json(named.to_json()) == named
+    assert datasets_from_json(known.to_json()) == known
     assert known != named
     assert known.union(named) is None
     assert named.union(known) is None

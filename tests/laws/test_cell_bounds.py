@@ -7,12 +7,13 @@ import itertools
 import numpy as np
 import pytest
 
+from semidp.inference.cell_bounds import CellBounds, whole_interval
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import is_within_view, join, junction_order, maximal, meet
 from semidp.promise.schema.schema import Schema, StructuralZero
-from semidp.promise.spaces.cell_bounds import CellBounds, whole_interval
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.enumeration import enumerate_tables
 
 TREE = Feature.from_paths(["state", "county"], [("s", "x"), ("s", "y"), ("t", "z")])
 SCHEMAS = [
@@ -49,7 +50,9 @@ def structures(schema, source, most):
         public = Dataspace.from_table(
             Table(schema, counts.reshape(schema.shape)), [Margin(*margin) for margin in margins]
         )
-        tables = list(itertools.islice((table.counts for table in public.tables()), most + 1))
+        tables = list(
+            itertools.islice((table.counts for table in enumerate_tables(public)), most + 1)
+        )
         if len(tables) <= most:
             yield public, np.stack(tables)
 

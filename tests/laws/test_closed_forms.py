@@ -20,21 +20,19 @@ from semidp.promise.schema.margins import Chain, Grid
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.costs import ExchangeCosts
-from semidp.promise.sensitivity.designs import Design
 from semidp.promise.sensitivity.distribution_space import distribution_space
 from semidp.promise.sensitivity.exchange_moves import list_exchanges, list_partitions
 from semidp.promise.sensitivity.exchange_tables import ExchangeTable
 from semidp.promise.sensitivity.linked_costs import UnitCosts
-from semidp.promise.sensitivity.moments import moment_space
+from semidp.promise.sensitivity.moments import Design, moment_space
 from semidp.promise.sensitivity.norms import ReleasedTable
 from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
-from semidp.promise.sensitivity.outcome_spaces import sum_space
+from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_space
 from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.sensitivity.residuals import Residuals
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.spaces.linked import Link, LinkedDataspace
-from semidp.promise.spaces.outcome_adjacency import outcome_exchange
 
 NAMES = "abcd"
 

@@ -16,8 +16,7 @@ from semidp.promise.spaces.adjacency import (
     semi_adjacency_bound,
 )
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.graver import graver_basis
-from semidp.promise.spaces.graver_degrees import graver_degree
+from semidp.promise.spaces.graver import graver_basis, graver_degree
 from semidp.promise.spaces.structure import Structure
 
 

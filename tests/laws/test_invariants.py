@@ -15,8 +15,8 @@ from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema, StructuralZero
 from semidp.promise.spaces.adjacency import Ball, list_semi_adjacency, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.enumeration import datasets, fiber
-from semidp.promise.spaces.graver_degrees import graver_degree
+from semidp.promise.spaces.enumeration import datasets, enumerate_tables, fiber
+from semidp.promise.spaces.graver import graver_degree
 from semidp.promise.spaces.structure import Structure, worst_cover
 
 
@@ -363,7 +363,7 @@ def test_more_than_six_blocks_are_bounded() -> None:
 
 def test_a_dataspace_lists_its_tables_and_datasets() -> None:
     public = one_way([2, 1], [2, 1])
-    listed = [table.counts for table in public.tables()]
+    listed = [table.counts for table in enumerate_tables(public)]
     assert len(listed) == 2
     assert all(public.contains(Table(public.schema, table)) for table in listed)
     found = list(datasets(public))
@@ -375,7 +375,7 @@ def test_a_large_dataspace_is_not_listed() -> None:
     public = one_way([500, 500, 500], [500, 500, 500])
     assert fiber(public) is None
     with pytest.raises(InputError, match="too many tables"):
-        list(public.tables())
+        list(enumerate_tables(public))
 
 
 @settings(max_examples=30, deadline=None)

@@ -19,6 +19,7 @@ from semidp.promise.sensitivity.query_space import ExplicitSpace
 from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.enumeration import enumerate_tables
 
 
 def schema_of(*shape: int, zeros: tuple = ()) -> Schema:
@@ -210,7 +211,7 @@ def test_a_released_margin_is_the_projection_of_the_whole(data: st.DataObject) -
     public = space_of(np.bincount(chosen, minlength=8).reshape(2, 2, 2), *margins)
     kept = tuple("ABC".index(name) for name in released)
     dropped = tuple(axis for axis in range(3) if axis not in kept)
-    listed = [table.counts for table in public.tables()]
+    listed = [table.counts for table in enumerate_tables(public)]
     moves = [x - y for x in listed for y in listed if np.abs(x - y).sum() <= 2 * a]
     small = [np.abs(move.sum(axis=dropped)) for move in moves]
     expected = (

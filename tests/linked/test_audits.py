@@ -13,6 +13,7 @@ import pytest
 
 from semidp.assess import audit_mechanism
 from semidp.assess.attack_bounds import noise_energy
+from semidp.assess.attacked_pairs import pair_for_noise
 from semidp.cli import run
 from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.noise.randomness import SeededRandomness
@@ -100,7 +101,7 @@ def test_the_pair_of_an_audit_is_one_of_the_promise_and_nearly_the_worst(name, e
             continue
         mechanism = LinkedMechanism.calibrate(space, Budget.zcdp(1))
         worst = costs(mechanism, moves).max()
-        pair = mechanism.worst_pair(space)
+        pair = pair_for_noise(mechanism, space)
         move = tuple(pair.move.tolist())
         back = tuple((-pair.move).tolist())
         assert move in moves or back in moves, name
@@ -157,7 +158,7 @@ def test_the_pair_of_a_whole_unit_is_one_of_its_promise(hospital, relation):
                     moves.add(tuple((vectors[other] - vectors[one]).tolist()))
         moves = {move for move in moves if any(move)}
         mechanism = LinkedMechanism.calibrate(space, Budget.gdp(1))
-        move = tuple(mechanism.worst_pair(space).move.tolist())
+        move = tuple(pair_for_noise(mechanism, space).move.tolist())
         assert move in moves
         cost = costs(mechanism, {move})[0]
         assert cost <= float(mechanism.precision) + 1e-9
@@ -175,7 +176,7 @@ def test_no_residual_moves_farther_than_its_cost(name, protect):
     # with a derived feature, which takes any level here
     space, _ = linked(name, protect)
     mechanism = LinkedMechanism.calibrate(space, Budget.gdp(1))
-    pair = mechanism.worst_pair(space)
+    pair = pair_for_noise(mechanism, space)
     compared, start = 0, 0
     for kind in space.kinds:
         move = pair.move[start : start + kind.scales.size] / kind.scales
@@ -191,7 +192,7 @@ def test_no_residual_moves_farther_than_its_cost(name, protect):
 
 def audited(mechanism, claimed):
     """Attack a mechanism on the pair of another one's promise."""
-    pair = claimed.worst_pair(claimed.space)
+    pair = pair_for_noise(claimed, claimed.space)
     return audit_mechanism(
         mechanism.measure_many,
         pair,

@@ -16,8 +16,8 @@ from attrs import evolve
 import semidp as sd
 from semidp.errors import DataError, InputError, Refused
 from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.documents import digest, read_document
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.plain_reading import digest, read_document
 from semidp.promise.progress import silent
 from semidp.publish.linked_survey import computed_features, linked_units, with_units
 from semidp.publish.parts import by_partition, runners

@@ -10,7 +10,6 @@ import pytest
 import semidp
 from semidp.errors import BudgetExceeded, DataError, InputError, Refused
 from semidp.promise.accounting.ledger import Ledger
-from semidp.promise.mechanisms.linked_intervals import LinkedIntervals
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.linked import LinkedDataspace
@@ -18,6 +17,7 @@ from semidp.publish.linked_survey import with_units
 from semidp.publish.plan import LinkedUnits, Plan
 from semidp.publish.rechecking.release_check import recheck
 from semidp.publish.sources.linked_records import LinkedData
+from semidp.publish.statistics.tables.linked_intervals import LinkedIntervals
 
 pytestmark = pytest.mark.pictures
 

@@ -10,7 +10,6 @@ import semidp
 from semidp.cli import run
 from semidp.errors import InputError
 from semidp.inference.records.record_writing import linked_records
-from semidp.promise.mechanisms.linked_intervals import LinkedIntervals
 from semidp.promise.mechanisms.linked_noise import (
     CodedNoise,
     LinkedMechanism,
@@ -18,10 +17,11 @@ from semidp.promise.mechanisms.linked_noise import (
     size_place,
 )
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.spaces.top_code import TopCode
+from semidp.promise.spaces.linked import TopCode
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
 from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.statistics.tables.linked_intervals import LinkedIntervals
 from tests.linked import test_quarters
 from tests.linked.test_agreement import CASES, linked
 from tests.linked.test_command import ASKED, command, files  # noqa: F401
@@ -85,7 +85,7 @@ def test_errors_of_coded_cells_are_those_of_sums_over_sizes(name):
 @pytest.mark.parametrize("name", ["states exact", "quarters, both exact"])
 @pytest.mark.parametrize("rho", [1, 6000])
 def test_intervals_of_the_last_level_cover(name, way, rho, monkeypatch):
-    intervals = "semidp.promise.mechanisms.linked_intervals"
+    intervals = "semidp.publish.statistics.tables.linked_intervals"
     # a normal law as near as may be, the law of each sum, or a bound of its tails
     monkeypatch.setattr(f"{intervals}._NEAR", np.inf if way == "near" else 0.0)
     if way == "tail":

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from semidp import Budget, InputError, Ledger, Plan, Release
+from semidp.promise.documents import read_document
 from semidp.promise.noise.randomness import SystemRandomness, Words
-from semidp.promise.plain_reading import read_document
 from semidp.publish.parts import runners
 from semidp.publish.rechecking.release_check import disagreements
 from tests.partitions.conftest import run_partitioned

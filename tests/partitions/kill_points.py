@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from semidp import Budget, Ledger, Plan, Release
+from semidp.promise.documents import read_document
 from semidp.promise.files import replace_file
-from semidp.promise.plain_reading import read_document
 from semidp.publish import TableRequest
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.unfinished import is_unfinished

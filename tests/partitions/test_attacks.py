@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from semidp import Budget, Feature, InputError, Ledger, Margin, Plan, Refused, Release
-from semidp.promise.plain_reading import read_document
+from semidp.promise.documents import read_document
 from semidp.promise.schema.schema import Schema
 from semidp.publish import TableRequest, TablesRequest
 from semidp.publish import unfinished as unfinished_folders

@@ -8,8 +8,8 @@ import pytest
 
 from semidp import Budget, Plan, Release
 from semidp.present.report.sentences import summary
+from semidp.promise.documents import digest, read_document
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.plain_reading import digest, read_document
 from semidp.publish import TableRequest
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.statistics.tables.error_words import CellErrors

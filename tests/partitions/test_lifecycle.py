@@ -16,7 +16,7 @@ import pytest
 
 from semidp import Budget, BudgetExceeded, InputError, Ledger, Release
 from semidp.cli import run as command
-from semidp.promise.plain_reading import read_document
+from semidp.promise.documents import read_document
 from semidp.publish.parts import by_partition, runners
 from semidp.publish.parts import runners as part_tasks
 from semidp.publish.rechecking.release_check import disagreements

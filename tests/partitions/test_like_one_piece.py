@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Outcome, Plan, Release, SemidpError
+from semidp.promise.documents import read_document
 from semidp.promise.mechanisms.branch_noise import BranchNoise
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.plain_reading import read_document
 from semidp.promise.progress import silent
 from semidp.promise.schema.schema import StructuralZero
 from semidp.publish import GroupRequest, TableRequest, TablesRequest

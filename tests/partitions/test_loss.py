@@ -20,6 +20,7 @@ from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.products import product_space
+from semidp.promise.spaces.enumeration import enumerate_tables
 
 SEEDS = range(120)
 MOST_TABLES = 120
@@ -175,7 +176,7 @@ def structure(seed: int) -> tuple[ResidualMechanism, Cut, list[np.ndarray]] | No
         )
     except SemidpError:
         return None
-    every = [table.counts for table in itertools.islice(public.tables(), MOST_TABLES + 1)]
+    every = [table.counts for table in itertools.islice(enumerate_tables(public), MOST_TABLES + 1)]
     return (mechanism, Cut.from_name(schema, depth), every) if len(every) <= MOST_TABLES else None
 
 

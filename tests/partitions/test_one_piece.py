@@ -15,8 +15,8 @@ import pytest
 
 from semidp import Budget, Feature, Plan, Release, SemidpError, Table
 from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.documents import read_document
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.plain_reading import read_document
 from semidp.promise.progress import silent
 from semidp.promise.schema.margins import (
     Chain,

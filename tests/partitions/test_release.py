@@ -23,9 +23,9 @@ from semidp import (
     prepare,
     run,
 )
+from semidp.promise.documents import digest, read_document
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.plain_reading import digest, read_document
 from semidp.promise.schema.schema import Schema
 from semidp.publish import GroupRequest, TableRequest
 from semidp.publish.parts import by_partition

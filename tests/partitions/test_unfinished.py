@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from semidp import Budget, InputError, Ledger, Release
+from semidp.promise.documents import read_document
 from semidp.promise.files import replace_file
 from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
-from semidp.promise.plain_reading import read_document
 from semidp.publish.parts import runners
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.statistics.parts import STATE

@@ -9,8 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.promise.mechanisms.allocation import allocate, allocate_largest
-from semidp.promise.mechanisms.placement import Objective
+from semidp.promise.mechanisms.placement import Objective, allocate, allocate_largest
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -21,6 +20,7 @@ from semidp.promise.sensitivity.products import ProductSpace, product_space
 from semidp.promise.sensitivity.residuals import Residuals, list_axes, list_coarser_views
 from semidp.promise.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.enumeration import enumerate_tables
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.tradeoff.budget import Budget
 
@@ -77,7 +77,7 @@ def adjacent_differences(space: ProductSpace):
     """Vectors of the product for all pairs of tables of D_t that datasets at most a records apart
     have.
     """
-    tables = list(space.dataspace.tables())
+    tables = list(enumerate_tables(space.dataspace))
     vectors = [
         space.measure([table.margin(space.schema.list_view_names(view)) for view in space.views])
         for table in tables
@@ -136,7 +136,7 @@ def exchange_differences(space: ProductSpace):
         )
 
     blocks = Blocks.from_dataspace(space.dataspace)
-    for table in space.dataspace.tables():
+    for table in enumerate_tables(space.dataspace):
         cells = np.argwhere(table.counts)
         records = tuple(
             tuple(map(int, cell)) for cell in cells for _ in range(int(table.counts[tuple(cell)]))

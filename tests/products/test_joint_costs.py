@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.promise.mechanisms.allocation import allocate, lower_bound, solve
+from semidp.promise.mechanisms.placement import allocate, lower_bound, solve
 from semidp.promise.schema.margins import Chain, Grid, is_within_view, list_axes, maximal
 from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts
 from semidp.promise.sensitivity.joint_costs import PatternMoves, SumOfCosts, precisions

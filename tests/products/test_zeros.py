@@ -18,6 +18,7 @@ from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.enumeration import enumerate_tables
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.tradeoff.budget import Budget
 
@@ -69,7 +70,7 @@ def random_space(generator, exchange):
         )
     margins = list(dict.fromkeys(margins))
     public = Dataspace.from_table(table, margins)
-    if len(list(itertools.islice(public.tables(), _MOST_TABLES + 1))) > _MOST_TABLES:
+    if len(list(itertools.islice(enumerate_tables(public), _MOST_TABLES + 1))) > _MOST_TABLES:
         return None
     tables = [list(pair) for pair in itertools.combinations(names, 2)]
     if count == 3 and generator.random() < 0.4:
@@ -89,7 +90,7 @@ def random_space(generator, exchange):
 
 def vectors(space):
     """Every table of D_t with its vector, through the very function that measures data."""
-    for table in space.dataspace.tables():
+    for table in enumerate_tables(space.dataspace):
         yield (
             table,
             space.measure(
@@ -108,7 +109,7 @@ def ball_pairs(space):
 def exchange_pairs(space):
     blocks = Blocks.from_dataspace(space.dataspace)
     known = {table.counts.tobytes(): vector for table, vector in vectors(space)}
-    for table in space.dataspace.tables():
+    for table in enumerate_tables(space.dataspace):
         cells = np.argwhere(table.counts)
         records = tuple(
             tuple(map(int, cell)) for cell in cells for _ in range(int(table.counts[tuple(cell)]))

@@ -11,7 +11,7 @@ import pytest
 from semidp import Ball, Budget, Dataspace, Feature, InputError, Margin, Schema, Table
 from semidp.cli import run as command
 from semidp.inference.records.table_proposal import propose_tables
-from semidp.promise.scope import Scope
+from semidp.promise.guarantee import Scope
 
 SCHEMA = Schema(
     [Feature("sex", "fm"), Feature("age", "abc"), Feature("job", [str(job) for job in range(60)])]

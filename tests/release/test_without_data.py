@@ -9,7 +9,7 @@ import pytest
 
 from semidp import Dataspace, Feature, Margin, Plan, Schema, Table
 from semidp.errors import AdjacencyUnknown, Refused
-from semidp.promise.scope import Scope
+from semidp.promise.guarantee import Scope
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
 from semidp.publish import TableRequest

@@ -23,8 +23,8 @@ from semidp.present.report.release_workbook import (
     parts_differ,
     write_workbook,
 )
+from semidp.promise.documents import digest
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.plain_reading import digest
 from semidp.publish import presentation
 from semidp.publish.presentation import WORKBOOK, Presentation
 from semidp.publish.rechecking.release_check import recheck

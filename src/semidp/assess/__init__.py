@@ -5,7 +5,7 @@ attacks a mechanism on a pair of tables (`attacked_pairs`) with `scores`, and `a
 what the counts prove. `foreign` audits samples, functions and odds-ratio tests.
 
 `privacy_functions` holds the privacy function of any tool; `opendp` reads the measurements of
-OpenDP (the extra ``opendp``). Events of dp-accounting are in `promise.accounting`. `swapping` and
+OpenDP (the extra ``opendp``), `events` those of dp-accounting, which `renyi` bounds. `swapping` and
 `cell_keys` put what statistical offices do without noise, or with noise by keys, on the same ruler;
 `swap_laws` and `distinguishing` hold the laws.
 """
@@ -15,6 +15,7 @@ from semidp.assess.attack import audit_mechanism
 from semidp.assess.attack_bounds import noise_energy
 from semidp.assess.attacked_pairs import choose_pair, claims_of_release, given_pairs, worst_pair
 from semidp.assess.cell_keys import PerturbationTable, assess_cell_keys
+from semidp.assess.events import dp_sgd, event_guarantee, event_to_json
 from semidp.assess.foreign import audit_function, audit_samples
 from semidp.assess.privacy_functions import PrivacyFunction, assess
 from semidp.assess.swap_laws import CellLaw, Stratum, Swap, SwapRule
@@ -24,7 +25,7 @@ from semidp.assess.swapping import (
     compute_cell_loss,
     compute_exact_loss,
 )
-from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.sensitivity.query_space import Pair
 
 __all__ = [
     "CellLaw",
@@ -45,6 +46,9 @@ __all__ = [
     "claims_of_release",
     "compute_cell_loss",
     "compute_exact_loss",
+    "dp_sgd",
+    "event_guarantee",
+    "event_to_json",
     "given_pairs",
     "noise_energy",
     "opendp",

@@ -41,9 +41,8 @@ from semidp.errors import InputError
 from semidp.promise.exact import count_noun
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.randomness import Randomness, SystemRandomness, generator, is_whole
-from semidp.promise.notebook import facts
-from semidp.promise.progress import Progress, silent
-from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.progress import Progress, facts, silent
+from semidp.promise.sensitivity.query_space import Pair
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.plots.figures import audit_plot
 

@@ -11,17 +11,25 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from functools import singledispatch
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
 
+from semidp.assess.linked_pairs import worst_linked_pair
+from semidp.assess.rank_pairs import worst_histograms
 from semidp.errors import DataError, InputError, Refused, SemidpError
+from semidp.promise.guarantee import Scope
+from semidp.promise.mechanisms.canonical_cell import CellSpace
+from semidp.promise.mechanisms.exponential import ExponentialMechanism
+from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.selection import AUTO
+from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.margins import View, list_axes
-from semidp.promise.scope import Scope
+from semidp.promise.schema.margins import Counts, View, list_axes
 from semidp.promise.sensitivity.exchange_moves import (
     ALTERNATIVE,
     PERSON,
@@ -29,11 +37,15 @@ from semidp.promise.sensitivity.exchange_moves import (
     ExchangeMove,
     list_handovers,
 )
-from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.sensitivity.linked_products import LinkedSpace
+from semidp.promise.sensitivity.products import ProductSpace
+from semidp.promise.sensitivity.query_space import Pair, QuerySpace
+from semidp.promise.sensitivity.table_spaces import TableSpace
 from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.tradeoff.function import Order, Tradeoff
+from semidp.publish.fitting.tables import fit_table
 from semidp.publish.pipeline import Prepared
 from semidp.publish.plan import Plan
 from semidp.publish.release_value import ReleaseValue
@@ -42,40 +54,6 @@ from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published
 from semidp.publish.statistics.recheck_findings import differences, short
-
-
-def worst_pair(space: QuerySpace) -> Pair:
-    """Return two tables of D_t that differ by the worst move of S_a, from the public totals alone.
-
-    ``x' = x + m`` with m a move that attains Δ2 where one is known, and x a table with the
-    published margins and at least as many records in each cell as m takes away.
-
-    >>> from semidp.promise.mechanisms.examples import two_way
-    >>> space, _ = two_way()
-    >>> pair = worst_pair(space)
-    >>> int((pair.move**2).sum()) == space.l2_squared, pair.first.sum(axis=1).tolist()
-    (True, [60, 75])
-    """
-    return space.worst_pair()
-
-
-def choose_pair(mechanism: Mechanism, adjacency: Adjacency | None = None) -> Pair:
-    """Return the pair that an audit of a mechanism compares; for a product the move that costs most
-    of its noise.
-
-    It is a pair of the adjacency that the mechanism was calibrated for, unless another one is
-    given.
-
-    >>> from semidp.promise.mechanisms.selection import choose
-    >>> from semidp.promise.mechanisms.examples import two_way
-    >>> from semidp.promise.tradeoff.budget import Budget
-    >>> choose_pair(choose(two_way()[0], Budget.gdp(1))).records
-    2
-    """
-    space = mechanism.space
-    if adjacency is not None:
-        space = space.under(adjacency)
-    return mechanism.worst_pair(space)
 
 
 @dataclass(frozen=True, eq=False)
@@ -553,3 +531,151 @@ def _not_exchanges(adjacency: Adjacency) -> str:
         f" for each record of {adjacency.words.who}: a record may go anywhere, and for each"
         " published total that it changes one other record takes its place"
     )
+
+
+_SECONDS = 10.0
+_MOST_MOVES = 500
+
+
+@singledispatch
+def worst_pair(space: QuerySpace) -> Pair:
+    """Return two tables of D_t that differ by the worst move of S_a, from the public totals alone.
+
+    ``x' = x + m`` with m a move that attains Δ2 where one is known, and x a table with the
+    published margins and at least as many records in each cell as m takes away. Where no total
+    constrains the values, the worst move starts from zeros.
+
+    >>> from semidp.promise.mechanisms.examples import two_way
+    >>> space, _ = two_way()
+    >>> pair = worst_pair(space)
+    >>> int((pair.move**2).sum()) == space.l2_squared, pair.first.sum(axis=1).tolist()
+    (True, [60, 75])
+    """
+    _refuse_fixed(space)
+    move = space.worst_move()
+    if move is None:
+        raise Refused(
+            "no worst pair of this query is known: audit the mechanism with a pair of your own"
+        )
+    return Pair(np.zeros_like(move), move)
+
+
+@worst_pair.register
+def _(space: CellSpace) -> Pair:
+    return space.worst_pair()
+
+
+@worst_pair.register
+def _(space: LinkedSpace) -> Pair:
+    """Each residual counts by its own cost."""
+    _refuse_fixed(space)
+    return worst_linked_pair(space, space.members.cost, space.units.cost)
+
+
+@worst_pair.register
+def _(space: TableSpace) -> Pair:
+    """The worst move that the published totals can hold."""
+    _refuse_fixed(space)
+    for move in _worst_moves_first(space):
+        first = _table_below(move, space)
+        if first is not None:
+            return Pair(first, first + move)
+    raise Refused(
+        "no pair of tables with these totals was found: audit the mechanism with a pair of your own"
+    )
+
+
+def choose_pair(mechanism: Mechanism, adjacency: Adjacency | None = None) -> Pair:
+    """Return the pair that an audit of a mechanism compares; for a product the move that costs most
+    of its noise.
+
+    It is a pair of the adjacency that the mechanism was calibrated for, unless another one is
+    given.
+
+    >>> from semidp.promise.mechanisms.selection import choose
+    >>> from semidp.promise.mechanisms.examples import two_way
+    >>> from semidp.promise.tradeoff.budget import Budget
+    >>> choose_pair(choose(two_way()[0], Budget.gdp(1))).records
+    2
+    """
+    space = mechanism.space
+    if adjacency is not None:
+        space = space.under(adjacency)
+    return pair_for_noise(mechanism, space)
+
+
+@singledispatch
+def pair_for_noise(mechanism: Mechanism, space: QuerySpace) -> Pair:
+    """Return the pair of a space on which the noise of a mechanism is attacked."""
+    return worst_pair(space)
+
+
+@pair_for_noise.register
+def _(mechanism: ResidualMechanism, space: QuerySpace) -> Pair:
+    """The move that costs most of this noise."""
+    if not isinstance(space, ProductSpace) or space.is_zero:
+        return worst_pair(space)
+    move = space.worst_move(mechanism.sigma2)
+    if move is None:
+        raise Refused(
+            "no worst pair of these tables is known: audit the mechanism with a pair of your own"
+        )
+    return mechanism.make_pair(np.zeros_like(move), move)
+
+
+@pair_for_noise.register
+def _(mechanism: LinkedMechanism, space: QuerySpace) -> Pair:
+    """The change that costs most of the noise of both kinds."""
+    if not isinstance(space, LinkedSpace):
+        return worst_pair(space)
+    _refuse_fixed(space)
+    pair = worst_linked_pair(space, mechanism.members.sigma2, mechanism.units.sigma2)
+    return pair.with_precision(1 / mechanism.entry_variances, float(mechanism.precision))
+
+
+@pair_for_noise.register
+def _(mechanism: ExponentialMechanism, space: QuerySpace) -> Pair:
+    """Choices at this rate that are as easily told apart as was found."""
+    attacked = replace(mechanism, space=space)
+    return attacked.make_pair(*worst_histograms(attacked))
+
+
+def _refuse_fixed(space: QuerySpace) -> None:
+    """Refuse to look for a pair where there is none."""
+    if space.is_zero:
+        raise Refused(
+            "the published totals fix this table, so that there is no second table to compare it"
+            " with"
+        )
+
+
+def _worst_moves_first(space: TableSpace) -> Iterator[Counts]:
+    """Yield the worst move, then some other moves, the longest first."""
+    worst = space.worst_move()
+    times = space.adjacency.most_moves
+    if worst is not None:
+        # where the totals do not hold so many of it, fewer
+        for repeated in range(times, 0, -1):
+            yield worst // times * repeated
+    first_moves = list(islice(space.moves(), _MOST_MOVES))
+    yield from sorted(first_moves, key=lambda move: -int((move**2).sum()))
+
+
+def _table_below(move: Counts, space: TableSpace) -> Counts | None:
+    """Return a table with the public totals that stays nonnegative after `move`: the records that
+    it takes away, and a fit of all others.
+    """
+    public, taken = space.released_space(), np.maximum(-move, 0)
+    schema = public.schema
+    if schema.possible is not None and move[~schema.possible].any():
+        return None
+    try:
+        gone = Table(schema, taken)
+        totals = {}
+        for margin, total in zip(public.margins, public.totals, strict=True):
+            totals[margin] = Table(total.schema, total.counts - gone.margin(margin.names).counts)
+        left = Dataspace.from_totals(schema, totals, public.n - gone.n)
+        counts = fit_table(space.fixed_part() - taken, left, time_limit=_SECONDS).counts
+    except InputError:  # the totals hold fewer records than the move takes away
+        return None
+    return None if counts is None else counts + taken

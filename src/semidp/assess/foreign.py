@@ -16,7 +16,7 @@ from semidp.assess.attack import ERROR, Audit, Draws, Outputs, audit_mechanism, 
 from semidp.errors import InputError
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress, silent
-from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.sensitivity.query_space import Pair
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.statistics.protocol.kinds import Attackable
 

@@ -14,10 +14,10 @@ from attrs import evolve
 
 from semidp.cli._options import Opening, read_text
 from semidp.errors import DataError, InputError
+from semidp.promise.guarantee import Scope
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
-from semidp.promise.scope import Scope
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.plan import Plan
 from semidp.publish.survey import any_totals, public_scope, survey

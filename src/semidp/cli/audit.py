@@ -51,12 +51,12 @@ from semidp.errors import InputError, Occupied
 from semidp.present.release import Release
 from semidp.promise.documents import from_json
 from semidp.promise.files import recover, replace_file
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.plain_reading import read_document
 from semidp.promise.progress import Progress
-from semidp.promise.scope import Scope
-from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.sensitivity.query_space import Pair
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.publish.pipeline import Prepared, prepare
 from semidp.publish.plan import Plan
@@ -563,7 +563,7 @@ def _attack(found: Audit, mechanism: Mechanism) -> list[tuple[str, str]]:
     compared = "tables" if space.of_counts else "datasets"
     said = (
         f"{found.samples:,} outputs for each of two {compared} with the published totals that"
-        f" differ in {space.difference(found.pair)}"
+        f" differ in {found.pair.differing_records or space.difference(found.pair)}"
     )
     return [("attack", said), *_bounds(found)]
 

@@ -30,9 +30,9 @@ from semidp.cli._output import (
     progress_bar,
 )
 from semidp.errors import InputError
+from semidp.promise.documents import read_document
 from semidp.promise.files import new_folder
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.plain_reading import read_document
 from semidp.publish.plots.style import png
 
 if TYPE_CHECKING:

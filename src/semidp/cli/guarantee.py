@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from attrs import evolve, frozen
 
 import semidp.cli._options as o
+from semidp.assess.events import dp_sgd, event_from_json, event_tradeoff
 from semidp.assess.privacy_functions import PrivacyFunction
 from semidp.cli._command import argument, command, option, plain_defaults
 from semidp.cli._output import echo, grid, kind_and_a, print_json, print_rows
@@ -20,7 +21,6 @@ from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.present.release import Release
 from semidp.present.report.sentences import strength
 from semidp.promise.accounting.conversions import approximate_group, zcdp_epsilon_paper
-from semidp.promise.accounting.events import dp_sgd, event_from_json, event_tradeoff
 from semidp.promise.documents import from_json
 from semidp.promise.exact import count_noun, exact, format_rounded_up, plain
 from semidp.promise.guarantee import Guarantee, read_document

@@ -35,8 +35,8 @@ from semidp.errors import InputError
 from semidp.present.release import Release
 from semidp.present.report.place_sections import list_unmatched_places
 from semidp.present.report.sentences import cautions, summary, together_disclosed, weakness
+from semidp.promise.documents import read_document
 from semidp.promise.files import check_place, replace_file
-from semidp.promise.plain_reading import read_document
 from semidp.promise.spaces.linked import UNIT
 from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.pipeline import RunOptions, run_plan

@@ -23,10 +23,10 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from semidp.inference.cell_bounds import whole_interval
 from semidp.inference.independence import simulated_bound
 from semidp.promise.exact import bisection
 from semidp.promise.schema.schema import Schema
-from semidp.promise.spaces.cell_bounds import whole_interval
 
 Floats = NDArray[np.float64]
 

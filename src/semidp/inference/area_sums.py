@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.inference.answers import Covers, IntervalEstimate, linear_interval
+from semidp.inference.cell_bounds import CellBounds
 from semidp.inference.independence import simulated_bound
 from semidp.inference.measured import Cells, Measured, measured_table, select_public
 from semidp.inference.several_tables import compute_joint_errors, simulate_joint_errors
 from semidp.promise.exact import check_level
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.spaces.cell_bounds import CellBounds
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue

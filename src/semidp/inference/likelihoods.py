@@ -16,6 +16,7 @@ import scipy
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
+from semidp.inference.cell_bounds import CellBounds
 from semidp.inference.lattice_chains import EntryLikelihood, NoiseLaw
 from semidp.inference.measured import level_codes
 from semidp.inference.parallel_moves import CellLaw
@@ -30,7 +31,6 @@ from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.distributions import DiscreteGaussian, joined_laws
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.schema.schema import Schema
-from semidp.promise.spaces.cell_bounds import CellBounds
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.combined.combination import refuse_other_noise
 

@@ -29,6 +29,7 @@ from semidp.inference.answers import (
     sampled_shares,
     scaled_difference,
 )
+from semidp.inference.cell_bounds import CellBounds, whole_interval
 from semidp.inference.independence import blocks, simulated_bound
 from semidp.inference.ratios import (
     NoisyRates,
@@ -40,11 +41,10 @@ from semidp.inference.ratios import (
 from semidp.promise.exact import check_level
 from semidp.promise.mechanisms.mechanism import Mechanism, NoNoise
 from semidp.promise.mechanisms.pure import KNormMechanism
-from semidp.promise.mechanisms.shared_noise import SharedNoise
+from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
-from semidp.promise.spaces.cell_bounds import CellBounds, whole_interval
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
 from semidp.promise.spaces.linked import UNIT, LinkedDataspace
 from semidp.promise.spaces.protection import Protection

@@ -18,6 +18,7 @@ import scipy
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
+from semidp.inference.cell_bounds import CellBounds
 from semidp.inference.measured import (
     Measured,
     clustering,
@@ -26,7 +27,6 @@ from semidp.inference.measured import (
     select_public,
 )
 from semidp.promise.exact import check_level
-from semidp.promise.spaces.cell_bounds import CellBounds
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.protection import Protection
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.inference.cell_bounds import CellBounds, whole_interval
 from semidp.inference.crossed_table import CrossedTable
 from semidp.inference.independence import check_draws, random_tables, simulated_bound
 from semidp.inference.measured import select_public
 from semidp.inference.unknown_totals import MISS
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.spaces.cell_bounds import CellBounds, whole_interval
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 

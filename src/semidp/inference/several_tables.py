@@ -10,7 +10,7 @@ import numpy as np
 
 from semidp.inference.independence import blocks
 from semidp.inference.measured import CombinedMeasured, Floats, Measured, MeasuredTable
-from semidp.promise.mechanisms.shared_noise import SharedNoise
+from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
 
 TableWeights = Mapping[Measured, Floats]

@@ -27,7 +27,7 @@ from semidp.inference.convex_bounds import (
 from semidp.inference.crossed_table import CrossedTable
 from semidp.inference.measured import MeasuredTable
 from semidp.promise.mechanisms.mechanism import CellByCell, NoNoise
-from semidp.promise.mechanisms.shared_noise import SharedNoise
+from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
 Floats = NDArray[np.float64]

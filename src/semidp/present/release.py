@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
-from semidp.promise.notebook import facts
-from semidp.promise.progress import Progress, silent
+from semidp.promise.progress import Progress, facts, silent
 from semidp.publish.release_files import ReleaseFiles
 
 if TYPE_CHECKING:

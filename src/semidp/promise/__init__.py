@@ -6,9 +6,8 @@ lie apart, `tradeoff` and `guarantee` what is claimed of them. `noise` and `mech
 """
 
 from semidp.promise.accounting.conversions import zcdp_epsilon_paper
-from semidp.promise.accounting.events import dp_sgd, event_guarantee, event_to_json
 from semidp.promise.mechanisms.gaussian import ContinuousGaussianMechanism
-from semidp.promise.mechanisms.knorm.norm_ball import knorm_noise
+from semidp.promise.mechanisms.knorm.polar import knorm_noise
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.pure import KNormMechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
@@ -18,14 +17,12 @@ from semidp.promise.mechanisms.selection import (
     choose,
     outcome_mechanism,
 )
-from semidp.promise.noise.canonical import Recursive
+from semidp.promise.noise.canonical import Recursive, canonical_noise
 from semidp.promise.noise.distributions import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from semidp.promise.noise.noise_for_tradeoff import canonical_noise
 from semidp.promise.noise.randomness import Randomness, SeededRandomness, generator
 from semidp.promise.sensitivity.moments import moment_space
-from semidp.promise.sensitivity.outcome_spaces import sum_space
+from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency, sum_space
 from semidp.promise.sensitivity.query_space import ExplicitSpace, QuerySpace
-from semidp.promise.spaces.outcome_adjacency import outcome_adjacency
 from semidp.promise.tradeoff.composition import compose
 from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, tradeoff_from_json, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
@@ -51,9 +48,6 @@ __all__ = [
     "canonical_noise",
     "choose",
     "compose",
-    "dp_sgd",
-    "event_guarantee",
-    "event_to_json",
     "from_profile",
     "gaussian",
     "generator",

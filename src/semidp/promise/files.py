@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from semidp.errors import InputError, Occupied
-from semidp.promise.plain_reading import is_plain_file
+from semidp.promise.documents import is_plain_file
 
 _SCRAP = re.compile(
     r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|unfinished\.json|lock)", re.DOTALL

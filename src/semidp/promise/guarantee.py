@@ -2,7 +2,7 @@
 
 `Guarantee` is the triple (D_t, A_a, f) of the paper, with its partial order, an explanation in
 plain language, and JSON. How curves combine is in tradeoff; how guarantees add up over several
-releases is in accounting.
+releases is in accounting. A `Scope` is what is public before any noise is drawn.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from semidp.errors import InputError, Refused
-from semidp.promise.documents import from_json
+from semidp.promise.documents import from_json, read_plain
 from semidp.promise.files import replace_file
-from semidp.promise.notebook import facts, shorten_text
-from semidp.promise.plain_reading import read_plain
-from semidp.promise.spaces.adjacency import Adjacency, Ball
+from semidp.promise.progress import facts, shorten_text
+from semidp.promise.spaces.adjacency import Adjacency, Ball, SemiAdjacency
 from semidp.promise.spaces.dataspace import RECORD, Datasets, Dataspace
+from semidp.promise.spaces.linked import datasets_from_json
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.curves import tradeoff_from_json
 from semidp.promise.tradeoff.function import Order, Tradeoff
@@ -351,7 +351,7 @@ class Guarantee:
         >>> Guarantee.from_json(guarantee.to_json()) == guarantee
         True
         """
-        dataspace = Datasets.from_json(value["dataspace"])
+        dataspace = datasets_from_json(value["dataspace"])
         adjacency = Adjacency.from_json(value["adjacency"])
         return cls(dataspace, adjacency, tradeoff_from_json(value["tradeoff"]))
 
@@ -398,7 +398,7 @@ def space_from(document: Mapping[str, Any], path: Path) -> Datasets:
     'state totals'
     """
     if "file" not in document:
-        return Datasets.from_json(document)
+        return datasets_from_json(document)
     beside = path.with_name(Path(document["file"]).name)
     try:
         content = read_plain(beside)
@@ -410,7 +410,7 @@ def space_from(document: Mapping[str, Any], path: Path) -> Datasets:
         raise InputError(
             f"{beside} was changed after {path.name} was written: restore it, or write both again"
         )
-    return Datasets.from_json(from_json(content))
+    return datasets_from_json(from_json(content))
 
 
 def read_document(path: Path, what: str) -> dict[str, Any]:
@@ -458,3 +458,63 @@ def attacker_sentence(tradeoff: Tradeoff, protection: Protection | None = None) 
         f"The best attacker who accepts {guessing} false alarms tells your {yours} from another"
         f" possible one in at most {percent}% of cases, where guessing would give {guessing}."
     )
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Public facts about a release before any noise is drawn.
+
+    Parameters
+    ----------
+    dataspace
+        D_t: every dataset that agrees with the published values.
+    semi_adjacency
+        Both readings of a(t) with their witness; None where only the caller's number is known.
+    adjacency
+        The relation that the mechanisms protect.
+    disclosures
+        What the release reveals beside its invariants and its mechanisms.
+    warnings
+        What a reader of the report must know.
+    persons
+        How many persons the records are of, where each may have several; None where a record is a
+        person.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> plan = semidp.Plan(
+    ...     [semidp.publish.TableRequest(["sex", "region"], semidp.Budget.gdp(1))],
+    ...     ["sex", "region"],
+    ... )
+    >>> scope = semidp.prepare(plan, {"sex": ["f", "m"], "region": ["n", "s"]}).scope
+    >>> scope.adjacency.a, scope.dataspace.summary()
+    (2, 'sex, region')
+    """
+
+    dataspace: Dataspace
+    semi_adjacency: SemiAdjacency | None
+    adjacency: Adjacency
+    disclosures: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    persons: int | None = None
+
+    @property
+    def protection(self) -> Protection | None:
+        """Whom the promise is about where a person may have several records."""
+        return self.adjacency.protection
+
+    def adjacency_json(self) -> dict[str, Any]:
+        """Return the adjacency used beside both readings of a(t), as plain values."""
+        semi = self.semi_adjacency
+        unknown = {
+            "worst_case": None,
+            "definition": None,
+            "bound": None,
+            "method": "given, not checked",
+        }
+        return {
+            "used": self.adjacency.a,
+            **self.adjacency.mark(),
+            **(semi.to_json() if semi else unknown),
+        }

@@ -1,10 +1,14 @@
-"""How long work reports on itself: one callback, nothing else.
+"""How long work reports on itself, and small pieces of HTML for notebooks.
 
-The library calls it; only the command line knows how to draw a bar. Work that may take over two
-seconds takes a `progress` argument of this type, with `silent` as its default.
+The library calls a `Progress`; only the command line knows how to draw a bar. Work that may take
+over two seconds takes a `progress` argument of this type, with `silent` as its default. What
+`_repr_html_` of a value returns has no color and no script of its own.
 """
 
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import islice
+from typing import Any, Protocol
 
 
 class Progress(Protocol):
@@ -22,3 +26,77 @@ def silent(task: str, done: float, total: float | None) -> None:
 
     >>> silent("fitting the table", 3, 10)
     """
+
+
+SHOWN_ROWS = 20
+_MOST_ITEMS = 6
+_MOST_CHARACTERS = 90
+_CELL = "text-align:left;vertical-align:top;padding:.15em .8em .15em 0"
+
+
+def facts(title: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """Return a heading and lines of a name and what is so called.
+
+    >>> facts("Plan", [("exact", "sex <b>")])
+    '<div><strong>Plan</strong><table><tr>...exact</th><td ...>sex
+    &lt;b&gt;</td></tr></table></div>'
+    """
+    lines = "".join(_fact(name, text) for name, text in pairs)
+    return f"<div><strong>{escape(title)}</strong><table>{lines}</table></div>"
+
+
+def _fact(name: str, text: str) -> str:
+    """One line of `facts`."""
+    head = f'<th scope="row" style="{_CELL}">{escape(name)}</th>'
+    return f'<tr>{head}<td style="{_CELL}">{escape(text)}</td></tr>'
+
+
+def sheet(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]], size: int) -> str:
+    """Return the first rows of a table of `size` rows.
+
+    >>> "and 3 more" in sheet("Sexes", ["sex", "count"], [("f", 1), ("m", 2)], 5)
+    True
+    """
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
+    shown = list(islice(rows, SHOWN_ROWS))
+    lines = "".join(map(_row, shown))
+    left = size - len(shown)
+    more = f"<p>and {left:,} more</p>" if left > 0 else ""
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+    return f"<div><strong>{escape(title)}</strong>{table}{more}</div>"
+
+
+def _row(cells: Sequence[Any]) -> str:
+    """One row of a sheet."""
+    written = [f"<td>{escape(_text(cell))}</td>" for cell in cells]
+    return f"<tr>{''.join(written)}</tr>"
+
+
+def shorten_items(items: Sequence[Any]) -> str:
+    """Write a tuple as Python does, or its first six items and how many there are.
+
+    >>> shorten_items("ab"), shorten_items("abcdefgh")
+    ("('a', 'b')", "('a', 'b', 'c', 'd', 'e', 'f', … 8 in all)")
+    """
+    if len(items) <= _MOST_ITEMS:
+        return repr(tuple(items))
+    first = ", ".join(map(repr, items[:_MOST_ITEMS]))
+    return f"({first}, … {len(items):,} in all)"
+
+
+def shorten_text(value: Any) -> str:
+    """Return the text of a value, cut to 90 characters.
+
+    >>> len(shorten_text("x" * 90)), shorten_text("x" * 100)[-3:]
+    (90, 'xx…')
+    """
+    text = str(value)
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    return f"{text[: _MOST_CHARACTERS - 1]}…"
+
+
+def _text(cell: Any) -> str:
+    if isinstance(cell, float):
+        return f"{cell:.5g}"
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)

@@ -5,7 +5,7 @@
 `side_information` and `signing` are asked of it later; `parts` carries out a release part by part.
 """
 
-from semidp.promise.sensitivity.designs import Coding, Design
+from semidp.promise.sensitivity.moments import Coding, Design
 from semidp.publish.fitting.tables import fit_table
 from semidp.publish.plots import style
 from semidp.publish.statistics.distribution.request import DistributionRequest

@@ -10,7 +10,7 @@ from fractions import Fraction
 from attrs import evolve
 
 from semidp.errors import InputError, Refused, did_you_mean
-from semidp.promise.scope import Scope
+from semidp.promise.guarantee import Scope
 from semidp.promise.sensitivity.products import NotTogether
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget

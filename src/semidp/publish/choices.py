@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from attrs import evolve
 
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.selection import AUTO
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.publish.plan import Plan
 from semidp.publish.statistics.protocol.kinds import OtherAnswer

@@ -23,11 +23,10 @@ from semidp._version import __version__
 from semidp.errors import InputError
 from semidp.promise.accounting.ledger import Ledger, Session
 from semidp.promise.files import new_folder
-from semidp.promise.guarantee import Guarantee
+from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.progress import Progress, silent
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.budgets import calibrate_separately, solve_target_errors

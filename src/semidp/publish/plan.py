@@ -15,7 +15,7 @@ from attrs import evolve, field, frozen
 from semidp.errors import InputError, SchemaError
 from semidp.promise.documents import from_toml, toml_text
 from semidp.promise.exact import Number, count_noun, exact, flag, only_keys, plain, text, texts
-from semidp.promise.notebook import facts
+from semidp.promise.progress import facts
 from semidp.promise.schema.features import SIZE, Feature, Nest
 from semidp.promise.schema.schema import Schema, StructuralZero
 from semidp.promise.spaces.adjacency import Adjacency

@@ -15,15 +15,14 @@ from typing import Any, Self
 
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
-from semidp.promise.documents import from_json
+from semidp.promise.documents import digest, from_json, read_document, read_plain
 from semidp.promise.exact import number
 from semidp.promise.files import new_folder, recover
-from semidp.promise.guarantee import Guarantee
-from semidp.promise.plain_reading import digest, read_document, read_plain
+from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.progress import Progress, silent
-from semidp.promise.scope import Scope
 from semidp.promise.spaces.adjacency import Adjacency
-from semidp.promise.spaces.dataspace import Datasets, Dataspace
+from semidp.promise.spaces.dataspace import Dataspace
+from semidp.promise.spaces.linked import datasets_from_json
 from semidp.promise.tradeoff.curves import tradeoff_from_json
 from semidp.publish.combined.combined_tables import CombinedTables
 from semidp.publish.combined.residual_combination import one_estimate
@@ -318,7 +317,7 @@ class ReleaseFiles(ReleaseValue, ABC):
     def _from_json(
         cls, document: Mapping[str, Any], files: StoredFiles, sources: tuple[Any, ...]
     ) -> Self:
-        dataspace = Datasets.from_json(document["dataspace"])
+        dataspace = datasets_from_json(document["dataspace"])
         if not isinstance(dataspace, Dataspace):
             raise ValueError("a release has features")
         adjacency = Adjacency.from_json({**document["a"], "a": document["a"]["used"]})

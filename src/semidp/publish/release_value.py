@@ -20,10 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused, SemidpError, did_you_mean
 from semidp.promise.exact import texts
-from semidp.promise.guarantee import Guarantee
+from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.notebook import shorten_text
-from semidp.promise.scope import Scope
+from semidp.promise.progress import shorten_text
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.promise.tradeoff.function import Tradeoff

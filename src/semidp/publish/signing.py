@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from semidp.errors import InputError, MissingExtra
-from semidp.promise.plain_reading import digest, read_plain
+from semidp.promise.documents import digest, read_plain
 from semidp.publish.statistics.parts import refuse_changed
 
 SUMS = "SHA256SUMS"

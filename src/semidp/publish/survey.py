@@ -11,12 +11,13 @@ from dataclasses import replace
 from attrs import evolve
 
 from semidp.errors import AdjacencyUnknown, DataError, SchemaError
+from semidp.promise.guarantee import Scope
 from semidp.promise.schema.counts import no_column, refuse_cells
 from semidp.promise.schema.features import Feature, Nest
 from semidp.promise.schema.outcome import answered_column
 from semidp.promise.schema.schema import Schema
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.branches import Cut
+from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency, outcome_exchange
 from semidp.promise.spaces.adjacency import (
     Adjacency,
     AdjacencyKind,
@@ -29,7 +30,6 @@ from semidp.promise.spaces.adjacency import (
 )
 from semidp.promise.spaces.dataspace import Dataspace, normalize_margins
 from semidp.promise.spaces.linked import LinkedDataspace, linked_adjacency, linked_semi_adjacency
-from semidp.promise.spaces.outcome_adjacency import outcome_adjacency, outcome_exchange
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.spaces.widest_spaces import even_space
 from semidp.publish.plan import AdjacencyChoice, Plan

@@ -9,10 +9,10 @@ import numpy as np
 
 from semidp.errors import DataError, SchemaError
 from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.canonical_cell import transpose_counts
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.counts import Table
-from semidp.promise.scope import Scope
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.protection import refuse_dependent

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from semidp.errors import InputError, SemidpError
+from semidp.promise.documents import read_document
 from semidp.promise.files import (
     PATIENCE,
     UNFINISHED,
@@ -36,7 +37,6 @@ from semidp.promise.files import (
     unfinished_folders,
     unfinished_stem,
 )
-from semidp.promise.plain_reading import read_document
 
 _RUN = "run"  # the key of a note under which the run is named that it is about
 

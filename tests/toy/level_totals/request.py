@@ -7,10 +7,10 @@ import numpy as np
 from attrs import Factory, field, frozen
 from numpy.typing import NDArray
 
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.sources.reader import Reader

@@ -8,8 +8,7 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.sensitivity.query_space import Pair, QuerySpace
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 

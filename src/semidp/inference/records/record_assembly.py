@@ -32,7 +32,7 @@ from semidp.inference.records.record_search import (
 from semidp.inference.records.starting_records import Beginning, match_records, sorted_codes
 from semidp.inference.records.synthetic import SyntheticRecords
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.shared_noise import SharedNoise
+from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.noise.randomness import Randomness, generator
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import (

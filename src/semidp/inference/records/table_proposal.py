@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from semidp.errors import InputError
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.margins import View, list_axes
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
@@ -111,7 +111,7 @@ def propose_tables(scope: Scope, names: Sequence[str], budget: Budget) -> TableP
     >>> schema = semidp.Schema(features)
     >>> ones = semidp.Table(schema.restrict(["sex"]), [500, 500])
     >>> space = semidp.Dataspace.from_totals(schema, {semidp.Margin("sex"): ones})
-    >>> from semidp.promise.scope import Scope
+    >>> from semidp.promise.guarantee import Scope
     >>> scope = Scope(space, None, semidp.Ball(2))
     >>> proposal = propose_tables(scope, ["sex", "age", "code"], semidp.Budget.gdp(1))
     >>> [table.features for table in proposal.tables]

@@ -15,7 +15,7 @@ from semidp.present.report import sentences
 from semidp.present.report.glossary import GLOSSARY
 from semidp.present.report.place_sections import place_sections
 from semidp.promise.exact import plain
-from semidp.promise.scope import Scope
+from semidp.promise.guarantee import Scope
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.plots.figures import tradeoff_plot
 from semidp.publish.plots.style import svg

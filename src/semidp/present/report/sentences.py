@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from semidp.promise.exact import count_noun, format_rounded_up, plain
-from semidp.promise.guarantee import Guarantee, attacker_sentence
-from semidp.promise.scope import Scope
+from semidp.promise.guarantee import Guarantee, Scope, attacker_sentence
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
 from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.promise.spaces.protection import Protection

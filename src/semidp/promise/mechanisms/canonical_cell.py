@@ -15,15 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.noise.canonical import CanonicalNoise
-from semidp.promise.noise.noise_for_tradeoff import canonical_noise, find_claimable_curve
+from semidp.promise.noise.canonical import CanonicalNoise, canonical_noise, find_claimable_curve
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import Floats
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.sensitivity.query_space import Pair, QuerySpace
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
-from semidp.promise.sensitivity.worst_pairs import Pair
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Margin
 from semidp.promise.tradeoff.budget import Budget

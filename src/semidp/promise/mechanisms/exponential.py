@@ -25,9 +25,8 @@ from semidp.promise.mechanisms.mechanism import (
 )
 from semidp.promise.noise.choice import Choice, ExponentialChoice, FlippedChoice
 from semidp.promise.noise.randomness import Randomness, Stream, SystemRandomness
-from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.sensitivity.query_space import Pair, QuerySpace
 from semidp.promise.sensitivity.rank_space import RankSpace, rank_scores
-from semidp.promise.sensitivity.worst_pairs import Pair
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import approximate
 from semidp.promise.tradeoff.function import Tradeoff
@@ -100,15 +99,6 @@ class ExponentialMechanism(Mechanism):
         between.
         """
         return 2 / float(self.rate) ** 2
-
-    def worst_pair(self, space: QuerySpace) -> Pair:
-        """Return the pair of datasets on which choices at this rate are as easily told apart as was
-        found.
-        """
-        from semidp.promise.sensitivity.rank_pairs import worst_histograms
-
-        attacked = replace(self, space=space)
-        return attacked.make_pair(*worst_histograms(attacked))
 
     def make_pair(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
         """Return the pair of two sets of histograms by group: choices lie around the quantiles.

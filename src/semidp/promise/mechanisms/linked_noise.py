@@ -16,18 +16,16 @@ from semidp.errors import InputError, Refused
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.mechanism import cell_weights
 from semidp.promise.mechanisms.placement import Objective, Workload
-from semidp.promise.mechanisms.residual_laws import law_within
+from semidp.promise.mechanisms.residual_laws import SharedNoise, law_within
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.shared_noise import SharedNoise
 from semidp.promise.mechanisms.size_agreement import SizeAgreement, assemble_tables
 from semidp.promise.noise.distributions import CountNoise, joined_laws
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.linked_products import LinkedSpace, precision_shares
-from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.sensitivity.query_space import Pair, QuerySpace
 from semidp.promise.spaces.adjacency import Adjacency
-from semidp.promise.spaces.top_code import TopCode
+from semidp.promise.spaces.linked import TopCode
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
@@ -265,13 +263,6 @@ class LinkedMechanism(SharedNoise):
         of_kinds = self.space.split(cell_weights(weights, self.space))
         pairs = zip(self.parts, of_kinds, strict=True)
         return math.hypot(*(part.standard_error(of_kind) for part, of_kind in pairs))
-
-    def worst_pair(self, space: QuerySpace) -> Pair:
-        """Return the pair whose change costs most of the noise of both kinds."""
-        if not isinstance(space, LinkedSpace):
-            return super().worst_pair(space)
-        pair = space.pair_against(self.members.sigma2, self.units.sigma2)
-        return pair.with_precision(1 / self.entry_variances, float(self.precision))
 
     def make_pair(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
         """Return the pair of two vectors, with the precision of the noise in each entry."""

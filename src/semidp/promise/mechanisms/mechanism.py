@@ -25,8 +25,7 @@ from semidp.promise.noise.randomness import Randomness, SeededRandomness, System
 from semidp.promise.noise.sums import LEVEL, Weighted, half_widths
 from semidp.promise.progress import Progress
 from semidp.promise.schema.counts import Table
-from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.sensitivity.query_space import Pair, QuerySpace
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
@@ -356,12 +355,6 @@ class Mechanism(ABC):
         numbers.
         """
         return self.space.project_noisy_values(noisy)
-
-    def worst_pair(self, space: QuerySpace) -> Pair:
-        """Return the pair of values on which it is attacked: of its own space, or under another
-        adjacency.
-        """
-        return space.worst_pair()
 
     def make_pair(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
         """Return the pair of two values of its query."""

@@ -20,13 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.errors import Refused
 from semidp.promise.exact import round_up, sqrt_up
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.mechanisms.knorm.norm_ball import knorm_noise, noise_moment
 from semidp.promise.mechanisms.knorm.placed_balls import (
     PlacedBall,
     PlacedList,
     PlacedRows,
     place_ball,
 )
+from semidp.promise.mechanisms.knorm.polar import knorm_noise, noise_moment
 from semidp.promise.mechanisms.knorm.table import MOST_FREE_CELLS, TableBall
 from semidp.promise.mechanisms.mechanism import (
     CellByCell,

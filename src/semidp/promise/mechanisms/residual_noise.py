@@ -31,22 +31,21 @@ from semidp.promise.mechanisms.residual_laws import (
     _NEAR,
     LAWS,
     ResidualLaw,
+    SharedNoise,
     different_scales,
     draws_of_laws,
     law_within,
     residual_half_widths,
     residual_noise,
 )
-from semidp.promise.mechanisms.shared_noise import SharedNoise
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.margins import View, list_axes, trimmed_view
 from semidp.promise.sensitivity.costs import BallCosts
 from semidp.promise.sensitivity.products import ProductSpace
-from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.sensitivity.query_space import Pair, QuerySpace
 from semidp.promise.sensitivity.residuals import list_coarser_views
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
-from semidp.promise.sensitivity.worst_pairs import Pair
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
@@ -289,18 +288,6 @@ class ResidualMechanism(SharedNoise):
         assert isinstance(space, ProductSpace)
         precision = _cost(space, self.sigma2)
         return replace(self, space=space, precision=precision, workload=None).guarantee
-
-    def worst_pair(self, space: QuerySpace) -> Pair:
-        """Return the pair whose move costs most of this noise."""
-        if not isinstance(space, ProductSpace) or space.is_zero:
-            return super().worst_pair(space)
-        move = space.worst_move(self.sigma2)
-        if move is None:
-            raise Refused(
-                "no worst pair of these tables is known: audit the mechanism with a pair of"
-                " your own"
-            )
-        return self.make_pair(np.zeros_like(move), move)
 
     def make_pair(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
         """Return the pair of two vectors of residuals, with the precision of the noise in each

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import DataError, SchemaError, did_you_mean
 from semidp.promise.exact import Number, exact, format_value, plain
-from semidp.promise.notebook import shorten_items
+from semidp.promise.progress import shorten_items
 from semidp.promise.schema.margins import Chain
 
 SIZE = "size"

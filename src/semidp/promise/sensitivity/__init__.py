@@ -7,7 +7,7 @@
 `products` holds several tables measured together as `residuals`. What a residual costs is in
 `costs`, for both adjacencies: `agreement` and `families` describe the moves, `joint_costs` bounds
 all residuals together. `branches` cuts a product into parts. Modules that begin with `linked` have
-the same of members and units. `worst_pairs` builds the pairs that an audit compares.
+the same of members and units.
 
 `outcome_spaces` are sums of a private column by group; `rank_space`, `distribution_space`,
 `answered_space` and `moments` are its quantiles, distributions, answers and regressions.

@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.promise.schema.margins import Counts, Floats
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.sensitivity.exact_levels import find_moves
-from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
+from semidp.promise.sensitivity.outcome_moves import OutcomeMoves, find_moves
 from semidp.promise.sensitivity.outcome_spaces import SpaceByGroups, recorded_outcome, sum_space
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces.adjacency import Adjacency

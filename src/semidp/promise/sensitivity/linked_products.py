@@ -16,15 +16,13 @@ from attrs import evolve, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.promise.exact import count_noun
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import Floats, View
 from semidp.promise.sensitivity.costs import BallCosts
 from semidp.promise.sensitivity.linked_costs import MemberCosts, UnitCosts
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.products import ProductSpace
-from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.sensitivity.query_space import Pair, QuerySpace
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets
 from semidp.promise.spaces.linked import MEMBER, UNIT, LinkedDataspace, linked_adjacency
@@ -102,61 +100,6 @@ def _find_inhabited_leaves(dataspace: Any, axis: int) -> NDArray[np.bool_]:
     return structure.inhabited_nodes(axis, dataspace.schema.grid.full[axis])
 
 
-class LinkedPair(Pair):
-    """Two vectors of linked datasets, and how many members and units differ between them.
-
-    Parameters
-    ----------
-    first, second, precision
-        As of every pair.
-    members, units
-        How many of each kind differ.
-    cost
-        ``Σ_d |R_d m|²/σ_d²`` of their difference.
-    claimed
-        What the noise claims that a difference costs at most.
-    """
-
-    members: int
-    units: int
-    cost: float
-    claimed: float
-
-    def __init__(
-        self,
-        first: ArrayLike,
-        second: ArrayLike,
-        precision: Floats | None = None,
-        *,
-        members: int,
-        units: int,
-        cost: float,
-        claimed: float,
-    ) -> None:
-        super().__init__(first, second, precision)
-        # the dataclass is frozen, as every pair is
-        for name, value in (("members", members), ("units", units), ("cost", cost)):
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "claimed", claimed)
-
-    @property
-    def share(self) -> float:
-        """How much of the claim the pair costs: costs of residuals are bounds, added."""
-        return self.cost / self.claimed
-
-    def with_precision(self, precision: Floats, claimed: float) -> "LinkedPair":
-        """Return the pair for noise of different variance in its entries, and what that claims."""
-        return LinkedPair(
-            self.first,
-            self.second,
-            precision,
-            members=self.members,
-            units=self.units,
-            cost=self.cost,
-            claimed=claimed,
-        )
-
-
 @frozen(slots=False, eq=False)
 class LinkedSpace(QuerySpace):
     """The residuals of member tables and of unit tables, one after the other; see
@@ -229,33 +172,11 @@ class LinkedSpace(QuerySpace):
         return np.concatenate([self.members.variances(), self.units.variances()])
 
     def worst_move(self) -> NDArray[np.int64] | None:
-        """Return the move of the worst pair that is known, each residual weighed by its cost."""
-        return None if self.is_zero else self.worst_pair().move
-
-    def worst_pair(self) -> Pair:
-        """Return two vectors of datasets that the promise compares, as far apart as was found; each
-        residual counts by its own cost.
-        """
-        return self.pair_against(self.members.cost, self.units.cost)
-
-    def pair_against(
-        self, members: Mapping[View, Fraction], units: Mapping[View, Fraction]
-    ) -> "LinkedPair":
-        """Return the pair whose change costs most of some noise on the residuals of each kind.
-
-        Everything follows from public totals: the first vector is that of the units and members
-        that change, and nobody else.
-        """
-        # The search is needed by audits alone, and builds on this module.
-        from semidp.promise.sensitivity.linked_pairs import worst_linked_pair
-
-        self._refuse_fixed()
-        return worst_linked_pair(self, members, units)
+        """Return None: an audit searches for a change of linked records."""
+        return None
 
     def difference(self, pair: Pair) -> str:
-        """Say in how many members and units two datasets differ."""
-        if isinstance(pair, LinkedPair):
-            return f"{count_noun(pair.members, 'member')} and {count_noun(pair.units, 'unit')}"
+        """Say in how many residuals two datasets differ."""
         return f"{pair.entries} measured entries of all tables together"
 
     def query(self) -> dict[str, Any]:

@@ -1,9 +1,15 @@
-"""How far X'y of a regression can be apart while the published counts stay."""
+"""How far X'y of a regression can be apart while the published counts stay.
+
+A `Design` on categorical features knows its rows z(x) in whole numbers and its X'X as a function of
+published margins: it holds no outcome and draws no noise.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +20,7 @@ from semidp.errors import InputError, Refused
 from semidp.promise.exact import Number, exact, plain
 from semidp.promise.schema.margins import Counts
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.sensitivity.designs import Column, Design
+from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.outcome_spaces import (
     LARGEST_FACTOR,
     OutcomeSpace,
@@ -23,8 +29,350 @@ from semidp.promise.sensitivity.outcome_spaces import (
 )
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces.adjacency import Adjacency
-from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
+from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin, normalize_margins
 from semidp.promise.spaces.structure import Structure
+
+LARGEST_DESIGN = 2**18
+"""The most combinations of levels that a design may have."""
+
+
+class Coding(StrEnum):
+    """How a feature enters a design: its first level is the reference in either coding.
+
+    ``treatment`` has a column for every other level, 1 there and 0 elsewhere; ``effects`` has the
+    same columns with -1 at the reference, so that two levels become -1 and 1.
+    """
+
+    treatment = "treatment"
+    effects = "effects"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a design: a function of some features.
+
+    Parameters
+    ----------
+    name
+        What its coefficient is called.
+    features
+        The features that it depends on, in the schema's order; none for the intercept. A depth of a
+        nested feature is one: its levels are those of that depth.
+    values
+        Its value for each combination of their levels, the last feature fastest.
+    """
+
+    name: str
+    features: tuple[str, ...]
+    values: tuple[Fraction, ...]
+
+
+@dataclass(frozen=True)
+class Design:
+    """The columns of a regression on categorical features.
+
+    Parameters
+    ----------
+    schema
+        The schema that the features belong to.
+    columns
+        The columns; `Design.of` builds the usual ones.
+
+    Examples
+    --------
+    >>> from semidp.promise.schema.features import Feature
+    >>> schema = Schema([Feature("arm", ["control", "drug"]), Feature("sex", ["f", "m"])])
+    >>> design = Design.from_schema(
+    ...     schema, ["arm", "sex"], interactions=[("arm", "sex")], coding=Coding.effects
+    ... )
+    >>> design.names
+    ('intercept', 'arm=drug', 'sex=m', 'arm=drug:sex=m')
+    >>> design.rows().tolist()
+    [[1, -1, -1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, 1, 1, 1]]
+    """
+
+    schema: Schema
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        if not self.columns:
+            raise InputError("a design needs at least one column")
+        if len(set(self.names)) < len(self.names):
+            raise InputError("a design names a column twice: leave one of them out")
+        for column in self.columns:
+            view = self.schema.view(column.features)
+            names = tuple(name for name in self.schema.names if name in column.features)
+            cells = self.schema.grid.count_margin_cells(view)
+            if names != column.features or len(column.values) != cells:
+                raise InputError(
+                    f"column {column.name!r} needs its features in the schema's order and a value"
+                    " for each combination of their levels"
+                )
+        if self.schema.grid.count_margin_cells(self.schema.view(self.features)) > LARGEST_DESIGN:
+            raise Refused(
+                f"the design has more than {LARGEST_DESIGN:,} combinations of levels: use fewer"
+                " features"
+            )
+
+    @classmethod
+    def from_schema(
+        cls,
+        schema: Schema,
+        factors: Sequence[str] = (),
+        *,
+        interactions: Iterable[Sequence[str]] = (),
+        scores: Mapping[str, Sequence[Number]] | None = None,
+        coding: Coding = Coding.treatment,
+        intercept: bool = True,
+    ) -> "Design":
+        """Return the design with an intercept, the given features and their interactions.
+
+        The noise of every coefficient grows with the longest row, so keep scores between -1 and 1.
+
+        Parameters
+        ----------
+        schema
+            The schema that the features belong to.
+        factors
+            Features that enter by a column for each level but the first.
+        interactions
+            Sets of factors or scored features whose columns are multiplied.
+        scores
+            Features that enter as one number: the score of each of their levels.
+        coding
+            How factors are coded.
+        intercept
+            Whether the first column is 1 throughout.
+        """
+        numbers = dict(scores or {})
+        both = [name for name in factors if name in numbers]
+        if both:
+            raise InputError(f"feature {both[0]!r} is both a factor and scored: choose one")
+        parts = {name: _factor(schema, name, coding) for name in factors}
+        for name, values in numbers.items():
+            parts[name] = [_score_column(schema, name, values)]
+        columns = [Column("intercept", (), (Fraction(1),))] if intercept else []
+        columns += [column for part in parts.values() for column in part]
+        for names in interactions:
+            unknown = [name for name in names if name not in parts]
+            if unknown or len(names) < 2:
+                raise InputError(
+                    "an interaction names two or more of the design's features: add their main"
+                    " effects first"
+                )
+            product = parts[names[0]]
+            for name in names[1:]:
+                product = [_product(schema, one, other) for one in product for other in parts[name]]
+            columns += product
+        return cls(schema, tuple(columns))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def features(self) -> tuple[str, ...]:
+        """The features that any column depends on, in the schema's order."""
+        used = {name for column in self.columns for name in column.features}
+        return tuple(name for name in self.schema.names if name in used)
+
+    @cached_property
+    def multiplier(self) -> int:
+        """The least number that turns every value of every column into a whole one."""
+        return math.lcm(*(value.denominator for column in self.columns for value in column.values))
+
+    def rows(self) -> NDArray[np.object_]:
+        """Return `multiplier` times z for each combination of the features' levels, in exact whole
+        numbers.
+        """
+        columns = [self._over(column, self.features) for column in self.columns]
+        return np.stack(columns, axis=1)
+
+    def inhabited_mask(self, dataspace: Dataspace) -> NDArray[np.bool_]:
+        """Return a mask of the combinations of levels that may hold a record, by the published
+        counts and structural zeros.
+        """
+        if not self.features:
+            return np.array([bool(dataspace.n)])
+        part = self.schema.restrict(self.features)
+        if not dataspace.n:
+            return np.zeros(part.size, dtype=bool)
+        occur = part.grid.find_inhabited_cells(
+            part.possible, dataspace.restrict_features(self.features).published_totals
+        )
+        if occur is None:
+            return np.ones(part.size, dtype=bool)
+        return np.asarray(occur.ravel())
+
+    def missing(self, dataspace: Dataspace) -> tuple[Margin, ...]:
+        """Return the margins that would have to be published for Σz and X'X to be public; none
+        where they are.
+        """
+        # An entry of X'X is a sum over the cells of all features of its two columns.
+        unpublished = []
+        for position, column in enumerate(self.columns):
+            for other in self.columns[position:]:
+                features = {*column.features, *other.features}
+                margin = Margin(*(name for name in self.schema.names if name in features))
+                if not dataspace.publishes(margin):
+                    unpublished.append(margin)
+        if not any(margin.names for margin in unpublished):
+            return ()
+        return normalize_margins(self.schema, unpublished)
+
+    def check_public(self, dataspace: Dataspace) -> None:
+        """Refuse a design whose moments the published counts do not fix, naming what is missing.
+
+        >>> from semidp.promise.schema.features import Feature
+        >>> from semidp.promise.schema.counts import Table
+        >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[5, 5], [5, 5]])
+        >>> design = Design.from_schema(table.schema, ["arm", "sex"])
+        >>> design.check_public(Dataspace.from_table(table, [Margin("arm", "sex")]))
+        >>> design.check_public(Dataspace.from_table(table, [Margin("arm"), Margin("sex")]))
+        Traceback (most recent call last):
+        semidp.errors.Refused: the moments of this design are not public, since the counts of arm ×
+        sex are not
+        published: publish them, or leave the columns that need them out
+        """
+        missing = self.missing(dataspace)
+        if missing:
+            named = ", ".join(map(str, missing))
+            raise Refused(
+                f"the moments of this design are not public, since the counts of {named} are not"
+                " published: publish them, or leave the columns that need them out",
+                needs="margin",
+                names=missing[0].names,
+            )
+        # Rows are matched with published counts by position: another order of features would pair
+        # the wrong ones.
+        counted = dataspace.schema
+        used = self.features
+        if counted is not None and used and counted.restrict(used) != self.schema.restrict(used):
+            raise InputError(
+                f"the design and the published counts must declare {', '.join(self.features)}"
+                " alike, in the same order and with the same levels and structural zeros: build"
+                " the design on the schema of the counts"
+            )
+
+    def gram(self, dataspace: Dataspace) -> NDArray[np.object_]:
+        """Return ``multiplier² X'X`` from the published counts, in exact whole numbers; refuse a
+        collinear design.
+
+        >>> from semidp.promise.schema.features import Feature
+        >>> from semidp.promise.schema.counts import Table
+        >>> table = Table(Schema([Feature("arm", "cd")]), [5, 3])
+        >>> Design.from_schema(table.schema, ["arm"]).gram(
+        ...     Dataspace.from_table(table, [Margin("arm")])
+        ... ).tolist()
+        [[8, 3], [3, 3]]
+        """
+        self.check_public(dataspace)
+        return _gram(self, dataspace)
+
+    def moments(self, dataspace: Dataspace) -> NDArray[np.object_]:
+        """Return ``multiplier² X'X`` of a design with public moments, in exact whole numbers."""
+        size = len(self.columns)
+        gram = np.zeros((size, size), dtype=object)
+        for i, one in enumerate(self.columns):
+            for j, other in enumerate(self.columns[: i + 1]):
+                names = _joint_names(self.schema, one, other)
+                counts = np.array(dataspace.n)
+                if names:
+                    counts = dataspace.value(Margin(*names)).counts
+                product = self._over(one, names) * self._over(other, names)
+                moment = int(np.sum(product * counts.astype(object).ravel()))
+                gram[i, j] = moment
+                gram[j, i] = moment
+        return gram
+
+    def check_rank(self, gram: NDArray[np.object_]) -> None:
+        """Refuse columns that are combinations of earlier ones on the records that exist. The
+        elimination is exact.
+        """
+        from flint import fmpq_mat, fmpz_mat
+
+        # Floats cannot tell a tiny pivot from 0, and a collinear design would turn noise into huge
+        # coefficients.
+        reduced, rank = fmpq_mat(fmpz_mat(gram.tolist())).rref()
+        leading = {_first_nonzero(row) for row in reduced.tolist()[:rank]}
+        for k, name in enumerate(self.names):
+            if k not in leading:
+                raise Refused(
+                    f"the design is collinear: on the published counts column {name!r} is a"
+                    " combination of the columns before it (a level without records, say): leave"
+                    " it out"
+                )
+
+    def _over(self, column: Column, names: Sequence[str]) -> NDArray[np.object_]:
+        """Return `multiplier` times a column over the cells of the margin of `names`, flattened."""
+        multiples = [int(value * self.multiplier) for value in column.values]
+        whole = np.array(multiples, dtype=object)
+        return whole[_labels(self.schema, column.features, names)]
+
+
+def _first_nonzero(row: Sequence[object]) -> int:
+    """Return the position of the first number of a row that is not zero."""
+    return next(position for position, value in enumerate(row) if value)
+
+
+@lru_cache(maxsize=32)
+def _gram(design: Design, dataspace: Dataspace) -> NDArray[np.object_]:
+    """Return X'X and check its rank, once for a design and what is published: exact elimination
+    takes its time.
+    """
+    gram = design.moments(dataspace)
+    design.check_rank(gram)
+    # All callers share the cached array: a change by one would reach the others.
+    gram.setflags(write=False)
+    return gram
+
+
+def _factor(schema: Schema, name: str, coding: Coding) -> list[Column]:
+    levels = schema.restrict([name]).features[0].levels
+    low = Fraction(-1 if coding is Coding.effects else 0)
+    columns = []
+    for code, level in enumerate(levels):
+        if code == 0:
+            continue  # the first level is the one that the others are compared with
+        values = [Fraction(0)] * len(levels)
+        values[0] = low
+        values[code] = Fraction(1)
+        columns.append(Column(f"{name}={level}", (name,), tuple(values)))
+    return columns
+
+
+def _score_column(schema: Schema, name: str, scores: Sequence[Number]) -> Column:
+    levels = schema.restrict([name]).features[0].levels
+    if len(scores) != len(levels):
+        raise InputError(f"feature {name!r} needs a score for each of its {len(levels)} levels")
+    meaning = f"a score of {name!r}"
+    return Column(name, (name,), tuple(exact(score, meaning) for score in scores))
+
+
+def _joint_names(schema: Schema, one: Column, other: Column) -> tuple[str, ...]:
+    """The features of two columns together, in the order of the schema."""
+    both = {*one.features, *other.features}
+    return tuple(name for name in schema.names if name in both)
+
+
+def _product(schema: Schema, one: Column, other: Column) -> Column:
+    names = _joint_names(schema, one, other)
+    parts = []
+    for part in (one, other):
+        values = np.array(part.values, dtype=object)
+        parts.append(values[_labels(schema, part.features, names)])
+    product = parts[0] * parts[1]
+    return Column(f"{one.name}:{other.name}", names, tuple(product))
+
+
+def _labels(schema: Schema, coarse: Sequence[str], fine: Sequence[str]) -> NDArray[np.intp]:
+    """Return for each cell of the margin of `fine`, flattened, its cell in the coarser margin of
+    `coarse`.
+    """
+    return schema.grid.labels(schema.view(coarse), schema.view(fine))
+
 
 _MOST_ROWS = 512  # of a design, for which all pairs are compared
 

@@ -1,7 +1,8 @@
 """How far sums of a private outcome can be apart while the published counts stay.
 
 A record is (x, y): features x whose margins may be public, and an outcome y that nothing publishes,
-in whole steps from 0 to B. `SumSpace` is for sums by group.
+in whole steps from 0 to B. `SumSpace` is for sums by group; `outcome_adjacency` is the adjacency of
+such records.
 """
 
 import itertools
@@ -19,14 +20,18 @@ from semidp.promise.exact import count_noun, exact, plain
 from semidp.promise.schema.margins import Counts, Floats
 from semidp.promise.schema.outcome import ANSWERS, Outcome, answered_column
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.exact_levels import find_moves
-from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
+from semidp.promise.sensitivity.outcome_moves import (
+    Change,
+    DrawnExchanges,
+    Measure,
+    OutcomeMoves,
+    find_moves,
+)
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.sensitivity.worst_exchanges import Change, DrawnExchanges, Measure
-from semidp.promise.sensitivity.worst_pairs import Pair
-from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.sensitivity.query_space import Pair, QuerySpace
+from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
+from semidp.promise.spaces.protection import Protection
 
 LARGEST_FACTOR = 10**300  # still a floating-point number
 
@@ -489,3 +494,37 @@ def recorded_sums(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adja
     blocks = [Margin(*names) for names in query["by"]]
     outcome = recorded_outcome(query)
     return sum_space(dataspace, adjacency, outcome, blocks, query.get("answered"))
+
+
+def outcome_adjacency(dataspace: Dataspace, protection: Protection | None = None) -> Ball:
+    """Return A_a(t) for records that carry an unpublished outcome.
+
+    Changing only y needs one record, and a record that changes its features needs as many others as
+    it would without y, which keep theirs. So a(t) is that of the published margins, and at least 1
+    where there is a record; for a person with several records, at least as many as these.
+
+    >>> from semidp import Margin
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> from semidp.promise.schema.counts import Table
+    >>> one_group = Table(Schema([Feature("ward", ["a"])]), [5])
+    >>> outcome_adjacency(Dataspace.from_table(one_group, [Margin("ward")]))
+    Ball(a=1)
+    """
+    alone = min(1 if protection is None else protection.times, dataspace.n)
+    return Ball(max(semi_adjacency(dataspace, protection).bound, alone), protection)
+
+
+def outcome_exchange(dataspace: Dataspace, protection: Protection | None = None) -> Exchange:
+    """Return exchange adjacency for records that carry an unpublished outcome: y can change alone.
+
+    >>> from semidp import Margin
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> from semidp.promise.schema.counts import Table
+    >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [5, 4])
+    >>> outcome_exchange(Dataspace.from_table(wards, [Margin("ward")]))
+    Exchange(a=2)
+    """
+    exchange = Exchange.from_dataspace(dataspace, protection)
+    return Exchange(max(exchange.a, exchange.times if dataspace.n else 0), protection)

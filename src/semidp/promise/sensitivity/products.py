@@ -33,7 +33,7 @@ from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts, MoveList
 from semidp.promise.sensitivity.moves import ListedTables
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.probes import SelfCheckError, largest_residual
-from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.sensitivity.query_space import Pair, QuerySpace
 from semidp.promise.sensitivity.residuals import (
     Residuals,
     kept_nodes,
@@ -41,7 +41,6 @@ from semidp.promise.sensitivity.residuals import (
     trim_grid,
 )
 from semidp.promise.sensitivity.table_spaces import find_possible_cells, sensitivity_space
-from semidp.promise.sensitivity.worst_pairs import Pair
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
 from semidp.promise.spaces.exchange_blocks import Blocks

@@ -28,7 +28,7 @@ from semidp.promise.sensitivity.outcome_spaces import (
     sum_space,
 )
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.sensitivity.query_space import Pair
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Margin
 

@@ -10,7 +10,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,14 +35,12 @@ from semidp.promise.sensitivity.moves import ListedTables, moves
 from semidp.promise.sensitivity.norms import ReleasedTable, TableNorms, find_norms
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.projection import FixedTable, Patterns, Projector, projector
-from semidp.promise.sensitivity.query_space import MatrixForm, QuerySpace, RowsForm
-from semidp.promise.sensitivity.worst_pairs import Pair, table_pair
+from semidp.promise.sensitivity.query_space import MatrixForm, Pair, QuerySpace, RowsForm
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
 from semidp.promise.spaces.exchange_blocks import Blocks
 
 # how many other moves an audit looks at where the worst is not known, or does not fit the totals
-_MOST_MOVES = 500
 
 
 def sensitivity_space(
@@ -198,30 +195,6 @@ class TableSpace(QuerySpace):
         known; None where none is.
         """
         return self._table_norms.move
-
-    def worst_pair(self) -> Pair:
-        """Return two tables with the published totals that differ by the worst move that these can
-        hold.
-        """
-        self._refuse_fixed()
-        pair = table_pair(self._worst_first(), self.released_space(), self.fixed_part())
-        if pair is None:
-            raise Refused(
-                "no pair of tables with these totals was found: audit the mechanism with a pair of"
-                " your own"
-            )
-        return pair
-
-    def _worst_first(self) -> Iterator[Counts]:
-        """Yield the worst move, then some other moves, the longest first."""
-        worst = self.worst_move()
-        times = self.adjacency.most_moves
-        if worst is not None:
-            # where the totals do not hold so many of it, fewer
-            for repeated in range(times, 0, -1):
-                yield worst // times * repeated
-        first_moves = list(islice(self.moves(), _MOST_MOVES))
-        yield from sorted(first_moves, key=lambda move: -int((move**2).sum()))
 
     def difference(self, pair: Pair) -> str:
         """Say in how many records and cells two tables differ."""

@@ -2,9 +2,8 @@
 together.
 
 `dataspace` holds `Margin` and `Dataspace`. `adjacency` says which datasets are compared, and
-computes or bounds a(t): `structure` tells it how margins overlap, `graver_degrees` what Graver
-bases bound, `listed_moves` what small spaces list. `exchange_blocks` has the exchanges of its
-second kind, `protection` persons with several records. `linked` has units and members,
-`widest_spaces` margins known by name alone, `outcome_adjacency` records with a private outcome.
-`cell_bounds` says what exact totals tell of single cells.
+computes or bounds a(t): `structure` tells it how margins overlap, `graver` what Graver bases bound,
+`witness` what small spaces list. `exchange_blocks` has the exchanges of its second kind,
+`protection` persons with several records. `linked` has units and members and `widest_spaces`
+margins known by name alone.
 """

@@ -8,7 +8,7 @@ both answer.
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -208,34 +208,6 @@ class Datasets(ABC):
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """Return the space as plain values: everything in it is public."""
-
-    @staticmethod
-    def from_json(value: Mapping[str, Any]) -> "Datasets":
-        """Read what `to_json` wrote.
-
-        >>> space = Dataspace.from_description("state totals")
-        >>> Datasets.from_json(space.to_json()) == space
-        True
-        """
-        if "description" in value:
-            return DescribedDatasets(value["description"])
-        schema = Schema.from_json(value["schema"])
-        values = {}
-        for entry in value["margins"]:
-            names = entry["features"]
-            part = schema.restrict(names)
-            counts = np.array(entry["counts"], np.int64).reshape(part.shape)
-            values[Margin(*names)] = Table(part, counts)
-        members = Dataspace.from_totals(schema, values, value["n"])
-        if "link" not in value:
-            return members
-        # Linked records are a dataspace of their own, in a module that knows this one.
-        from semidp.promise.spaces.linked import Link, LinkedDataspace
-
-        units = Datasets.from_json(value["units"])
-        if not isinstance(units, Dataspace):
-            raise InputError("what is public about units has features")
-        return LinkedDataspace.joining(members, units, Link.from_json(value["link"]))
 
 
 @frozen(slots=False, eq=False, repr=False)
@@ -482,21 +454,6 @@ class Dataspace(Datasets):
             if table.margin(margin.names) != total:
                 return False
         return True
-
-    def tables(self) -> Iterator[Table]:
-        """Iterate over the tables of a small space.
-
-        >>> from semidp.promise.schema.features import Feature
-        >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])
-        >>> space = Dataspace.from_table(
-        ...     Table(schema, [[1, 1], [0, 1]]), [Margin("sex"), Margin("region")]
-        ... )
-        >>> [table.counts.tolist() for table in space.tables()]
-        [[[0, 2], [1, 0]], [[1, 1], [0, 1]]]
-        """
-        from semidp.promise.spaces.enumeration import tables
-
-        return tables(self)
 
     def is_within(self, other: Datasets) -> bool:
         """Whether every dataset of this space is provably one of `other`: D_t ⊆ D_t'.

@@ -128,8 +128,19 @@ def _certainly_more(dataspace: Dataspace, where: NDArray[np.intp]) -> bool:
     return False
 
 
-def tables(dataspace: Dataspace) -> Iterator[Table]:
-    """Iterate over the tables of a small dataspace that has a schema."""
+def enumerate_tables(dataspace: Dataspace) -> Iterator[Table]:
+    """Iterate over the tables of a small dataspace that has a schema.
+
+    >>> from semidp.promise.spaces.dataspace import Margin
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])
+    >>> space = Dataspace.from_table(
+    ...     Table(schema, [[1, 1], [0, 1]]), [Margin("sex"), Margin("region")]
+    ... )
+    >>> [table.counts.tolist() for table in enumerate_tables(space)]
+    [[[0, 2], [1, 0]], [[1, 1], [0, 1]]]
+    """
     listed = fiber(dataspace)
     if listed is None:
         raise InputError(f"this dataspace has too many tables to list: at most {MOST_TABLES:,} are")
@@ -152,7 +163,7 @@ def datasets(dataspace: Dataspace) -> Iterator[tuple[tuple[str, ...], ...]]:
     >>> list(datasets(space))
     [(('f',), ('m',)), (('m',), ('f',))]
     """
-    for table in dataspace.tables():
+    for table in enumerate_tables(dataspace):
         records: list[tuple[str, ...]] = []
         for cell in np.argwhere(table.counts).tolist():
             count = int(table.counts[tuple(cell)])

@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from semidp.promise.exact import count_noun
-from semidp.promise.guarantee import Guarantee
-from semidp.promise.scope import Scope
+from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.spaces.dataspace import RECORD
 from semidp.promise.spaces.linked import UNIT
 from semidp.promise.tradeoff.curves import approximate

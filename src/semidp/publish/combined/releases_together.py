@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.promise.accounting.account import compose_releases
-from semidp.promise.guarantee import Guarantee
+from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.schema.features import SIZE
-from semidp.promise.scope import Scope
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import LinkedDataspace

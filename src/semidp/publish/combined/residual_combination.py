@@ -23,7 +23,6 @@ from semidp.promise.accounting.account import recompute_tradeoff
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.promise.mechanisms.conditioning import sum_terms
-from semidp.promise.mechanisms.linked_intervals import alike_nodes
 from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.mechanisms.mechanism import CellByCell, NoNoise
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
@@ -64,6 +63,7 @@ from semidp.publish.combined.several_releases import (
 from semidp.publish.results.published_table import FitKind, Fitted
 from semidp.publish.statistics.tables.fitting import fit_product
 from semidp.publish.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitted
+from semidp.publish.statistics.tables.linked_intervals import alike_nodes
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue

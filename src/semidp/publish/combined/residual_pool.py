@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.errors import Refused
 from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.mechanisms.mechanism import CellByCell
+from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.shared_noise import SharedNoise
 from semidp.promise.noise.distributions import CountNoise, joined_laws
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.margins import Floats, View, list_axes

@@ -18,11 +18,11 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
+from semidp.promise.guarantee import Scope
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Mask, View, list_axes
 from semidp.promise.schema.schema import Schema
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.table_spaces import find_possible_cells
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
 from semidp.publish.estimation.measurements import Among, CellSums, Places, Within

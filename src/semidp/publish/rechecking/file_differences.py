@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.plain_reading import read_plain
+from semidp.promise.documents import read_plain
 from semidp.publish.results.cells import Columns, Form
 from semidp.publish.results.columns import different_column, equal_numbers
 

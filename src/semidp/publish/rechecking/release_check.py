@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from semidp.errors import InputError, SemidpError
-from semidp.promise.guarantee import Guarantee
-from semidp.promise.plain_reading import read_document
-from semidp.promise.scope import Scope
+from semidp.promise.documents import read_document
+from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.spaces.dataspace import normalize_margins
 from semidp.publish.combined.combination_check import check_combination, check_sources
 from semidp.publish.linked_survey import stated_totals_differ

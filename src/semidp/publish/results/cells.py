@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.notebook import SHOWN_ROWS, sheet
-from semidp.promise.plain_reading import LARGEST, digest, read_plain
-from semidp.promise.progress import Progress, silent
+from semidp.promise.documents import LARGEST, digest, read_plain
+from semidp.promise.progress import SHOWN_ROWS, Progress, sheet, silent
 from semidp.promise.schema.schema import Schema
 from semidp.publish.results.columns import Labels, ParquetFiles, write_parquet
 from semidp.publish.results.texts import row_texts

@@ -13,8 +13,8 @@ from urllib.parse import quote
 import numpy as np
 
 from semidp.errors import InputError
+from semidp.promise.documents import digest, regular_file
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.plain_reading import digest, regular_file
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut

@@ -1,8 +1,8 @@
 """Which ball belongs to a sensitivity space, where its points lie in the table, and the whole
 numbers next to them.
 
-From the public statistics alone. The balls themselves are in `closed`, `table` and `explicit`; the
-budget, and what is said to the user, in `mechanisms`.
+From the public statistics alone. The balls themselves are in `table` and `explicit`; the budget,
+and what is said to the user, in `mechanisms`.
 """
 
 import itertools
@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.promise.mechanisms.knorm.closed import PairBall, RowsBall
-from semidp.promise.mechanisms.knorm.explicit import ExplicitBall
-from semidp.promise.mechanisms.knorm.norm_ball import Floats, NormBall
+from semidp.promise.mechanisms.knorm.explicit import ExplicitBall, PairBall, RowsBall
+from semidp.promise.mechanisms.knorm.polar import NormBall
 from semidp.promise.mechanisms.knorm.table import MOST_FREE_CELLS, ExchangeBall, TableBall
+from semidp.promise.schema.margins import Floats
 from semidp.promise.sensitivity.query_space import MatrixForm, QuerySpace, RowsForm
 
 Integers = NDArray[np.int64]

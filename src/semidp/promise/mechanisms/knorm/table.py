@@ -17,10 +17,10 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.mechanisms.knorm.closed import PairBall, half_l1, root_directions
-from semidp.promise.mechanisms.knorm.norm_ball import Floats
-from semidp.promise.mechanisms.knorm.polar import MARGIN, TablePolar
+from semidp.promise.mechanisms.knorm.explicit import PairBall, root_directions
+from semidp.promise.mechanisms.knorm.polar import MARGIN, TablePolar, half_l1
 from semidp.promise.progress import Progress, silent
+from semidp.promise.schema.margins import Floats
 
 # One facet of each kind of the 4 x 4 balls: the upper left 3 x 3 cells of six times its normal,
 # whose last row and column are zero. Permutations of rows and columns, transposition and sign turn

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import plain
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.progress import Progress
 from semidp.promise.schema.outcome import Outcome, answered_column
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.answered_space import AnsweredSpace, answered_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.publish.sources.reader import Reader

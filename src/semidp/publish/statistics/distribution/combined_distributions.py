@@ -11,9 +11,8 @@ import numpy as np
 from attrs import evolve
 
 from semidp.errors import InputError
-from semidp.promise.guarantee import Guarantee
+from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.mechanism import Measurement
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.distribution_space import DistributionSpace
 from semidp.promise.tradeoff.curves import approximate
 from semidp.publish.statistics.distribution.pooling import (

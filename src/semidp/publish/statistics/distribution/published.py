@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.exact import Number, number, plain
-from semidp.promise.scope import Scope
+from semidp.promise.guarantee import Scope
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.results.cells import Columns, Form
 from semidp.publish.statistics.distribution import words

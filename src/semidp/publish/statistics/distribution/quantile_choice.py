@@ -13,8 +13,8 @@ from statistics import NormalDist
 
 import numpy as np
 
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.distribution_space import MOST_STEPS, DistributionSpace, value_tree
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.results.texts import error_text

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import Number, exact, parse_level
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.distribution_space import (
     DistributionSpace,
     check_steps,

@@ -19,9 +19,9 @@ from semidp.promise.exact import check_level
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, CellSpace
 from semidp.promise.mechanisms.mechanism import Measurement
-from semidp.promise.noise.noise_for_tradeoff import canonical_noise, find_claimable_curve
+from semidp.promise.noise.canonical import canonical_noise, find_claimable_curve
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.sensitivity.query_space import Pair
 from semidp.promise.spaces.adjacency import Adjacency, Ball, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget

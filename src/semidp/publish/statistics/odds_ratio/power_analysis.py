@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.promise.exact import check_level, whole_bisection
-from semidp.promise.noise.canonical import Recursive
-from semidp.promise.noise.noise_for_tradeoff import canonical_noise, find_claimable_curve
+from semidp.promise.noise.canonical import Recursive, canonical_noise, find_claimable_curve
 from semidp.promise.noise.randomness import Randomness, SeededRandomness, generator
 from semidp.promise.spaces.adjacency import Adjacency, Ball
 from semidp.promise.tradeoff.budget import Budget

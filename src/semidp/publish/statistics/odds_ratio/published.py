@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism
 from semidp.promise.mechanisms.mechanism import Measurement
-from semidp.promise.scope import Scope
 from semidp.publish.results.cells import Columns, Form
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.statistics.odds_ratio import words

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import Number, check_level, exact, round_down, text, texts
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, CellSpace
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.spaces.protection import refuse_dependent

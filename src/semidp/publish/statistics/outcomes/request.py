@@ -11,10 +11,10 @@ from attrs import Factory, evolve, field, frozen
 
 from semidp.errors import InputError
 from semidp.promise.exact import exact, format_value, plain, text, texts
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.schema.outcome import GRID, Outcome, fine_steps, unit_steps
-from semidp.promise.scope import Scope
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.statistics.outcomes.confidence import Confidence

@@ -14,11 +14,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.guarantee import Guarantee
+from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.scope import Scope
-from semidp.promise.sensitivity.exact_levels import SQUARED
+from semidp.promise.sensitivity.outcome_moves import SQUARED
 from semidp.promise.sensitivity.outcome_spaces import SumSpace, sum_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin

@@ -11,11 +11,10 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.guarantee import Guarantee
+from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.scope import Scope
-from semidp.promise.sensitivity.worst_pairs import Pair
+from semidp.promise.sensitivity.query_space import Pair
 from semidp.publish.results.cells import StoredFiles
 from semidp.publish.statistics.fields import Chosen, Field
 from semidp.publish.statistics.parts import Partition

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.scope import Scope
 from semidp.publish.results.cells import Form
 from semidp.publish.statistics.parts import Partition, StoredPartition
 from semidp.publish.statistics.protocol.requests import Request

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import only_keys, plain, text
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.selection import AUTO, NAMES, select_mechanism
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import RECORD, Margin

@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.exact import plain, positive, round_up
-from semidp.promise.guarantee import Guarantee
+from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.mechanisms.mechanism import CLAIMS, Measurement, Mechanism, NoNoise
 from semidp.promise.mechanisms.pure import LaplaceMechanism
+from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.selection import FOR_RELEASES, select_mechanism
-from semidp.promise.mechanisms.shared_noise import SharedNoise
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.tradeoff.curves import approximate, tradeoff_from_json
 from semidp.promise.tradeoff.function import Tradeoff

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.exact import plain
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism, NoNoise
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.rank_space import RankSpace
 from semidp.publish.results.cells import Columns, Form
 from semidp.publish.statistics.outcomes.confidence import Intervals

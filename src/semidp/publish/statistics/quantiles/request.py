@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import Number
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.exponential import (
     ExponentialMechanism,
     exponential_mechanism,
@@ -18,7 +19,6 @@ from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.outcome_spaces import measured_rows
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.rank_space import (

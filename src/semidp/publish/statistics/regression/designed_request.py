@@ -8,11 +8,10 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.schema.schema import Schema
-from semidp.promise.scope import Scope
-from semidp.promise.sensitivity.designs import Design
-from semidp.promise.sensitivity.moments import MomentSpace
+from semidp.promise.sensitivity.moments import Design, MomentSpace
 from semidp.promise.sensitivity.outcome_spaces import SumSpace, sum_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.sensitivity.designs import Design
+from semidp.promise.sensitivity.moments import Design
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.statistics.outcomes.forecast import ErrorRange
 from semidp.publish.statistics.protocol.request_defaults import StatisticForecast

@@ -4,7 +4,7 @@ from typing import Any
 
 from semidp.errors import InputError
 from semidp.promise.mechanisms.selection import AUTO
-from semidp.promise.sensitivity.designs import Coding
+from semidp.promise.sensitivity.moments import Coding
 from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.outcomes.outcome_fields import (
     BOUNDS,

@@ -17,8 +17,7 @@ from semidp.promise.exact import Number, parse_level
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import AUTO, outcome_mechanism
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.sensitivity.designs import Design
-from semidp.promise.sensitivity.moments import MomentSpace
+from semidp.promise.sensitivity.moments import Design, MomentSpace
 from semidp.promise.sensitivity.outcome_spaces import SumSpace
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.scope import Scope
+from semidp.promise.guarantee import Scope
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.publish.plots.figures import estimates_plot
 from semidp.publish.results.cells import Columns, Form, PublishedColumns

@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import texts
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.scope import Scope
-from semidp.promise.sensitivity.designs import Coding, Design
-from semidp.promise.sensitivity.moments import MomentSpace, recorded_moments
+from semidp.promise.sensitivity.moments import Coding, Design, MomentSpace, recorded_moments
 from semidp.promise.sensitivity.outcome_spaces import SumSpace, recorded_sums
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.schema.margins import Floats
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.sensitivity.designs import Design
-from semidp.promise.sensitivity.moments import MomentSpace, moment_space
+from semidp.promise.sensitivity.moments import Design, MomentSpace, moment_space
 from semidp.promise.sensitivity.outcome_spaces import SumSpace, sum_space
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin, normalize_margins
@@ -173,7 +172,7 @@ def best_combination(design: Design, dataspace: Dataspace) -> tuple[tuple[Fracti
     returned for a design that is nearly collinear.
 
     >>> from semidp.promise.spaces.adjacency import Ball
-    >>> from semidp.promise.sensitivity.designs import Coding
+    >>> from semidp.promise.sensitivity.moments import Coding
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.counts import Table

@@ -6,9 +6,9 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.progress import Progress
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.outcome_spaces import SumSpace, measured_rows, sum_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.publish.sources.reader import Reader

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.promise.mechanisms.mechanism import Measurement
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
@@ -28,7 +29,6 @@ from semidp.promise.schema.margins import (
     meet,
     trimmed_view,
 )
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.residuals import list_coarser_views
 from semidp.publish.fitting.problem import Infeasible

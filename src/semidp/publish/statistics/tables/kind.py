@@ -6,8 +6,8 @@ from typing import Any
 from attrs import evolve
 
 from semidp.errors import InputError
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.placement import Objective
-from semidp.promise.scope import Scope
 from semidp.publish.results.cells import StoredFiles
 from semidp.publish.results.published_table import UNNAMED, FitKind
 from semidp.publish.statistics.fields import Chosen, Field, Shape

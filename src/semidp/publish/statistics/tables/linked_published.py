@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.accuracy import INTERVALS_BELOW
-from semidp.promise.mechanisms.linked_intervals import LinkedIntervals
 from semidp.promise.mechanisms.linked_noise import CodedNoise, LinkedMechanism, size_place
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
@@ -18,11 +18,9 @@ from semidp.promise.mechanisms.size_agreement import add_quarters_feature, assem
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.schema.schema import Schema
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
 from semidp.promise.sensitivity.products import ProductSpace
-from semidp.promise.spaces.linked import MEMBER, UNIT
-from semidp.promise.spaces.top_code import TopCode
+from semidp.promise.spaces.linked import MEMBER, UNIT, TopCode
 from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
 from semidp.publish.results.columns import Labels
 from semidp.publish.results.published_table import Fitted, PublishedTable, tables_by_features
@@ -31,6 +29,7 @@ from semidp.publish.statistics.protocol.results import Published, mechanism_fiel
 from semidp.publish.statistics.tables import linked_words
 from semidp.publish.statistics.tables.error_words import CellErrors, cautions
 from semidp.publish.statistics.tables.linked_fitting import Fit, fitted_kinds
+from semidp.publish.statistics.tables.linked_intervals import LinkedIntervals
 from semidp.publish.statistics.tables.residual_files import (
     RESIDUAL_MEANINGS,
     residuals_from_json,

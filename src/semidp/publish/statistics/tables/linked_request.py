@@ -13,17 +13,16 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import Number, exact, plain
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.linked_noise import LinkedMechanism, published_variances
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
 from semidp.promise.schema.features import SIZE
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.linked_products import LinkedSpace, linked_space
 from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.spaces.linked import Link, LinkedDataspace
-from semidp.promise.spaces.top_code import TopCode
+from semidp.promise.spaces.linked import Link, LinkedDataspace, TopCode
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.sources.linked_records import LinkedReader

@@ -12,9 +12,8 @@ from semidp.promise.exact import count_noun
 from semidp.promise.mechanisms.linked_noise import LinkedMechanism, published_variances
 from semidp.promise.schema.features import SIZE
 from semidp.promise.schema.margins import Floats
-from semidp.promise.spaces.linked import LinkedDataspace
+from semidp.promise.spaces.linked import LinkedDataspace, TopCode
 from semidp.promise.spaces.protection import Protect
-from semidp.promise.spaces.top_code import TopCode
 from semidp.publish.results.cells import Form
 from semidp.publish.results.sections import Section, first_cells, table_title
 from semidp.publish.results.texts import error_text

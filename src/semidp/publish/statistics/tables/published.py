@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.placement import Objective, Workload
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.progress import Progress
 from semidp.promise.schema.margins import junction_order, maximal
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.products import product_space
 from semidp.publish.fitting.tables import fit_table
 from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from semidp.promise.guarantee import Scope
 from semidp.promise.progress import silent
-from semidp.promise.scope import Scope
 from semidp.publish.fitting.tables import fit_table
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable
 from semidp.publish.statistics.recheck_findings import Findings

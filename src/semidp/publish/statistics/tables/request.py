@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import Number, exact, positive, texts
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.placement import Objective, Workload
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.selection import AUTO, select_mechanism, table_mechanism
 from semidp.promise.progress import Progress
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.products import NotTogether, ProductSpace, product_space
 from semidp.promise.sensitivity.query_space import QuerySpace

@@ -14,6 +14,7 @@ from attrs import evolve
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import BranchNoise, mechanism_above
 from semidp.promise.mechanisms.mechanism import CellByCell, Measurement, Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
@@ -22,7 +23,6 @@ from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.branches import Cut
 from semidp.publish.results.cells import Columns
 from semidp.publish.results.published_table import FitKind

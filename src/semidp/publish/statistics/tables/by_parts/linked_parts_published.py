@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import BranchNoise, mechanism_above
 from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.schema import Schema
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.spaces.linked import MEMBER, UNIT

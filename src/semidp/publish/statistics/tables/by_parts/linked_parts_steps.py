@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import BranchNoise
 from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.mechanisms.mechanism import Measurement
@@ -23,7 +24,6 @@ from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.results.cells import Columns

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import BranchNoise, mechanism_above
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import Randomness
@@ -20,7 +21,6 @@ from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
-from semidp.promise.scope import Scope
 from semidp.promise.sensitivity.branches import Cut
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.sources.reader import Reader

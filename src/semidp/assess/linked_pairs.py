@@ -13,11 +13,11 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from semidp.errors import Refused
-from semidp.promise.schema.margins import View, list_axes
-from semidp.promise.sensitivity.linked_moves import (
+from semidp.assess.linked_totals import (
     Change,
+    HeldTotals,
     Leaves,
     Lengths,
     LinkedLayout,
@@ -26,8 +26,11 @@ from semidp.promise.sensitivity.linked_moves import (
     UnitChange,
     find_leaf_ancestors,
 )
-from semidp.promise.sensitivity.linked_products import LinkedPair, LinkedSpace
-from semidp.promise.sensitivity.linked_totals import HeldTotals
+from semidp.errors import Refused
+from semidp.promise.exact import count_noun
+from semidp.promise.schema.margins import Floats, View, list_axes
+from semidp.promise.sensitivity.linked_products import LinkedSpace
+from semidp.promise.sensitivity.query_space import Pair
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.protection import Protect
 
@@ -632,6 +635,66 @@ class _Climb:
             yield draft.homes, number, units
         for place, count in enumerate(self.moves.choices):
             yield draft.choices, place, range(count)
+
+
+class LinkedPair(Pair):
+    """Two vectors of linked datasets, and how many members and units differ between them.
+
+    Parameters
+    ----------
+    first, second, precision
+        As of every pair.
+    members, units
+        How many of each kind differ.
+    cost
+        ``Σ_d |R_d m|²/σ_d²`` of their difference.
+    claimed
+        What the noise claims that a difference costs at most.
+    """
+
+    members: int
+    units: int
+    cost: float
+    claimed: float
+
+    def __init__(
+        self,
+        first: ArrayLike,
+        second: ArrayLike,
+        precision: Floats | None = None,
+        *,
+        members: int,
+        units: int,
+        cost: float,
+        claimed: float,
+    ) -> None:
+        super().__init__(first, second, precision)
+        # the dataclass is frozen, as every pair is
+        for name, value in (("members", members), ("units", units), ("cost", cost)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "claimed", claimed)
+
+    @property
+    def share(self) -> float:
+        """How much of the claim the pair costs: costs of residuals are bounds, added."""
+        return self.cost / self.claimed
+
+    @property
+    def differing_records(self) -> str:
+        """In how many members and units the two datasets differ."""
+        return f"{count_noun(self.members, 'member')} and {count_noun(self.units, 'unit')}"
+
+    def with_precision(self, precision: Floats, claimed: float) -> "LinkedPair":
+        """Return the pair for noise of different variance in its entries, and what that claims."""
+        return LinkedPair(
+            self.first,
+            self.second,
+            precision,
+            members=self.members,
+            units=self.units,
+            cost=self.cost,
+            claimed=claimed,
+        )
 
 
 def worst_linked_pair(

@@ -25,6 +25,7 @@ from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
 from semidp.promise.sensitivity.outcome_spaces import answered_cells
 from semidp.promise.sensitivity.rank_space import RankSpace, rank_scores
 from semidp.promise.spaces.dataspace import Margin
+from semidp.publish.fitting.tables import fit_table
 
 Floats = NDArray[np.float64]
 
@@ -59,8 +60,6 @@ class _Placed:
 
     @classmethod
     def from_mechanism(cls, mechanism: ExponentialMechanism) -> "_Placed":
-        from semidp.publish.fitting.tables import fit_table
-
         space = mechanism.rank_space
         if space.exact_moves is not None:
             return cls(mechanism, space.sizes, np.arange(len(space.sizes))[None])

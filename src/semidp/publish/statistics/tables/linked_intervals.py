@@ -22,8 +22,7 @@ from semidp.promise.mechanisms.size_agreement import Agreement, LevelResidual, a
 from semidp.promise.noise.sums import LEVEL, half_width
 from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
-from semidp.promise.spaces.linked import UNIT
-from semidp.promise.spaces.top_code import TopCode
+from semidp.promise.spaces.linked import UNIT, TopCode
 
 _NEAR = 0.03  # a normal law this close, in standard deviations, takes the place of the law itself
 # σ² of noise, in squares of its step, from which on a normal number hides the steps of another

@@ -18,16 +18,21 @@ from typing import Any
 import numpy as np
 import scipy
 
+from semidp.assess.renyi import Renyi
 from semidp.errors import InputError, Refused
-from semidp.promise.accounting.renyi import Renyi
 from semidp.promise.ball_arithmetic import ball, round_ball_up, sharp
 from semidp.promise.exact import exact
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets
-from semidp.promise.tradeoff.composition import compose, compute_loss_reach, discretize_losses
+from semidp.promise.tradeoff.composition import (
+    Losses,
+    compose,
+    compute_loss_reach,
+    convolve_all,
+    discretize_losses,
+)
 from semidp.promise.tradeoff.function import ROUNDOFF, Floats, Tradeoff, group_size
-from semidp.promise.tradeoff.losses import Losses, convolve_all
 from semidp.promise.tradeoff.piecewise_linear import from_profile
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian, Laplace
 
@@ -669,7 +674,7 @@ _NAMES = ("class_name", "module_name")  # of an event in a file, beside its fiel
 def event_to_json(event: Any) -> dict[str, Any]:
     """Return a dp-accounting event as plain values.
 
-    >>> from semidp.promise.accounting.events import dp_sgd
+    >>> from semidp.assess.events import dp_sgd
     >>> event_to_json(dp_sgd(1.1, 0.01, 500))["count"]
     500
     """
