@@ -11,7 +11,7 @@ import pytest
 from semidp.errors import Refused
 from semidp.promise.schema.margins import Grid
 from semidp.promise.sensitivity import costs as costs_module
-from semidp.promise.sensitivity import exchange_moves, multilinear
+from semidp.promise.sensitivity import exchange_moves, families
 from semidp.promise.sensitivity.costs import ExchangeCosts
 from semidp.promise.sensitivity.residuals import Residuals
 from tests.laws.listed_exchanges import (
@@ -162,8 +162,8 @@ def test_many_patterns_give_a_bound_that_is_no_smaller(monkeypatch):
             except Refused:  # what exact totals fix
                 continue
             with monkeypatch.context() as patch:
-                patch.setattr(multilinear, "_MOST_WORK", 0)
-                patch.setattr(multilinear, "_MOST_ROWS", 3)
+                patch.setattr(families, "_MOST_WORK", 0)
+                patch.setattr(families, "_MOST_ROWS", 3)
                 high = bounded.cost(view)
             assert high >= exact
             compared += 1

@@ -1,6 +1,6 @@
 """Linear regression on public groups: X'X is exact, and only X'y needs noise.
 
-Designs are in `designs`, what may be measured for them in `routes`; logistic
+Designs are in `moments`, what may be measured for them in `routes`; logistic
 regression is in `logistic`.
 """
 
