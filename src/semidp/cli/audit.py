@@ -49,12 +49,11 @@ from semidp.cli._running import Linking
 from semidp.cli.guarantee import Stated
 from semidp.errors import InputError, Occupied
 from semidp.present.release import Release
-from semidp.promise.documents import from_json
+from semidp.promise.documents import from_json, read_document
 from semidp.promise.files import recover, replace_file
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.plain_reading import read_document
 from semidp.promise.progress import Progress
 from semidp.promise.sensitivity.query_space import Pair
 from semidp.promise.spaces.adjacency import Adjacency
