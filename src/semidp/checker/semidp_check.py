@@ -236,9 +236,10 @@ class Query(namedtuple("Query", "kind depths outcome rows space", defaults=((), 
             return ("value", self.depths[f], self.outcome[1])
         return ("residual" if self.kind == "residual" else "table", self.depths[f])
 
-    def sees(self, f):
-        """Whether a feature matters."""
-        return any(self.role(f)[1:])
+    @property
+    def seen(self):
+        """The features that matter."""
+        return [f for f in range(len(self.depths)) if any(self.role(f)[1:])]
 
 
 # Independent noise in every entry: its size is sigma squared, or the scale of Laplace noise. Of
@@ -670,7 +671,7 @@ def find_deepest(vectors):
 def align_vectors(vectors):
     """Dictionaries as tuples over all their keys."""
     keys = sorted(set(itertools.chain(*vectors)))
-    return [tuple(vector.get(key, 0) for key in keys) for vector in vectors]
+    return [tuple((dict.fromkeys(keys, 0) | vector).values()) for vector in vectors]
 
 
 def get_outcome(source, key, asked):
@@ -721,7 +722,8 @@ def read_regression(source, asked, entry, part):
         cells = itertools.product(*(public.features[f].nodes(depth) for f, depth in places))
         values = map(Fraction, column["values"])
         columns.append((places, dict(zip(cells, values, strict=True))))
-    identity = [[i == j for j in range(len(columns))] for i in range(len(columns))]
+    size = len(columns)
+    identity = [[0] * i + [1] + [0] * (size - i - 1) for i in range(size)]
     weights = [list(map(Fraction, row)) for row in query.get("combination", identity)]
     rows, depths = [], depths_of(public, names)
     used = [f for f, depth in enumerate(depths) if depth]
@@ -835,6 +837,11 @@ def maximal_margins(public):
         if any(depths) and not any(is_below(depths, larger) for larger, _ in kept):
             kept.append((depths, counts))
     return kept
+
+
+def meet(depths, others):
+    """Whether two tables have a feature in common."""
+    return any(map(int.__mul__, depths, others))
 
 
 def is_below(depths, larger):
@@ -1005,7 +1012,7 @@ def ball_moves(margins, seen, a):
     """All such moves. Records can be renamed: the order of one margin is taken as it is, and of the
     next one only the lengths of its cycles matter.
     """
-    touched = [block for block in margins if any(block[f] for f in seen)]
+    touched = [block for block in margins if any(map(block.__getitem__, seen))]
     everything = list(itertools.permutations(range(a)))
     by_cycles = {cycle_lengths(order): order for order in everything}
     choices = [[tuple(range(a))], list(by_cycles.values()), *[everything] * len(touched)]
@@ -1037,8 +1044,8 @@ def set_partitions(items):
     if not items:
         yield []
         return
-    first, rest = items[0], items[1:]
-    for groups in set_partitions(rest):
+    first, *remaining = items
+    for groups in set_partitions(remaining):
         yield [[first], *groups]
         for number, group in enumerate(groups):
             yield [*groups[:number], [first, *group], *groups[number + 1 :]]
@@ -1088,7 +1095,7 @@ def kernel(feature, role, first, second, scale=1):
     kind, depth, *outcome = role
     if outcome:
         values = feature.values[outcome[0]]
-        vectors = [values[tuple(label for label, _ in place)] for place in (first, second)]
+        vectors = [values[next(zip(*place))] for place in (first, second)]
         return sum(map(int.__mul__, *vectors)) * (first[:depth] == second[:depth])
     together = scale if first[:depth] == second[:depth] else 0
     if kind == "table" or depth == 0:
@@ -1110,7 +1117,7 @@ class WorstCost:
     def __init__(self, features, weighted, limit=300_000):
         self.features, self.limit, self.best = features, limit, 0
         self.queries = [query for query, _ in weighted]
-        self.seen = [f for f in range(len(features)) if any(q.sees(f) for q in self.queries)]
+        self.seen = sorted(set(itertools.chain(*(query.seen for query in self.queries))))
         self.common = {}
         for f, feature in enumerate(features):
             for node, size in feature.families.items():
@@ -1147,7 +1154,7 @@ class WorstCost:
             return 0
         groups, tables, longest = {}, [], 0
         for query, weight in zip(self.queries, self.weights):
-            features = tuple(f for f in self.seen if query.sees(f))
+            features = tuple(query.seen)
             groups.setdefault(features, []).append((query, weight))
         for features, queries in groups.items():
             steps = len(queries) * math.prod(len(options[f]) for f in features)
@@ -1321,7 +1328,7 @@ class Costs:
         longer than its table (theorem residual_shortens).
         """
         if self.is_exchange:
-            q = sum(1 for m in self.margins if any(d and e for d, e in zip(m, query.depths)))
+            q = sum(1 for margin in self.margins if meet(margin, query.depths))
             return 2 * (q + 1), q**2 + q + 2, "exchange norms"
         return ball_norms(self.public, self.margins, query.depths, self.a)
 
@@ -1335,9 +1342,12 @@ class Costs:
         counts = fixed_counts(self.public, query.depths)
         if counts is None or (self.is_exchange and any(m[number] for m in self.margins)):
             return None, None, ""
+        sizes = [len(f.nodes(d)) for f, d in zip(self.public.features, query.depths)]
+        visible = [f for f, size in enumerate(sizes) if size > 1]
         for f, _, label in query.rows:
-            place = sum(1 for depth in query.depths[:f] if depth)
-            counts = {cell: k for cell, k in counts.items() if cell[place][-1] == label}
+            if f in visible:
+                place = visible.index(f)
+                counts = {cell: k for cell, k in counts.items() if cell[place][-1] == label}
         vectors = set(self.public.features[number].values[name].values())
         distances = [distance(p, q) for p, q in itertools.combinations(vectors, 2)]
         far = max((d for d, _ in distances), default=0)
@@ -1364,7 +1374,7 @@ class Costs:
         if not self.is_exchange:
             lengths, times = [distance(row, zero) for row in rows], width * self.a
         else:
-            blocks = [m for m in self.margins if any(map(int.__mul__, m, query.depths))]
+            blocks = [margin for margin in self.margins if meet(margin, query.depths)]
             if len(blocks) > 1 or any(m[number] for m in self.margins):
                 raise NotCovered(
                     "exchange with a design over several exact margins, or its outcome"
@@ -1436,8 +1446,10 @@ def ball_norms(public, margins, depths, a):
     an odd a counts as a - 1 (theorem parity).
     """
     visible = [f for f, d in enumerate(depths) if d and len(public.features[f].nodes(d)) > 1]
-    shown = [tuple(f for f in visible if m[f] >= depths[f]) for m in margins]
-    shown = list(filter(None, shown))
+    shown = []
+    for margin in margins:
+        features = [f for f in visible if margin[f] >= depths[f]]
+        shown += [features] if features else []
     covers = Counter(itertools.chain(*shown))
     if not all(covers[f] for f in visible):
         return 2 * a, 2 * a * a, "ball norms, free"
@@ -1698,13 +1710,18 @@ def list_tables(public, records, limit, deadline):
     return tables
 
 
+def count_changes(table, other):
+    """In how many records two datasets differ."""
+    return sum(map(abs, map(int.__sub__, table, other))) // 2
+
+
 def list_reach(records, tables):
     """a(t) from the definition: over all datasets, records x and values y that some dataset has,
     the most of the fewest records that must change so that x becomes y (worst case).
     """
-    worst, possible = 0, [i for i in range(len(records)) if any(t[i] for t in tables)]
+    worst, possible = 0, [i for i, column in enumerate(zip(*tables)) if any(column)]
     for table in tables:
-        away = sorted((sum(abs(p - q) for p, q in zip(table, t)) // 2, t) for t in tables)
+        away = sorted((count_changes(table, other), other) for other in tables)
         for x, y in itertools.permutations(possible, 2):
             fewest = sum(table) * bool(table[x])
             for distance, other in away if table[x] else ():
@@ -1720,18 +1737,18 @@ def list_reach(records, tables):
 
 def list_differences(public, promise, a, records, tables, limit, deadline):
     """Every difference of two datasets of the promise, with one pair for each; None if too many."""
-    found, tried = {}, 0
+    differences, tried = {}, 0
     for table in tables:
         if promise.kind == "ball":
-            others = (t for t in tables if sum(abs(p - q) for p, q in zip(table, t)) <= 2 * a)
+            reached = (other for other in tables if count_changes(table, other) <= a)
         else:
-            others = reach_by_exchanges(public, promise, records, table, deadline)
-        for other in others:
+            reached = reach_by_exchanges(public, promise, records, table, deadline)
+        for other in reached:
             tried += 1
             if tried > limit or time.monotonic() > deadline:
                 return None
-            found.setdefault(tuple(q - p for p, q in zip(table, other)), (table, other))
-    return None if time.monotonic() > deadline else found
+            differences.setdefault(tuple(q - p for p, q in zip(table, other)), (table, other))
+    return None if time.monotonic() > deadline else differences
 
 
 def chain_length(public, promise):
@@ -1753,7 +1770,7 @@ def reach_by_exchanges(public, promise, records, table, deadline):
                 following.update(list_exchanges(records, index, blocks, free, settled))
         current = following
         reached = reached | current
-    return {tuple(p + q for p, q in zip(free, settled)) for free, settled in reached}
+    return {tuple(map(int.__add__, free, settled)) for free, settled in reached}
 
 
 def list_exchanges(records, index, blocks, free, settled):
@@ -1842,7 +1859,7 @@ def measure(public, query, signed):
 
 def measure_residual(public, query, signed):
     """|query|^2 as a sum over pairs of records."""
-    roles = [(f, query.role(f)) for f in range(len(public.features)) if query.sees(f)]
+    roles = [(f, query.role(f)) for f in query.seen]
     total = 0
     for (sign, one), (other_sign, other) in itertools.product(signed, repeat=2):
         factor = sign * other_sign
@@ -1871,8 +1888,8 @@ def pair_from_tables(records, first, second):
     """The pair of two listed datasets."""
     before = [r for r, p, q in zip(records, first, second) for _ in range(max(0, p - q))]
     after = [r for r, p, q in zip(records, first, second) for _ in range(max(0, q - p))]
-    others = [(r, min(p, q)) for r, p, q in zip(records, first, second) if min(p, q)]
-    return Pair(tuple(before), tuple(after), tuple(others))
+    kept = [(r, min(p, q)) for r, p, q in zip(records, first, second) if min(p, q)]
+    return Pair(tuple(before), tuple(after), tuple(kept))
 
 
 def complete(public, before, after):
@@ -1936,7 +1953,7 @@ def linked_moves(blocks, inherited, modes):
     nobody needs to.
     """
     seen, x, y = range(len(inherited)), 0, 1
-    subsets = [list_subsets(f for f in seen if block[f]) for block in blocks]
+    subsets = [list_subsets(filter(block.__getitem__, seen)) for block in blocks]
     for changed, mode in itertools.product(itertools.product(*subsets), modes):
         slots = [(-1, dict.fromkeys(seen, x)), (1, dict.fromkeys(seen, y))]
         free, same, differ, letters = x, [], [], itertools.count(2)
@@ -2054,8 +2071,8 @@ class Climber:
 
     def _pair(self, move, leaves):
         """Records before and after, or None where conditions or exact totals do not allow them."""
-        for pairs, wanted in ((move.same, True), (move.differ, False)):
-            if any((leaves[f, a][:d] == leaves[f, b][:d]) != wanted for f, a, b, d in pairs):
+        for pairs, is_same in ((move.same, True), (move.differ, False)):
+            if any((leaves[f, a][:d] == leaves[f, b][:d]) != is_same for f, a, b, d in pairs):
                 return None
         sides = {-1: [], 1: []}
         for sign, at in move.slots:
@@ -2472,12 +2489,12 @@ class Checker:
         for before, after in list_size_changes(units, promise, moved):
             pairs.append((value(before, after), Pair(before, after, ()), 1))
         if promise.protect == "unit" and not any(is_inherited(self.public, promise)):
-            own = promise.units[0]
-            climber = Climber([units], Promise("ball", own, True), own, value)
+            a = promise.units[0]
+            climber = Climber([units], Promise("ball", a, True), a, value)
             same = []
-            for name, i in itertools.product(promise.derived, range(own)):
+            for name, i in itertools.product(promise.derived, range(a)):
                 f, depth = find_place(units, name)
-                same.append((f, i, own + i, depth))
+                same.append((f, i, a + i, depth))
             climber.moves = [move._replace(same=(*move.same, *same)) for move in climber.moves]
             middle = (time.monotonic() + deadline) / 2
             records = climber.climb(middle, enough * (1 - 1e-9))
