@@ -118,6 +118,7 @@ def list_rules():
     reach, rarest totals overlap | disjoint blocks: a(t) <= q | helper_saved
     reach, junction tree | a(t) <= number of cliques + 1 | semi_adjacency_decomposable
     reach, zeros | structural zeros: a(t) <= 1 + Graver degree of two blocks | pen
+    reach, circle | 2 x J x K, all pairs exact: a(t) <= 1 + 2 min(J, K) | pen
     reach, several records | m records per person: m times as many | several_records_reach
     reach, linked files | members: 2 + own blocks; 2a units | linked_reach, changed_units
     reach, whole units | m(1 + blocks) members; 1 + blocks units in own features | pen
@@ -128,6 +129,7 @@ def list_rules():
     ball norms | D1 <= 2a, D2^2 by largest entries | released_table_in_ball, ball_l1, ball_l2
     ball norms, free | D1 <= 2a, D2^2 <= 2a^2 with an unpublished feature | ball_l2_unpublished
     ball norms, parity | two blocks, one of two values: an odd a counts as a - 1 | parity
+    ball norms, circle | 2 x J x K, all pairs exact: twice a J x K table, a/2 records | pen
     exchange norms | D1 <= 2(q + 1), D2^2 <= q^2 + q + 2 | exchange_norms
     several records | m exchanges: m times as far | several_records_norms
     sums | D1, D2 <= a(u - l) for groups of exact sizes | group_sums, several_group_sums
@@ -892,7 +894,22 @@ def find_reach(public):
     if q <= 2 and are_disjoint(margins):
         least = min(len(counts) for _, counts in margins) if q == 2 else 1
         return 1, 1 + least, "reach, zeros"
+    sizes = find_circle(public, [depths for depths, _ in margins])
+    if sizes:
+        return 1, 1 + 2 * sizes[1], "reach, circle"
     return 1, None, "reach by listing"
+
+
+def find_circle(public, margins):
+    """The numbers of levels, in order, of three features of which all pairs are exact and one has
+    two levels; else nothing. Then a move of three-way tables is (u, -u), u a two-way table.
+    """
+    used = Counter(
+        itertools.chain(*(filter(margin.__getitem__, range(len(margin))) for margin in margins))
+    )
+    depths = tuple(map(max, *margins))
+    sizes = sorted(len(public.features[f].nodes(depths[f])) for f in used)
+    return sizes if len(margins) == 3 and list(used.values()) == [2, 2, 2] and sizes[0] == 2 else []
 
 
 def list_blocks(public):
@@ -1456,16 +1473,20 @@ def ball_norms(public, margins, depths, a):
     levels = []
     for block in shown:
         levels.append(math.prod(len(public.features[f].nodes(depths[f])) for f in block))
-    rule = "ball norms"
+    rule, times, weight = "ball norms", 1, Fraction(len(shown), min(covers.values()))
+    rolled = [tuple(map(min, margin, depths)) for margin in margins]
+    if len(visible) == 3 and len(shown) == 3 and find_circle(public, rolled):
+        a, rule, times, weight = a // 2, "ball norms, circle", 2, Fraction(2)
     if len(levels) == 2 and min(levels) == 2 and max(covers.values()) == 1 and a % 2:
         a, rule = a - 1, "ball norms, parity"
-    k = a - math.ceil(Fraction(a * min(covers.values()), len(shown)))
+    k = a - math.ceil(a / weight)
 
     def most(s):
         return (a // s) * s * s + (a % s) ** 2
 
     sizes = [(s, u) for s in range(1, k + 1) for u in range(1, s + 1) if s + u <= a]
-    return 2 * a * bool(sizes), max((most(s) + most(u) for s, u in sizes), default=0), rule
+    largest = max((most(s) + most(u) for s, u in sizes), default=0)
+    return 2 * a * times * bool(sizes), times * largest, rule
 
 
 # --- 7 noise, composition, conversions -----------------------------------------------------------
