@@ -67,7 +67,7 @@ def imported_statistics(path: Path) -> set[str]:
 MODULES = [
     path
     for path in sorted(PACKAGE.rglob("*.py"))
-    if floor(path) not in {"__init__", "__main__", "front", "grouped", *BELOW_ALL, *ALONE}
+    if floor(path) not in {"__init__", "__main__", "front", *BELOW_ALL, *ALONE}
 ]
 
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PLAN = (DOCS / "plan.md").read_text(encoding="utf-8")
 SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-SUBPACKAGES = ("promise", "publish", "inference", "assess", "grouped")
+SUBPACKAGES = ("promise", "publish", "inference", "assess")
 PUBLIC = {"semidp": semidp.__all__} | {
     f"semidp.{name}": getattr(semidp, name).__all__ for name in SUBPACKAGES
 }

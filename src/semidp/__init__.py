@@ -8,7 +8,6 @@ what flows where. More is in the floors `promise`, `publish`, `inference` and `a
 import semidp._startup  # noqa: F401 - before everything else that is imported
 from semidp import (  # public subpackages
     assess,  # noqa: F401
-    grouped,  # noqa: F401
     inference,  # noqa: F401
     promise,  # noqa: F401
     publish,  # noqa: F401

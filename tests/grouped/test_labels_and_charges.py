@@ -8,8 +8,9 @@ import itertools
 
 import numpy as np
 import pytest
+from tests.grouped.measuring import sums
 
-from semidp import Ball, Budget, Dataspace, Margin, Plan, grouped, run
+from semidp import Ball, Budget, Dataspace, Margin, Plan, run
 from semidp.assess.events import dp_sgd, event_tradeoff
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
@@ -147,9 +148,7 @@ def _sums(records: tuple[tuple[int, int, int], ...], blocks: list[Margin]) -> li
 def test_means_without_error_are_not_compared() -> None:
     records = {"ward": np.repeat(["a", "b"], 50), "days": np.repeat([2, 8], 50)}
     outcome = Outcome("days", 0, 10, 10)
-    found = grouped.sums(
-        records, outcome, ["ward"], Budget.gdp(10**6), randomness=SeededRandomness(1)
-    )
+    found = sums(records, outcome, ["ward"], Budget.gdp(10**6), randomness=SeededRandomness(1))
     assert found.compare().degrees == 0
     assert found.compare().pooled == 5
     assert found.compare(sampling_sd=1.0).degrees == 1

@@ -2,14 +2,13 @@
 budget.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from semidp import Budget, BudgetExceeded, Ledger, Outcome, grouped
+import semidp as sd
 from semidp.promise.noise.randomness import SeededRandomness
 
 RECORDS = {
@@ -17,16 +16,14 @@ RECORDS = {
     "days": np.arange(100) % 11,
     "cured": np.arange(100) % 2,
 }
-DAYS = Outcome("days", 0, 10, steps=10)  # type: ignore[arg-type]
-MU = Budget.gdp(1)
-CALLS: dict[str, Callable[..., Any]] = {
-    "sums": lambda **kw: grouped.sums(RECORDS, DAYS, ["ward"], MU, **kw),
-    "means": lambda **kw: grouped.means(RECORDS, DAYS, ["ward"], MU, **kw),
-    "proportions": lambda **kw: grouped.proportions(RECORDS, "cured", ["ward"], MU, **kw),
-    "linear": lambda **kw: grouped.linear_regression(RECORDS, DAYS, MU, factors=["ward"], **kw),
-    "logistic": lambda **kw: grouped.logistic_regression(
-        RECORDS, "cured", MU, factors=["ward"], **kw
-    ),
+ASKED = {
+    "sums": sd.total("days", by="ward", bounds=(0, 10), step=1),
+    "means": sd.mean("days", by="ward", bounds=(0, 10), step=1),
+    "proportions": sd.proportion("cured", by="ward"),
+    "medians": sd.median("days", by="ward", bounds=(0, 10), step=1),
+    "distributions": sd.distribution("days", by="ward", bounds=(0, 10), step=1),
+    "linear": sd.regression("days", on="ward", bounds=(0, 10), step=1),
+    "logistic": sd.logistic("cured", on="ward"),
 }
 
 
@@ -37,24 +34,13 @@ class NeverAsked(SeededRandomness):
         raise AssertionError("noise was drawn")
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", ASKED)
 def test_charged_then_refused_before_any_noise(name: str, tmp_path: Path) -> None:
-    book = Ledger.create(tmp_path / "ledger.json", MU)
-    result = CALLS[name](ledger=book, randomness=SeededRandomness(1))
+    book = sd.Ledger.create(tmp_path / "ledger.json", sd.Budget.gdp(1))
+    result = sd.release(RECORDS, ASKED[name], mu=1, ledger=book, randomness=SeededRandomness(1))
     total = book.total()
     assert total is not None
     assert total == result.guarantee
-    with pytest.raises(BudgetExceeded):
-        CALLS[name](ledger=book, randomness=NeverAsked(1))
+    with pytest.raises(sd.BudgetExceeded):
+        sd.release(RECORDS, ASKED[name], mu=1, ledger=book, randomness=NeverAsked(1))
     assert len(book.account().charges) == 1
-
-
-def test_the_spread_is_charged_too(tmp_path: Path) -> None:
-    book = Ledger.create(tmp_path / "ledger.json", Budget.gdp(2))
-    sums = grouped.sums(
-        RECORDS, DAYS, ["ward"], MU, spread_budget=MU, ledger=book, randomness=SeededRandomness(1)
-    )
-    total = book.total()
-    assert total is not None
-    assert total.tradeoff == sums.guarantee.tradeoff
-    assert sums.guarantee.tradeoff.implied_mu_squared() == 2

@@ -11,9 +11,9 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from tests.grouped.measuring import sums
 
 from semidp import run
-from semidp.grouped import sums
 from semidp.present.release import Release
 from semidp.present.report.report_page import html
 from semidp.promise.guarantee import Scope

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
+from tests.grouped.measuring import quantiles
 
 from semidp import RunOptions, run
 from semidp.cli import run as command
 from semidp.errors import InputError, Refused
-from semidp.grouped import quantiles
 from semidp.present.release import Release
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.accounting.recorded_queries import mechanism_from_record

@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 from scipy import optimize, stats
+from tests.grouped.measuring import fit_design, linear_regression, logistic_regression
 
+from semidp import Plan, prepare
 from semidp.errors import InputError, Refused
-from semidp.grouped import linear_regression, logistic_regression
 from semidp.promise.mechanisms.selection import outcome_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
@@ -18,6 +19,7 @@ from semidp.promise.sensitivity.moments import Coding, Column, Design, moment_sp
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish import RegressionRequest
 from semidp.publish.statistics.regression.linear import LinearFit, Moments
 from semidp.publish.statistics.regression.logistic import LogisticFit
 from semidp.publish.statistics.regression.routes import route_values
@@ -77,10 +79,7 @@ def test_scores_interactions_and_codings_give_the_same_fitted_means():
             schema, ["arm"], scores={"sex": ["0.25", "-1/3"]}, interactions=[("arm", "sex")]
         ),
     ]
-    fits = [
-        linear_regression(data, DAYS, CLEAR, design=design, features=[ARM, SEX])
-        for design in designs
-    ]
+    fits = [fit_design(data, DAYS, CLEAR, design, [Margin("arm", "sex")]) for design in designs]
     fitted = [
         fit.moments.design.rows().astype(float) / fit.moments.design.multiplier @ fit.coefficients
         for fit in fits
@@ -102,12 +101,9 @@ def test_the_guarantee_covers_both_measurements():
     ).private
     # X'X is public, cells are not
     pairs = [Margin("arm", "sex"), Margin("arm", "cured"), Margin("sex", "cured")]
-    asked = {"factors": ["arm", "sex", "cured"], "invariants": pairs}
-    assert len(linear_regression(trial(), DAYS, Budget.zcdp(1), **asked).names) == 4
-    with pytest.raises(
-        Refused, match="the spread is measured by arm × sex × cured, whose counts are not published"
-    ):
-        linear_regression(trial(), DAYS, Budget.zcdp(1), **asked, spread_budget=Budget.zcdp(1))
+    schema = Schema((ARM, SEX, Feature("cured", ("0", "1"))))
+    design = Design.from_schema(schema, schema.names)
+    assert len(fit_design(trial(), DAYS, Budget.zcdp(1), design, pairs).names) == 4
 
 
 def moments(
@@ -155,7 +151,7 @@ def test_collinear_designs_are_refused_before_anything_is_measured():
         schema, (*Design.from_schema(schema, ["arm"]).columns, Column("again", ("arm",), (1, 0)))
     )
     with pytest.raises(Refused, match="collinear: on the published counts column 'again'"):
-        linear_regression(trial(), DAYS, Budget.gdp(1), design=twice, features=[ARM, SEX])
+        fit_design(trial(), DAYS, Budget.gdp(1), twice, [Margin("arm", "sex")])
     empty = Feature("arm", ("c", "d", "never"))
     for method, column in ((linear_regression, DAYS), (logistic_regression, "cured")):
         with pytest.raises(Refused, match=r"column 'arm=never' is a combination .*without records"):
@@ -179,20 +175,13 @@ def test_designs_check_themselves():
             lambda: Design.from_schema(schema, [], scores={"arm": [0, 1, 2]}),
             "a score for each of its 2 levels",
         ),
-        (lambda: linear_regression(trial(), DAYS, Budget.gdp(1)), "a regression needs features"),
+        (
+            lambda: linear_regression(trial(), DAYS, Budget.gdp(1), []),
+            "a regression needs the features",
+        ),
     ):
         with pytest.raises(InputError, match=reason):
             bad()
-    design, other = (
-        Design.from_schema(schema, ["arm"]),
-        Design.from_schema(Schema((Feature("arm", ("x", "y")),)), ["arm"]),
-    )
-    with pytest.raises(InputError, match="not both"):
-        linear_regression(
-            trial(), DAYS, Budget.gdp(1), factors=["arm"], design=design, invariants=[Margin("arm")]
-        )
-    with pytest.raises(InputError, match="other levels of 'arm'"):
-        linear_regression(trial(), DAYS, Budget.gdp(1), design=other)
 
 
 def test_without_noise_it_is_logistic_regression():
@@ -259,10 +248,10 @@ def test_firth_is_the_maximum_of_the_penalised_likelihood():
 def test_logistic_regression_needs_the_joint_counts():
     data = trial()
     margins = [Margin("arm"), Margin("sex")]
+    cured = Outcome("cured", 0, 1, steps=1)
+    asked = RegressionRequest(cured, ["arm", "sex"], Budget.gdp(1), model="logistic")
     with pytest.raises(Refused, match="needs exact counts of arm × sex"):
-        logistic_regression(
-            data, "cured", Budget.gdp(1), factors=["arm", "sex"], invariants=margins
-        )
+        prepare(Plan([asked], margins), data)
     fit = logistic_regression(data, "cured", Budget.gdp(1), factors=["arm"], invariants=margins)
     assert fit.guarantee.adjacency.a == 3
     assert fit.private

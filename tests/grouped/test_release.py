@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from attrs import evolve
 from scipy import stats
+from tests.grouped.measuring import sums
 
 from semidp import RunOptions, run
 from semidp.assess import claims_of_release
 from semidp.errors import BudgetExceeded, InputError, Refused
-from semidp.grouped import sums
 from semidp.present.release import Release
 from semidp.present.report.report_page import html
 from semidp.present.report.sentences import summary

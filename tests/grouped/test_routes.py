@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.grouped.measuring import fit_design
 
 from semidp.errors import InputError
-from semidp.grouped import linear_regression
 from semidp.promise.accounting.recorded_queries import query_space
 from semidp.promise.mechanisms.selection import outcome_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
@@ -271,7 +271,5 @@ def test_an_outcome_with_a_lower_bound_and_an_intercept_alone() -> None:
     records = {"arm": np.repeat(["c", "d"], 50), "days": np.repeat([7.0, 5.0], 50)}
     schema = Schema((Feature("arm", ("c", "d")),))
     design = Design(schema, Design.from_schema(schema, ["arm"]).columns[:1])
-    fit = linear_regression(
-        records, days, Budget.gdp(10**7), design=design, invariants=[Margin("arm")]
-    )
+    fit = fit_design(records, days, Budget.gdp(10**7), design, [Margin("arm")])
     assert fit.coefficients == pytest.approx([6.0], abs=1e-3)

@@ -540,8 +540,8 @@ def test_an_odds_ratio_and_a_regression_beside_a_nested_feature(
 
 
 def test_group_statistics_of_the_library_take_depths() -> None:
-    from semidp.grouped import sums
     from semidp.promise.schema.outcome import Outcome
+    from tests.grouped.measuring import sums
 
     found = sums(
         people(), Outcome("score", 0, 10, 10), ["county"], Budget.gdp(1), features=[PLACES]

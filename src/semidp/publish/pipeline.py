@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from attrs import evolve
 from numpy.typing import NDArray
 
 from semidp._version import __version__
@@ -467,20 +466,6 @@ def charge_told(ledger: Ledger | None) -> Iterator[None]:
         if ledger is not None and ledger.own_charges != before and not told:
             error.add_note(CHARGE_STANDS)
         raise
-
-
-def measure(plan: Plan, data: Any, options: RunOptions) -> list[tuple[Mechanism, Measurement]]:
-    """Prepare a plan, charge it and measure; return each mechanism with what it measured.
-
-    Nothing is published: `semidp.grouped` makes estimates of what is returned.
-    """
-    # A source that is open already was opened in its own way, and a plan must say the same.
-    if isinstance(data, Source):
-        plan = evolve(plan, count=data.count, where=data.where, id=data.id, most=data.most)
-    prepared = prepare(plan, data)
-    # No folder is written here; the ledger is still charged before any noise is drawn.
-    _, measurements = measure_prepared(prepared, options, options.book)
-    return list(zip(prepared.mechanisms, measurements, strict=True))
 
 
 def build_release(

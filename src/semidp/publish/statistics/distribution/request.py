@@ -37,7 +37,6 @@ from semidp.publish.statistics.distribution.published import (
 )
 from semidp.publish.statistics.outcomes.confidence import LEVEL
 from semidp.publish.statistics.outcomes.request import (
-    AnySets,
     ValuesRequest,
     checked_outcome,
     group_margins,
@@ -225,8 +224,3 @@ class DistributionRequest(ValuesRequest):
     ) -> PublishedDistribution:
         """Return the distributions with their band, and what is listed of them."""
         return published_distribution(self, GroupDistributions(mechanism, measured, self.level))
-
-
-@frozen
-class DistributionsOfSets(AnySets, DistributionRequest):
-    """Distributions by groups that are measured and not published; one set may be all records."""

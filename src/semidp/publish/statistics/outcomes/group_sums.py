@@ -109,15 +109,16 @@ class GroupSums(ByBlocks):
 
     Examples
     --------
-    >>> from semidp.grouped import sums
-    >>> from semidp import Budget
+    >>> import semidp as sd
     >>> records = {
     ...     "school": np.repeat(["a", "b"], [40, 60]),
     ...     "score": np.repeat([55, 70], [40, 60]),
     ... }
-    >>> from semidp.promise.noise.randomness import SeededRandomness
-    >>> score = Outcome("score", 0, 100, steps=100)
-    >>> found = sums(records, score, ["school"], Budget.gdp(1), randomness=SeededRandomness(1))
+    >>> score = sd.Outcome("score", 0, 100, steps=100)
+    >>> request = sd.publish.GroupRequest("sum", score, [["school"]], sd.Budget.gdp(1))
+    >>> prepared = sd.prepare(sd.Plan([request], ["school"]), records)
+    >>> (mechanism,), (values,) = prepared.mechanisms, prepared.values
+    >>> found = GroupSums(mechanism, mechanism.measure(values, sd.promise.SeededRandomness(1)))
     >>> found.means().standard_errors.round(2).tolist()
     [5.0, 3.33]
     >>> found.guarantee.adjacency.a, found.private
@@ -208,7 +209,7 @@ class GroupSums(ByBlocks):
             least = 0.0
         elif self.squares is None:
             raise InputError(
-                "the spread within groups was not measured: give a spread_budget, or the standard"
+                "the spread within groups was not measured: give sums of squares, or the standard"
                 " deviation if known"
             )
         else:
@@ -261,7 +262,7 @@ class GroupSums(ByBlocks):
         number is the group's own noisy sum), which holds whatever the rate and the number of
         records, up to 10,000; beyond, and *other means*, by
         ``|m - μ| <= z sqrt((u - μ)(μ - l)/n + σ²/n²)``, which is wider than it need be where values
-        are not at the bounds. With a `spread_budget`, from the spread that was measured in each
+        are not at the bounds. With `squares`, from the spread that was measured in each
         group: Student's t with n - 1.
 
         Parameters
@@ -280,17 +281,13 @@ class GroupSums(ByBlocks):
 
         Examples
         --------
-        >>> from semidp.grouped import sums
-        >>> from semidp import Budget
-        >>> from semidp.promise.noise.randomness import SeededRandomness
+        >>> import semidp as sd
         >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.repeat([2, 8], 500)}
-        >>> stay = sums(
-        ...     records,
-        ...     Outcome("days", 0, 10, 1000),
-        ...     ["ward"],
-        ...     Budget.gdp(1),
-        ...     randomness=SeededRandomness(1),
-        ... )
+        >>> days = sd.Outcome("days", 0, 10, 1000)
+        >>> request = sd.publish.GroupRequest("mean", days, [["ward"]], sd.Budget.gdp(1))
+        >>> prepared = sd.prepare(sd.Plan([request], ["ward"]), records)
+        >>> (mechanism,), (values,) = prepared.mechanisms, prepared.values
+        >>> stay = GroupSums(mechanism, mechanism.measure(values, sd.promise.SeededRandomness(1)))
         >>> for found in (stay.mean_intervals(), stay.mean_intervals(sampling_sd=1.0)):
         ...     print(found.about, ((found.upper - found.lower) / 2).round(3).tolist())
         noise [0.083, 0.083]
@@ -429,17 +426,13 @@ class GroupSums(ByBlocks):
 
         Examples
         --------
-        >>> from semidp.grouped import sums
-        >>> from semidp import Budget
-        >>> from semidp.promise.noise.randomness import SeededRandomness
+        >>> import semidp as sd
         >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.repeat([2, 8], 500)}
-        >>> stay = sums(
-        ...     records,
-        ...     Outcome("days", 0, 10, 10),
-        ...     ["ward"],
-        ...     Budget.gdp(1),
-        ...     randomness=SeededRandomness(1),
-        ... )
+        >>> days = sd.Outcome("days", 0, 10, 10)
+        >>> request = sd.publish.GroupRequest("mean", days, [["ward"]], sd.Budget.gdp(1))
+        >>> prepared = sd.prepare(sd.Plan([request], ["ward"]), records)
+        >>> (mechanism,), (values,) = prepared.mechanisms, prepared.values
+        >>> stay = GroupSums(mechanism, mechanism.measure(values, sd.promise.SeededRandomness(1)))
         >>> found = stay.difference_intervals()
         >>> found.names, bool(found.lower[0] < -6 < found.upper[0])
         ((('a', 'b'),), True)

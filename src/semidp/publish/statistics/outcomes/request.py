@@ -298,19 +298,6 @@ class ValuesRequest(GroupedRequest):
         return units
 
 
-class AnySets:
-    """Takes any sets of groups, all records among them: the query space refuses what is not
-    public.
-
-    For requests that are measured and not published, as those of `semidp.grouped`.
-    """
-
-    __slots__ = ()
-
-    def _check_groups(self, they_need: str, they_are: str) -> None:
-        """Refuse nothing."""
-
-
 def _statistic_name(request: "StatisticRequest") -> str:
     return f"{request.statistic}-{request.outcome.column}"
 

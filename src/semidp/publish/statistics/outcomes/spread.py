@@ -21,7 +21,6 @@ from semidp.promise.sensitivity.outcome_moves import SQUARED
 from semidp.promise.sensitivity.outcome_spaces import SumSpace, sum_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.outcomes.noise_law import half_widths, normal_quantile, t_quantile
 
 Floats = NDArray[np.float64]
@@ -224,9 +223,3 @@ def square_space(scope: Scope, grid: Outcome, by: Sequence[Margin]) -> QuerySpac
     # (2y - B)² lies between 0 and B², so that one record moves it like any outcome of B² steps.
     squares = Outcome(f"{grid.column}{SQUARED}", Fraction(0), Fraction(1), grid.steps**2)
     return sum_space(scope.dataspace, scope.adjacency, squares, by)
-
-
-def read_square_sums(reader: Reader, grid: Outcome, by: Sequence[Margin]) -> NDArray[np.int64]:
-    """Return the confidential sums of squares by groups, set after set."""
-    counts = [reader.histogram(block.names, grid) for block in by]
-    return np.concatenate([part @ squared_steps(grid.steps) for part in counts])

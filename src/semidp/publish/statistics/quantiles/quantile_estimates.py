@@ -32,20 +32,19 @@ class GroupQuantiles(ByBlocks):
 
     Examples
     --------
-    >>> from semidp.grouped import quantiles
-    >>> from semidp import Budget, Outcome
+    >>> import semidp as sd
     >>> from semidp.promise.noise.randomness import SeededRandomness
     >>> records = {
     ...     "ward": np.repeat(["a", "b"], 500),
     ...     "days": np.r_[np.arange(500) / 100, 5 + np.arange(500) / 100],
     ... }
-    >>> found = quantiles(
-    ...     records,
-    ...     Outcome("days", 0, 10, 100),
-    ...     ["ward"],
-    ...     Budget.gdp(1),
-    ...     randomness=SeededRandomness(1),
+    >>> days = sd.Outcome("days", 0, 10, 100)
+    >>> request = sd.publish.QuantileRequest(
+    ...     days, [["ward"]], ["1/2"], sd.Budget.gdp(1), mechanism="selection"
     ... )
+    >>> prepared = sd.prepare(sd.Plan([request], ["ward"]), records)
+    >>> (mechanism,), (values,) = prepared.mechanisms, prepared.values
+    >>> found = GroupQuantiles(mechanism, mechanism.measure(values, SeededRandomness(1)))
     >>> for (ward,), count, median in found.rows():
     ...     print(ward, count, round(median))
     a 500 2

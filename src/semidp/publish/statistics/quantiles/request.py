@@ -33,7 +33,6 @@ from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.outcomes.confidence import Confidence
 from semidp.publish.statistics.outcomes.even_group import EvenGroup
 from semidp.publish.statistics.outcomes.request import (
-    AnySets,
     ValuesRequest,
     checked_outcome,
     group_margins,
@@ -249,8 +248,3 @@ class QuantileRequest(ValuesRequest):
     ) -> PublishedQuantiles:
         """Return the quantiles in units of the outcome."""
         return published_quantiles(self, GroupQuantiles(mechanism, measured), scope)
-
-
-@frozen
-class QuantilesOfSets(AnySets, QuantileRequest):
-    """Quantiles by groups that are measured and not published; one set may be all records."""

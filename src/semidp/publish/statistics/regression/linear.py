@@ -228,16 +228,18 @@ class LinearFit(RegressionFit):
 
     Examples
     --------
-    >>> from semidp.grouped import linear_regression
-    >>> from semidp.promise.noise.randomness import SeededRandomness
-    >>> records = {"arm": np.repeat(["control", "drug"], 300), "days": np.repeat([7, 4], 300)}
-    >>> fit = linear_regression(
-    ...     records,
-    ...     Outcome("days", 0, 10, steps=10),
-    ...     Budget.gdp(1),
-    ...     factors=["arm"],
-    ...     randomness=SeededRandomness(1),
-    ... )
+    >>> from semidp import promise, publish
+    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.schema.schema import Schema
+    >>> arms = Table(Schema([Feature("arm", ["control", "drug"])]), [300, 300])
+    >>> public = Dataspace.from_table(arms, [Margin("arm")])
+    >>> design = Design.from_schema(arms.schema, ["arm"])
+    >>> about = public, promise.outcome_adjacency(public), Outcome("days", 0, 10, steps=10), design
+    >>> mechanism = regression_mechanism(*about, Budget.gdp(1))
+    >>> true = publish.route_values(mechanism.space, design, np.array([300 * 7, 300 * 4]))
+    >>> measured = mechanism.measure(true, promise.SeededRandomness(1))
+    >>> fit = LinearFit(Moments(mechanism, measured, design))
     >>> fit.names, fit.coefficients.round().tolist()
     (('intercept', 'arm=drug'), [7.0, -3.0])
     >>> fit.standard_errors().round(2).tolist()

@@ -46,17 +46,15 @@ class LogisticFit(RegressionFit):
 
     Examples
     --------
-    >>> from semidp.grouped import logistic_regression
-    >>> from semidp import Budget
+    >>> import semidp as sd
     >>> from semidp.promise.noise.randomness import SeededRandomness
     >>> records = {
     ...     "arm": np.repeat(["control", "drug"], 800),
     ...     "cured": np.repeat([0, 1, 0, 1], [400, 400, 200, 600]),
     ... }
-    >>> fit = logistic_regression(
-    ...     records, "cured", Budget.gdp(1), factors=["arm"], randomness=SeededRandomness(1)
-    ... )
-    >>> fit.names, fit.coefficients.round(1).tolist()
+    >>> asked = sd.logistic("cured", on="arm")
+    >>> fit = sd.release(records, asked, mu=1, randomness=SeededRandomness(1)).regressions[0]
+    >>> fit.terms, fit.coefficients.round(1).tolist()
     (('intercept', 'arm=drug'), [0.0, 1.1])
     """
 

@@ -13,8 +13,7 @@ from semidp.promise.sensitivity.outcome_spaces import SumSpace, measured_rows, s
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
-from semidp.publish.statistics.outcomes.request import AnySets, StatisticRequest, optional_text
-from semidp.publish.statistics.outcomes.spread import read_square_sums, square_space
+from semidp.publish.statistics.outcomes.request import StatisticRequest, optional_text
 from semidp.publish.statistics.sums.published import PublishedGroups, published_groups
 
 
@@ -87,21 +86,3 @@ class GroupRequest(StatisticRequest):
     ) -> PublishedGroups:
         """Return sums, or means and proportions over exact counts, with their intervals."""
         return published_groups(self, GroupSums(mechanism, measured))
-
-
-@frozen
-class SumsOfSets(AnySets, GroupRequest):
-    """Sums by groups that are measured and not published; one set may be all records."""
-
-
-@frozen
-class SquaresOfSets(SumsOfSets):
-    """Sums of ``(2y - B)²`` by groups, an outcome of B² steps."""
-
-    def space(self, scope: Scope) -> QuerySpace:
-        """Return the space of the squares."""
-        return square_space(scope, self.outcome, self.by)
-
-    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
-        """Return the confidential sums of squares."""
-        return read_square_sums(reader, self.outcome, self.by)
