@@ -35,13 +35,12 @@ from semidp import (
 )
 from semidp.errors import Refused
 from semidp.inference.association import ScoreTest
-from semidp.inference.convex_bounds import NoiseTerms
 from semidp.inference.independence import random_tables
 from semidp.inference.models import DesignMatrix, Formula, logistic_fit
 from semidp.inference.noisy_totals import TotalsTest, least_favourable
 from semidp.inference.paired_tests import every_pair
 from semidp.inference.ratios import NoisyRates, RateMeasure
-from semidp.inference.unknown_totals import ScoreQuestion, UnknownTotals
+from semidp.inference.unknown_totals import NoiseTerms, ScoreQuestion, UnknownTotals
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.selection import calibrate_mechanism
 from semidp.promise.noise.distributions import DiscreteGaussian

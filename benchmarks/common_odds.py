@@ -15,8 +15,7 @@ from answers import BoundedTotals, Tests, levels, share_of, two_levels
 from numpy.typing import NDArray
 
 from semidp import Budget
-from semidp.inference.common_odds import PooledSum
-from semidp.inference.noisy_odds import NoisyOdds
+from semidp.inference.common_odds import NoisyOdds, PooledSum
 from semidp.inference.unknown_totals import MISS, UnknownTotals
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo

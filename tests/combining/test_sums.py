@@ -15,9 +15,8 @@ from semidp import Budget, Plan, Release
 from semidp.cli import run
 from semidp.errors import InputError
 from semidp.inference import sum_intervals, sum_rows
-from semidp.inference.area_sums import AreaRow
+from semidp.inference.area_sums import AreaRow, compute_joint_errors, simulate_joint_errors
 from semidp.inference.measured import CombinedMeasured, MeasuredTable, measured_table
-from semidp.inference.several_tables import compute_joint_errors, simulate_joint_errors
 from semidp.promise import SeededRandomness
 from semidp.publish import TableRequest, TablesRequest
 from tests.combining.dense import solve

@@ -19,12 +19,11 @@ from starlette.testclient import TestClient
 from semidp import Budget, Feature, InputError, Ledger, Plan, Schema, Table, prepare
 from semidp.cli._options import Asking, Opening
 from semidp.cli.explore import _with_data, _without_data
-from semidp.present.explore.cards import laid_out
-from semidp.present.explore.controls import LADDER, Controls, variants
+from semidp.present.explore.controls import LADDER, Controls, laid_out, variants
 from semidp.present.explore.explorer_page import Page, application, check_typed
 from semidp.present.explore.plan_forecasts import PlanForecasts
 from semidp.present.release import Release
-from semidp.present.report.outlook import forecast
+from semidp.present.report.sentences import forecast
 from semidp.promise.guarantee import Scope
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.spaces.dataspace import Margin

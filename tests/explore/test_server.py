@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from semidp.present.explore.server import _open_browser
+from semidp.present.explore.explorer_page import _open_browser
 
 
 def others() -> list[str]:

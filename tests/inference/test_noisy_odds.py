@@ -16,11 +16,20 @@ from semidp import Budget, Feature, Plan, run
 from semidp.cli._program import run as command
 from semidp.errors import InputError, Refused
 from semidp.inference import common_odds_ratio
-from semidp.inference.common_odds import stratified_odds_ratio
-from semidp.inference.convex_bounds import NoiseTerms
+from semidp.inference.common_odds import (
+    BoundedStratum,
+    NoisyOdds,
+    bounding_law,
+    stratified_odds_ratio,
+)
 from semidp.inference.models import model
-from semidp.inference.noisy_odds import BoundedStratum, NoisyOdds, bounding_law
-from semidp.inference.unknown_totals import MISS, UnknownTotals, asked_questions, cut_scores
+from semidp.inference.unknown_totals import (
+    MISS,
+    NoiseTerms,
+    UnknownTotals,
+    asked_questions,
+    cut_scores,
+)
 from semidp.present.release import Release
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
@@ -288,7 +297,7 @@ def test_a_test_says_why_there_is_no_interval(
 ) -> None:
     folder = str(tmp_path / "release")
     admissions().save(folder)
-    monkeypatch.setattr("semidp.inference.noisy_odds._MOST_MASSES", 10)
+    monkeypatch.setattr("semidp.inference.common_odds._MOST_MASSES", 10)
     asked = ["test", folder, "--rows", "sex", "--columns", "in", "--strata", "dept", "--pooled"]
     assert command([*asked, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 import scipy
 
-from semidp.inference.lattice_chains import EntryLikelihood, LatticeChains, open_differences
-from semidp.inference.markov import Chains, swaps
-from semidp.inference.parallel_moves import (
+from semidp.inference.lattice_chains import (
+    EntryLikelihood,
+    LatticeChains,
     ListedCells,
     ParallelMoves,
     count_rounds,
     drawn_lines,
+    open_differences,
     sample_steps,
 )
+from semidp.inference.markov import Chains, swaps
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.schema.margins import Chain
 

@@ -11,20 +11,18 @@ import pytest
 
 from semidp import Budget, Feature, Plan, run
 from semidp.errors import InputError, Refused
-from semidp.inference.convex_bounds import (
-    GridLaw,
-    NoiseTerms,
-    SumLaw,
-    above_all,
-    above_totals,
-    hypergeometric,
-    sum_comonotone,
-)
 from semidp.inference.unknown_totals import (
     MISS,
+    GridLaw,
+    NoiseTerms,
     ScoreQuestion,
+    SumLaw,
     UnknownTotals,
+    above_all,
+    above_totals,
     asked_questions,
+    hypergeometric,
+    sum_comonotone,
 )
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness

@@ -8,10 +8,13 @@ from attrs import evolve
 
 import semidp.cli._options as o
 from semidp.cli._output import echo, print_json, print_rows
-from semidp.present.report.outlook import Outlook, comparison, forecast, stated_text
 from semidp.present.report.sentences import (
+    Outlook,
     budget_parts,
+    comparison,
+    forecast,
     persons_part,
+    stated_text,
     strength,
     strength_rows,
     together_disclosed,

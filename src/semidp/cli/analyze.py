@@ -19,7 +19,7 @@ from semidp.cli._output import grid, harmless, kind_and_a, print_json, print_row
 from semidp.cli._totals import build_scope
 from semidp.errors import InputError, Refused
 from semidp.inference.records.table_proposal import ProposedTable, TableProposal, propose_tables
-from semidp.present.report.outlook import Outlook, comparison, forecast
+from semidp.present.report.sentences import Outlook, comparison, forecast
 from semidp.promise.exact import count_noun, format_rounded_up, plain
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.accuracy import cell_errors

@@ -69,7 +69,7 @@ def explore(
         if data is None
         else _with_data(data, first, opening, ledger)
     )
-    from semidp.present.explore.server import serve
+    from semidp.present.explore.explorer_page import serve
 
     serve(desk, port, browser=not no_browser, announce=_announce)
 

@@ -11,13 +11,12 @@ from semidp.cli._command import argument, command, flag, option
 from semidp.cli._output import echo, grid, harmless, print_json, print_rows
 from semidp.errors import InputError
 from semidp.inference.answers import IntervalEstimate, TableIntervals
-from semidp.inference.area_sums import area_intervals, read_area_rows, sum_intervals
+from semidp.inference.area_sums import area_intervals, read_area_rows, sum_intervals, sum_rows
 from semidp.inference.common_odds import stratified_odds_ratio
 from semidp.inference.markov import posterior
 from semidp.inference.models import TableModel, TermTest
 from semidp.inference.models import model as fitted_model
 from semidp.inference.ratios import RateMeasure
-from semidp.inference.written_sums import sum_rows
 from semidp.present.release import Release
 from semidp.promise.exact import exact, plain
 from semidp.promise.noise.randomness import SeededRandomness

@@ -1,33 +1,137 @@
-"""Areas that somebody names, from a file: each is a weighted sum of cells of published tables, at
-any depth.
+"""Weighted sums of cells of published tables, at any depth: areas from a file, or sums as
+somebody writes them (``gap: sex=f & region=n - 0.5 * region-age[age=d]``).
 
 A district is these blocks, or these wards and a part of another; the noise of the release has a
-known law, so that every such sum has an interval, at no cost in privacy.
+known law, so that every such sum has an interval, at no cost in privacy. Tables that share a
+budget, and those of a combination, have noise in common; others are independent.
 """
 
 import csv
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from attrs import evolve, frozen
-from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.inference.answers import Covers, IntervalEstimate, linear_interval
 from semidp.inference.cell_bounds import CellBounds
-from semidp.inference.independence import simulated_bound
-from semidp.inference.measured import Cells, Measured, measured_table, select_public
-from semidp.inference.several_tables import compute_joint_errors, simulate_joint_errors
+from semidp.inference.independence import blocks, simulated_bound
+from semidp.inference.measured import (
+    Cells,
+    CombinedMeasured,
+    Floats,
+    Measured,
+    MeasuredTable,
+    measured_table,
+    select_public,
+)
 from semidp.promise.exact import check_level
-from semidp.promise.noise.randomness import Randomness
+from semidp.promise.mechanisms.residual_laws import SharedNoise
+from semidp.promise.noise.randomness import Randomness, SystemRandomness
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue
 
-Floats = NDArray[np.float64]
+
+TableWeights = Mapping[Measured, Floats]
+"""For each table weights of several sums, (sums, *cells)."""
+
+
+def compute_joint_errors(weights: TableWeights) -> Floats:
+    """Standard errors of weighted sums over several tables, from the noise alone."""
+    squares = np.zeros(len(next(iter(weights.values()))))
+    for group in _with_common_noise(weights):
+        squares += _errors(group) ** 2
+    return np.asarray(np.sqrt(squares))
+
+
+def simulate_joint_errors(
+    weights: TableWeights, draws: int | None, randomness: Randomness | None
+) -> Floats:
+    """Draws of the errors of weighted sums over several tables, one row a draw."""
+    source = SystemRandomness() if randomness is None else randomness
+    count = min(measured.draws for measured in weights) if draws is None else draws
+    total = np.zeros((count, len(next(iter(weights.values())))))
+    for group in _with_common_noise(weights):
+        total += _draw_errors(group, count, source)
+    return total
+
+
+def _with_common_noise(weights: TableWeights) -> Iterator[dict[Measured, Floats]]:
+    """Tables that share noise, group by group."""
+    groups: dict[object, dict[Measured, Floats]] = {}
+    for measured, stacked in weights.items():
+        key: object = id(measured)
+        if isinstance(measured, CombinedMeasured):
+            key = id(measured.combination)
+        elif isinstance(measured, MeasuredTable) and isinstance(measured.mechanism, SharedNoise):
+            key = id(measured.mechanism)
+        groups.setdefault(key, {})[measured] = stacked
+    yield from groups.values()
+
+
+def _errors(group: dict[Measured, Floats]) -> Floats:
+    first = next(iter(group))
+    if len(group) == 1:
+        return first.errors(group[first])
+    errors = []
+    for number in range(len(group[first])):
+        one = {measured: stacked[number] for measured, stacked in group.items()}
+        if isinstance(first, CombinedMeasured):
+            errors.append(first.combination.estimate(_by_view(one))[1])
+        else:
+            assert isinstance(first, MeasuredTable)
+            assert isinstance(first.mechanism, SharedNoise)
+            errors.append(first.mechanism.combination_error(_by_number(one)))
+    return np.array(errors)
+
+
+def _draw_errors(group: dict[Measured, Floats], count: int, source: Randomness) -> Floats:
+    first = next(iter(group))
+    if len(group) == 1:
+        return first.simulate_errors(group[first], count, source)
+    widest = max(measured.estimate.size for measured in group)
+    parts = blocks(count, max(widest, len(group[first])))
+    if isinstance(first, CombinedMeasured):
+        influences = first.combination.influences(_by_view(group))
+        return np.concatenate(
+            [first.combination.draw_errors(influences, part, source) for part in parts]
+        )
+    assert isinstance(first, MeasuredTable)
+    mechanism = first.mechanism
+    assert isinstance(mechanism, SharedNoise)
+    pulled = []
+    for number in range(len(group[first])):
+        one = {measured: stacked[number] for measured, stacked in group.items()}
+        pulled.append(mechanism.combination(_by_number(one)))
+    matrix = np.stack(pulled)
+    # Only residuals that some sum sees are drawn.
+    used = np.flatnonzero(np.abs(matrix).max(axis=0) > 1e-15)
+    return np.concatenate(
+        [mechanism.draw_entries(used, part, source) @ matrix[:, used].T for part in parts]
+    )
+
+
+def _by_view(weights: Mapping[Measured, Floats]) -> dict[tuple[int, ...], Floats]:
+    by_view = {}
+    for measured, array in weights.items():
+        assert isinstance(measured, CombinedMeasured)
+        by_view[measured.view] = array
+    return by_view
+
+
+def _by_number(weights: Mapping[Measured, Floats]) -> dict[int, Floats]:
+    by_number = {}
+    for measured, array in weights.items():
+        assert isinstance(measured, MeasuredTable)
+        by_number[measured.number] = array
+    return by_number
+
+
 NAME, WEIGHT, TABLE = "name", "weight", "table"
 
 
@@ -205,7 +309,7 @@ def sum_intervals(
     Examples
     --------
     >>> import semidp
-    >>> from semidp.inference.written_sums import sum_rows
+    >>> from semidp.inference.area_sums import sum_rows
     >>> plan = semidp.Plan(
     ...     [semidp.publish.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
     ... )
@@ -340,3 +444,96 @@ def _refuse_twice(measured: Measured, rows: Sequence[AreaRow]) -> None:
     for name, cells in _weights(measured, rows).items():
         if name not in weighted and cells.max(initial=0.0) > 1:
             raise InputError(f"the area {name!r} names a cell twice: give each once, or weights")
+
+
+_QUOTED = re.compile(r'"[^"]*"')
+_SIGN = re.compile(r"(?:^|\s)([+-])\s")
+_FORM = 'write it like "gap: sex=f & region=n,s - 0.5 * region-age[age=d]"'
+
+
+def sum_rows(text: str) -> list[AreaRow]:
+    """Read a weighted sum of cells: terms with signs, each an optional weight, an optional table,
+    and levels.
+
+    Terms are joined by `` + `` and `` - ``, features by `` & ``, levels of one feature by commas;
+    levels with such signs in them stand in double quotes. ``table[...]`` says which table is meant,
+    and ``table[]`` is all of it.
+
+    Parameters
+    ----------
+    text
+        The sum, after its name and a colon if it has one.
+
+    Examples
+    --------
+    >>> for row in sum_rows("gap: sex=f & region=n,s - 0.5 * region-age[age=d]"):
+    ...     print(row.name, row.cells, row.weight, row.table)
+    gap {'sex': ('f',), 'region': ('n', 's')} 1.0 None
+    gap {'age': ('d',)} -0.5 region-age
+    """
+    name, colon, written = text.partition(": ")
+    if not colon:
+        name, written = text, text
+    rows = []
+    for sign, term in _terms(written):
+        rows.append(_written_row(name.strip(), sign, term, text))
+    return rows
+
+
+def _terms(written: str) -> Iterator[tuple[float, str]]:
+    """Signs and terms of a sum; signs in double quotes belong to a level."""
+    sign, start = 1.0, 0
+    for match in _SIGN.finditer(_mask_quotes(written)):
+        # A sign at the very beginning has no term before it.
+        if match.start() or written[:1] not in ("+", "-"):
+            yield sign, written[start : match.start()].strip()
+        sign, start = (1.0 if match[1] == "+" else -1.0), match.end()
+    yield sign, written[start:].strip()
+
+
+def _written_row(name: str, sign: float, term: str, text: str) -> AreaRow:
+    before, star, after = term.partition("*")
+    weight = 1.0
+    if star and "=" not in before and "[" not in before:
+        weight, term = _number(before, text), after.strip()
+    table, bracket, inside = term.partition("[")
+    if bracket and "=" not in table and term.endswith("]"):
+        cells = dict(_cells(inside[:-1], text)) if inside != "]" else {}
+        return AreaRow(name, cells, sign * weight, table.strip())
+    return AreaRow(name, dict(_cells(term, text)), sign * weight)
+
+
+def _number(written: str, text: str) -> float:
+    try:
+        weight = float(written)
+    except ValueError:
+        weight = math.nan
+    if not math.isfinite(weight):
+        raise InputError(f"{written.strip()!r} in the sum {text!r} is no weight: {_FORM}")
+    return weight
+
+
+def _cells(written: str, text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Features and their levels."""
+    for part in _split_unquoted(written, " & "):
+        feature, equals, levels = part.partition("=")
+        listed = []
+        for level in _split_unquoted(levels, ","):
+            listed.append(level.strip().strip('"'))
+        if not equals or not feature.strip() or not all(listed):
+            raise InputError(f"{part.strip()!r} in the sum {text!r} names no cells: {_FORM}")
+        yield feature.strip(), tuple(listed)
+
+
+def _split_unquoted(written: str, separator: str) -> Iterator[str]:
+    """Parts between separators that are not in double quotes."""
+    start = 0
+    for match in re.finditer(re.escape(separator), _mask_quotes(written)):
+        yield written[start : match.start()]
+        start = match.end()
+    yield written[start:]
+
+
+def _mask_quotes(written: str) -> str:
+    """The text with everything in double quotes made plain, at the same places."""
+    return _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), written)

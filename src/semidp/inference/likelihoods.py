@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from semidp.errors import Refused
 from semidp.inference.cell_bounds import CellBounds
-from semidp.inference.lattice_chains import EntryLikelihood, NoiseLaw
+from semidp.inference.lattice_chains import CellLaw, EntryLikelihood, NoiseLaw
 from semidp.inference.measured import level_codes
-from semidp.inference.parallel_moves import CellLaw
 from semidp.promise.mechanisms.gaussian import (
     DiscreteGaussianMechanism,
     LatticeGaussianMechanism,

@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from semidp.errors import Refused
 from semidp.inference.answers import cell_rows
-from semidp.inference.lattice_chains import EntryLikelihood, LatticeChains, open_differences
-from semidp.inference.likelihoods import join_likelihoods, noisy_counts, possible_cells, unlike
-from semidp.inference.measured import fitted_counts, measured_table
-from semidp.inference.parallel_moves import (
+from semidp.inference.lattice_chains import (
     CellLaw,
+    EntryLikelihood,
     Gain,
+    LatticeChains,
     ListedCells,
     ParallelMoves,
     Places,
@@ -32,8 +31,11 @@ from semidp.inference.parallel_moves import (
     count_rounds,
     drawn_lines,
     level_offsets,
+    open_differences,
     sample_steps,
 )
+from semidp.inference.likelihoods import join_likelihoods, noisy_counts, possible_cells, unlike
+from semidp.inference.measured import fitted_counts, measured_table
 from semidp.promise.exact import check_level
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import Randomness, SystemRandomness, generator

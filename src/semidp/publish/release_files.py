@@ -28,7 +28,6 @@ from semidp.publish.combined.combined_tables import CombinedTables
 from semidp.publish.combined.residual_combination import one_estimate
 from semidp.publish.combined.several_releases import SeveralReleases
 from semidp.publish.measured_results import publish_stored
-from semidp.publish.parts.partition_words import parts_file_words, parts_section
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import AS_USUAL, WORKBOOK, Presentation, check_installed
 from semidp.publish.release_value import SOURCES, ReleaseValue
@@ -202,20 +201,6 @@ class ReleaseFiles(ReleaseValue, ABC):
         """Whether a workbook holds something else than this release publishes: anything at all, or
         in its cells.
         """
-
-    def parts_sections(self) -> list[Section]:
-        """Return the section of the report on the parts; none where the release was carried out in
-        one piece.
-        """
-        if self.partition is None:
-            return []
-        by_parts = [result for result in self.results if result.part_stems()[0]]
-        overview = [table for result in by_parts for table in result.held_tables()]
-        return [parts_section(self.partition, overview, self.scope.dataspace, self.form)]
-
-    def parts_file_words(self) -> list[tuple[str, str]]:
-        """Say what the files of the parts hold; none where there are no parts."""
-        return [] if self.partition is None else parts_file_words(self.partition)
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:

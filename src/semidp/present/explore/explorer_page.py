@@ -1,18 +1,25 @@
-"""The requests of the page and their answers. It is served to one browser on this machine and to
-nobody else.
+"""The requests of the page and their answers. It is served on 127.0.0.1 to one browser on this
+machine and to nobody else, until an interrupt.
 
 Every address holds a token, every request must name this host and come from this page, and nothing
-on the page asks for anything elsewhere. What it shows is a function of the plan and of the totals
-that the plan publishes exactly.
+on the page asks for anything elsewhere. The browser opens without showing the token to other users.
+What the page shows is a function of the plan and of the totals that the plan publishes exactly.
 """
 
 import base64
+import contextlib
 import hashlib
 import hmac
+import html
 import json
+import secrets
 import shlex
+import signal
+import socket
+import tempfile
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+import webbrowser
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from fractions import Fraction
 from importlib.resources import files
 from pathlib import Path
@@ -33,12 +40,19 @@ from starlette.routing import Route
 
 from semidp._version import __version__
 from semidp.errors import InputError, SemidpError
-from semidp.present.explore.cards import CONTROL, card_controls, laid_out, list_offered_fields
-from semidp.present.explore.controls import KINDS, LADDER, Controls, variants
+from semidp.present.explore.controls import (
+    CONTROL,
+    KINDS,
+    LADDER,
+    Controls,
+    card_controls,
+    laid_out,
+    list_offered_fields,
+    variants,
+)
 from semidp.present.explore.plan_forecasts import PlanForecasts
-from semidp.present.report.outlook import comparison
 from semidp.present.report.report_page import moves, search_script
-from semidp.present.report.sentences import counted_text
+from semidp.present.report.sentences import comparison, counted_text
 from semidp.promise.documents import from_json
 from semidp.promise.exact import exact, format_rounded_up, plain
 from semidp.promise.tradeoff.curves import tradeoff_from_json
@@ -635,3 +649,64 @@ def _format_budget(plan: Plan) -> str | None:
 def _epsilon(stated: dict[str, Any]) -> str:
     epsilon = stated["epsilon"]
     return "none" if epsilon is None else format_rounded_up(Fraction(epsilon))
+
+
+def serve(
+    desk: PlanForecasts, port: int, *, browser: bool, announce: Callable[[str], None]
+) -> None:
+    """Serve the page until an interrupt; `announce` is given its address once it can be opened."""
+    import uvicorn
+
+    # Other users of the machine reach 127.0.0.1, too: only the token keeps them out.
+    token = secrets.token_urlsafe(24)
+    # Bound before it is announced, so that nobody else can take the port in between.
+    with _listening(port) as listener:
+        bound_port = listener.getsockname()[1]
+        settings = uvicorn.Config(
+            application(desk, token, bound_port),
+            log_level="critical",  # what an exception says may quote data
+            access_log=False,  # addresses hold the token
+            server_header=False,
+            timeout_graceful_shutdown=2,
+        )
+        server = uvicorn.Server(settings)
+        where = f"http://127.0.0.1:{bound_port}/{token}/"
+        announce(where)
+        with (
+            _open_browser(where) if browser else contextlib.nullcontext(),
+            contextlib.suppress(KeyboardInterrupt),
+        ):
+            if hasattr(signal, "SIGHUP"):  # the server itself knows the other signals only
+                signal.signal(signal.SIGHUP, server.handle_exit)
+            server.run(sockets=[listener])
+
+
+@contextlib.contextmanager
+def _listening(port: int) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        try:
+            listener.bind(("127.0.0.1", port))
+            listener.listen(32)
+        except OSError:
+            raise InputError(
+                f"port {port} of 127.0.0.1 is taken: choose another one, or 0 for any"
+            ) from None
+        yield listener
+
+
+@contextlib.contextmanager
+def _open_browser(where: str) -> Iterator[None]:
+    """Open the browser on a page of this user's that leads there: other users see the words of a
+    command.
+    """
+    with tempfile.TemporaryDirectory(prefix="semidp-explore-") as folder:
+        lead = Path(folder) / "open.html"
+        target = html.escape(where, quote=True)
+        lead.write_text(
+            f'<!doctype html><meta http-equiv="refresh" content="0;url={target}"><a'
+            f' href="{target}">semidp</a>'
+        )
+        # The folder is this user's alone, and so is the file with the token in it.
+        lead.chmod(0o600)
+        webbrowser.open(lead.as_uri())
+        yield

@@ -16,7 +16,7 @@ from attrs import define, evolve, field
 
 from semidp.errors import SemidpError
 from semidp.present.release import Release
-from semidp.present.report.outlook import Outlook, forecast
+from semidp.present.report.sentences import Outlook, forecast
 from semidp.promise.guarantee import Scope
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin

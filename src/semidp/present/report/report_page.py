@@ -20,8 +20,8 @@ from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.plots.figures import tradeoff_plot
 from semidp.publish.plots.style import svg
 from semidp.publish.release_files import ReleaseFiles
-from semidp.publish.results.sections import LISTED_ROWS, Section
-from semidp.publish.results.texts import name_tradeoff
+from semidp.publish.results.sections import LISTED_ROWS, Section, first_cells
+from semidp.publish.results.texts import more, name_tradeoff
 from semidp.publish.statistics.protocol.results import Published
 
 _LONG = 25  # rows from which on a table is searched
@@ -132,7 +132,7 @@ def _sections(release: ReleaseFiles) -> list[Section]:
     sections = []
     for result in release.results:
         sections += result.sections(release.form)
-    return [*sections, *place_sections(release), *release.parts_sections()]
+    return [*sections, *place_sections(release), *_parts_sections(release)]
 
 
 def moves(scope: Scope) -> list[dict[str, Any]]:
@@ -155,6 +155,30 @@ def moves(scope: Scope) -> list[dict[str, Any]]:
         }
         for position, (before, after) in enumerate(records, start=1)
     ]
+
+
+def _parts_sections(release: ReleaseFiles) -> list[Section]:
+    """Return the section that lists the parts of a release, with the counts of all tables at the
+    cut; none where the release was carried out in one piece.
+    """
+    partition = release.partition
+    if partition is None:
+        return []
+    depth, parts = partition.depth, partition.parts
+    rows = []
+    for part in parts[:LISTED_ROWS]:
+        rows.append((" · ".join(part.path), part.folder, ", ".join(part.files)))
+    by_parts = [result for result in release.results if result.part_stems()[0]]
+    overview = [table for result in by_parts for table in result.held_tables()]
+    section = Section(
+        heading=f"Parts: one for every {depth}",
+        paragraphs=more("are listed", len(rows), len(parts), "parts.json"),
+        columns=(depth, "folder", "files"),
+        rows=rows,
+        names=2,
+        tables=first_cells(overview, release.scope.dataspace, False, release.form),
+    )
+    return [section]
 
 
 def _details(release: ReleaseFiles) -> list[tuple[str, str]]:
