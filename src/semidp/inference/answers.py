@@ -357,6 +357,22 @@ def _score_roots(
     return low, high
 
 
+def _noisy_roots(
+    parts: tuple[float, float], noise: tuple[float, float, float], level: float, cluster: int
+) -> tuple[float, float] | None:
+    """The ends of a score interval that are no rates, because noise is larger than counts: there
+    the noise alone counts, for ``R (1 - R)`` is no variance.
+    """
+    roots = _score_roots(parts, noise, level, cluster)
+    if roots is None or (roots[0] >= 0 and roots[1] <= 1):
+        return roots
+    alone = _score_roots(parts, noise, level, 0)
+    if alone is None:
+        return None
+    low, high = roots
+    return (min(low, alone[0]) if low < 0 else low), (max(high, alone[1]) if high > 1 else high)
+
+
 def mover_difference(
     parts: Sequence[tuple[float, float]],
     noise: Sequence[tuple[float, float, float]],
@@ -405,7 +421,7 @@ def mover_difference(
     value = values[0] - values[1]
     by_error = normal_interval(value, error, null_error, (-1.0, 1.0), level, Covers.both)
     first, second = (
-        _score_roots(part, own_noise, level, cluster)
+        _noisy_roots(part, own_noise, level, cluster)
         for part, own_noise in zip(parts, noise, strict=True)
     )
     if first is None or second is None:
