@@ -16,15 +16,9 @@ from semidp.errors import InputError, Refused
 from semidp.promise import zcdp_epsilon_paper
 from semidp.promise.accounting.conversions import (
     approximate_group,
-    gdp_delta,
-    gdp_epsilon,
-    gdp_group,
-    gdp_to_zcdp,
     pure_to_gdp,
-    pure_to_zcdp,
     zcdp_delta,
     zcdp_epsilon,
-    zcdp_group,
 )
 from semidp.promise.mechanisms.gaussian import mu_within, rho_within
 from semidp.promise.tradeoff.budget import Budget
@@ -88,7 +82,7 @@ def test_the_census_numbers() -> None:
     assert round(zcdp_epsilon("10.24", "1e-10"), 4) == 39.8226
     assert round(zcdp_epsilon_paper("2.56", "1e-10"), 5) == 17.91528
     assert round(zcdp_epsilon_paper("10.24", "1e-10"), 5) == 40.95057
-    assert zcdp_group("2.56", 2) == Fraction("10.24")
+    assert zcdp("2.56").group(2).rho == Fraction("10.24")
 
 
 @given(strengths, deltas)
@@ -113,14 +107,14 @@ def test_the_formula_of_the_paper(rho: Fraction, delta: Fraction) -> None:
 @given(strengths, epsilons)
 @few
 def test_gdp_profile(mu: Fraction, epsilon: Fraction) -> None:
-    safe(gdp_delta(mu, epsilon), reference_gdp_delta(big(mu), big(epsilon)))
+    safe(gaussian(mu).delta(epsilon), reference_gdp_delta(big(mu), big(epsilon)))
 
 
 @pytest.mark.long
 @given(strengths, deltas)
 @few
 def test_gdp_to_approximate(mu: Fraction, delta: Fraction) -> None:
-    claim = gdp_epsilon(mu, delta)
+    claim = gaussian(mu).epsilon(delta)
     high = big(mu) * (big(mu) + 2 * mpmath.sqrt(mpmath.log(1 / big(delta))) + 2)
     with mpmath.workdps(80):
         truth = root(lambda e: reference_gdp_delta(big(mu), e) - big(delta), mpmath.mpf(0), high)
@@ -133,9 +127,9 @@ def test_gdp_to_approximate(mu: Fraction, delta: Fraction) -> None:
 @settings(max_examples=15, deadline=None)
 def test_the_largest_parameters_for_a_target(epsilon: Fraction, delta: Fraction) -> None:
     budget = Budget.approximate(epsilon, delta)
-    for found, profile in ((mu_within(budget), gdp_delta), (rho_within(budget), zcdp_delta)):
-        assert profile(found, epsilon) <= delta
-        assert profile(found * (1 + Fraction(1, 10**6)), epsilon) > delta
+    for found, curve in ((mu_within(budget), gaussian), (rho_within(budget), zcdp)):
+        assert curve(found).delta(epsilon) <= delta
+        assert curve(found * (1 + Fraction(1, 10**6))).delta(epsilon) > delta
 
 
 @given(st.fractions(Fraction(1, 100), 40, max_denominator=100).filter(lambda x: x > 0))
@@ -151,8 +145,8 @@ def test_what_pure_implies_is_implied() -> None:
         assert approximate(epsilon).compare(gaussian(pure_to_gdp(epsilon))) is Order.STRONGER
         # Bun and Steinke's exact constant
         tight = Fraction(epsilon) * Fraction(math.tanh(float(epsilon) / 2))
-        assert pure_to_zcdp(epsilon) >= tight
-    assert gdp_to_zcdp("1/3") == Fraction(1, 18)
+        assert approximate(epsilon).implied_rho() >= tight
+    assert gaussian("1/3").implied_rho() == Fraction(1, 18)
 
 
 @given(strengths, epsilons)
@@ -202,7 +196,7 @@ def test_renyi_groups_and_sums() -> None:
 
 
 def test_groups() -> None:
-    assert gdp_group("1/2", 3) == Fraction(3, 2)
+    assert gaussian("1/2").group(3) == gaussian("3/2")
     epsilon, delta = approximate_group("1/2", "1e-6", 3)
     truth = (
         mpmath.mpf(10) ** -6
@@ -220,7 +214,7 @@ def test_groups() -> None:
     [
         lambda: zcdp_epsilon(-1, "1e-6"),
         lambda: zcdp_epsilon(1, 2),
-        lambda: gdp_delta("nan", 1),
+        lambda: gaussian("nan").delta(1),
         lambda: Renyi((), ()),
         lambda: Renyi((Fraction(1),), (Fraction(1),)),
         lambda: Renyi.zcdp(1, orders=[1]),

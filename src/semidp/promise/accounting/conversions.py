@@ -11,8 +11,8 @@ from fractions import Fraction
 
 from semidp.promise.ball_arithmetic import RealBall, ball, least, round_ball_up, sharp
 from semidp.promise.exact import Number, nonnegative
-from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
-from semidp.promise.tradeoff.function import group_size, proportion, pure_rho, read_up
+from semidp.promise.tradeoff.curves import approximate, zcdp
+from semidp.promise.tradeoff.function import proportion, read_up
 from semidp.promise.tradeoff.polygons import Approximate
 
 
@@ -67,49 +67,13 @@ def zcdp_delta(rho: Number, epsilon: Number) -> float:
     return 0.0 if curve.is_trivial else curve.conversion(e)
 
 
-def gdp_epsilon(mu: Number, delta: Number) -> float:
-    """Return the epsilon at which mu-GDP implies (epsilon, delta)-DP, rounded up.
-
-    >>> round(gdp_epsilon(1, "1e-5"), 4)
-    4.3772
-    """
-    return gaussian(mu).epsilon(delta)
-
-
-def gdp_delta(mu: Number, epsilon: Number) -> float:
-    """Return ``Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)`` (Balle and Wang 2018), rounded up.
-
-    >>> round(gdp_delta(1, 1), 6)
-    0.126937
-    """
-    return gaussian(mu).delta(epsilon)
-
-
-def gdp_to_zcdp(mu: Number) -> Fraction:
-    """Return the rho of mu-GDP, ``mu^2/2``, exactly. There is no way back: zCDP implies no GDP.
-
-    >>> gdp_to_zcdp("1/2")
-    Fraction(1, 8)
-    """
-    return gaussian(mu).implied_rho()
-
-
-def pure_to_zcdp(epsilon: Number) -> Fraction:
-    """Return a rho that pure epsilon-DP implies, ``min(epsilon^2/2, epsilon)`` (Bun and Steinke
-    2016), exactly.
-
-    >>> pure_to_zcdp("1/2")
-    Fraction(1, 8)
-    """
-    return pure_rho(nonnegative(epsilon, "epsilon"))
-
-
 def pure_to_gdp(epsilon: Number) -> Fraction:
     """Return the mu that pure epsilon-DP implies, ``2 Phi^-1(e^eps/(1 + e^eps))``, rounded up.
 
     The curve of pure DP has one inner corner; a Gaussian curve through it lies below the two
     chords.
 
+    >>> from semidp.promise.tradeoff.curves import gaussian
     >>> mu = pure_to_gdp(1)
     >>> round(float(mu), 5), approximate(1).compare(gaussian(mu)).name
     (1.23204, 'STRONGER')
@@ -124,24 +88,6 @@ def pure_to_gdp(epsilon: Number) -> Fraction:
         return 2 * ball(2).sqrt() * advantage.erfinv()
 
     return Fraction(round_ball_up(sharp(mu)))
-
-
-def zcdp_group(rho: Number, k: int) -> Fraction:
-    """Return the rho for groups of k records, ``k^2 rho``.
-
-    >>> zcdp_group("2.56", 2)
-    Fraction(256, 25)
-    """
-    return zcdp(rho).group(k).rho
-
-
-def gdp_group(mu: Number, k: int) -> Fraction:
-    """Return the mu for groups of k records, ``k mu``.
-
-    >>> gdp_group("1/2", 3)
-    Fraction(3, 2)
-    """
-    return nonnegative(mu, "mu") * group_size(k)
 
 
 def approximate_group(epsilon: Number, delta: Number, k: int) -> tuple[Fraction, float]:
