@@ -468,3 +468,19 @@ def test_the_command_says_the_same(
     assert capsys.readouterr().out.startswith("not covered")
     assert run(["check", str(tmp_path)]) == 2
     assert run(["check", str(releases["two-way, rho"]), "--seconds", "0"]) == 2
+
+
+@pytest.mark.long
+def test_less_noise_inside_a_combination_is_not_confirmed(
+    all_releases: dict[str, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(all_releases["combination"], tmp_path / "changed")
+    inner = sorted((tmp_path / "changed" / "releases").glob("*/release.json"))
+    assert len(inner) == 2
+    for path in inner:
+        before = path.read_text(encoding="utf-8")
+        document = json.loads(before)
+        less_noise(document)
+        path.write_text(json.dumps(document), encoding="utf-8")
+        assert verdict_of(tmp_path / "changed", 0.1) == "weaker than stated"
+        path.write_text(before, encoding="utf-8")

@@ -301,6 +301,8 @@ def load_document(folder):
 def build_release(folder, document):
     """The release as plain values; a combination has the parts of the releases it was made of."""
     plan, sources = document["plan"], [Source(folder, document, [], {})]
+    if document["guarantee"] is None:
+        raise NotCovered("the release states no guarantee")
     for each in document.get("combination", []):
         inside = folder / each["folder"]
         sources.append(Source(inside, load_document(inside), [], {}))
@@ -520,7 +522,7 @@ def read_noise(noise, choices=1):
     if law == "canonical":
         moves = whole_number(int(noise["moves"]))
         if "mu_squared" in noise:
-            return Noise("rounded", moves**2 / read_positive(noise["mu_squared"]), bits=32)
+            return Noise("rounded", moves**2 / read_positive(noise["mu_squared"]))
         delta = Fraction(noise["delta"])
         return Noise("canonical", read_positive(noise["epsilon"]), delta, moves)
     rate = read_positive(noise.get("rate", 1)) if "rate" in noise else Fraction(1)
@@ -712,13 +714,15 @@ def read_regression(source, asked, entry, part):
         agrees = agrees and query[key] == asked.get(key, query[key])
     if not agrees:
         raise Unreadable("a regression measures something else than the plan asks for")
+    products = query.get("by") or [column["features"] for column in query["columns"]]
+    for first, second in itertools.product(products, repeat=2):  # X'X is published exactly
+        if not is_fixed(public, depths_of(public, [*first, *second])):
+            raise NotCovered("a design whose products of columns exact totals do not sum")
     if query["kind"] == "sums":
         read_sums(source, {**asked, "by": query["by"]}, entry, part, "regression")
         return
     columns, names = [], []
     for column in query["columns"]:
-        if not is_fixed(public, depths_of(public, column["features"])):
-            raise NotCovered("a design with a column that exact totals do not sum")
         names += column["features"]
         places = [find_place(public, name) for name in column["features"]]
         cells = itertools.product(*(public.features[f].nodes(depth) for f, depth in places))
@@ -750,7 +754,8 @@ def read_odds_ratio(source, asked, entry, part):
         if len(public.features[f].nodes(depth)) != 2 or not is_exact:
             raise NotCovered("an odds ratio without exact margins of two levels")
     depths = depths_of(public, [asked["rows"], asked["columns"], *strata])
-    part.measured.append((Query("cell", depths, (), tuple(cell)), read_noise(entry["noise"])))
+    noise = read_noise(entry["noise"])._replace(bits=whole_number(entry["grid_bits"]))
+    part.measured.append((Query("cell", depths, (), tuple(cell)), noise))
 
 
 READERS = dict.fromkeys(("tables", "products", "partitioned", "linked"), ("table", read_tables)) | {
