@@ -519,3 +519,31 @@ def imported_modules(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module)
     return {".".join(name.split(".")[: 1 + name.startswith("semidp.")]) for name in found}
+
+
+def test_options_are_named_by_the_command_line_alone() -> None:
+    """A message marks its settings, as ⟨most⟩; a whole command may stand anywhere."""
+    read = 0
+    for path in PACKAGE.rglob("*.py"):
+        if path.relative_to(PACKAGE).parts[0] in ("cli", "checker"):
+            continue
+        for text in written_texts(parsed(path)):
+            options = re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)
+            assert not options or "semidp " in text, f"{path.name} names {options}: {text}"
+            read += 1
+    assert read > 5_000
+
+
+def written_texts(tree: ast.Module) -> Iterator[str]:
+    """Yield every text of a module, docstrings left out; the parts of an f-string are one."""
+    inside = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            inside.add(node.value)  # a docstring
+        if isinstance(node, ast.JoinedStr):
+            inside |= {*node.values}
+            texts = [part.value for part in node.values if isinstance(part, ast.Constant)]
+            yield "…".join(map(str, texts))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inside:
+            yield node.value

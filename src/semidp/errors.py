@@ -12,11 +12,13 @@
     package is not installed
 
 A message is one sentence that says what was given, what is legal and what to do next. It never
-holds a confidential count or a data value. The command line prints it, adds the options that mend
-it, and exits with code 2.
+holds a confidential count or a data value. A setting is marked, as in ``⟨most⟩`` or ``⟨read_as
+age=text⟩``: Python calls it ``most=``. The command line calls it ``--most``, adds the options that
+mend it, and exits with code 2.
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 
 _LONGEST_WORD = 100  # difflib takes minutes for a word of 100,000 letters
@@ -35,9 +37,46 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {names[close[0]]!r}?)" if close else ""
 
 
+_SETTING = re.compile("⟨([a-z_]+)(?: ([^⟩]*))?⟩")
+
+
+def name_options(message: str) -> str:
+    """Return a message with its settings as options of a command.
+
+    >>> name_options("give a larger ⟨most⟩, or ⟨read_as age=text⟩")
+    'give a larger --most, or --read-as age=text'
+    """
+
+    def write(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        option = f"--{name.replace('_', '-')}"
+        return option if value is None else f"{option} {value}"
+
+    return _SETTING.sub(write, message)
+
+
+def name_keywords(message: str) -> str:
+    """Return a message with its settings as keywords of Python.
+
+    >>> name_keywords("give a larger ⟨most⟩, or ⟨read_as age=text⟩")
+    "give a larger most=, or read_as={'age': 'text'}"
+    """
+
+    def write(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        if value is None:
+            return f"{name}="
+        key, assigned, text = value.partition("=")
+        written = {key: text} if assigned else value
+        return f"{name}={written!r}"
+
+    return _SETTING.sub(write, message)
+
+
 class SemidpError(Exception):
     """Base of every error raised on purpose by semidp.
 
+    `message` is the sentence with its settings marked, for whoever puts it into another error.
     `needs` says in a word what is missing and `names` what it is missing for, so that a front end
     can name its options.
 
@@ -47,7 +86,10 @@ class SemidpError(Exception):
 
     def __init__(self, message: str = "", *, needs: str = "", names: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.needs, self.names = needs, names
+        self.message, self.needs, self.names = message, needs, names
+
+    def __str__(self) -> str:
+        return name_keywords(self.message)
 
 
 class InputError(SemidpError, ValueError):

@@ -94,9 +94,7 @@ def test_a_where_compares_numbers_and_says_what_else_it_needs(here: Semidp, tmp_
     # the order of texts would keep two: 10 and 9 beside 7 and 61
     assert here(*words, "--where", "age < 60").json["n"] == 3
     tens = ("--where", "age // 10 = 6")
-    assert "declare it (--read-as age=integer, age=decimal or age=text)" in said_of(
-        here, *words, *tens
-    )
+    assert "declare it (--read-as age=integer, decimal or text)" in said_of(here, *words, *tens)
     assert here(*words, *tens, "--read-as", "age=integer").json["n"] == 1
     assert "only a condition asks for" in said_of(here, *words, "--read-as", "age=integer")
     assert "there is no column 'agee'" in said_of(here, *words, *tens, "--read-as", "agee=text")

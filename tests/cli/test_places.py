@@ -173,12 +173,22 @@ def test_force_replaces_a_release_and_nothing_more(
     assert {path.name for path in tmp_path.iterdir()} == {"people.csv", "release"}
 
 
-def test_force_replaces_what_version_0_1_wrote(here: Semidp, people: Path, tmp_path: Path) -> None:
-    golden = Path(__file__).parent.parent / "golden" / "version_0_1"
-    for name, folder in enumerate(sorted(path.parent for path in golden.rglob("release.json"))):
-        shutil.copytree(folder, tmp_path / f"old-{name}")
-        released(here, people, "--out", f"old-{name}", "--force")
-    assert (tmp_path / "old-0").exists()
+def test_a_folder_of_another_version_is_refused_and_may_be_replaced(
+    here: Semidp, people: Path, tmp_path: Path
+) -> None:
+    released(here, people, "--out", "old")
+    file = tmp_path / "old" / "release.json"
+    document = json.loads(file.read_text())
+    document["versions"]["semidp"] = "0.2.0"
+    file.write_text(json.dumps(document))
+    before = contents(tmp_path / "old")
+    for asked in (("show", "old"), ("intervals", "old"), ("combine", "old", "old", "--out", "all")):
+        said = here(*asked)
+        assert said.code == 2
+        assert "was written by another version of semidp: read it with that version" in said.err
+    assert contents(tmp_path / "old") == before
+    released(here, people, "--out", "old", "--force")
+    assert here("show", "old").code == 0
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_what_has_no_single_meaning_is_refused(engine: Engine, refused: Refused)
             engine(TYPED, where=where, read_as=read_as)
         refused(caught.value, words)
     if untyped:
-        assert "--read-as age=integer, age=decimal or age=text" in str(caught.value)
+        assert "read_as={'age': 'integer'}, decimal or text" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ ASKED = {
         f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=max(age)'"
         " --read-as age=integer"
     ),
-    "(--read-as age=integer, age=decimal or age=text)": (
+    "(--read-as age=integer, decimal or text)": (
         f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=max(age)'"
     ),
     "there is no column 'agee'": (

@@ -72,7 +72,7 @@ def test_who_has_more_records_is_refused_without_saying_how_many():
     with pytest.raises(DataError, match="more often than 4 times") as told:
         prepare(plan(4), STAYS)
     assert not any(number in str(told.value) for number in ("5", "300", "p0", str(N)))
-    with pytest.raises(DataError, match=r"names someone twice.*--most"):
+    with pytest.raises(DataError, match=r"names someone twice.* with most= how many"):
         prepare(plan(None), STAYS)
     with pytest.raises(DataError, match="missing values"):
         prepare(plan(5), {**STAYS, "patient": [None, *STAYS["patient"][1:]]})
@@ -84,12 +84,12 @@ def test_who_has_more_records_is_refused_without_saying_how_many():
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"most": 5, "id": None}, "name the column of persons with --id"),
+        ({"most": 5, "id": None}, "name the column of persons with id="),
         ({"most": 0}, "whole number from 1"),
         ({"most": True}, "whole number from 1"),
         ({"most": 5, "adjacency": "definition"}, "literal reading"),
         ({"most": 5, "count": "n"}, "count and id cannot both"),
-        ({"records": "stays"}, "give --most N with it"),
+        ({"records": "stays"}, "give most= with it"),
         ({"most": 5, "id": "outcome"}, "cannot be a feature or an outcome"),
     ],
 )

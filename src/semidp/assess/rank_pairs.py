@@ -422,6 +422,6 @@ def _merge_losses(losses: Floats, first: Floats, second: Floats) -> tuple[Floats
 
 def _unknown() -> Refused:
     return Refused(
-        "no worst pair of these quantiles is known: audit them with a pair of your own (--pair"
-        " FILE)"
+        "no worst pair of these quantiles is known: audit them with a pair of your own"
+        " (⟨pair FILE⟩)"
     )

@@ -642,7 +642,7 @@ def about_file(path: Path) -> Iterator[None]:
     try:
         yield
     except SemidpError as error:
-        raise InputError(f"{path}: {error}", needs=error.needs, names=error.names) from None
+        raise InputError(f"{path}: {error.message}", needs=error.needs, names=error.names) from None
 
 
 def assignments(option: str, entries: Sequence[str] | None, example: str = "") -> dict[str, str]:

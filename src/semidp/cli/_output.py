@@ -25,7 +25,7 @@ import numpy as np
 import typer
 
 from semidp._version import __version__
-from semidp.errors import InputError, Occupied, SemidpError
+from semidp.errors import InputError, Occupied, SemidpError, name_options
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.exact import number
 from semidp.promise.progress import Progress, silent
@@ -270,7 +270,7 @@ def naming_options(force: bool) -> Iterator[None]:
         yield
     except Occupied as error:
         replacing = ", or replace it with --force" if error.replaceable and not force else ""
-        raise InputError(f"{error}: choose another --out{replacing}") from None
+        raise InputError(f"{error.message}: choose another --out{replacing}") from None
 
 
 @contextlib.contextmanager
@@ -369,7 +369,7 @@ def charge_said(book: Ledger | None) -> Iterator[None]:
         if note_charge() is None:
             raise
         raise InputError(
-            f"{error}; {CHARGE_STANDS}", needs=error.needs, names=error.names
+            f"{error.message}; {CHARGE_STANDS}", needs=error.needs, names=error.names
         ) from None
     except BaseException:
         interrupt_notes.remove(note_charge)
@@ -437,6 +437,7 @@ HINTS = {
     "partition": "--nest state,county --partition state",
     "unfinished": "--resume or --discard",
     "ledger": "semidp ledger FILE --rho 1",
+    "linked files": "--units-out FILE",
 }
 """What `SemidpError.needs` says, and the options that mend it."""
 
@@ -447,8 +448,8 @@ def append_hint(error: SemidpError) -> str:
     >>> append_hint(SemidpError("a(t) is not known: give a", needs="adjacency"))
     'a(t) is not known: give a (--a N)'
     """
-    hint = HINTS.get(error.needs)
+    sentence, hint = name_options(error.message), HINTS.get(error.needs)
     if hint is None:
-        return str(error)
+        return sentence
     first = error.names[0] if error.names else ""
-    return f"{error} ({hint.format(first=first, all=','.join(error.names))})"
+    return f"{sentence} ({hint.format(first=first, all=','.join(error.names))})"

@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 
 import semidp.cli._options as o
 from semidp.cli._command import argument, command, flag, option
-from semidp.cli._output import echo, print_json, print_rows
+from semidp.cli._output import append_hint, echo, print_json, print_rows
 from semidp.errors import InputError, Refused
 from semidp.inference.association import Association
 from semidp.inference.common_odds import CommonOddsRatio, common_odds_ratio
@@ -272,7 +272,7 @@ def _test_release(
         ratio = _estimate_odds_ratio(release, asked, answer, draws, randomness)
     except Refused as refusal:
         # The test itself has an answer.
-        notes = (*notes, f"The odds ratio has no interval: {refusal}.")
+        notes = (*notes, f"The odds ratio has no interval: {append_hint(refusal)}.")
     if ratio is not None and ratio.approximate:
         notes = (*notes, ratio.notes[0])
     if printing.json:

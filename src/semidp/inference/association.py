@@ -249,8 +249,8 @@ def score_test(
     single = transforms.shape[0] == 1
     if alternative is not Alternative.TWO_SIDED and not single:
         raise InputError(
-            f"this test has {degrees} degrees of freedom and no direction: --alternative is for one"
-            " degree, such as --ordered features or two levels, pooled over strata"
+            f"this test has {degrees} degrees of freedom and no direction: ⟨alternative⟩ is for one"
+            " degree, such as ⟨ordered⟩ features or two levels, pooled over strata"
         )
 
     def sizes(parts: Floats) -> Floats:

@@ -666,7 +666,7 @@ def stratified_odds_ratio(
     levels = [_only_level(cells) for cells in (of, among, minus)]
     (column, case), (row, group), (other_row, other_group) = levels
     if row != other_row or group == other_group:
-        raise InputError("--among and --minus name two levels of one feature: the two groups")
+        raise InputError("⟨among⟩ and ⟨minus⟩ name two levels of one feature: the two groups")
     strata = tuple(strata)
     measured = measured_table(release, (row, column, *strata), table)
     for cells in (of, among, minus):
@@ -705,7 +705,7 @@ def _only_level(cells: Cells) -> tuple[str, str]:
         named += [(name, label) for label in each]
     if len(named) != 1:
         raise InputError(
-            "an odds ratio within --strata compares two groups: --of, --among and --minus name one"
+            "an odds ratio within ⟨strata⟩ compares two groups: ⟨of⟩, ⟨among⟩ and ⟨minus⟩ name one"
             " level each"
         )
     return named[0]

@@ -518,13 +518,13 @@ class Plan:
         if self.most is None:
             if self.records is not None:
                 raise InputError(
-                    "--records says what the records of a person are called: give --most N with it"
+                    "⟨records⟩ says what the records of a person are called: give ⟨most⟩ with it"
                 )
             return
         if self.id is None:
             raise InputError(
-                "--most says how many records a person may have: name the column of persons with"
-                " --id"
+                "⟨most⟩ says how many records a person may have: name the column of persons with"
+                " ⟨id⟩"
             )
         if self.id in {*self.names, *self.outcomes}:
             raise InputError(
@@ -533,7 +533,7 @@ class Plan:
             )
         if self.adjacency is AdjacencyChoice.definition and self.most > 1:
             raise InputError(
-                "the literal reading of a(t) is known for one record a person: leave --adjacency"
+                "the literal reading of a(t) is known for one record a person: leave ⟨adjacency⟩"
                 " out, or ask for exchange"
             )
 

@@ -258,7 +258,7 @@ def refuse_map(places: PlaceMap, plan: Plan, dataspace: Dataspace) -> None:
                     return
     raise InputError(
         "the map names no place of this release: give one whose places are called as the levels"
-        " are, or say which property names them (--map-key PROPERTY)"
+        " are, or say which property names them (⟨map_key PROPERTY⟩)"
     )
 
 

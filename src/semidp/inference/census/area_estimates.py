@@ -62,7 +62,7 @@ def nation_use(
     """
     held = has_nation(persons_folder(folder))
     if asked == ALL and not held:
-        raise InputError(f"the folder holds no file of level {NATION}: leave --nation out")
+        raise InputError(f"the folder holds no file of level {NATION}: leave ⟨nation⟩ out")
     if asked == NONE:
         return False, "not used, as asked: each state stands for itself"
     if not held:
@@ -77,7 +77,7 @@ def nation_use(
     if set(read) != set(STATES):
         return False, (
             f"not used, since {len(read)} of {len(STATES)} states are asked for and all would have"
-            " to be read: --nation all uses it"
+            f" to be read: ask for {ALL!r} to use it"
         )
     return True, "used"
 

@@ -166,8 +166,8 @@ class PublishedNumbers:
         dataspace = release.scope.dataspace
         if len(dataspace.kinds) > 1:
             raise Refused(
-                "this release is about members and units: records of both are two linked files"
-                " (--units-out FILE)"
+                "this release is about members and units: records of both are two linked files",
+                needs="linked files",
             )
         schema = dataspace.schema
         targets = []

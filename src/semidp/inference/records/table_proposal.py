@@ -121,7 +121,7 @@ def propose_tables(scope: Scope, names: Sequence[str], budget: Budget) -> TableP
     axes = dict.fromkeys(schema.axis(name) for name in names)
     if len(axes) < 2:
         raise InputError(
-            "pairs need two features or more: name them, such as --table class,sex,survived"
+            "pairs need two features or more: name all of them as the features of one table"
         )
     full = schema.view(names)
     views = [_pair(full, pair) for pair in itertools.combinations(axes, 2)]

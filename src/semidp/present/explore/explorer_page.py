@@ -39,7 +39,7 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from semidp._version import __version__
-from semidp.errors import InputError, SemidpError
+from semidp.errors import InputError, SemidpError, name_options
 from semidp.present.explore.controls import (
     CONTROL,
     KINDS,
@@ -180,7 +180,11 @@ class Page:
             plan, controls = self._plan(fields)
         except SemidpError as error:
             return self._render(
-                "form.html.j2", **self._form(base), error=str(error), seen=None, plan=None
+                "form.html.j2",
+                **self._form(base),
+                error=name_options(error.message),
+                seen=None,
+                plan=None,
             )
         add = action.get("add", "")
         if add == "which":
@@ -200,7 +204,9 @@ class Page:
         try:
             plan, controls = self._plan(fields)
         except SemidpError as error:
-            return self._render("results.html.j2", error=str(error), seen=None, plan=None, oob=True)
+            return self._render(
+                "results.html.j2", error=name_options(error.message), seen=None, plan=None, oob=True
+            )
         shown = self._results(plan, self._scenarios(fields))
         shown["controls"] = controls
         shown["amount"] = plain(controls.amount)
@@ -218,7 +224,11 @@ class Page:
             self.desk.forecast(scenario)
             kept = [*kept, (name, scenario)][-MOST_SCENARIOS:]
         except (SemidpError, KeyError) as error:
-            said = str(error) if isinstance(error, SemidpError) else "there is no such variant"
+            said = (
+                name_options(error.message)
+                if isinstance(error, SemidpError)
+                else "there is no such variant"
+            )
             return self._render(
                 "scenarios.html.j2", **self._compare_scenarios(None, kept), scenario_error=said
             )
@@ -232,7 +242,7 @@ class Page:
             now = {table["name"]: table for table in tables}
             further = self.desk.further(plan)
         except SemidpError as error:
-            return self._render("costs.html.j2", further=None, error=str(error))
+            return self._render("costs.html.j2", further=None, error=name_options(error.message))
         return self._render("costs.html.j2", further=further, now=now)
 
     def release(self, fields: Fields) -> str:
@@ -250,7 +260,7 @@ class Page:
             folder = Path(named)
             done = self.desk.carry_out(plan, folder)
         except SemidpError as error:
-            return self._render("released.html.j2", error=str(error), number=None)
+            return self._render("released.html.j2", error=name_options(error.message), number=None)
         self.releases.append(folder)
         charge = None if done.ledger is None else done.ledger["number"]
         return self._render(
@@ -327,7 +337,7 @@ class Page:
         try:
             prepared, outlook = self.desk.prepare_forecast(plan)
         except SemidpError as error:
-            values["error"] = str(error)
+            values["error"] = name_options(error.message)
             values["can_declare"] = error.needs == "levels"
             if error.needs in ("levels", "nested levels"):
                 values["hidden"] = error.names
@@ -378,8 +388,7 @@ class Page:
 
     def _command(self) -> str:
         data = self.desk.source or "DATA"
-        options = ["--plan", "plan.toml", "--out", "release"]
-        return shlex.join(["semidp", "release", data, *options])
+        return f"semidp release {shlex.quote(data)} --plan plan.toml --out release"
 
 
 def application(desk: PlanForecasts, token: str, port: int) -> Starlette:

@@ -124,7 +124,7 @@ class Charge:
                 ]
                 return replace(self, group=1, counted=compose(*parts))
             except Refused as refusal:
-                reason = str(refusal)
+                reason = refusal.message
         # The query cannot be asked again, but the stated curve may hold for these pairs as it is.
         lifted = None
         if isinstance(dataspace, Dataspace):
@@ -278,7 +278,7 @@ class Account:
                 exact = union.summary()
                 raise Refused(
                     f"{what} does not add up with the others under {exact} and"
-                    f" {together}: {refusal}; use another ledger, or calibrate under all"
+                    f" {together}: {refusal.message}; use another ledger, or calibrate under all"
                     " invariants together"
                 ) from None
         return replace(self, dataspace=union, adjacency=together, charges=tuple(counted))

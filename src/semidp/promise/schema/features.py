@@ -71,7 +71,7 @@ def _bins(edges: Iterable[Number] | None) -> tuple[Any, ...] | None:
 
 HOW_NUMBERS = (
     "write numbers as 1200, 12.5 or 1e3, without separators, percent signs and units, and a missing"
-    " one as nothing; or say how they are written (--read-as COLUMN=1.234,5)"
+    " one as nothing; or say how they are written (⟨read_as COLUMN=1.234,5⟩)"
 )
 """What to do about values such as 1,200 or 12% or n/a; to leave their records out would change
 exact counts."""

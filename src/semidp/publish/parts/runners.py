@@ -355,7 +355,7 @@ def _work_there(records: Any, task: Any) -> Any:
         else:
             done = carry_out(asked, None).to_json()
     except SemidpError as error:
-        done = {"error": str(error)}
+        done = {"error": error.message}
     return pyarrow.table({_PART: task.column(_PART)[:1], "done": [json.dumps(done)]})
 
 

@@ -248,7 +248,7 @@ class ExpressionWriter:
         if len(kinds) > 1:
             raise InputError(
                 f"{self.place} compares {' with '.join(sorted(map(_name_kind, kinds)))}: write text"
-                " in quotes and numbers without, or declare another type (--read-as)"
+                " in quotes and numbers without, or declare another type (⟨read_as⟩)"
             )
         # of what is no column, nothing says what it is: to write it will refuse
         kind = kinds.pop() if kinds else NUMBER
@@ -261,12 +261,12 @@ class ExpressionWriter:
         if sign not in ("=", "<>", "in") and all(map(_is_numeral, constants)):
             raise InputError(
                 f"{self.place} orders {name!r} by a number in quotes: leave the quotes out to"
-                f" compare numbers, or say that it is text (--read-as {name}=text)"
+                f" compare numbers, or say that it is text (⟨read_as {name}=text⟩)"
             )
         if {text.lower() for text in constants} <= {*TRUTH_WORDS}:
             raise InputError(
                 f"{self.place} compares {name!r} with true or false in quotes: leave the quotes"
-                f" out, or say that it is text (--read-as {name}=text)"
+                f" out, or say that it is text (⟨read_as {name}=text⟩)"
             )
         return kind
 
@@ -392,7 +392,7 @@ class ExpressionWriter:
         if bound > (_LARGEST_DIVIDEND if sign in ("//", "%") else _LARGEST_RESULT):
             raise InputError(
                 f"{self.place} computes whole numbers of more than 37 digits: declare a column as"
-                " decimal (--read-as)"
+                " decimal (⟨read_as⟩)"
             )
         sql = f"({one} {sign} {other})"
         if sign in ("//", "%"):
@@ -494,7 +494,7 @@ class ExpressionWriter:
             return Value(TEXT, self._cast_to(self.dialect.string, value.sql))
         raise InputError(
             f"{self.place} casts {_name_kind(value.kind)} to {kind}, which engines do in"
-            " different ways: use floor, or declare another type (--read-as)"
+            " different ways: use floor, or declare another type (⟨read_as⟩)"
         )
 
     def _aggregate(self, node: Call, wanted: str | None) -> Value:
@@ -539,7 +539,7 @@ class ExpressionWriter:
             if wanted is not None and _group(wanted) != _group(declared):
                 raise InputError(
                     f"{self.place} reads {name!r} as {_name_kind(wanted)}, and it was declared as"
-                    f" {declared}: write it so, or change --read-as"
+                    f" {declared}: write it so, or change ⟨read_as⟩"
                 )
             exactly = wanted == NUMBER and declared == DECIMAL
             return self._read(name, NUMBER if exactly else declared)
@@ -553,7 +553,7 @@ class ExpressionWriter:
         if stored == UNTYPED:
             raise InputError(
                 f"{self.place} does not say whether {name!r} holds numbers or text: declare it"
-                f" (--read-as {name}=integer, {name}=decimal or {name}=text)"
+                f" (⟨read_as {name}=integer⟩, decimal or text)"
             )
         if stored in (INTEGER, SINGLE, DOUBLE):
             return DECIMAL
@@ -677,8 +677,8 @@ class ExpressionWriter:
             )
         return (
             f"{self.place} reads {name!r} as {_name_kind(kind)}, and not all its values are"
-            f" {_HOLDS.get(kind)}: compare it with text in quotes, or say what it holds (--read-as"
-            f" {name}=integer, {name}=decimal or {name}=text)"
+            f" {_HOLDS.get(kind)}: compare it with text in quotes, or say what it holds"
+            f" (⟨read_as {name}=integer⟩, decimal or text)"
         )
 
     def _raw(self, name: str) -> str:
@@ -717,7 +717,7 @@ class ExpressionWriter:
         if value.kind not in (TEXT, DATE):
             raise InputError(
                 f"{self.place} needs text where {_name_kind(value.kind)} stands: declare the"
-                " column as text (--read-as)"
+                " column as text (⟨read_as⟩)"
             )
         return value.sql
 
@@ -726,7 +726,7 @@ class ExpressionWriter:
         if value.kind not in (INTEGER, DECIMAL):
             raise InputError(
                 f"{self.place} calculates with {_name_kind(value.kind)}: declare the column as"
-                " integer or decimal (--read-as)"
+                " integer or decimal (⟨read_as⟩)"
             )
         return value
 

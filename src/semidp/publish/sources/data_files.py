@@ -154,12 +154,12 @@ def diagnose_csv(file: str) -> str | None:
             start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
             or start.count(0) > len(start) // 4
         ):
-            return f"{name} is text in UTF-16: save it as UTF-8, or say so (--encoding utf-16)"
+            return f"{name} is text in UTF-16: save it as UTF-8, or say so (⟨encoding utf-16⟩)"
         return _diagnose_ragged(file, name)
     except UnicodeDecodeError:
         return (
             f"{name} holds text that is not UTF-8, but Latin-1 or Windows-1252 perhaps: save it as"
-            " UTF-8, or say so (--encoding latin-1 or windows-1252)"
+            " UTF-8, or say so (⟨encoding latin-1⟩ or windows-1252)"
         )
     except (OSError, EOFError, zlib.error):
         return f"{name} could not be read to its end: check that it is whole"

@@ -480,7 +480,7 @@ class Source:
             elif distinct < present:
                 raise DataError(
                     f"the id column {id!r} names someone twice, and the guarantee covers one record"
-                    " per person: keep or combine one record of each, or say with --most how many"
+                    " per person: keep or combine one record of each, or say with ⟨most⟩ how many"
                     " records a person may have"
                 )
 
@@ -492,7 +492,7 @@ class Source:
             plural = "s" if most > 1 else ""
             raise DataError(
                 f"the id column {id!r} names someone more often than {most} time{plural}, and the"
-                f" guarantee covers up to {most} record{plural} of a person: give a larger --most;"
+                f" guarantee covers up to {most} record{plural} of a person: give a larger ⟨most⟩;"
                 " nobody is dropped"
             )
 

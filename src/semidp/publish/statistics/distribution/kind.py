@@ -29,7 +29,7 @@ LINE = Field(
     "COLUMN=50,75",
     label="shares below the lines",
     example="score=50,75",
-    unused="--line is for --distribution, and there is no distribution of {column!r}",
+    unused="⟨line⟩ is for ⟨distribution⟩, and there is no distribution of {column!r}",
 )
 DISTRIBUTION = Field(
     "distribution",

@@ -17,7 +17,7 @@ ALTERNATIVE = Field(
     "NAME",
     label="against",
     example="two-sided",
-    unused="--alternative is for --odds-ratio",
+    unused="⟨alternative⟩ is for ⟨odds_ratio⟩",
 )
 ODDS_RATIO = Field(
     "odds_ratio",
@@ -36,7 +36,7 @@ def _build_requests(chosen: Chosen) -> list[OddsRatioRequest]:
     requests = []
     for features in chosen.sets(ODDS_RATIO):
         if len(features) < 2:
-            raise InputError("an odds ratio has two features: --odds-ratio gender,admit")
+            raise InputError("an odds ratio has two features: ⟨odds_ratio gender,admit⟩")
         rows, columns, *strata = features
         alternative = chosen.text(ALTERNATIVE) or Alternative.TWO_SIDED
         requests.append(OddsRatioRequest(rows, columns, strata=strata, alternative=alternative))

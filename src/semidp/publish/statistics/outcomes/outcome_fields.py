@@ -13,20 +13,20 @@ from semidp.publish.statistics.outcomes.confidence import LEVEL as USUAL_LEVEL
 from semidp.publish.statistics.outcomes.confidence import Confidence
 from semidp.publish.statistics.outcomes.request import OutcomeRequest, binary_outcome
 
-_NO_OUTCOME = "--bounds, --grid or --step name {column!r}, of which nothing is published by group"
+_NO_OUTCOME = "⟨bounds⟩, ⟨grid⟩ or ⟨step⟩ name {column!r}, of which nothing is published by group"
 _NO_INTERVAL = (
-    "--level, --sampling, --simultaneous and --differences are for --mean, --sum or --proportion"
+    "⟨level⟩, ⟨sampling⟩, ⟨simultaneous⟩ and ⟨differences⟩ are for ⟨mean⟩, ⟨sum⟩ or ⟨proportion⟩"
 )
 
 GROUP = Field(
     "group",
-    "Groups whose counts are published exactly, for --mean and the like.",
+    "Groups whose counts are published exactly, for means and the like.",
     Shape.features,
     "A[,B]",
     label="by groups, whose counts become exact",
     several=True,
     unused=(
-        "say what to publish of the groups: --mean, --sum, --proportion or --median, with a column"
+        "say what to publish of the groups: ⟨mean⟩, ⟨sum⟩, ⟨proportion⟩ or ⟨median⟩, with a column"
     ),
 )
 BOUNDS = Field(
@@ -49,7 +49,7 @@ GRID = Field(
 )
 STEP = Field(
     "step",
-    "The unit of a private column, instead of --grid: 1 for whole numbers.",
+    "The unit of a private column, instead of a grid: 1 for whole numbers.",
     Shape.texts,
     "COLUMN=1",
     label="in units of",

@@ -29,7 +29,7 @@ LEVEL = Field(
     "NUMBER",
     label="intervals at level",
     example="none",
-    unused="--quantile-level is for --median and --quantile",
+    unused="⟨quantile_level⟩ is for ⟨median⟩ and ⟨quantile⟩",
 )
 MECHANISM = Field(
     "quantile_mechanism",
@@ -38,7 +38,7 @@ MECHANISM = Field(
     "NAME",
     label="found by",
     example="auto",
-    unused="--quantile-mechanism is for --median and --quantile",
+    unused="⟨quantile_mechanism⟩ is for ⟨median⟩ and ⟨quantile⟩",
 )
 _BESIDE = (GROUP, BOUNDS, GRID, STEP, LEVEL, MECHANISM, SAMPLING)
 MEDIAN = Field(

@@ -29,13 +29,13 @@ ON = Field(
     Shape.features,
     "A[,B]",
     label="on factors, whose counts become exact",
-    unused="say what to regress on these features: --regress COLUMN or --logistic COLUMN",
+    unused="say what to regress on these features: ⟨regress COLUMN⟩ or ⟨logistic COLUMN⟩",
 )
 _INTERVALS = (LEVEL, SAMPLING, SIMULTANEOUS)
 _ASKING = {
     Model.linear: Field(
         "regress",
-        "A private column: its linear regression on --on.",
+        "A private column: its linear regression on the factors.",
         Shape.columns,
         "COLUMN",
         label="Linear regression",

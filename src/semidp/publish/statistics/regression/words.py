@@ -119,8 +119,7 @@ def continuous_factors(terms: Sequence[str], factors: Sequence[str]) -> list[str
     no slope.
 
     >>> continuous_factors([f"age={age}.5" for age in range(30)], ["age"])
-    ['age has 30 coefficients, one for each number that occurs: give it bins (--bins age=…). For a
-    slope ...']
+    ['age has 30 coefficients, one for each number that occurs: give it bins. For a slope ...']
     >>> continuous_factors(["age=[0, 18)", "age=[18, 120)"], ["age"])
     []
     """
@@ -132,7 +131,7 @@ def continuous_factors(terms: Sequence[str], factors: Sequence[str]) -> list[str
             continue
         warnings.append(
             f"{factor} has {len(levels)} coefficients, one for each number that occurs: give it"
-            f" bins (--bins {factor}=…). For a slope on a measured number take a library for"
+            " bins. For a slope on a measured number take a library for"
             " regression under ordinary differential privacy, and ask semidp guarantee what that"
             " promises beside the exact totals."
         )

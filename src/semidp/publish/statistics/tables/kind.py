@@ -68,7 +68,7 @@ WEIGHT = Field(
     Shape.texts,
     "A,B=NUMBER",
     example="county,age=4",
-    unused=f"--weight {_FOR_TABLES}",
+    unused=f"⟨weight⟩ {_FOR_TABLES}",
 )
 OBJECTIVE = Field(
     "objective",
@@ -77,7 +77,7 @@ OBJECTIVE = Field(
     Shape.text,
     "total|largest",
     unused=(
-        "--objective is for several tables that share a budget: --rho, --mu, or --delta beside it"
+        "⟨objective⟩ is for several tables that share a budget: ⟨rho⟩, ⟨mu⟩, or ⟨delta⟩ beside it"
     ),
     divides=True,
 )
@@ -87,7 +87,7 @@ FIT = Field(
     " totals), or as they are.",
     Shape.text,
     "integer|real|none",
-    unused=f"--fit {_FOR_TABLES}",
+    unused=f"⟨fit⟩ {_FOR_TABLES}",
 )
 TABLE = Field(
     "table",
@@ -113,12 +113,12 @@ def _build_requests(chosen: Chosen) -> list[TablesRequest]:
     for names in chosen.sets(ALL_PAIRS):
         sets += [table.features for table in list_all_tables(names)]
     if len({frozenset(names) for names in sets}) < len(sets):
-        raise InputError("the same table is asked for twice (--table, --all-pairs): name each once")
+        raise InputError("the same table is asked for twice (⟨table⟩, ⟨all_pairs⟩): name each once")
     if not sets:
         return []
     fit = chosen.text(FIT) or FitKind.integer
     tables = [TableRequest(names, None, fit=fit) for names in sets]
-    weighted = with_numbers(tables, "weight", WEIGHT.option, chosen.texts(WEIGHT))
+    weighted = with_numbers(tables, "weight", f"⟨{WEIGHT.name}⟩", chosen.texts(WEIGHT))
     objective = chosen.text(OBJECTIVE)
     if objective is not None and len(tables) < 2:
         raise InputError(OBJECTIVE.unused)

@@ -503,7 +503,7 @@ def with_numbers(
     >>> tables = [TableRequest(["sex", "age"]), TableRequest(["sex", "region"])]
     >>> [
     ...     str(table.weight)
-    ...     for table in with_numbers(tables, "weight", "--weight", {"region,sex": "4"})
+    ...     for table in with_numbers(tables, "weight", "⟨weight⟩", {"region,sex": "4"})
     ... ]
     ['1', '4']
     """
