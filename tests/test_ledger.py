@@ -43,7 +43,7 @@ from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.enumeration import datasets
+from semidp.promise.spaces.witness import datasets
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.composition import compose
 from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp

@@ -28,8 +28,8 @@ from semidp.promise.mechanisms.pure import KNormMechanism, LaplaceMechanism
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.enumeration import datasets
 from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.promise.spaces.witness import datasets
 from semidp.promise.tradeoff.curves import approximate, zcdp
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("ill", "ny"), Feature("region", "ns")])

@@ -23,7 +23,7 @@ from semidp.promise.sensitivity.answered_space import (
     recorded_answered,
 )
 from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_space
-from semidp.promise.spaces import enumeration
+from semidp.promise.spaces import witness
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.publish.statistics.answered.answered_estimates import AnsweredSums
@@ -104,7 +104,7 @@ def test_no_exchange_moves_pairs_farther_than_the_norms(
     by = [Margin(*names) for names in groups]
     blocks = Blocks.from_dataspace(whole)
     neighbours = []
-    for dataset in enumeration.datasets(whole):
+    for dataset in witness.datasets(whole):
         one = blocks.encode_records(dataset)
         neighbours.append((one, list(blocks.neighbours(one))))
     for law, budget in BUDGETS.items():
@@ -138,7 +138,7 @@ def test_no_ball_moves_pairs_farther_than_the_norms(
     public, whole = small(counts, margins)
     by = [Margin(*names) for names in groups]
     space = answered_space(public, Ball(a), OUTCOME, by, BUDGETS[budget])
-    datasets = [coded(whole, dataset) for dataset in enumeration.datasets(whole)]
+    datasets = [coded(whole, dataset) for dataset in witness.datasets(whole)]
     records = np.array(datasets)
     queries = np.array([pairs_of(space, dataset) for dataset in datasets])
     checked, found = 0, np.zeros(3, dtype=np.int64)

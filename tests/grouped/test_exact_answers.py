@@ -29,8 +29,8 @@ from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.enumeration import enumerate_tables
 from semidp.promise.spaces.exchange_blocks import ANSWERED_SUFFIX, Blocks, Records
+from semidp.promise.spaces.witness import enumerate_tables
 from semidp.publish.missing_outcomes import with_missing
 
 STEPS = 2

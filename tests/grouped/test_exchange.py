@@ -12,7 +12,7 @@ from semidp.errors import Refused
 from semidp.promise.sensitivity.moments import Coding, Design, moment_space
 from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_space
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.spaces import enumeration
+from semidp.promise.spaces import witness
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.publish.statistics.regression.routes import regression_routes, route_values
 
@@ -32,7 +32,7 @@ def pairs(public: Dataspace):
             whole, dict(zip(public.margins, public.totals, strict=True)), public.n
         )
     )
-    for dataset in enumeration.datasets(blocks.dataspace):
+    for dataset in witness.datasets(blocks.dataspace):
         X = blocks.encode_records(dataset)
         for Y in blocks.neighbours(X):
             yield X, Y

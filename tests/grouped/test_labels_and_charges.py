@@ -18,7 +18,7 @@ from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.outcome_spaces import sum_space
-from semidp.promise.spaces.enumeration import enumerate_tables
+from semidp.promise.spaces.witness import enumerate_tables
 from semidp.publish import GroupRequest, TableRequest
 
 

@@ -34,7 +34,7 @@ from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.outcome_spaces import outcome_exchange
 from semidp.promise.sensitivity.rank_space import RankSpace, rank_scores, rank_space
-from semidp.promise.spaces import enumeration
+from semidp.promise.spaces import witness
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.exchange_blocks import Blocks
@@ -198,7 +198,7 @@ def test_exchanges_are_as_private_as_is_said(budget: Budget, counts, margins, by
         return np.concatenate(parts)
 
     seen: dict[tuple[bytes, bytes], tuple[np.ndarray, np.ndarray]] = {}
-    for dataset in enumeration.datasets(blocks.dataspace):
+    for dataset in witness.datasets(blocks.dataspace):
         X = blocks.encode_records(dataset)
         one = histograms(X)
         for Y in blocks.neighbours(X):

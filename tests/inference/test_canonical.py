@@ -24,7 +24,7 @@ from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.promise.tradeoff.piecewise_linear import PiecewiseLinear, piecewise
+from semidp.promise.tradeoff.polygons import PiecewiseLinear, piecewise
 
 CURVES: dict[str, Tradeoff] = {
     "pure": approximate(1),

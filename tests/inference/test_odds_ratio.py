@@ -22,7 +22,7 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.promise.tradeoff.piecewise_linear import PiecewiseLinear
+from semidp.promise.tradeoff.polygons import PiecewiseLinear
 from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult, planned_test
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest

@@ -23,7 +23,7 @@ from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.enumeration import enumerate_tables
+from semidp.promise.spaces.witness import enumerate_tables
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import approximate, gaussian
 from semidp.promise.tradeoff.function import Tradeoff

@@ -14,9 +14,9 @@ from semidp import Ball, Dataspace, Exchange, Feature, InputError, Margin, Schem
 from semidp.promise.exact import bisection, whole_bisection
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import DescribedDatasets
-from semidp.promise.spaces.enumeration import datasets
 from semidp.promise.spaces.linked import datasets_from_json
 from semidp.promise.spaces.protection import Protection
+from semidp.promise.spaces.witness import datasets
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("ill", "yn")])
 TABLES = [[[1, 0], [0, 1]], [[1, 1], [0, 1]]]

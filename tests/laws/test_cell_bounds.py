@@ -13,7 +13,7 @@ from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import is_within_view, join, junction_order, maximal, meet
 from semidp.promise.schema.schema import Schema, StructuralZero
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.enumeration import enumerate_tables
+from semidp.promise.spaces.witness import enumerate_tables
 
 TREE = Feature.from_paths(["state", "county"], [("s", "x"), ("s", "y"), ("t", "z")])
 SCHEMAS = [

@@ -23,7 +23,7 @@ from semidp.promise.sensitivity.costs import ExchangeCosts
 from semidp.promise.sensitivity.distribution_space import distribution_space
 from semidp.promise.sensitivity.exchange_moves import list_exchanges, list_partitions
 from semidp.promise.sensitivity.exchange_tables import ExchangeTable
-from semidp.promise.sensitivity.linked_costs import UnitCosts
+from semidp.promise.sensitivity.linked_products import UnitCosts
 from semidp.promise.sensitivity.moments import Design, moment_space
 from semidp.promise.sensitivity.norms import ReleasedTable
 from semidp.promise.sensitivity.outcome_moves import OutcomeMoves

@@ -20,7 +20,7 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.composition import compose
 from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.function import Order, Tradeoff
-from semidp.promise.tradeoff.piecewise_linear import piecewise
+from semidp.promise.tradeoff.polygons import piecewise
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
 TABLE = Table(SCHEMA, [[1, 2, 3], [4, 5, 6]])

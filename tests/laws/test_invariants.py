@@ -15,9 +15,9 @@ from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema, StructuralZero
 from semidp.promise.spaces.adjacency import Ball, list_semi_adjacency, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.enumeration import datasets, enumerate_tables, fiber
 from semidp.promise.spaces.graver import graver_degree
 from semidp.promise.spaces.structure import Structure, worst_cover
+from semidp.promise.spaces.witness import datasets, enumerate_tables, fiber
 
 
 def schema_of(*shape: int, zeros: tuple = ()) -> Schema:

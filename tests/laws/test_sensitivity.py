@@ -19,7 +19,7 @@ from semidp.promise.sensitivity.query_space import ExplicitSpace
 from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.enumeration import enumerate_tables
+from semidp.promise.spaces.witness import enumerate_tables
 
 
 def schema_of(*shape: int, zeros: tuple = ()) -> Schema:

@@ -16,13 +16,13 @@ from semidp.promise.exact import exact, round_up
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, tradeoff_from_json, zcdp
 from semidp.promise.tradeoff.function import Order, Tradeoff
-from semidp.promise.tradeoff.piecewise_linear import (
+from semidp.promise.tradeoff.polygons import (
+    Approximate,
     PiecewiseLinear,
     from_function,
     from_profile,
     piecewise,
 )
-from semidp.promise.tradeoff.polygons import Approximate
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian, Laplace
 
 ALPHAS = np.unique(

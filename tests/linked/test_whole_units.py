@@ -12,7 +12,7 @@ import pytest
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.linked_costs import MemberCosts, UnitCosts
+from semidp.promise.sensitivity.linked_products import MemberCosts, UnitCosts
 from semidp.promise.sensitivity.residuals import Residuals, list_coarser_views
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.linked import Link, LinkedDataspace

@@ -20,7 +20,7 @@ from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.products import product_space
-from semidp.promise.spaces.enumeration import enumerate_tables
+from semidp.promise.spaces.witness import enumerate_tables
 
 SEEDS = range(120)
 MOST_TABLES = 120

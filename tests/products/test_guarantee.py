@@ -20,8 +20,8 @@ from semidp.promise.sensitivity.products import ProductSpace, product_space
 from semidp.promise.sensitivity.residuals import Residuals, list_axes, list_coarser_views
 from semidp.promise.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.enumeration import enumerate_tables
 from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.promise.spaces.witness import enumerate_tables
 from semidp.promise.tradeoff.budget import Budget
 
 PLACES = Feature.from_paths(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c")])

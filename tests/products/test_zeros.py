@@ -18,8 +18,8 @@ from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.enumeration import enumerate_tables
 from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.promise.spaces.witness import enumerate_tables
 from semidp.promise.tradeoff.budget import Budget
 
 AGE, STATUS = (

@@ -18,8 +18,8 @@ from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency, Ball, semi_adjacency, semi_adjacency_bound
 from semidp.promise.spaces.dataspace import Margin
-from semidp.promise.spaces.enumeration import datasets
 from semidp.promise.spaces.widest_spaces import widest_space
+from semidp.promise.spaces.witness import datasets
 from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Order
 from semidp.publish import GroupRequest, TableRequest

@@ -29,8 +29,7 @@ from semidp import (
 )
 from semidp.present.report.sentences import strength, summary
 from semidp.promise.exact import exact, format_rounded_up
-from semidp.promise.mechanisms.accuracy import cell_errors
-from semidp.promise.mechanisms.selection import available, residual_plan
+from semidp.promise.mechanisms.selection import available, cell_errors, residual_plan
 from semidp.promise.tradeoff.composition import compose
 from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff

@@ -29,7 +29,7 @@ from semidp.assess.distinguishing import (
 )
 from semidp.errors import DataError, InputError
 from semidp.promise.exact import exact, round_up
-from semidp.promise.tradeoff.piecewise_linear import PiecewiseLinear
+from semidp.promise.tradeoff.polygons import PiecewiseLinear
 
 SUPPRESSED = "suppressed"
 """What is published instead of a count below the threshold."""

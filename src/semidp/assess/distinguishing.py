@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.exact import round_down
 from semidp.promise.tradeoff.function import Floats, Tradeoff
-from semidp.promise.tradeoff.piecewise_linear import PiecewiseLinear, lower_hull
+from semidp.promise.tradeoff.polygons import PiecewiseLinear, lower_hull
 
 Law = Mapping[Any, Fraction]
 """The probability of each outcome."""

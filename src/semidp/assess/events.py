@@ -33,7 +33,7 @@ from semidp.promise.tradeoff.composition import (
     discretize_losses,
 )
 from semidp.promise.tradeoff.function import ROUNDOFF, Floats, Tradeoff, group_size
-from semidp.promise.tradeoff.piecewise_linear import from_profile
+from semidp.promise.tradeoff.polygons import from_profile
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian, Laplace
 
 _CELLS = 1 << 19  # of the grid of privacy losses of one mechanism, at most

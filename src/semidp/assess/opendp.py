@@ -24,7 +24,7 @@ from semidp.errors import InputError, MissingExtra, Refused
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.spaces.dataspace import Dataspace, DescribedDatasets, Margin
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.promise.tradeoff.piecewise_linear import from_profile
+from semidp.promise.tradeoff.polygons import from_profile
 from semidp.publish.plan import Plan
 
 METRICS = {

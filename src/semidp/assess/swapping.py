@@ -35,7 +35,7 @@ from semidp.assess.swap_laws import (
 from semidp.errors import InputError
 from semidp.promise.progress import Progress, silent
 from semidp.promise.tradeoff.function import Floats
-from semidp.promise.tradeoff.piecewise_linear import PiecewiseLinear
+from semidp.promise.tradeoff.polygons import PiecewiseLinear
 
 MOST_WORK = 2e11
 """Multiplications for all strata together; what lies beyond is only attacked. About a minute."""

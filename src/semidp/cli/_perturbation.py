@@ -41,7 +41,7 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.curves import gaussian
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.promise.tradeoff.piecewise_linear import from_profile
+from semidp.promise.tradeoff.polygons import from_profile
 from semidp.publish.plan import Plan
 
 FALSE_ALARMS = (0.05, 0.01)

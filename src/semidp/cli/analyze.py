@@ -22,9 +22,8 @@ from semidp.inference.records.table_proposal import ProposedTable, TableProposal
 from semidp.present.report.sentences import Outlook, comparison, forecast
 from semidp.promise.exact import count_noun, format_rounded_up, plain
 from semidp.promise.guarantee import Scope
-from semidp.promise.mechanisms.accuracy import cell_errors
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.selection import available, option_name, residual_plan
+from semidp.promise.mechanisms.selection import available, cell_errors, option_name, residual_plan
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange

@@ -26,7 +26,7 @@ from semidp.promise.sensitivity.query_space import ExplicitSpace, QuerySpace
 from semidp.promise.tradeoff.composition import compose
 from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, tradeoff_from_json, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.promise.tradeoff.piecewise_linear import from_profile, piecewise
+from semidp.promise.tradeoff.polygons import from_profile, piecewise
 
 __all__ = [
     "ContinuousGaussianMechanism",

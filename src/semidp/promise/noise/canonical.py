@@ -27,8 +27,7 @@ from semidp.promise.noise.inversion import LazyUniform
 from semidp.promise.noise.randomness import Randomness, Stream, uniforms
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.promise.tradeoff.piecewise_linear import PiecewiseLinear, lower_hull
-from semidp.promise.tradeoff.polygons import Approximate
+from semidp.promise.tradeoff.polygons import Approximate, PiecewiseLinear, lower_hull
 from semidp.promise.tradeoff.smooth import Gaussian
 
 Floats = NDArray[np.float64]

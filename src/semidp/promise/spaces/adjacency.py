@@ -22,13 +22,18 @@ from semidp.promise.schema.margins import Totals, maximal
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.adjacency_words import AdjacencyWords, BallWords, ExchangeWords
 from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
-from semidp.promise.spaces.enumeration import datasets
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.spaces.graver import graver_degree
 from semidp.promise.spaces.protection import ChangedUnits, Protection
 from semidp.promise.spaces.structure import Slices, Structure, worst_cover
 from semidp.promise.spaces.widest_spaces import even_space
-from semidp.promise.spaces.witness import Witness, free_witness, listed_moves, slice_witness
+from semidp.promise.spaces.witness import (
+    Witness,
+    datasets,
+    free_witness,
+    listed_moves,
+    slice_witness,
+)
 
 Answer = TypeVar("Answer")
 

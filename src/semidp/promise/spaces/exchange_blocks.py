@@ -25,8 +25,8 @@ from semidp.promise.schema.margins import (
     meet,
 )
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
-from semidp.promise.spaces.enumeration import cells, label_record
 from semidp.promise.spaces.structure import Structure
+from semidp.promise.spaces.witness import cells, label_record
 
 Record = tuple[int, ...]  # a leaf of every feature
 Records = tuple[Record, ...]

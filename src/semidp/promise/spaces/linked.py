@@ -3,8 +3,8 @@ about them.
 
 A unit (a household, a patient) has members (persons, stays). `LinkedDataspace` is D_t of both
 kinds; `Reach` counts how many members and units change together under a promise. What residuals
-then cost is in `promise.sensitivity.linked_costs`. A `TopCode` publishes the largest sizes of units
-as one level, such as 5+: they are measured, made to agree and fitted one by one.
+then cost is in `promise.sensitivity.linked_products`. A `TopCode` publishes the largest sizes of
+units as one level, such as 5+: they are measured, made to agree and fitted one by one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Tradeoff functions and budgets: how hard it is to tell two datasets apart.
 
-`function` is the page to read first. `smooth` has Gaussian, zCDP and Laplace curves, `polygons` and
-`piecewise_linear` the piecewise linear ones, `composition` what several give together, `curves` the
-functions that make them.
+`function` is the page to read first. `smooth` has Gaussian, zCDP and Laplace curves, `polygons` the
+piecewise linear ones, `composition` what several give together, `curves` the functions that make
+them.
 """

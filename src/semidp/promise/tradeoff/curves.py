@@ -9,8 +9,7 @@ from semidp.errors import InputError
 from semidp.promise.exact import Number, exact, nonnegative
 from semidp.promise.tradeoff.composition import Numeric, compose
 from semidp.promise.tradeoff.function import Tradeoff, proportion
-from semidp.promise.tradeoff.piecewise_linear import piecewise
-from semidp.promise.tradeoff.polygons import Approximate
+from semidp.promise.tradeoff.polygons import Approximate, piecewise
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian, Laplace
 
 

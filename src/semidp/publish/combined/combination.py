@@ -20,10 +20,10 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.promise.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
 from semidp.promise.mechanisms.pure import KNormMechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.mechanisms.selection import INTERVALS_BELOW
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.noise.sums import Weighted, half_widths

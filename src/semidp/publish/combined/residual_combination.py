@@ -21,11 +21,11 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.errors import Refused
 from semidp.promise.accounting.account import recompute_tradeoff
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.promise.mechanisms.conditioning import sum_terms
 from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.mechanisms.mechanism import CellByCell, NoNoise
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.mechanisms.selection import INTERVALS_BELOW
 from semidp.promise.mechanisms.size_agreement import assemble_tables
 from semidp.promise.noise.sums import LEVEL, half_width
 from semidp.promise.progress import Progress, silent

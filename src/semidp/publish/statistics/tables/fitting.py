@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.guarantee import Scope
-from semidp.promise.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.promise.mechanisms.mechanism import Measurement
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.mechanisms.selection import INTERVALS_BELOW
 from semidp.promise.progress import Progress
 from semidp.promise.schema.margins import (
     Grid,

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from semidp.errors import Refused
 from semidp.promise.guarantee import Scope
-from semidp.promise.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.promise.mechanisms.linked_noise import CodedNoise, LinkedMechanism, size_place
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.mechanisms.selection import INTERVALS_BELOW
 from semidp.promise.mechanisms.size_agreement import add_quarters_feature, assemble_tables
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Floats, View, list_axes

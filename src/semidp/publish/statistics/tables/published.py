@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.guarantee import Scope
-from semidp.promise.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.placement import Objective, Workload
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.mechanisms.selection import INTERVALS_BELOW
 from semidp.promise.progress import Progress
 from semidp.promise.schema.margins import junction_order, maximal
 from semidp.promise.sensitivity.products import product_space

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.promise.mechanisms.branch_noise import BranchNoise
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.mechanisms.selection import INTERVALS_BELOW
 from semidp.promise.progress import silent
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import View

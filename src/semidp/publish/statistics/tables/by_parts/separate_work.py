@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.files import link
-from semidp.promise.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.promise.mechanisms.branch_noise import BranchNoise
+from semidp.promise.mechanisms.selection import INTERVALS_BELOW
 from semidp.promise.progress import silent
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
