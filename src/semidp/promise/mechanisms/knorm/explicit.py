@@ -249,6 +249,7 @@ def root_directions(size: int, columns: int, generator: Generator) -> Floats:
     normalised volume ``C(c-2, |P|-1)``; so P is the part below c of a uniform (c-1)-subset of 2c-2
     things, and |P| is hypergeometric.
 
+    >>> from semidp.promise.mechanisms.knorm.polar import half_l1
     >>> point = root_directions(1, 4, np.random.default_rng(0))
     >>> bool(abs(point.sum()) < 1e-15), bool(abs(half_l1(point)[0] - 1) < 1e-15)
     (True, True)
