@@ -223,7 +223,7 @@ def test_a_plan_file_says_the_same_as_options(here: Semidp, tmp_path: Path) -> N
             "count",
         ),
         *("--levels", "class=1st,2nd,3rd,Crew", "--where", "age = 'Adult'", "--a", "4"),
-        *("--mechanism", "laplace", "--fit", "real", "--epsilon", "1/3"),
+        *("--mechanism", "laplace", "--fit", "none", "--epsilon", "1/3"),
     )
     good(here("release", TITANIC.path, *words, "--seed", "3", "--out", "options"))
     (tmp_path / "plan.toml").write_text(
@@ -251,7 +251,7 @@ def test_a_plan_file_says_the_same_as_options(here: Semidp, tmp_path: Path) -> N
         [[table]]
         features = ["class", "survived"]
         mechanism = "laplace"
-        fit = "real"
+        fit = "none"
 
         [[feature]]
         name = "class"
@@ -286,7 +286,7 @@ def test_a_plan_file_says_the_same_as_options(here: Semidp, tmp_path: Path) -> N
         ("--a", "2"),
         ("--adjacency", "definition"),
         ("--mechanism", "laplace"),
-        ("--fit", "real"),
+        ("--fit", "none"),
         ("--levels-from-data",),
         ("--rho", "1"),
     ],

@@ -20,7 +20,7 @@ PLAN = Plan(
         TableRequest(
             ["region", "paid", "day"], Budget.zcdp("1/4"), mechanism="lattice", name="regions"
         ),
-        TableRequest(["sex", "dose"], Budget.pure(1), fit="real", name="doses"),
+        TableRequest(["sex", "dose"], Budget.pure(1), fit="none", name="doses"),
     ],
     [Margin("sex"), Margin("region", "paid"), Margin("day")],
     [

@@ -5,7 +5,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from semidp.promise.schema.margins import Totals
 from semidp.promise.schema.schema import StructuralZero
+from semidp.publish.fitting.problem import pose
+from semidp.publish.fitting.real import project
 from semidp.publish.fitting.tables import fit_table
 from tests.fit.cases import margins_exact, space_of
 
@@ -64,19 +67,19 @@ def test_a_fit_is_its_own_fit(case) -> None:  # type: ignore[no-untyped-def]
 @given(cases())
 def test_a_real_fit_has_the_margins_and_is_the_bound(case) -> None:  # type: ignore[no-untyped-def]
     space, noisy, _ = case
-    fit = fit_table(noisy, space, kind="real")
-    assert fit.counts is None
-    assert fit.values is not None
-    assert (fit.values >= 0).all()
+    totals = space.published_totals or (Totals(space.schema.grid.nothing, np.array(space.n)),)
+    problem = pose(space.schema.grid, noisy, totals, space.schema.possible)
+    fit = project(problem)
+    assert (fit.table >= 0).all()
     scale = 1e-8 * max(1.0, space.n) + 1e-12 * float(np.abs(noisy).max())
     for margin, total in zip(space.margins, space.totals, strict=True):
         kept = space.schema.axes(margin.names)
         others = tuple(axis for axis in range(noisy.ndim) if axis not in kept)
-        assert np.abs(fit.values.sum(axis=others) - total.counts).max() <= scale
-    assert abs(fit.values.sum() - space.n) <= scale * noisy.size
+        assert np.abs(fit.table.sum(axis=others) - total.counts).max() <= scale
+    assert abs(fit.table.sum() - space.n) <= scale * noisy.size
     if space.schema.possible is not None:
-        assert not fit.values[~space.schema.possible].any()
-    assert fit.loss == pytest.approx(fit.bound, rel=1e-6, abs=1e-6)
+        assert not fit.table[~space.schema.possible].any()
+    assert problem.loss(fit.table) == pytest.approx(fit.bound, rel=1e-6, abs=1e-6)
     assert fit.bound <= fit_table(noisy, space).loss * (1 + 1e-9) + 1e-6
 
 

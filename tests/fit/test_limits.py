@@ -104,9 +104,6 @@ def test_no_records_at_all() -> None:
         assert fit.counts is not None
         assert not fit.counts.any()
         assert fit.loss == fit.bound == 18.0
-        real = fit_table(np.full((2, 2, 2), 1.5), space, kind="real").values
-        assert real is not None
-        assert not real.any()
 
 
 def test_a_table_that_the_margins_fix_comes_back() -> None:
@@ -146,7 +143,6 @@ def infeasible(
     )
 
 
-@pytest.mark.parametrize("kind", ["integer", "real"])
 @pytest.mark.parametrize(
     "space",
     [
@@ -162,11 +158,9 @@ def infeasible(
     ],
     ids=["two-way", "row", "three-way", "closed", "triangle"],
 )
-def test_totals_that_no_table_has_are_refused(
-    space: Dataspace, kind: typing.Literal["integer", "real"]
-) -> None:
+def test_totals_that_no_table_has_are_refused(space: Dataspace) -> None:
     with pytest.raises(Infeasible, match="no table of nonnegative counts has the published totals"):
-        fit_table(np.ones(space.schema.shape), space, kind=kind)
+        fit_table(np.ones(space.schema.shape), space)
 
 
 def test_a_confidential_table_is_not_accepted() -> None:
@@ -188,7 +182,6 @@ def test_a_confidential_table_is_not_accepted() -> None:
         ({"noisy": np.full((2, 2), 2**63, dtype=np.uint64)}, "below 2"),
         ({"noisy": np.array([["1", "2"], ["3", "4"]])}, "array of noisy numbers"),
         ({"dataspace": Dataspace.from_description("state totals")}, "description"),
-        ({"kind": "whole"}, "integer or real"),
         ({"time_limit": 0.0}, "positive"),
         ({"time_limit": float("nan")}, "positive"),
     ],
@@ -236,10 +229,6 @@ def test_a_projection_that_runs_out_of_time_has_a_bound_below_every_loss() -> No
     early = project(problem, deadline=0.0)
     assert not early.has_met_totals
     assert early.bound <= project(problem).bound * (1 + 1e-9)
-    assert (
-        "ended the projection early"
-        in fit_table(noisy, space_of(hidden, "AB BC"), kind="real", time_limit=1e-9).note
-    )
 
 
 @pytest.mark.parametrize(

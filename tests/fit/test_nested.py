@@ -20,7 +20,7 @@ from semidp.promise.schema.margins import (
     junction_order,
 )
 from semidp.publish.fitting.problem import Infeasible, pose
-from semidp.publish.fitting.real import water_level
+from semidp.publish.fitting.real import project, water_level
 from semidp.publish.fitting.tables import fit_totals
 from tests.fit.cases import tables_with, totals_of
 
@@ -82,13 +82,13 @@ def test_no_table_is_closer(name: str, views: list[View]) -> None:
         methods = {1: "thresholds", 2: "flow"}
         last = "nested flows" if junction_order(views) else "integer program"
         assert fit.method == methods.get(len(views), last)
-        real = fit_totals(noisy, grid, totals, kind="real")
-        assert real.values is not None
+        problem = pose(grid, noisy, totals)
+        real = project(problem)
         assert all(
-            np.allclose(grid.sum(real.values, total.view), total.counts, atol=1e-8)
+            np.allclose(grid.sum(real.table, total.view), total.counts, atol=1e-8)
             for total in totals
         )
-        assert real.loss == pytest.approx(real.bound, rel=1e-6, abs=1e-6)
+        assert problem.loss(real.table) == pytest.approx(real.bound, rel=1e-6, abs=1e-6)
         assert fit.bound <= least + 1e-9
 
 
@@ -192,8 +192,7 @@ def test_memory_grows_with_the_cells_that_exist(views: list[View]) -> None:
     assert peak < 28e6
 
 
-@pytest.mark.parametrize("kind", ["integer", "real"])
-def test_totals_that_contradict_each_other_are_infeasible(kind: str) -> None:
+def test_totals_that_contradict_each_other_are_infeasible() -> None:
     """Tables fitted before may fix margins that no table has: always the same exception, and at
     once.
     """
@@ -209,7 +208,7 @@ def test_totals_that_contradict_each_other_are_infeasible(kind: str) -> None:
     negative = [Totals((1, 0, 0), np.array([-1, 67]).reshape(2, 1, 1))]
     for totals in (uneven, triangle, negative):
         with pytest.raises(Infeasible):
-            fit_totals(np.zeros(states.shape), states, totals, kind=kind)  # type: ignore[arg-type]
+            fit_totals(np.zeros(states.shape), states, totals)
 
 
 def test_a_problem_falls_apart_by_parents() -> None:

@@ -19,7 +19,6 @@ SCENARIOS: dict[str, str] = {
     "table-laplace": "release people.csv --table sex,ward --exact sex --exact ward --epsilon 2 --mechanism laplace --out r",
     "table-lattice": "release people.csv --table sex,ward --exact sex --exact ward --rho 8 --mechanism lattice --out r",
     "table-unfitted": "release people.csv --table sex,ward --exact sex --exact ward --mu 1 --fit none --out r",
-    "table-real": "release people.csv --table sex,ward --exact sex --exact ward --mu 1 --fit real --out r",
     "table-counts": "release counts.csv --count n --table sex,ward --exact sex --exact ward --mu 1 --out r",
     "table-schema": "release people.csv --schema schema.toml --table sex,ward --exact sex --mu 1 --out r",
     "table-plan": "release people.csv --plan plan.toml --out r",

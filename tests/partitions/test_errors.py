@@ -72,9 +72,9 @@ def test_a_part_that_counts_fewer_noisy_cells_is_found_out(place: Path) -> None:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("fit", ["integer", "real"], ids=["separate", "assembled"])
-def test_a_list_without_one_of_its_parts_is_found_out(fit: str, tmp_path: Path) -> None:
-    tables = [TableRequest(["tract", "sex"], Budget.gdp(2), fit=fit)]
+@pytest.mark.parametrize("mechanism", ["auto", "gaussian"], ids=["separate", "assembled"])
+def test_a_list_without_one_of_its_parts_is_found_out(mechanism: str, tmp_path: Path) -> None:
+    tables = [TableRequest(["tract", "sex"], Budget.gdp(2), mechanism)]
     asked = Plan(tables, ["state"], FEATURES[:2])
     folder = tmp_path / "release"
     run_partitioned(asked, records(120), folder, "state", randomness=SeededRandomness(1))
@@ -86,16 +86,3 @@ def test_a_list_without_one_of_its_parts_is_found_out(fit: str, tmp_path: Path) 
     write_parts(folder, parts[:-1])
     said = disagreements(Release.load(folder), read_document(folder / "release.json"))
     assert f"'table' states {count - 1} parts, and there are {count}" in said
-
-
-def test_parts_of_earlier_versions_have_errors_and_no_share(place: Path) -> None:
-    parts = json.loads((place / "parts.json").read_text())
-    for part in parts:
-        for table in part["tables"]:
-            del table["cells"]
-    write_parts(place, parts)
-    first, *_, last = Release.load(place).results[0].cell_errors()
-    assert first.share is None
-    assert first.line().startswith("standard error")
-    assert "dominates" not in first.line()
-    assert last.dominated is not None  # a table above the cut has its cells at hand

@@ -33,7 +33,7 @@ from semidp.publish.statistics.tables.by_parts.separate_published import Separat
 from semidp.publish.statistics.tables.published import PublishedTables, measurements_stem
 from tests.partitions.conftest import run_partitioned
 
-KINDS = ("shared", "alone", "pure", "zeros", "largest", "target", "groups", "real", "named")
+KINDS = ("shared", "alone", "pure", "zeros", "largest", "target", "groups", "named")
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,8 @@ def random_plan(seed: int) -> Asked:
     full = ["county", "a", "b"]
     pairs = [["county", "a"], ["county", "b"], ["state", "b"], ["a", "b"]]
     requests: list[Any]
-    if kind in ("pure", "alone", "real", "named"):
-        options = (
-            {"fit": "real"}
-            if kind == "real"
-            else {"mechanism": "gaussian"}
-            if kind == "named"
-            else {}
-        )
+    if kind in ("pure", "alone", "named"):
+        options = {"mechanism": "gaussian"} if kind == "named" else {}
         requests = [TableRequest(g.choice([full, *pairs[:2]]), budget, **options)]
     elif kind == "target":
         requests = [

@@ -126,7 +126,7 @@ def test_pure_epsilon_is_table_by_table_and_says_so(said, tmp_path):
         ((*TWO, "--mu", 1, "--share", "tables=2"), "tables has all of it here"),
         ((*TWO, "--mu", 1, "--share", "mean-pay=2"), "tables has all of it here"),
         ((*TWO, "--target-error", "sex,age=5", "--objective", "largest"), "finds one"),
-        ((*MEAN, "--mu", 1, "--fit", "real"), "--fit is for tables"),
+        ((*MEAN, "--mu", 1, "--fit", "none"), "--fit is for tables"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(said, tmp_path, words, reason):

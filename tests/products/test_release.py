@@ -196,10 +196,6 @@ def test_pure_epsilon_is_shared_table_by_table():
             'mu = 1\nall_of = ["a", "b"]\n[[table]]\nfeatures = ["b", "c"]\nmechanism = "gaussian"',
             "no mechanism of its",
         ),
-        (
-            'mu = 1\nall_of = ["a", "b", "c"]\n[[table]]\nfeatures = ["a"]\nfit = "real"',
-            "whole numbers, or not at all",
-        ),
         ('[[table]]\nfeatures = ["a"]\nweight = 2\nmu = 1', "a weight is for tables that share"),
         (
             'mu = 1\nall_of = ["a", "b", "c"]\n[[table]]\nfeatures = ["b", "a"]\nweight = -1',
@@ -406,10 +402,6 @@ def test_the_standard_error_of_every_table_is_known_before_anything_is_drawn(com
         (
             ("--table", "sex,age", "--table", "age,region", "--mu", "1", "--mechanism", "gaussian"),
             "mechanism out",
-        ),
-        (
-            ("--table", "sex,age", "--table", "age,region", "--mu", "1", "--fit", "real"),
-            "whole numbers, or not at",
         ),
     ],
 )

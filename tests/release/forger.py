@@ -23,8 +23,7 @@ Path_ = tuple[str | int, ...]
 OTHERS = {  # another value that is as legal
     "worst-case": "definition",
     "integer": "none",
-    "real": "integer",
-    "none": "real",
+    "none": "integer",
     "exact": "ideal",
     "ideal": "exact",
     "auto": "laplace",

@@ -66,17 +66,12 @@ def test_a_count_may_lie_outside_the_interval(tmp_path: Path) -> None:
     assert any(outside)
 
 
-def test_without_a_fit_the_count_is_the_estimate_and_a_real_fit_is_not_negative(
-    tmp_path: Path,
-) -> None:
+def test_without_a_fit_the_count_is_the_estimate(tmp_path: Path) -> None:
     released(fit="none").save(tmp_path / "none")
     raw = columns(tmp_path / "none")
     assert raw["count"].tolist() == raw["estimate"].tolist()
     assert raw["count"].min() < 0
-    released(fit="real").save(tmp_path / "real")
-    assert columns(tmp_path / "real")["count"].min() >= 0
-    for kind in ("none", "real"):
-        assert Release.load(tmp_path / kind).tables[0].fitted.kind == kind
+    assert Release.load(tmp_path / "none").tables[0].fitted.kind == "none"
 
 
 def test_large_tables_leave_the_intervals_out(

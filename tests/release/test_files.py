@@ -21,7 +21,7 @@ EXAMPLE = Example.named("hair_eye_color")
 def release() -> Release:
     tables = [
         TableRequest(["hair", "eye"], Budget.zcdp("1/2")),
-        TableRequest(["hair", "sex"], Budget.pure(1), fit="real", name="real"),
+        TableRequest(["hair", "sex"], Budget.pure(1), name="second"),
         TableRequest(["eye", "sex"], Budget.gdp("1/3"), fit="none", name="raw"),
         TableRequest(
             ["hair", "eye", "sex"], Budget.approximate(1, "1e-7"), mechanism="l2", name="study"
@@ -66,7 +66,7 @@ def test_it_reads_back_the_same(
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
-    "file", ["table.csv", "measurements.csv", "real.csv", "raw-measurements.csv"]
+    "file", ["table.csv", "measurements.csv", "second.csv", "raw-measurements.csv"]
 )
 def test_a_changed_table_is_refused(folder: Path, file: str) -> None:
     path = folder / file

@@ -67,7 +67,6 @@ PLANS: dict[str, Plan] = {
     "lattice": table(Budget.zcdp("1/2"), "lattice"),
     "rounded gaussian": table(Budget.approximate(2, "1e-6"), "gaussian"),
     "no noise": Plan([TableRequest(["sex", "region"], Budget.gdp(1))], [["sex", "region"]]),
-    "real": table(Budget.gdp(1), fit="real"),
     "not fitted": table(Budget.gdp(1), fit="none"),
     "residuals": Plan([TableRequest(["sex", "age", "county"], Budget.gdp(1))], ["sex"], FEATURES),
     "three margins": Plan(

@@ -56,7 +56,7 @@ def everything() -> Release:
     data = {**PEOPLE, "region, old": PEOPLE["region"]}
     alone = [
         TableRequest(["sex"], Budget.gdp(1), name="alone"),
-        TableRequest(["age"], Budget.gdp(1), fit="real", name="r"),
+        TableRequest(["age"], Budget.gdp(1), fit="none", name="r"),
     ]
     closed = Feature("region, old", ["north", "south", "west", "gone"])
     plan = Plan(

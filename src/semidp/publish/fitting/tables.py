@@ -1,4 +1,4 @@
-"""Fit of one table: the nonnegative table, of whole or real numbers, with given margins that is
+"""Fit of one table: the nonnegative table of whole numbers with given margins that is
 closest to a noisy one.
 
 `fit_table` is post-processing: it sees noisy values and public totals, never confidential counts.
@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +21,6 @@ from semidp.publish.fitting.problem import WORD_BITS, Floats, Problem, pose
 from semidp.publish.fitting.programs import prove
 from semidp.publish.fitting.real import RealFit, approach, lagrangian, lagrangians, project
 from semidp.publish.fitting.rounding import round_table, roundable
-
-FitNumbers = Literal["integer", "real"]
-"""Whether a fitted table holds whole numbers or real ones."""
 
 TIME_LIMIT = 30.0
 """Seconds after which no further improvement of a fit is started, unless said."""
@@ -92,20 +88,18 @@ def fit_table(
     noisy: NDArray[np.float64] | NDArray[np.int64],
     dataspace: Dataspace,
     *,
-    kind: FitNumbers = "integer",
     time_limit: float = TIME_LIMIT,
     progress: Progress = silent,
 ) -> Fit:
     """Return the table of the dataspace that is closest in least squares to a noisy one.
 
-    It minimises Σ (x - y)² over x ≥ 0 with the published margins, over whole numbers or over real
-    ones. Up to two margins (one total, rows, rows and columns, two joint margins that share
-    features) it is a flow and the answer is exact. Three and more margins are fitted by nested
-    flows and moves that keep improving it; in large tables, where the margins share no more than a
-    common part, by rounding the real-valued fit, and the note says how far from the closest table
-    that may be. Margins that do not nest (all two-way margins of three features) are fitted by an
-    integer program, and where that finds nothing in time the real-valued table is returned and its
-    note says so.
+    It minimises Σ (x - y)² over whole numbers x ≥ 0 with the published margins. Up to two margins
+    (one total, rows, rows and columns, two joint margins that share features) it is a flow and the
+    answer is exact. Three and more margins are fitted by nested flows and moves that keep improving
+    it; in large tables, where the margins share no more than a common part, by rounding the real-
+    valued fit, and the note says how far from the closest table that may be. Margins that do not
+    nest (all two-way margins of three features) are fitted by an integer program, and where that
+    finds nothing in time the real-valued table is returned and its note says so.
 
     Parameters
     ----------
@@ -115,8 +109,6 @@ def fit_table(
     dataspace
         The schema of the released table, with the margins that constrain it and their public
         totals.
-    kind
-        ``"integer"`` or ``"real"``.
     time_limit
         Seconds after which no further improvement is started.
     progress
@@ -147,9 +139,6 @@ def fit_table(
            [0, 3, 1]])
     >>> fit.loss, fit.optimal, fit.method
     (6.0, True, 'flow')
-    >>> fit_table(np.array([[3, -1, 4], [-2, 3, 1]]), public, kind="real").values.round(3)
-    array([[2., 0., 4.],
-           [0., 3., 1.]])
     """
     if not isinstance(dataspace, Dataspace):
         raise InputError(
@@ -161,7 +150,7 @@ def fit_table(
         n = np.array(dataspace.n, dtype=np.int64)
         totals = (Totals(grid.nothing, n),)
     return fit_totals(
-        noisy, grid, totals, schema.possible, kind=kind, time_limit=time_limit, progress=progress
+        noisy, grid, totals, schema.possible, time_limit=time_limit, progress=progress
     )
 
 
@@ -171,7 +160,6 @@ def fit_totals(
     totals: Sequence[Totals],
     possible: Mask | None = None,
     *,
-    kind: FitNumbers = "integer",
     time_limit: float = TIME_LIMIT,
     progress: Progress = silent,
 ) -> Fit:
@@ -180,7 +168,7 @@ def fit_totals(
 
     Parameters
     ----------
-    noisy, kind, time_limit, progress
+    noisy, time_limit, progress
         As for `fit_table`.
     grid
         The cells of the table.
@@ -201,18 +189,12 @@ def fit_totals(
     >>> fit_totals(np.array([2.2, 0.1, 4.0]), counties, [Totals((1,), np.array([3, 5]))]).counts
     array([3, 0, 5])
     """
-    if kind not in get_args(FitNumbers):
-        kinds = " or ".join(get_args(FitNumbers))
-        raise InputError(f"a fit is of kind {kinds}, not {kind!r}")
     if not time_limit > 0:
         raise InputError(
             f"the time limit of a fit must be a positive number of seconds, not {time_limit}"
         )
     deadline = time.monotonic() + time_limit
     problem = pose(grid, _numbers(noisy, grid, totals), totals, possible)
-    if kind == "real":
-        start = project(problem, deadline, progress)
-        return _real(problem, start, start.has_met_totals, "")
     return _integer(problem, deadline, progress)
 
 
@@ -317,14 +299,7 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
     if table is None or problem.noisy.size <= PROVABLE:
         table, proved = prove(problem, start, table, deadline, progress)
     if table is None:
-        return _real(
-            problem,
-            start,
-            False,
-            "No table of whole numbers with the published totals was found within the limits of the"
-            " search, so this one is real-valued; its margins are the published ones up to"
-            " rounding.",
-        )
+        return _real(problem, start)
     loss = problem.loss(table)
     note = "" if proved else _distance(loss, lagrangian(problem, start.levels, whole=True))
     return _integer_fit(table, loss, start.bound, method, proved, note)
@@ -338,15 +313,19 @@ def _integer_fit(
     return Fit(counts, None, loss, bound, method, optimal, _OPTIMAL if optimal else note)
 
 
-def _real(problem: Problem, fit: RealFit, optimal: bool, note: str) -> Fit:
+def _real(problem: Problem, fit: RealFit) -> Fit:
     loss = problem.loss(fit.table)
+    note = (
+        "No table of whole numbers with the published totals was found within the limits of the"
+        " search, so this one is real-valued; its margins are the published ones up to rounding."
+    )
     if not fit.has_met_totals:
         note = (
             f"{note} The time limit ended the projection early: its margins are only near the"
             " published ones."
         )
     bound = min(fit.bound, loss)
-    return Fit(None, fit.table, loss, bound, "projection", optimal, note.strip())
+    return Fit(None, fit.table, loss, bound, "projection", False, note)
 
 
 def _distance(loss: float, bound: float) -> str:

@@ -28,15 +28,13 @@ _SLACK = 1e-3  # of the last digit, which is more than a rounding error
 
 
 class FitKind(StrEnum):
-    """Numbers that are published: whole numbers that add up, real numbers that do, or the
-    measurement itself.
+    """Numbers that are published: whole numbers that add up, or the measurement itself.
 
-    >>> FitKind("real")
-    <FitKind.real: 'real'>
+    >>> FitKind("none")
+    <FitKind.none: 'none'>
     """
 
     integer = "integer"
-    real = "real"
     none = "none"
 
 

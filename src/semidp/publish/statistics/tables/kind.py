@@ -83,10 +83,9 @@ OBJECTIVE = Field(
 )
 FIT = Field(
     "fit",
-    "Publish the measurements as whole numbers (default), as real ones (both with the exact"
-    " totals), or as they are.",
+    "Publish the measurements as whole numbers with the exact totals (default), or as they are.",
     Shape.text,
-    "integer|real|none",
+    "integer|none",
     unused=f"⟨fit⟩ {_FOR_TABLES}",
 )
 TABLE = Field(

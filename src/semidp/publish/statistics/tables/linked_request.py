@@ -24,7 +24,6 @@ from semidp.promise.sensitivity.linked_products import LinkedSpace, linked_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.linked import Link, LinkedDataspace, TopCode
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.results.published_table import FitKind
 from semidp.publish.sources.linked_records import LinkedReader
 from semidp.publish.statistics.protocol.request_defaults import (
     RequestDefaults,
@@ -98,10 +97,6 @@ def _name_tables(value: Iterable[TableRequest], prefix: str) -> tuple[TableReque
             raise InputError("linked tables share one budget: leave budgets of single tables out")
         if table.mechanism != AUTO:
             raise InputError("linked tables are measured together: leave the mechanism out")
-        if table.fit is FitKind.real:
-            raise InputError(
-                "linked tables are fitted in whole numbers, or not at all: integer, none"
-            )
         # The prefix keeps tables of members and of units apart where they have the same features.
         named.append(evolve(table, name=f"{prefix}{file_stem(table.features)}"))
     return tuple(named)

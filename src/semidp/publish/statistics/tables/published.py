@@ -502,9 +502,7 @@ def _fit_counts(
             str(kind), "none", 0.0, 0.0, True, "The measurement itself is published."
         )
     public = scope.dataspace.restrict_features(asked.features)
-    fit = fit_table(
-        measure, public, kind="real" if kind is FitKind.real else "integer", progress=progress
-    )
+    fit = fit_table(measure, public, progress=progress)
     counts = fit.values if fit.counts is None else fit.counts
     assert counts is not None, "a fit holds whole numbers or real ones"
     how = Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)

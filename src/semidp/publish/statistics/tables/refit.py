@@ -64,7 +64,6 @@ def refit_table(
     fit = fit_table(
         measure,
         scope.dataspace.restrict_features(features),
-        kind="real" if kind is FitKind.real else "integer",
         time_limit=SECONDS,
         progress=silent,
     )

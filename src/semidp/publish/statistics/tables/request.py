@@ -233,11 +233,6 @@ class TablesRequest(RequestDefaults):
                     f"tables that share a budget are measured together, so that {table.name!r} has"
                     " no mechanism of its own: leave the mechanism out, or give the table a budget"
                 )
-            if table.fit is FitKind.real:
-                raise InputError(
-                    "tables that share a budget are fitted in whole numbers, or not at all:"
-                    " integer, none"
-                )
         # Residuals are priced by squared lengths, which prove nothing for pure epsilon.
         if budget.kind == "pure":
             raise InputError(
@@ -426,7 +421,7 @@ class TablesRequest(RequestDefaults):
 
         schema = scope.dataspace.schema
         cut_up = any(cut.reaches(schema.view(table.features)) for table in self.tables)
-        if not is_assembled(self, mechanism):
+        if not is_assembled(mechanism):
             assert isinstance(mechanism, ResidualMechanism)
             return prepare_separate_steps(self, mechanism, cut, scope, requests, reader)
         return prepare_assembled_steps(self, mechanism, cut, scope, reader) if cut_up else None

@@ -2,9 +2,9 @@
 one piece; parts hold their rows.
 
 So it is where estimates follow from all parts together: with noise on single cells (pure ε, or a
-mechanism that is named), with cells that structural zeros or empty joint cells make impossible, and
-with real-valued fits. Every number is the one that a release without parts publishes of the same
-measurement. The steps that make it are in `assembled_steps`.
+mechanism that is named), and with cells that structural zeros or empty joint cells make impossible.
+Every number is the one that a release without parts publishes of the same measurement. The steps
+that make it are in `assembled_steps`.
 """
 
 from collections.abc import Mapping

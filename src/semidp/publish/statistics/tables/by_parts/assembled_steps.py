@@ -25,7 +25,6 @@ from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
 from semidp.publish.results.cells import Columns
-from semidp.publish.results.published_table import FitKind
 from semidp.publish.sources.opening import Source
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.parts import PartTask, part_path
@@ -57,16 +56,15 @@ from semidp.publish.statistics.tables.residual_files import (
 )
 
 
-def is_assembled(request: TablesRequest, mechanism: Mechanism) -> bool:
+def is_assembled(mechanism: Mechanism) -> bool:
     """Whether estimates depend on all parts together, so that the tables are fitted in one
     piece.
     """
     if not isinstance(mechanism, ResidualMechanism):
         # Noise on cells is projected on the exact totals, which takes the cells of all parts.
         return True
-    real = any(table.fit is FitKind.real for table in request.tables)
     # Conditioning sets impossible cells to zero, and moves the residuals of all parts by that.
-    return real or bool(mechanism.space.impossible)
+    return bool(mechanism.space.impossible)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
