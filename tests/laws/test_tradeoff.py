@@ -19,7 +19,6 @@ from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.promise.tradeoff.polygons import (
     Approximate,
     PiecewiseLinear,
-    from_function,
     from_profile,
     piecewise,
 )
@@ -274,34 +273,6 @@ def test_a_profile_says_what_it_was_given_and_no_more(
         assert f.delta(epsilon) <= float(delta) + 1e-12
     expected = np.maximum.reduce([approximate(e, d)(ALPHAS) for e, d in points])
     assert np.allclose(f(ALPHAS), expected, atol=1e-12)
-
-
-@given(symmetric_curves)
-@settings(max_examples=15, deadline=None)
-def test_a_function_given_as_code_is_bounded_from_below(f: Tradeoff) -> None:
-    g = from_function(f)
-    assert np.all(g(ALPHAS) <= f(ALPHAS) + 1e-9)
-    inner = ALPHAS < 1 - 1e-9
-    assert np.all(g(ALPHAS)[inner] >= f(ALPHAS)[inner] - 1e-3)
-
-
-@pytest.mark.parametrize(
-    ("function", "law"),
-    [
-        (lambda a: a * np.nan, "not a number"),
-        (lambda a: a + 0.1, "f(x) <= x"),
-        (lambda a: -a, "f(x) >= 0"),
-        (lambda a: np.sqrt(a) * a * 0 + np.where(a < 0.5, a / 2, a / 3), "f nondecreasing"),
-        (lambda a: np.minimum(a, 0.5), "f convex"),
-        (lambda a: 0.5, "one value for each alpha"),
-    ],
-)
-def test_what_is_not_a_tradeoff_function_is_refused(function: object, law: str) -> None:
-    with pytest.raises(InputError, match="not a tradeoff function"):
-        from_function(function)  # type: ignore[arg-type]
-    with pytest.raises(InputError) as caught:
-        from_function(function)  # type: ignore[arg-type]
-    assert law in str(caught.value)
 
 
 @pytest.mark.parametrize(

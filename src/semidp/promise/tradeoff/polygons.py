@@ -11,14 +11,13 @@ import itertools
 import math
 from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semidp.errors import InputError
 from semidp.promise.ball_arithmetic import RealBall, ball, precision, round_ball_down, round_ball_up
@@ -271,7 +270,6 @@ def _meeting(steep: tuple[Any, Any], flat: tuple[Any, Any]) -> Any:
 
 
 _GRID = 1 << 200  # denominators of corners that stand for irrational ones
-_NOISE = 1e-9  # what rounding inside a user's function may do to its values
 
 Corner = tuple[Fraction, Fraction]
 
@@ -423,60 +421,6 @@ def from_profile(points: Iterable[tuple[Number, Number]]) -> PiecewiseLinear:
     return _from_corners(curve).symmetric()
 
 
-def from_function(f: Callable[[Floats], npt.ArrayLike], points: int = 1024) -> PiecewiseLinear:
-    """Return a curve just below a function given as code, after checking that it can be a tradeoff
-    function.
-
-    The function is asked for its values at about `points` alphas, down to 1e-15 from 0 and from 1.
-    Between them a convex function lies above its neighbouring chords, extended, and those are what
-    is returned.
-
-    Parameters
-    ----------
-    f
-        Takes an array of alphas and returns as many values. Values may be off by 1e-9 through
-        rounding.
-    points
-        How many alphas to look at.
-
-    Examples
-    --------
-    >>> curve = from_function(lambda a: a**2)
-    >>> curve(0.5) <= 0.25, 0.25 - curve(0.5) < 1e-4
-    (True, True)
-    >>> from_function(lambda a: a * float("nan"))
-    Traceback (most recent call last):
-    semidp.errors.InputError: not a tradeoff function: a value is not a number
-    """
-    # Cosines are dense near both ends, where curves bend most; powers of ten go on from there.
-    ends = np.geomspace(1e-15, 0.5, points // 4)
-    cosines = np.cos(np.linspace(0, np.pi, points // 2))
-    middle = (1 - cosines) / 2
-    grid = np.unique(np.concatenate([middle, ends, 1 - ends]))
-    grid[0] = 0.0
-    values = np.asarray(f(grid), dtype=np.float64)
-    if values.shape != grid.shape:
-        raise InputError(
-            "not a tradeoff function: it must return one value for each alpha of an array"
-        )
-    if np.isnan(values).any():
-        raise InputError("not a tradeoff function: a value is not a number")
-    clipped = np.clip(values, 0.0, grid)
-    hull = np.array(lower_hull(list(zip(grid, clipped, strict=True))))
-    largest_so_far = np.maximum.accumulate(values)
-    hull_alphas, hull_values = hull.T
-    convex = np.interp(grid, hull_alphas, hull_values)
-    laws = {"f(x) <= x": values > grid + _NOISE, "f(x) >= 0": values < -_NOISE}
-    laws["f nondecreasing"] = values < largest_so_far - _NOISE
-    laws["f convex"] = values > convex + _NOISE
-    for law, fails in laws.items():
-        if fails.any():
-            first = grid[int(np.argmax(fails))]
-            raise InputError(f"not a tradeoff function: {law} fails at alpha = {first:.6g}")
-    exact_points = [(Fraction(alpha), Fraction(value)) for alpha, value in hull.tolist()]
-    return _from_corners(_below_chords(lower_hull(exact_points)))
-
-
 def _check_shape(alphas: Sequence[Fraction], values: Sequence[Fraction]) -> None:
     as_many = len(alphas) == len(values) >= 2
     if not as_many or alphas[0] != 0 or alphas[-1] != 1:
@@ -517,37 +461,6 @@ def lower_hull(points: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
             hull.pop()
         hull.append(point)
     return hull
-
-
-def _below_chords(corners: list[Corner]) -> list[Corner]:
-    """Return corners of a polygon that lies below every convex function through the given points.
-
-    Between two points a convex function is above both neighbouring chords, extended. At the two
-    ends only one neighbour exists; the other bound is that f does not fall.
-    """
-    if len(corners) < 3:
-        if corners[-1][1] == 0:
-            return [corners[0], (Fraction(1), Fraction(0))]
-        return corners
-    pairs = list(itertools.pairwise(corners))
-    slopes = []
-    for (a0, v0), (a1, v1) in pairs:
-        slopes.append((v1 - v0) / (a1 - a0))
-    result = [corners[0]]
-    for i, ((a0, v0), (a1, v1)) in enumerate(pairs):
-        left = slopes[i - 1] if i else Fraction(0)  # f is nondecreasing
-        if i + 1 == len(slopes):  # beyond the last chord the curve may rise at once, at alpha = 1
-            result.append((a1, v0 + left * (a1 - a0)))
-            continue
-        right = slopes[i + 1]
-        # where the chord from the left and the one from the right meet
-        meeting = a1
-        if left != right:
-            rise = v1 - v0 - right * (a1 - a0)
-            meeting = a0 + rise / (left - right)
-        result.append((meeting, v0 + left * (meeting - a0)))
-        result.append((a1, v1))
-    return lower_hull(_increasing(result))
 
 
 def _increasing(corners: list[Corner]) -> list[Corner]:
