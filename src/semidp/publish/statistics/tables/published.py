@@ -318,10 +318,6 @@ class PublishedTables(Published):
             self, check, mechanism
         )
 
-    def holds_noise(self, column: str) -> bool:
-        """Whether a column of its files holds what was measured: noisy counts, or residuals."""
-        return column in ("noisy_count", "noisy")
-
     def trust_assumptions(self, request: "Request") -> Iterator[Trust]:
         """Yield what is believed of it besides its noisy values: how it was decided where the noise
         lies.
