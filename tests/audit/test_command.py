@@ -88,8 +88,8 @@ def test_a_claim_that_was_changed_is_convicted(folder: Path) -> None:
     (folder / "release.json").write_text(json.dumps(document))
     found = called(folder, "--samples", 20_000)
     assert found.exit_code == 1
-    assert "convicted: an attacker" in found.output
-    assert "claims more privacy for this table than its plan gives" in found.output
+    assert "convicted: what is recorded" in found.output
+    assert "it records guarantee.mu_squared" in found.output
 
 
 def test_a_recorded_scale_that_is_too_small_is_convicted(folder: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_recorded_scale_that_is_too_small_is_convicted(folder: Path) -> None:
     (folder / "release.json").write_text(json.dumps(document))
     found = called(folder, "--samples", 2_000, "--format", "json")
     assert found.exit_code == 1
-    assert "records noise of scale" in json.loads(found.output)["tables"][0]["faults"][0]
+    assert "it records noise.scale" in json.loads(found.output)["tables"][0]["faults"][0]
 
 
 @pytest.mark.parametrize(

@@ -310,14 +310,6 @@ def test_a_release_from_strangers_is_computed_again():
     done = run(plan(), people())
     assert disagreements(done, done.to_json()) == ()
     product = done.results[0]
-    table = product.tables[0]
-    for changes, said in (
-        ({"estimate": table.estimate + 1}, "estimates of sex-age"),
-        ({"standard_errors": table.standard_errors / 2}, "standard errors of sex-age"),
-    ):
-        wrong = replace(product, tables=(replace(table, **changes), *product.tables[1:]))
-        told = replace(done, results=(wrong,))
-        assert any(said in sentence for sentence in disagreements(told, told.to_json()))
     least = min(product.residuals.sigma2, key=product.residuals.sigma2.get)
     less = {**product.residuals.sigma2, least: product.residuals.sigma2[least] / 2}
     told = replace(

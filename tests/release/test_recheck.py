@@ -95,13 +95,16 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a(t)": (lambda d: d["a"].update(bound=1, worst_case=1), "of a(t)"),
     "the scale": (
         lambda d: d["tables"][0]["noise"].update(scale=0.001),
-        "states noise of scale 0.001",
+        "states noise.scale 0.001",
     ),
     "the loss": (
         lambda d: d["groups"][0]["noise"].update(expected_l2=0.1),
         "noise.expected_l2 0.1",
     ),
-    "the claim": (lambda d: d["tables"][0]["noise"].update(claim="ideal"), "states an ideal claim"),
+    "the claim": (
+        lambda d: d["tables"][0]["noise"].update(claim="ideal"),
+        "states noise.claim 'ideal'",
+    ),
 }
 
 
@@ -143,7 +146,7 @@ CELLS = {
         1,
         2,
         "1000000",
-        "estimates that do not follow from the noisy counts",
+        "another column 'estimate' in table.csv than follows",
     ),
     "a mean": (
         "mean-age-by-sex.csv",

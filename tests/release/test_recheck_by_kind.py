@@ -40,7 +40,7 @@ def test_a_table_that_is_exact_has_no_scale(tmp_path: Path) -> None:
     document = document_of(tmp_path / "release")
     document["tables"][0]["noise"]["scale"] = 2.0
     said = forged(tmp_path / "release", document)
-    assert said == ("'table' states noise of scale 2, and its budget gives 0",)
+    assert said == ("'table' states noise.scale 2.0, and 0.0 follows",)
 
 
 @pytest.mark.parametrize("key", ["tables", "groups", "regressions"])

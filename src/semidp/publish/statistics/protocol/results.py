@@ -22,6 +22,7 @@ from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.selection import FOR_RELEASES, select_mechanism
 from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import approximate, tradeoff_from_json
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
@@ -307,15 +308,8 @@ class Published:
 
         What ``auto`` chooses may change from version to version; what was chosen is in the result.
         """
-        budget = require_budget(request)
         space = self.space(request, scope)
-        if space.is_zero:
-            return NoNoise.calibrate(space, budget)
-        # A result names the law that was drawn; the names of a plan are coarser.
-        for law in FOR_RELEASES:
-            if law.name == self.noise.mechanism:
-                return law.calibrate(space, budget)
-        return select_mechanism(space, budget, self.noise.mechanism)
+        return calibrate_named(self.noise.mechanism, space, require_budget(request))
 
     def faults(self, mechanism: Mechanism) -> Iterator[str]:
         """Say where it records another mechanism, or less noise, than the one that its plan
@@ -386,6 +380,17 @@ class Published:
         recheck.
         """
         return 0
+
+
+def calibrate_named(name: str, space: QuerySpace, budget: Budget) -> Mechanism:
+    """Return the mechanism that a result names, calibrated to a budget."""
+    if space.is_zero:
+        return NoNoise.calibrate(space, budget)
+    # A result names the law that was drawn; the names of a plan are coarser.
+    for law in FOR_RELEASES:
+        if law.name == name:
+            return law.calibrate(space, budget)
+    return select_mechanism(space, budget, name)
 
 
 def noise_name(mechanism: Mechanism) -> str:

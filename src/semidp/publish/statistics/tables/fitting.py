@@ -35,7 +35,7 @@ from semidp.publish.fitting.problem import Infeasible
 from semidp.publish.fitting.tables import Fit, fit_alike, fit_totals
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable
 from semidp.publish.statistics.protocol.results import mechanism_fields
-from semidp.publish.statistics.tables.published import PublishedTables
+from semidp.publish.statistics.tables.published import PublishedTables, StoredFit
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.tables.request import TablesRequest
@@ -57,11 +57,14 @@ def published_tables(
     measured: Measurement,
     scope: Scope,
     progress: Progress,
+    stored: Sequence[StoredFit] = (),
 ) -> PublishedTables:
-    """Return what is published of several tables, put together from the measured residuals."""
+    """Return what is published of several tables, put together from the measured residuals; their
+    fits may be stored.
+    """
     names = [table.name for table in request.tables]
     fit_kinds = [table.fit for table in request.tables]
-    tables = fitted_tables(mechanism, measured.projected, names, fit_kinds, progress)
+    tables = fitted_tables(mechanism, measured.projected, names, fit_kinds, progress, stored)
     shown = []
     for table, asked in zip(tables, request.tables, strict=True):
         shown.append(table.asked_as(asked.features))
@@ -83,15 +86,16 @@ def fitted_tables(
     names: Sequence[str],
     fit_kinds: list[FitKind],
     progress: Progress,
+    stored: Sequence[StoredFit] = (),
 ) -> tuple[PublishedTable, ...]:
     """Put every table together from the measured residuals, then fit whole numbers from coarse to
-    fine.
+    fine, unless fits are stored.
     """
     space, schema = mechanism.space, mechanism.space.schema
     estimates = mechanism.estimates(projected)
     possible = [space.possible(number) for number in range(len(space.views))]
     totals = exact_totals(space)
-    fits = fit_product(
+    fits = stored or fit_product(
         schema.grid, space.views, totals, estimates, fit_kinds, progress, possible=possible
     )
     tables = []

@@ -29,8 +29,7 @@ from semidp.publish.statistics.tables.published import (
     ALONE,
     SHARED,
     PublishedTables,
-    read_one,
-    read_several,
+    publish_stored_tables,
 )
 from semidp.publish.statistics.tables.request import (
     PLAN_KEYS,
@@ -49,7 +48,7 @@ def _read_one(
 ) -> PublishedTables:
     if not isinstance(request, TablesRequest) or not request.is_single_table:
         raise ValueError("a table is published of a request for one")
-    return read_one(entry, request, scope, files)
+    return publish_stored_tables(entry, request, scope, files)
 
 
 def _read_several(
@@ -57,7 +56,7 @@ def _read_several(
 ) -> PublishedTables:
     if not isinstance(request, TablesRequest) or request.is_single_table:
         raise ValueError("tables that share a budget are published of a request for several")
-    return read_several(entry, request, scope, files)
+    return publish_stored_tables(entry, request, scope, files)
 
 
 _FOR_TABLES = "is for tables: leave it out where only statistics by group are asked for"

@@ -7,7 +7,7 @@ values. The tables are in `publish.results`.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.placement import Objective, Workload
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.selection import INTERVALS_BELOW
-from semidp.promise.progress import Progress
+from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import junction_order, maximal
 from semidp.promise.sensitivity.products import product_space
 from semidp.publish.fitting.tables import fit_table
@@ -28,15 +28,17 @@ from semidp.publish.results.published_table import (
     FitKind,
     Fitted,
     PublishedTable,
-    names_in_file,
     read_cells,
-    read_half_widths,
     tables_by_features,
 )
 from semidp.publish.results.sections import Details, Section, table_title
 from semidp.publish.statistics.protocol.rechecks import ResultCheck
 from semidp.publish.statistics.protocol.request_defaults import require_budget
-from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
+from semidp.publish.statistics.protocol.results import (
+    Published,
+    calibrate_named,
+    mechanism_fields,
+)
 from semidp.publish.statistics.recheck_findings import Trust
 from semidp.publish.statistics.tables import product_words, words
 from semidp.publish.statistics.tables.error_words import CellErrors, cautions
@@ -381,71 +383,54 @@ def measurements_stem(request: "TablesRequest") -> str:
     return request.files[-1].removesuffix(".csv")
 
 
-def read_one(
+StoredFit = tuple[NDArray[Any], Fitted]
+"""The published numbers of a table, and how they were fitted."""
+
+
+def publish_stored_tables(
     entry: Mapping[str, Any], request: "TablesRequest", scope: Scope, files: StoredFiles
 ) -> PublishedTables:
-    """Read what was written of a request for one table."""
-    schema = scope.dataspace.schema.restrict(entry["features"])
-    published, measurements = table_stems(entry["name"])
-    cells = read_cells(files, published, schema)
-    residuals = None
-    if entry["noise"]["mechanism"] == ResidualMechanism.name:
-        space = product_space(scope.dataspace, scope.adjacency, [entry["features"]])
-        residuals = residuals_from_json(
-            entry, space, Workload.from_weights(space, None, Objective.total)
-        )
-        measured = {"noisy_count": read_residuals(files, measurements, space)}
+    """Publish the tables of a request again from what was measured, with the stored whole
+    numbers.
+    """
+    from semidp.publish.statistics.tables.fitting import published_tables
+
+    mechanism = _stored_mechanism(entry, request, scope)
+    parts = [entry] if request.is_single_table else entry["tables"]
+    fits: list[StoredFit] = []
+    for part, table in zip(parts, request.tables, strict=True):
+        schema = scope.dataspace.schema.restrict(table.features)
+        fits.append((read_cells(files, table.name, schema)["count"], Fitted(**part["fit"])))
+    stem = measurements_stem(request)
+    if not isinstance(entry["private"], bool):
+        raise ValueError("a measurement is private or not")
+    if isinstance(mechanism, ResidualMechanism):
+        noisy = read_residuals(files, stem, mechanism.space)
     else:
-        measured = read_cells(files, measurements, schema)
-    errors = cells["standard_error"].astype(float)
-    fitted = Fitted(**entry["fit"])
-    half_widths = read_half_widths(cells)
-    table = PublishedTable(
-        name=entry["name"],
-        schema=schema,
-        counts=cells["count"],
-        estimate=cells["estimate"].astype(float),
-        standard_errors=errors,
-        fitted=fitted,
-        half_widths=half_widths,
-    )
-    as_in_file = table.asked_as(names_in_file(files, published, schema))
-    stated = read_back(entry, scope)
-    return PublishedTables(
-        request=request,
-        noisy=measured["noisy_count"],
-        tables=(as_in_file,),
-        residuals=residuals,
-        **stated,
-    )
+        schema = scope.dataspace.schema.restrict(request.only.features)
+        noisy = read_cells(files, stem, schema)["noisy_count"]
+    measured = mechanism.restore_measurement(noisy, entry["private"])
+    if request.is_single_table:
+        again = published_table(request, mechanism, measured, scope, silent, fits)
+    else:
+        assert isinstance(mechanism, ResidualMechanism)
+        again = published_tables(request, mechanism, measured, scope, silent, fits)
+    return replace(again, noisy=noisy)
 
 
-def read_several(
-    entry: Mapping[str, Any], request: "TablesRequest", scope: Scope, files: StoredFiles
-) -> PublishedTables:
-    """Read what was written of a request for several tables."""
-    space = request.residual_space(scope)
-    weights = [float(table.weight) for table in request.tables]
-    residuals = residuals_from_json(
-        entry, space, Workload.from_weights(space, weights, request.objective)
-    )
-    noisy = read_residuals(files, MEASUREMENTS, space)
-    alone = entry.get("one_by_one_l2")
-    if alone is not None and not (isinstance(alone, (int, float)) and alone >= 0):
-        raise ValueError("a distance is a number of at least 0")
-    tables = []
-    for part, table in zip(entry["tables"], request.tables, strict=True):
-        schema = space.schema.restrict(table.features)
-        fitted = Fitted(**part["fit"])
-        tables.append(PublishedTable.read(files, table.name, schema, fitted))
-    return PublishedTables(
-        request=request,
-        noisy=noisy,
-        tables=tuple(tables),
-        residuals=residuals,
-        one_by_one_l2=alone,
-        **read_back(entry, scope),
-    )
+def _stored_mechanism(
+    entry: Mapping[str, Any], request: "TablesRequest", scope: Scope
+) -> Mechanism:
+    """Return how tables were measured: which law was chosen, and how noise was placed on residuals,
+    is stored, since another machine may end elsewhere.
+    """
+    if not request.is_single_table:
+        return residuals_from_json(entry, request.residual_space(scope), request.workload(scope))
+    name = entry["noise"]["mechanism"]
+    if name != ResidualMechanism.name:
+        return calibrate_named(name, request.space(scope), require_budget(request))
+    space = product_space(scope.dataspace, scope.adjacency, [request.only.features])
+    return residuals_from_json(entry, space, Workload.from_weights(space, None, Objective.total))
 
 
 def published_table(
@@ -454,8 +439,11 @@ def published_table(
     measured: Measurement,
     scope: Scope,
     progress: Progress,
+    stored: Sequence[StoredFit] = (),
 ) -> PublishedTables:
-    """Fit one table to its measurement: from here on all is post-processing of public values."""
+    """Fit one table to its measurement, unless its fit is stored: from here on all is
+    post-processing of public values.
+    """
     asked = request.only
     public = scope.dataspace.restrict_features(asked.features)
     residuals = mechanism if isinstance(mechanism, ResidualMechanism) else None
@@ -464,7 +452,10 @@ def published_table(
     if residuals is not None:
         (estimate,) = residuals.estimates(measured.projected)
         measure = estimate
-    counts, how = _fit_counts(asked, measure, estimate, scope, progress)
+    if stored and asked.fit is not FitKind.none:
+        ((counts, how),) = stored
+    else:
+        counts, how = _fit_counts(asked, measure, estimate, scope, progress)
     if residuals is None:
         errors = mechanism.standard_errors()
     else:
