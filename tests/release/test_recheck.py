@@ -91,7 +91,7 @@ def test_every_mechanism_for_zcdp_agrees(mechanism: str) -> None:
 FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "epsilon": (lambda d: d.update(epsilon=0.1), "it states epsilon 0.1"),
     "the budget": (lambda d: d.update(budget={"epsilon": 0.1}), "it states budget"),
-    "a": (lambda d: d["a"].update(used=1), "it states a = 1, and its plan and totals give a = "),
+    "a": (lambda d: d["a"].update(used=9), "it states a = 9, and its plan and totals give a = "),
     "a(t)": (lambda d: d["a"].update(bound=1, worst_case=1), "of a(t)"),
     "the scale": (
         lambda d: d["tables"][0]["noise"].update(scale=0.001),
