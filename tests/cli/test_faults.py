@@ -348,10 +348,10 @@ def test_a_kill_in_the_middle(
     """The process kills itself, as kill -9 would, at a moment of our choice."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(
-        "import os, signal, sys\nfrom pathlib import Path\nimport semidp.cli\nnames ="
+        "import importlib, os, signal\nfrom pathlib import Path\nimport semidp.cli\nnames ="
         " 'publish.pipeline', 'publish.statistics.tables.published', 'present.report.report_page',"
-        " 'publish.results.cells'\npipeline, published, report, cells = (sys.modules[f'semidp.{name}']"
-        " for name in names)\ndef die(*words, **named): os.kill(os.getpid(), signal.SIGKILL)\ndef"
+        " 'publish.results.cells'\npipeline, published, report, cells ="
+        " (importlib.import_module(f'semidp.{name}') for name in names)\ndef die(*words, **named): os.kill(os.getpid(), signal.SIGKILL)\ndef"
         " half(path, data):\n    with open(path, 'wb') as file: file.write(data[: len(data) //"
         f" 2])\n    die()\n{DEATHS[moment]}\n"
     )

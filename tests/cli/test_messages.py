@@ -325,7 +325,7 @@ def test_a_budget_without_a_kind_is_a_sentence(given: dict[str, object]) -> None
 def test_a_table_is_found_by_its_features_in_any_order() -> None:
     records = {"sex": [*"fmmf"], "region": [*"nsns"]}
     plan = package.Plan(
-        [package.TableRequest(["sex", "region"], package.Budget.gdp(1))], ["sex", "region"]
+        [package.publish.TableRequest(["sex", "region"], package.Budget.gdp(1))], ["sex", "region"]
     )
     release = package.run(plan, records)
     for name in (
