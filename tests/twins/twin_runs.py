@@ -95,7 +95,7 @@ def run_twins(
         for option in ("where", "partition"):
             seen.counts[option] += option in case.options
         for row in case.rows:
-            for column in case.columns:
+            for column in (*case.columns, *["mixed"] * (len(case.columns) > 1)):
                 box = (row, column, case.relation)
                 seen.pairs[box] += 1
                 seen.worst[box] = max(seen.worst.get(box, 0.0), ratio)

@@ -96,6 +96,25 @@ class Moves(ABC):
         """Number of values of each further choice."""
         return ()
 
+    def hand_over_levels(
+        self, block: View, levels: Sequence[int], old: Leaves, new: Leaves
+    ) -> tuple[list[int], list[int]]:
+        """Levels of a carrier before and after, from those of a draft.
+
+        It has the published values of new, whatever lies below them. It takes the member's old
+        levels where the published values of old and new differ.
+        """
+        chains = self.layout.public.schema.grid.chains
+        before, after = list(levels), list(levels)
+        for place in self.own_places(block):
+            axis = self.layout.levels[place]
+            nodes = find_leaf_ancestors(chains[axis], block[axis])
+            if nodes[before[place]] != nodes[new[place]]:
+                before[place] = new[place]
+            differ = nodes[old[place]] != nodes[new[place]]
+            after[place] = old[place] if differ else before[place]
+        return before, after
+
     @abstractmethod
     def change(self, draft: Draft, cells: Sequence[Leaves]) -> Change | None:
         """Return the change that a draft describes; None where the promise does not compare it."""
@@ -207,12 +226,9 @@ class MemberExchange(Moves):
             if self.value(of_units[left], old, block) == target:
                 continue
             home = draft.homes[2 + number]
-            levels = list(draft.levels[2 + number])
-            for place in self.own_places(block):
-                levels[place] = new[place]
+            levels, handed = self.hand_over_levels(block, draft.levels[2 + number], old, new)
             if self.value(of_units[home], levels, block) != target:
                 return None
-            handed = self._hand_over_levels(block, levels, old, new)
             moves = self.differ_in_place(block, of_units[left], of_units[entered])
             homes = (home, left if moves else home)
             members.append(MemberChange(homes, tuple(levels), tuple(handed)))
@@ -220,21 +236,6 @@ class MemberExchange(Moves):
                 short = home
                 alone = not self.own_places(block)
         return self._with_room(draft, of_units, members, short, alone)
-
-    def _hand_over_levels(
-        self, block: View, levels: Sequence[int], old: Leaves, new: Leaves
-    ) -> list[int]:
-        """Levels of a carrier afterwards: the member's old ones where the published values of old
-        and new differ.
-        """
-        chains = self.layout.public.schema.grid.chains
-        handed = list(levels)
-        for place in self.own_places(block):
-            axis = self.layout.levels[place]
-            nodes = find_leaf_ancestors(chains[axis], block[axis])
-            if nodes[old[place]] != nodes[new[place]]:
-                handed[place] = old[place]
-        return handed
 
     def _with_room(
         self,
@@ -379,15 +380,10 @@ class UnitExchange(Moves):
     def _carriers(self, draft: Draft, old: Leaves, new: Leaves) -> Iterator[MemberChange]:
         """Members who hand over the published values that one member takes."""
         for number, block in enumerate(self.blocks):
-            places = self.own_places(block)
-            if all(old[place] == new[place] for place in places):
+            levels, handed = self.hand_over_levels(block, draft.levels[2 + number], old, new)
+            if levels == handed:
                 continue
             home = 1 + len(self.unit_blocks) + number
-            levels = list(draft.levels[2 + number])
-            handed = list(levels)
-            for place in places:
-                levels[place] = new[place]
-                handed[place] = old[place]
             yield MemberChange((home, home), tuple(levels), tuple(handed))
 
 
@@ -612,7 +608,8 @@ class _Climb:
                 kept.append((row, place, row[place]))
                 row[place] = self._draw_value(values)
             other, longer = self._judge_draft(draft)
-            if other is not None and longer > cost * (1 + 1e-12):
+            # as good is good enough: some totals let a cost grow only by way of equal ones
+            if other is not None and longer >= cost:
                 change, cost = other, longer
                 continue
             # undone in reverse: the same number may have been chosen twice

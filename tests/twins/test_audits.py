@@ -1,0 +1,28 @@
+"""The search of an audit finds the pair of issue 43, item 1a, which it did not try before."""
+
+import pytest
+
+from semidp.assess.linked_pairs import worst_linked_pair
+from semidp.promise.mechanisms.linked_noise import LinkedMechanism
+from semidp.promise.sensitivity import costs, exchange_moves
+from tests.twins.test_teeth import CLAIMS, WRONG
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_the_audit_tries_carriers_with_another_leaf(is_wrong, monkeypatch):
+    made, right = [], LinkedMechanism.calibrate.__func__
+
+    def calibrate(cls, *given, **options):
+        made.append(right(cls, *given, **options))
+        return made[-1]
+
+    monkeypatch.setattr(LinkedMechanism, "calibrate", classmethod(calibrate))
+    if is_wrong:
+        wrong = WRONG["1a"](exchange_moves.list_exchanges)
+        monkeypatch.setattr(costs, "list_exchanges", wrong)
+    case = CLAIMS["1a"]()
+    assert case.run(case.town, 1).document
+    noise = made[-1]
+    pair = worst_linked_pair(noise.space, noise.members.sigma2, noise.units.sigma2)
+    claimed = float(noise.precision)
+    assert pair.cost == pytest.approx(2 * claimed if is_wrong else claimed, rel=0.01)
