@@ -443,6 +443,8 @@ def charge_ledger(
     """Charge everything that is prepared to a ledger, if there is one, and return its entry; the
     run of a session only once.
     """
+    for mechanism in prepared.mechanisms:
+        mechanism.refuse_false_claim()
     if ledger is None:
         return None
     # From these records a ledger computes the charge anew when another release publishes other

@@ -356,6 +356,13 @@ class Mechanism(ABC):
         """
         return self.space.project_noisy_values(noisy)
 
+    def refuse_false_claim(self) -> None:  # noqa: B027 - most have nothing to compare
+        """Refuse noise if two datasets of the promise are known that cost more than it claims.
+
+        Nothing is compared here: the norms of single tables are compared with drawn exchanges when
+        they are computed.
+        """
+
     def make_pair(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
         """Return the pair of two values of its query."""
         return Pair(first, second)

@@ -134,24 +134,34 @@ def largest_residual(blocks: Blocks, view: View, records: int, kept: Sequence[Ma
     lower bound of k_d.
 
     `kept` has for each feature the leaves that can hold a record.
+    """
+    probes = draw_exchanges(blocks, view).limit_records(records)
+    return float(residual_squares(blocks, probes, view, view, kept).max(initial=0.0))
+
+
+def residual_squares(
+    blocks: Blocks, probes: Probes, released: View, view: View, kept: Sequence[Mask]
+) -> NDArray[np.float64]:
+    """Return ``|H_d M_d m|²`` of every exchange m, as a table at least as deep as d sees it.
 
     ``s' (∘_i K_i) s`` with signs s and, for each feature of d,
     ``K = 1[same parent] (1[same node] - 1/c)`` for records with c inhabited siblings.
     """
-    probes = draw_exchanges(blocks, view).limit_records(records)
     signs = probes.signs.astype(np.float64)
     products = signs[:, :, None] * signs[:, None, :]
-    for place, axis in enumerate(list_axes(view)):
+    for axis in list_axes(view):
         chain, depth = blocks.structure.grid.chains[axis], view[axis]
         firsts = chain.first(depth - 1, depth)
         inhabited = np.unique(chain.find_leaf_ancestors(depth)[kept[axis]])
         homes = np.searchsorted(firsts, inhabited, side="right") - 1
         siblings = np.bincount(homes, minlength=len(firsts))
-        nodes = probes.nodes[:, :, place]
+        nodes = probes.nodes[:, :, list_axes(released).index(axis)]
+        if depth < released[axis]:
+            nodes = np.searchsorted(chain.first(depth, released[axis]), nodes, side="right") - 1
         parents = np.searchsorted(firsts, nodes, side="right") - 1
         share = 1 / siblings[parents][:, :, None]
         products *= _pairwise_equal(parents) * (_pairwise_equal(nodes) - share)
-    return float(products.sum(axis=(1, 2)).max(initial=0.0))
+    return np.asarray(products.sum(axis=(1, 2)))
 
 
 def _pairwise_equal(codes: Nodes) -> Truths:

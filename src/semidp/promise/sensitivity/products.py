@@ -32,7 +32,12 @@ from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts, MoveList
 from semidp.promise.sensitivity.moves import ListedTables
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.probes import SelfCheckError, largest_residual
+from semidp.promise.sensitivity.probes import (
+    SelfCheckError,
+    draw_exchanges,
+    largest_residual,
+    residual_squares,
+)
 from semidp.promise.sensitivity.query_space import Pair, QuerySpace
 from semidp.promise.sensitivity.residuals import (
     Residuals,
@@ -212,6 +217,39 @@ class ProductSpace(QuerySpace):
                 blocks, view, records, self._inhabited_leaves
             )
         return attained
+
+    def find_worst_exchange(self, sigma2: Mapping[View, Fraction]) -> tuple[float, str]:
+        """Return what the most expensive of some drawn exchanges costs of a noise, all residuals
+        together, and its records in words; 0 where none are drawn.
+        """
+        released = self.schema.grid.full
+        if len(sigma2) > _MOST_CHECKED:
+            return 0.0, ""
+        try:
+            blocks = Blocks.from_dataspace(self.dataspace)
+        except Refused:
+            return 0.0, ""
+        records = self.adjacency.by_kind(ball=self.costs.a, exchange=blocks.reach)
+        probes = draw_exchanges(blocks, released).limit_records(records)
+        costs = np.zeros(len(probes.signs))
+        for view, square in sigma2.items():
+            kept = self._inhabited_leaves
+            costs += residual_squares(blocks, probes, released, view, kept) / float(square)
+        if not costs.any():
+            return 0.0, ""
+        worst = int(costs.argmax())
+        words = []
+        for old, new in zip(*[iter(probes.nodes[worst])] * 2, strict=True):
+            both = [self._name_record(leaves) for leaves in (old, new)]
+            if both[0] != both[1]:
+                words.append(" → ".join(both))
+        return self.costs.times**2 * float(costs[worst]), ", ".join(words)
+
+    def _name_record(self, leaves: Sequence[int]) -> str:
+        levels = [
+            each.levels[leaf] for each, leaf in zip(self.schema.features, leaves, strict=True)
+        ]
+        return f"({', '.join(levels)})"
 
     @cached_property
     def result_cache(self) -> dict[object, Any]:
