@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import Refused
 from semidp.promise.guarantee import Scope
@@ -26,6 +26,7 @@ from semidp.publish.results.columns import Labels
 from semidp.publish.results.published_table import Fitted, PublishedTable, tables_by_features
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
+from semidp.publish.statistics.recheck_findings import close
 from semidp.publish.statistics.tables import linked_words
 from semidp.publish.statistics.tables.error_words import CellErrors, cautions
 from semidp.publish.statistics.tables.linked_fitting import Fit, fitted_kinds
@@ -37,6 +38,7 @@ from semidp.publish.statistics.tables.residual_files import (
 )
 
 if TYPE_CHECKING:
+    from semidp.publish.statistics.protocol.rechecks import ResultCheck
     from semidp.publish.statistics.protocol.requests import Request
     from semidp.publish.statistics.tables.linked_request import LinkedTablesRequest
     from semidp.publish.statistics.tables.request import TableRequest
@@ -213,6 +215,18 @@ class PublishedLinked(Published):
         """Return the noise that it states, if it costs no more than it claims."""
         return self.mechanism if self.mechanism.spent <= self.mechanism.precision else None
 
+    def recheck(self, check: "ResultCheck", mechanism: Mechanism) -> Published:
+        """Publish the same measurement again, and compare every column with what it gives."""
+        again = check.request.publish(mechanism, self.measurement(mechanism), check.scope, silent)
+        if mechanism.space.is_zero and not np.array_equal(self.noisy, again.noisy):
+            check.wrong("a measurement that is not what its exact totals fix")
+        stated = self.files()
+        for name, columns in again.files().items():
+            for column, numbers in columns.numbers.items():
+                if not _are_close(stated[name].numbers.get(column), numbers):
+                    check.wrong(f"a column {column!r} that does not follow from its noise")
+        return again
+
     def fitted_cells(self, request: "Request", scope: Scope) -> int:
         """Return how many cells the tables have."""
         return sum(table.schema.size for table in self.tables)
@@ -373,6 +387,18 @@ def _table(
         half = None if half is None else code.take_levels(half, axis)
     errors = np.sqrt(variance)
     return PublishedTable(name, schema, counts, estimate, errors, how, half, counted=kind.counted)
+
+
+def _are_close(stated: ArrayLike | None, again: ArrayLike) -> bool:
+    """Whether two columns agree; open ends of intervals are missing numbers in a file."""
+    if stated is None or np.shape(stated) != np.shape(again):
+        return False
+    if np.asarray(again).dtype.kind == "i":
+        return np.array_equal(stated, again)
+    one, other = np.asarray(stated, dtype=np.float64), np.asarray(again, dtype=np.float64)
+    return close(
+        np.where(np.isfinite(one), one, np.nan), np.where(np.isfinite(other), other, np.nan)
+    )
 
 
 def _compare_counts(stored: Sequence[PublishedTable], again: Sequence[PublishedTable]) -> None:
