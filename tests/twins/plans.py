@@ -166,6 +166,10 @@ class Case:
     def claims(self, document: Mapping[str, Any]) -> Claims:
         return Claims(self.world, document, self.records)
 
+    def walk(self, rng: random.Random) -> list[Record]:
+        """Another dataset with the same totals."""
+        return Pairs(self.world, self.records, self.relation, 1, rng).walk()
+
     def pairs(self, claims: Claims, rng: random.Random) -> Pairs:
         return Pairs(self.world, self.records, self.relation, claims.a, rng)
 

@@ -42,6 +42,10 @@ class TownCase:
     def claims(self, document: Mapping[str, Any]) -> "TownClaims":
         return TownClaims(self.homes, document, self.town)
 
+    def walk(self, rng: random.Random) -> Town:
+        """Another town with the same totals."""
+        return TownPairs(self.homes, self.town, self.relation, (1,), rng).walk()
+
     def pairs(self, claims: "TownClaims", rng: random.Random) -> TownPairs:
         return TownPairs(self.homes, self.town, self.relation, claims.limits, rng)
 

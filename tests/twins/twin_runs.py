@@ -70,6 +70,7 @@ def run_twins(
     start = case.run(case.start, seed)
     if start.document is None:
         seen.counts["refused plans"] += 1
+        compare_public(case, start, case.run(case.walk(rng), seed))
         return
     claims = case.claims(start.document)
     pairs = case.pairs(claims, rng)
