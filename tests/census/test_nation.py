@@ -175,7 +175,7 @@ def test_when_the_nation_is_used(nation: Path, tmp_path: Path) -> None:
     assert "the folder holds 3, and nothing is known of what the others add" in some[1]
     few = nation_use(folder, "auto", STATES, CODES)
     assert not few[0]
-    assert "--nation all uses it" in few[1]
+    assert "ask for 'all' to use it" in few[1]
     assert nation_use(folder, "auto", STATES, STATES) == (True, "used")
     assert nation_use(folder, "none", STATES, STATES)[0] is False
     small_state(tmp_path, "15", 3)

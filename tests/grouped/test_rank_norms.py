@@ -6,7 +6,6 @@ set and its value.
 """
 
 import itertools
-import json
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
@@ -17,10 +16,9 @@ import numpy as np
 import pytest
 from tests.grouped.test_quantiles import held, law
 
-from semidp import RunOptions, run
+from semidp import run
 from semidp.cli import run as command
-from semidp.errors import BudgetExceeded, SemidpError
-from semidp.promise.accounting.ledger import Ledger
+from semidp.errors import SemidpError
 from semidp.promise.mechanisms.exponential import (
     ExponentialMechanism,
     PermuteAndFlip,
@@ -37,7 +35,6 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.exchange_blocks import Blocks, Records
 from semidp.promise.tradeoff.budget import Budget
-from semidp.promise.tradeoff.curves import tradeoff_from_json
 from semidp.publish.plan import Plan
 from semidp.publish.statistics.quantiles.request import QuantileRequest
 
@@ -358,7 +355,7 @@ class _BeforeCorrection:
 
 
 @pytest.fixture
-def earlier(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+def wrong_norms(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """Within the test, until undone, ranks have the norms of sums."""
     monkeypatch.setattr(RankSpace, "norms", _BeforeCorrection.norms)
     yield monkeypatch
@@ -381,45 +378,16 @@ def medians(budget: Budget) -> tuple[Plan, dict[str, list[str] | list[int]]]:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
-def test_a_release_of_an_earlier_version_disagrees(
-    budget: Budget, earlier: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_release_with_the_norms_of_sums_disagrees(
+    budget: Budget,
+    wrong_norms: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     plan, records = medians(budget)
     run(plan, records).save(tmp_path / "old")
-    earlier.undo()
+    wrong_norms.undo()
     run(plan, records).save(tmp_path / "new")
     assert command(["show", str(tmp_path / "old")]) == 1
     assert "states noise.rate" in capsys.readouterr().out
     assert command(["show", str(tmp_path / "new")]) == 0
-
-
-def test_a_ledger_counts_what_an_earlier_version_charged_by_the_right_bound(
-    earlier: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Charged as epsilon 1, counted as 3/2: on reading, and for good with the next charge."""
-    path = tmp_path / "ledger.json"
-    plan, records = medians(Budget.pure(1))
-    book = Ledger.create(path, Budget.pure("2.4"))
-    first = run(plan, records, RunOptions(ledger=book))
-    written = json.loads(path.read_text())["charges"]
-    assert first.guarantee.tradeoff.implied_epsilon() == 1
-    earlier.undo()
-
-    total = book.total()
-    assert total is not None
-    assert total.tradeoff.implied_epsilon() == Fraction(3, 2)
-    assert command(["ledger", str(path)]) == 0
-    assert "as charged pure 1-DP" in capsys.readouterr().out
-    with pytest.raises(BudgetExceeded):
-        run(plan, records, RunOptions(ledger=book))
-    assert json.loads(path.read_text())["charges"] == written
-
-    second, _ = medians(Budget.pure("1/2"))
-    run(second, records, RunOptions(ledger=book))
-    charges = json.loads(path.read_text())["charges"]
-    assert charges[0] == written[0]
-    assert tradeoff_from_json(charges[1]["rebased"][0]).implied_epsilon() == Fraction(3, 2)
-    total = book.total()
-    assert total is not None
-    assert total.tradeoff.implied_epsilon() == 2
-    assert book.account().disagreement(first.ledger) is None
