@@ -74,6 +74,7 @@ def check_row(row: str, which: int) -> None:
         assert boxes["sums attained", relation] + boxes["ranks attained", relation] > 4
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("row", ROWS)
 def test_the_page_has_the_numbers_of_make_test(row: str) -> None:
     check_row(row, QUICK)

@@ -269,6 +269,7 @@ def test_noise_for_records_without_links_is_convicted():
     assert audited(forgotten, right).verdict == "convicted"
 
 
+@pytest.mark.long
 def test_the_command_audits_releases(files, capsys):  # noqa: F811
     asked = f"--units homes.csv {ASKED} --adjacency exchange --mu 1"
     assert command(f"{asked} --out release -q", capsys)[0] == 0

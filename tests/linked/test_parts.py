@@ -212,6 +212,7 @@ def test_without_noise_parts_hold_the_residuals_of_the_records(name, tmp_path):
     assert np.abs(values).max() > 0
 
 
+@pytest.mark.long
 def test_the_noise_of_parts_is_that_of_the_whole(tmp_path):
     """Standardised by the σ² of one piece it has variance 1; twins of 0.7 and 1.3 σ have not."""
     plan, data = case("three depths with tenure")

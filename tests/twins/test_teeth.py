@@ -116,6 +116,7 @@ def run_many(case, rounds=4):
     return run_all([case] * rounds, 0, (6, 300))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("item", CLAIMS)
 def test_costs_of_linked_members_of_issue_43_are_caught(item, monkeypatch):
     case = CLAIMS[item]()
