@@ -13,6 +13,7 @@ import csv
 import html
 import io
 import json
+import math
 import os
 import re
 import shlex
@@ -34,6 +35,8 @@ FOLDER = Path(__file__).parent / "plans"
 UNSTABLE = {"created", "versions", "digest", "time", "head", "sha256", "seconds", "software"}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ][\d:.+]+)?")
 _VERSION = re.compile(r"semidp \d+\.\d+[\w.]*")
+_DECIMAL = re.compile(r"-?\d+(\.\d+(e[-+]\d+)?|e[-+]\d+)")
+_SIMULATED = re.compile(r"\.mechanisms\[0\]\.(errors\.\w+|expected_l2)")
 _HEX = re.compile(r"\b[0-9a-f]{12,}\b")
 
 
@@ -120,6 +123,27 @@ def mask(text: str, place: str) -> str:
     for pattern, word in ((_DATE, "DATE"), (_VERSION, "semidp VERSION"), (_HEX, "DIGEST")):
         text = pattern.sub(word, text)
     return "\n".join(line.rstrip() for line in text.splitlines()).strip() + "\n"
+
+
+def is_same(now: Any, before: Any) -> bool:
+    """Whether values are the same up to what depends on the machine.
+
+    Linear algebra rounds the last digits of a decimal number differently, and fits that are
+    repeated until nothing moves end there. Errors of K-norm noise are simulated.
+    """
+    if isinstance(now, list) and isinstance(before, list):
+        return len(now) == len(before) and all(map(is_same, now, before))
+    if now == before or not isinstance(now, str) or not isinstance(before, str):
+        return bool(now == before)
+    place, _, number = now.rpartition(" ")
+    place_before, _, number_before = before.rpartition(" ")
+    if place != place_before or not _DECIMAL.fullmatch(number):
+        return False
+    try:
+        tolerance = 0.05 if _SIMULATED.fullmatch(place) else 1e-7
+        return math.isclose(float(number), float(number_before), rel_tol=tolerance)
+    except ValueError:
+        return False
 
 
 def stored(name: str) -> tuple[dict[str, Any], str]:
