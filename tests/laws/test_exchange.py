@@ -561,9 +561,9 @@ def test_zeros_inside_a_block_or_outside_all_of_them_are_served(zeros) -> None:
 
 def test_the_two_kinds_are_saved_apart() -> None:
     ball, exchange = Ball(3), Exchange(3)
-    assert ball.to_json() == {"metric": "hamming", "a": 3}
+    assert ball.to_json() == {"kind": "ball", "a": 3}
     assert ball != exchange
-    assert Adjacency.from_json({"metric": "hamming", "a": 3}) == ball
+    assert Adjacency.from_json({"kind": "ball", "a": 3}) == ball
     assert Adjacency.from_json(exchange.to_json()) == exchange
     with pytest.raises(InputError, match="ball or exchange"):
         Adjacency.from_kind("swap", 3)

@@ -12,8 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.promise.tradeoff.composition import Composed, Losses, compose, convolve_all
-from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, tradeoff_from_json, zcdp
+from semidp.promise.tradeoff.composition import (
+    Composed,
+    Losses,
+    compose,
+    convolve_all,
+    tradeoff_from_json,
+)
+from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.promise.tradeoff.polygons import piecewise
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian

@@ -233,7 +233,7 @@ def kind_and_a(adjacency: Adjacency) -> dict[str, Any]:
     >>> kind_and_a(Ball(3))
     {'kind': 'ball', 'a': 3}
     """
-    return {"kind": str(adjacency.kind), "a": adjacency.a, **adjacency.whose()}
+    return adjacency.to_json()
 
 
 def plain_values(value: Any) -> Any:

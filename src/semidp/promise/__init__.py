@@ -23,8 +23,8 @@ from semidp.promise.noise.randomness import Randomness, SeededRandomness, genera
 from semidp.promise.sensitivity.moments import moment_space
 from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency, sum_space
 from semidp.promise.sensitivity.query_space import ExplicitSpace, QuerySpace
-from semidp.promise.tradeoff.composition import compose
-from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, tradeoff_from_json, zcdp
+from semidp.promise.tradeoff.composition import compose, tradeoff_from_json
+from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import from_profile, piecewise
 

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from semidp.errors import InputError, Refused
+from semidp.promise.codec import Encodable
 from semidp.promise.documents import from_json, read_plain
 from semidp.promise.files import replace_file
 from semidp.promise.progress import facts, shorten_text
@@ -22,7 +23,7 @@ from semidp.promise.spaces.adjacency import Adjacency, Ball, SemiAdjacency
 from semidp.promise.spaces.dataspace import RECORD, Datasets, Dataspace
 from semidp.promise.spaces.linked import datasets_from_json
 from semidp.promise.spaces.protection import Protection
-from semidp.promise.tradeoff.curves import tradeoff_from_json
+from semidp.promise.tradeoff.composition import tradeoff_from_json
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.promise.tradeoff.smooth import Gaussian
 
@@ -58,7 +59,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, repr=False)
-class Guarantee:
+class Guarantee(Encodable):
     """(D_t, A, f): adjacent datasets of D_t are told apart no better than `f` allows.
 
     Adjacent are datasets at most `a` records apart (A_a), or exchanges of one person: never one for
@@ -331,17 +332,8 @@ class Guarantee:
             " elsewhere, name them as exact here too."
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the guarantee as plain values, the published values included: everything in it is
-        public.
-        """
-        document = {"dataspace": self.dataspace.to_json()}
-        document["adjacency"] = self.adjacency.to_json()
-        document["tradeoff"] = self.tradeoff.to_json()
-        return document
-
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Guarantee":
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote.
 
         >>> from semidp.promise.tradeoff.curves import zcdp
@@ -351,9 +343,9 @@ class Guarantee:
         >>> Guarantee.from_json(guarantee.to_json()) == guarantee
         True
         """
-        dataspace = datasets_from_json(value["dataspace"])
-        adjacency = Adjacency.from_json(value["adjacency"])
-        return cls(dataspace, adjacency, tradeoff_from_json(value["tradeoff"]))
+        adjacency = Adjacency.from_json(document["adjacency"])
+        curve = tradeoff_from_json(document["tradeoff"])
+        return cls(datasets_from_json(document["dataspace"]), adjacency, curve)
 
     def save(self, path: str | Path) -> None:
         """Write the guarantee to a JSON file; a large t goes to a file beside it, named and hashed
@@ -506,15 +498,12 @@ class Scope:
 
     def adjacency_json(self) -> dict[str, Any]:
         """Return the adjacency used beside both readings of a(t), as plain values."""
-        semi = self.semi_adjacency
+        semi, relation = self.semi_adjacency, self.adjacency.to_json()
         unknown = {
             "worst_case": None,
             "definition": None,
             "bound": None,
             "method": "given, not checked",
         }
-        return {
-            "used": self.adjacency.a,
-            **self.adjacency.mark(),
-            **(semi.to_json() if semi else unknown),
-        }
+        used = {"used": relation.pop("a"), **relation}
+        return {**used, **(semi.to_json() if semi else unknown)}

@@ -23,7 +23,7 @@ from semidp.promise.progress import Progress, silent
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import datasets_from_json
-from semidp.promise.tradeoff.curves import tradeoff_from_json
+from semidp.promise.tradeoff.composition import tradeoff_from_json
 from semidp.publish.combined.combined_tables import CombinedTables
 from semidp.publish.combined.residual_combination import one_estimate
 from semidp.publish.combined.several_releases import SeveralReleases

@@ -55,7 +55,7 @@ from semidp.present.report.report_page import moves, search_script
 from semidp.present.report.sentences import comparison, counted_text
 from semidp.promise.documents import from_json
 from semidp.promise.exact import exact, format_rounded_up, plain
-from semidp.promise.tradeoff.curves import tradeoff_from_json
+from semidp.promise.tradeoff.composition import tradeoff_from_json
 from semidp.publish.pipeline import CHARGE_STANDS
 from semidp.publish.plan import Plan
 from semidp.publish.release_files import REPORT, release_files

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Any, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 from semidp.errors import AdjacencyUnknown, BudgetExceeded, Refused
 from semidp.promise.accounting.conversions import approximate_group, pure_to_gdp
 from semidp.promise.accounting.recorded_queries import mechanism_from_record
+from semidp.promise.codec import Encodable, decode_fields
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
@@ -21,13 +22,12 @@ from semidp.promise.spaces.linked import LinkedDataspace, linked_adjacency
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.composition import Composed, Grouped, compose
-from semidp.promise.tradeoff.curves import tradeoff_from_json
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import Approximate
 
 
 @dataclass(frozen=True)
-class Charge:
+class Charge(Encodable):
     """One entry: what was released, its curve as stated, and how many records that curve still has
     to be grouped by.
 
@@ -62,6 +62,8 @@ class Charge:
     >>> charge.fixed_reason
     'its query was not recorded'
     """
+
+    json_keys: ClassVar[Mapping[str, str | None]] = {"dataspace": None, "run": None}
 
     label: str
     time: str
@@ -142,41 +144,21 @@ class Charge:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as plain values; the dataspace by its digest."""
-        document: dict[str, Any] = {"label": self.label, "time": self.time}
-        document["tradeoff"] = self.tradeoff.to_json()
-        document["group"] = self.group
-        document["dataspace"] = self.dataspace.digest
-        document["adjacency"] = self.adjacency.to_json()
-        document["measured"] = [dict(part) for part in self.measured]
-        if self.counted is not None:
-            document["counted"] = self.counted.to_json()
-        document["head"] = self.head
-        return document
+        return {**super().to_json(), "dataspace": self.dataspace.digest}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any], dataspaces: Mapping[str, Datasets]) -> "Charge":
+    def from_entry(cls, value: Mapping[str, Any], dataspaces: Mapping[str, Datasets]) -> "Charge":
         """Read what `to_json` wrote, with the dataspaces of the ledger by their digests.
 
         >>> from semidp.promise.tradeoff.curves import zcdp
         >>> states = Dataspace.from_description("state totals")
         >>> charge = Charge("a table", "2026-01-01T00:00:00+00:00", zcdp(1), 1, states, Ball(2))
-        >>> Charge.from_json(charge.to_json(), {states.digest: states}) == charge
+        >>> Charge.from_entry(charge.to_json(), {states.digest: states}) == charge
         True
         """
-        label, time = value["label"], value["time"]
-        group = value["group"]
-        measured = tuple(value["measured"])
-        texts = isinstance(label, str) and isinstance(time, str)
-        mappings = all(isinstance(part, Mapping) for part in measured)
-        if not texts or not _is_count(group) or not mappings:
-            raise TypeError(
-                "a charge needs a label, a time, a number of records and its measurements"
-            )
-        tradeoff = tradeoff_from_json(value["tradeoff"])
-        dataspace, head = dataspaces[value["dataspace"]], value["head"]
-        adjacency = Adjacency.from_json(value["adjacency"])
-        counted = tradeoff_from_json(value["counted"]) if value.get("counted") else None
-        return cls(label, time, tradeoff, group, dataspace, adjacency, measured, head, counted)
+        if not _is_count(value["group"]):
+            raise TypeError("a charge is grouped by a number of records")
+        return cls(**decode_fields(cls, value), dataspace=dataspaces[value["dataspace"]])
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from semidp.promise.guarantee import Guarantee, read_document, space_document, s
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets
 from semidp.promise.tradeoff.budget import Budget
-from semidp.promise.tradeoff.curves import tradeoff_from_json
+from semidp.promise.tradeoff.composition import tradeoff_from_json
 
 SCHEMA_VERSION = 3
 """The version of the file. No other is read."""
@@ -344,7 +344,7 @@ def _account(document: Mapping[str, Any], path: Path) -> Account:
             run = document.get("runs", {}).get(entry.get("nonce"))
             if run is not None and not {"session", "measured"} <= {*run}:
                 raise TypeError("a run has its latest session, and what it measured")
-            charges.append(replace(Charge.from_json(entry, spaces), run=run))
+            charges.append(replace(Charge.from_entry(entry, spaces), run=run))
         opened = _read_pairs(document["under"], spaces)
         # The last charge is about all that is exact.
         under = [entry["under"] for entry in document["charges"]]

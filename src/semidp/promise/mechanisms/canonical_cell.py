@@ -25,7 +25,7 @@ from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.promise.tradeoff.curves import tradeoff_from_json
+from semidp.promise.tradeoff.composition import tradeoff_from_json
 from semidp.promise.tradeoff.function import Tradeoff
 
 _FINEST = 32  # bits after the point: rounding then moves a probability by less than 1e-9

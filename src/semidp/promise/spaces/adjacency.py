@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import AdjacencyUnknown, InputError
+from semidp.promise.codec import Encodable
 from semidp.promise.progress import facts
 from semidp.promise.schema.margins import Totals, maximal
 from semidp.promise.schema.schema import Schema
@@ -46,7 +47,7 @@ class AdjacencyKind(StrEnum):
 
 
 @dataclass(frozen=True, repr=False)
-class Adjacency(ABC):
+class Adjacency(Encodable, ABC):
     """Which datasets must be hard to tell apart: a `Ball`, or an `Exchange`. Neither is the other
     (docs/exchange.md).
 
@@ -68,7 +69,7 @@ class Adjacency(ABC):
     Examples
     --------
     >>> (
-    ...     Adjacency.from_json({"metric": "hamming", "a": 3}),
+    ...     Adjacency.from_json({"kind": "ball", "a": 3}),
     ...     Adjacency.from_json({"kind": "exchange", "a": 3}),
     ... )
     (Ball(a=3), Exchange(a=3))
@@ -202,39 +203,6 @@ class Adjacency(ABC):
         any left out.
         """
 
-    def mark(self) -> dict[str, Any]:
-        """Return the entries of a release's JSON that tell the relation from a ball."""
-        if self.kind is AdjacencyKind.ball:
-            return self.whose()
-        return {"kind": str(self.kind), **self.whose()}
-
-    def whose(self) -> dict[str, Any]:
-        """Return the protection, and the units that change with it, as plain values; nothing where
-        a record is a person.
-        """
-        whose: dict[str, Any] = {}
-        if self.protection is not None:
-            whose["protection"] = self.protection.to_json()
-        if self.units is not None:
-            whose["units"] = self.units.to_json()
-        return whose
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """Return the relation as plain values."""
-
-    @staticmethod
-    def from_json(value: Mapping[str, Any]) -> "Adjacency":
-        """Read what `to_json` wrote; without a kind it is a ball, as before there were two
-        kinds.
-        """
-        whose = value.get("protection")
-        protection = None if whose is None else Protection.from_json(whose)
-        units = value.get("units")
-        changed = None if units is None else ChangedUnits.from_json(units)
-        kind = value.get("kind", AdjacencyKind.ball)
-        return Adjacency.from_kind(kind, value["a"], protection, changed)
-
     @staticmethod
     def from_kind(
         kind: str,
@@ -359,10 +327,6 @@ class Ball(Adjacency):
         for move in self.changed_sums(counts):
             values.extend(move[move > 0].tolist())
         return values
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the relation as plain values, written as before there were two kinds."""
-        return {"metric": "hamming", "a": self.a, **self.whose()}
 
 
 @dataclass(frozen=True, repr=False)
@@ -547,10 +511,6 @@ class Exchange(Adjacency):
             values.extend([self.times] * min(groups, 2))
         return values
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the relation as plain values."""
-        return {"kind": "exchange", "a": self.a, **self.whose()}
-
 
 def _largest_first(sizes: NDArray[np.int64]) -> NDArray[np.intp]:
     """Flat positions of the groups with records: two of the largest first, in their order, then the
@@ -564,7 +524,7 @@ def _largest_first(sizes: NDArray[np.int64]) -> NDArray[np.intp]:
 
 
 @dataclass(frozen=True)
-class SemiAdjacency:
+class SemiAdjacency(Encodable):
     """a(t), in both readings.
 
     Attributes
@@ -589,6 +549,8 @@ class SemiAdjacency:
     ... ).bound
     3
     """
+
+    json_keys: ClassVar[Mapping[str, str | None]] = {"find_witness": None}
 
     worst_case: int | None
     definition: int | None
@@ -617,15 +579,6 @@ class SemiAdjacency:
         if self.witness is not None:
             rows.append(("example", str(self.witness)))
         return facts("a(t): how many records move together", rows)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the value as plain values, without the witness."""
-        return {
-            "worst_case": self.worst_case,
-            "definition": self.definition,
-            "bound": self.bound,
-            "method": self.method,
-        }
 
 
 def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) -> SemiAdjacency:

@@ -16,6 +16,7 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
+from semidp.promise.codec import Encodable
 from semidp.promise.exact import count_noun
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import SIZE, Feature
@@ -118,7 +119,7 @@ class Quarters:
 
 
 @frozen
-class Link:
+class Link(Encodable):
     """How members belong to units, as far as it is public.
 
     Parameters
@@ -185,22 +186,6 @@ class Link:
         """The levels of the size of a unit: every value from the least to the most."""
         sizes = range(self.least, self.most + 1)
         return tuple(str(size) for size in sizes)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        document: dict[str, Any] = {"protect": str(self.protect)}
-        document |= {"least": self.least, "most": self.most}
-        document |= {"derived": list(self.derived), "column": self.column}
-        if self.quarters is not None:
-            document["quarters"] = self.quarters.to_json()
-        return document
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
-        quarters = Quarters.from_json(value["quarters"]) if "quarters" in value else None
-        protect, derived, column = value["protect"], value["derived"], value["column"]
-        return cls(protect, value["least"], value["most"], derived, column, quarters)
 
 
 @frozen(slots=False, eq=False, repr=False)

@@ -5,12 +5,11 @@ Without a `Protection` a record is a person. How many records must move together
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from semidp.errors import InputError, Refused
+from semidp.promise.codec import Encodable
 
 MOST_RECORDS = 1_000_000
 """The most records of one person that a promise may name."""
@@ -26,7 +25,7 @@ class Protect(StrEnum):
 
 
 @dataclass(frozen=True)
-class Protection:
+class Protection(Encodable):
     """One unit with up to `most` records, all of which may be different at once.
 
     Parameters
@@ -50,6 +49,8 @@ class Protection:
     ('one patient with up to 5 stays', 5)
     >>> Protection("patient", 1).who
     'one patient with 1 record'
+    >>> Protection.from_json(stays.to_json()) == stays
+    True
     """
 
     id: str
@@ -142,21 +143,6 @@ class Protection:
         same_units = self.id == other.id and self.least == other.least
         return same_units and self.protect == other.protect
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the promise as plain values."""
-        document: dict[str, Any] = {"id": self.id, "most": self.most, "records": self.records}
-        return document | {"protect": str(self.protect), "least": self.least}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Protection":
-        """Read what `to_json` wrote.
-
-        >>> Protection.from_json(Protection("patient", 5).to_json()) == Protection("patient", 5)
-        True
-        """
-        protect = Protect(value["protect"])
-        return cls(value["id"], value["most"], value["records"], protect, value["least"])
-
 
 def refuse_dependent(protection: Protection | None, instead: str) -> None:
     """Refuse a test that is exact for independent records alone, where a person may have several.
@@ -174,7 +160,7 @@ def refuse_dependent(protection: Protection | None, instead: str) -> None:
 
 
 @dataclass(frozen=True)
-class ChangedUnits:
+class ChangedUnits(Encodable):
     """The most units in which two adjacent datasets of linked records differ, by what tables see.
 
     Each number includes the one before: a unit that differs in its own features counts in all
@@ -212,15 +198,6 @@ class ChangedUnits:
         """Whether no number is larger than that of another promise."""
         own, size = self.own <= other.own, self.size <= other.size
         return own and size and self.derived <= other.derived
-
-    def to_json(self) -> dict[str, int]:
-        """Return the numbers as plain values."""
-        return {"own": self.own, "size": self.size, "derived": self.derived}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "ChangedUnits":
-        """Read what `to_json` wrote."""
-        return cls(value["own"], value["size"], value["derived"])
 
 
 def _is_whole(number: object) -> bool:

@@ -6,12 +6,13 @@ out elsewhere.
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from attrs import frozen
 
 from semidp.errors import InputError
-from semidp.promise.exact import Number, number, plain, positive, sqrt_down, sqrt_up
+from semidp.promise.codec import Encodable
+from semidp.promise.exact import Number, exact, number, plain, positive, sqrt_down, sqrt_up
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import Approximate
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
@@ -40,7 +41,7 @@ _WORDS = {
 
 
 @frozen
-class Budget:
+class Budget(Encodable):
     """A privacy-loss budget: ``Budget.zcdp(rho)``, ``.gdp(mu)``, ``.pure(epsilon)``,
     ``.approximate(epsilon, delta)``.
 
@@ -67,12 +68,14 @@ class Budget:
                 "a budget is Budget.zcdp(rho), Budget.gdp(mu), Budget.pure(epsilon) or "
                 "Budget.approximate(epsilon, delta)"
             )
-        numbers = self._numbers().values()
-        if not all(isinstance(number, Fraction) for number in numbers):
-            raise InputError(
-                "the numbers of a budget are exact: build it with Budget.zcdp, .gdp, .pure or"
-                " .approximate"
-            )
+        for name, amount in self._numbers().items():
+            if not isinstance(amount, Fraction):
+                raise InputError(
+                    "the numbers of a budget are exact: build it with Budget.zcdp, .gdp, .pure or"
+                    " .approximate"
+                )
+            if amount or self.kind != "pure":
+                _check_amount(amount, name)
 
     @classmethod
     def zcdp(cls, rho: Number) -> "Budget":
@@ -82,7 +85,7 @@ class Budget:
         Traceback (most recent call last):
         semidp.errors.InputError: rho must be above 0, not 0
         """
-        return cls("zcdp", rho=_amount(rho, "rho"))
+        return cls("zcdp", rho=exact(rho, "rho"))
 
     @classmethod
     def gdp(cls, mu: Number) -> "Budget":
@@ -91,7 +94,7 @@ class Budget:
         >>> Budget.gdp(1).mu
         Fraction(1, 1)
         """
-        return cls("gdp", mu=_amount(mu, "mu"))
+        return cls("gdp", mu=exact(mu, "mu"))
 
     @classmethod
     def pure(cls, epsilon: Number) -> "Budget":
@@ -100,7 +103,7 @@ class Budget:
         >>> Budget.pure("1/3").epsilon
         Fraction(1, 3)
         """
-        return cls("pure", epsilon=_amount(epsilon, "epsilon"), delta=Fraction(0))
+        return cls("pure", epsilon=exact(epsilon, "epsilon"), delta=Fraction(0))
 
     @classmethod
     def approximate(cls, epsilon: Number, delta: Number) -> "Budget":
@@ -110,10 +113,7 @@ class Budget:
         Traceback (most recent call last):
         semidp.errors.InputError: delta must be below 1, not 1
         """
-        small = positive(delta, "delta")
-        if small >= 1:
-            raise InputError(f"delta must be below 1, not {delta}")
-        return cls("approximate", epsilon=_amount(epsilon, "epsilon"), delta=small)
+        return cls("approximate", epsilon=exact(epsilon, "epsilon"), delta=exact(delta, "delta"))
 
     def tradeoff(self) -> Tradeoff:
         """Return the budget as a tradeoff function.
@@ -209,17 +209,6 @@ class Budget:
         amounts = ", ".join(f"{name} = {text}" for name, text in self.keys().items())
         return f"{amounts} ({_WORDS[self.kind]})"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the budget as plain values, exact numbers as text.
-
-        >>> Budget.zcdp(0.5).to_json()
-        {'kind': 'zcdp', 'rho': '0.5'}
-        """
-        document: dict[str, Any] = {"kind": self.kind}
-        for name, x in self._numbers().items():
-            document[name] = plain(x)
-        return document
-
     def numbers(self) -> dict[str, Any]:
         """Return the budget for readers of a result: numbers, rounded up where no float prints as
         they do.
@@ -251,31 +240,19 @@ class Budget:
         }
         return makers[kind](*numbers)
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Budget":
-        """Read what `to_json` wrote.
 
-        >>> Budget.from_json({"kind": "gdp", "mu": "0.5"}) == Budget.gdp("1/2")
-        True
-        """
-        kind: Any = value.get("kind")
-        if kind not in get_args(BudgetKind):
-            kinds = ", ".join(get_args(BudgetKind))
-            raise InputError(f"a budget is one of {kinds}, not {kind!r}")
-        return cls._from_numbers(kind, [value[name] for name in GIVEN[kind]])
+def _check_amount(amount: Fraction, name: str) -> None:
+    """Refuse a number that no budget has.
 
-
-def _amount(value: Number, name: str) -> Fraction:
-    """Read a budget's number.
-
-    >>> _amount("1e300", "epsilon")
+    >>> _check_amount(Fraction(10) ** 300, "epsilon")
     Traceback (most recent call last):
     semidp.errors.InputError: epsilon must be at most 1e15, and a budget that protects anybody is
     far smaller
     """
-    amount = positive(value, name)
+    positive(amount, name)
+    if name == "delta" and amount >= 1:
+        raise InputError(f"delta must be below 1, not {plain(amount)}")
     if amount > MOST:
         raise InputError(
             f"{name} must be at most 1e15, and a budget that protects anybody is far smaller"
         )
-    return amount

@@ -12,15 +12,16 @@ import heapq
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
 
+from semidp.errors import InputError
 from semidp.promise.ball_arithmetic import RealBall, ball, least, round_ball_up, sharp
 from semidp.promise.exact import Number, round_down, round_up
 from semidp.promise.tradeoff.function import (
@@ -282,6 +283,19 @@ def compose(*parts: Tradeoff) -> Tradeoff:
     return Composed(tuple(kept))
 
 
+def tradeoff_from_json(value: Mapping[str, Any]) -> Tradeoff:
+    """Read what `to_json` of any tradeoff function wrote.
+
+    >>> curve = compose(Approximate(Fraction(1)), Gaussian(Fraction(1)))
+    >>> tradeoff_from_json(curve.to_json()) == curve
+    True
+    """
+    try:
+        return Tradeoff.from_json(value)
+    except (KeyError, TypeError):
+        raise InputError("not a tradeoff function in JSON") from None
+
+
 def _merge_parts(parts: list[Tradeoff]) -> list[Tradeoff]:
     """Add up the Gaussians and the zCDP parts, and sort the rest, so that equal compositions are
     equal values.
@@ -366,10 +380,11 @@ class Numeric(Cornered):
 class Composed(Numeric):
     """``f1 ⊗ … ⊗ fk`` of parts that have no common closed form. Built by `compose`."""
 
+    kind = "composed"
     parts: tuple[Tradeoff, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": "composed", "parts": [part.to_json() for part in self.parts]}
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(part.symmetric() for part in self.parts))
 
     def __str__(self) -> str:
         return " ⊗ ".join(str(part) for part in self.parts)
@@ -451,14 +466,16 @@ class Composed(Numeric):
 class Grouped(Numeric):
     """``f∘…∘f`` (k times) of a numeric curve: composition first, then the group."""
 
+    kind = "grouped"
+    json_keys: ClassVar[Mapping[str, str | None]] = {"curve": "of", "size": "group"}
     curve: Numeric
     size: int
 
+    def __post_init__(self) -> None:
+        group_size(self.size)
+
     def group(self, k: int) -> Tradeoff:
         return Grouped(self.curve, self.size * group_size(k))
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": "grouped", "of": self.curve.to_json(), "group": self.size}
 
     def __str__(self) -> str:
         return f"({self.curve}) for groups of {self.size}"

@@ -2,14 +2,9 @@
 holds.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from semidp.errors import InputError
-from semidp.promise.exact import Number, exact, nonnegative
-from semidp.promise.tradeoff.composition import Numeric, compose
-from semidp.promise.tradeoff.function import Tradeoff, proportion
-from semidp.promise.tradeoff.polygons import Approximate, piecewise
+from semidp.promise.exact import Number, nonnegative
+from semidp.promise.tradeoff.function import proportion
+from semidp.promise.tradeoff.polygons import Approximate
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian, Laplace
 
 
@@ -50,27 +45,3 @@ def laplace(epsilon: Number) -> Laplace:
     'STRONGER'
     """
     return Laplace(nonnegative(epsilon, "epsilon"))
-
-
-def tradeoff_from_json(value: Mapping[str, Any]) -> Tradeoff:
-    """Read what `to_json` of any tradeoff function wrote.
-
-    >>> curve = compose(laplace(1), gaussian(1))
-    >>> tradeoff_from_json(curve.to_json()) == curve
-    True
-    """
-    kind = value.get("kind")
-    for family in (Gaussian, ZCDP, Laplace):
-        if kind == family.kind:
-            return family(exact(value[family.name.removesuffix("0")]))
-    if kind == "approximate":
-        return Approximate(exact(value["epsilon"]), exact(value["delta"]), value["group"])
-    if kind == "piecewise":
-        return piecewise(value["alphas"], value["values"])
-    if kind == "composed":
-        return compose(*(tradeoff_from_json(part) for part in value["parts"]))
-    if kind == "grouped":
-        inner = tradeoff_from_json(value["of"])
-        if isinstance(inner, Numeric):
-            return inner.group(value["group"])
-    raise InputError(f"not a tradeoff function in JSON: kind {kind!r}")

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from semidp.errors import InputError
 from semidp.promise.ball_arithmetic import least
+from semidp.promise.codec import Encodable
 from semidp.promise.exact import Number, exact, nonnegative, round_up
 
 Floats = npt.NDArray[np.float64]
@@ -64,7 +65,7 @@ class Order(enum.Enum):
         return cls.WEAKER if below else cls.STRONGER if above else cls.EQUAL
 
 
-class Tradeoff(ABC):
+class Tradeoff(Encodable, ABC):
     """A tradeoff function f: nondecreasing, convex, continuous, ``f(x) <= x``.
 
     ``f(alpha)`` is the smallest type II error of a test between two datasets at type I error
@@ -102,12 +103,6 @@ class Tradeoff(ABC):
         """
         e = nonnegative(epsilon, "epsilon")
         return 0.0 if self.is_trivial else min(self._delta(e), 1.0)
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """Return the exact parameters as plain JSON values; `tradeoff_from_json` reads them
-        back.
-        """
 
     def epsilon(self, delta: Number) -> float:
         """Return the smallest epsilon at which (epsilon, delta)-DP follows, rounded up; infinity if

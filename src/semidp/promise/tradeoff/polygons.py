@@ -11,11 +11,11 @@ import itertools
 import math
 from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -155,6 +155,12 @@ class Approximate(Polygon):
     Approximate(epsilon = 1, delta = 0 for each of 2 records)
     """
 
+    kind = "approximate"
+    json_keys: ClassVar[Mapping[str, str | None]] = {
+        "epsilon0": "epsilon",
+        "delta0": "delta",
+        "size": "group",
+    }
     epsilon0: Fraction
     delta0: Fraction = Fraction(0)
     size: int = 1
@@ -177,10 +183,6 @@ class Approximate(Polygon):
     @property
     def is_trivial(self) -> bool:
         return self.epsilon0 == 0 and self.delta0 == 0
-
-    def to_json(self) -> dict[str, Any]:
-        parameters = {"epsilon": plain(self.epsilon0), "delta": plain(self.delta0)}
-        return {"kind": "approximate", **parameters, "group": self.size}
 
     def __str__(self) -> str:
         epsilon, delta = format_rounded_up(self.epsilon0), format_rounded_up(self.delta0)
@@ -283,6 +285,7 @@ class PiecewiseLinear(Polygon):
     (0.624..., 0.437..., False)
     """
 
+    kind = "piecewise"
     alphas: tuple[Fraction, ...]
     values: tuple[Fraction, ...]
 
@@ -356,11 +359,6 @@ class PiecewiseLinear(Polygon):
             corners = zip(self.alphas, self.values, strict=True)
             return round_up(max(alpha - value for alpha, value in corners))
         return super()._delta(epsilon)
-
-    def to_json(self) -> dict[str, Any]:
-        alphas = [*map(plain, self.alphas)]
-        values = [*map(plain, self.values)]
-        return {"kind": "piecewise", "alphas": alphas, "values": values}
 
     @cached_property
     def _reflection(self) -> "PiecewiseLinear":

@@ -6,10 +6,11 @@ the bound is of that form), so a shift by k records is the same curve with a lar
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy
@@ -21,7 +22,6 @@ from semidp.promise.exact import (
     bisection,
     format_rounded_up,
     nonnegative,
-    plain,
     round_down,
     round_up,
     sqrt_up,
@@ -73,9 +73,6 @@ class OneNumber(Tradeoff):
     @property
     def is_trivial(self) -> bool:
         return self.number == 0
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, self.name.removesuffix("0"): plain(self.number)}
 
     def __str__(self) -> str:
         name = self.name.removesuffix("0")
@@ -295,6 +292,7 @@ class Laplace(OneNumber):
     """
 
     kind, name, power = "laplace", "epsilon0", 1
+    json_keys: ClassVar[Mapping[str, str | None]] = {"epsilon0": "epsilon"}
     epsilon0: Fraction
 
     def __post_init__(self) -> None:

@@ -23,7 +23,8 @@ from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.selection import FOR_RELEASES, select_mechanism
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.tradeoff.budget import Budget
-from semidp.promise.tradeoff.curves import approximate, tradeoff_from_json
+from semidp.promise.tradeoff.composition import tradeoff_from_json
+from semidp.promise.tradeoff.curves import approximate
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles
