@@ -74,7 +74,7 @@ class Budget(Encodable):
                     "the numbers of a budget are exact: build it with Budget.zcdp, .gdp, .pure or"
                     " .approximate"
                 )
-            if amount or self.kind != "pure":
+            if (self.kind, name) != ("pure", "delta"):
                 _check_amount(amount, name)
 
     @classmethod
