@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeGuard
 
 from semidp.errors import AdjacencyUnknown, BudgetExceeded, Refused
 from semidp.promise.accounting.conversions import approximate_group, pure_to_gdp
+from semidp.promise.accounting.periods import Periods
 from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.codec import Encodable, decode_fields
 from semidp.promise.guarantee import Guarantee
@@ -51,6 +52,8 @@ class Charge(Encodable):
         guarantee is about.
     run
         What the ledger records of the run that was charged (`Ledger.finish`); None where nothing.
+    periods
+        Periods of the data, in the ledger of a series.
 
     Examples
     --------
@@ -75,6 +78,7 @@ class Charge(Encodable):
     head: str = ""
     counted: Tradeoff | None = None
     run: Mapping[str, Any] | None = field(default=None, compare=False)
+    periods: Periods | None = None
 
     @property
     def spent(self) -> Tradeoff:
@@ -210,9 +214,7 @@ class Account:
         """Return the account after one more charge; refuse what does not add up, and more than the
         budget.
         """
-        time = datetime.now(UTC).isoformat(timespec="seconds")
-        charge = _charge(guarantee, label, time, measured)
-        account = self._rebase(charge, guarantee)
+        account = self.join_charge(guarantee, label, measured)
         if not fits(account.semi_first(), self.budget):
             raise BudgetExceeded(
                 f"charging {label!r} would exceed the ledger's budget of {self.budget}: nothing was"
@@ -221,6 +223,15 @@ class Account:
             )
         return account
 
+    def join_charge(
+        self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = ()
+    ) -> "Account":
+        """Return the account after one more charge, whatever its budget; refuse what does not add
+        up.
+        """
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        return self._rebase(_charge(guarantee, label, time, measured), guarantee)
+
     def _rebase(self, charge: Charge, guarantee: Guarantee) -> "Account":
         """Return the account with one more charge, that of a guarantee, everything under the union
         of what is exact.
@@ -228,7 +239,7 @@ class Account:
         dataspace, adjacency = guarantee.dataspace, guarantee.adjacency
         if self.dataspace is None or self.adjacency is None:
             return replace(self, dataspace=dataspace, adjacency=adjacency, charges=(charge,))
-        _refuse_other_persons(self.adjacency, adjacency)
+        refuse_other_persons(self.adjacency, adjacency)
         kinds = {self.adjacency.kind, adjacency.kind}
         if len(kinds) > 1 and not _joins_either_kind(guarantee):
             raise Refused(
@@ -293,23 +304,36 @@ class Account:
         >>> Account(Budget.zcdp(1)).disagreement({"ledger": "", "number": 1, "head": "0f"})
         'its charge is number 1, and the ledger holds 0'
         """
-        if entry is None:
-            return "it was charged to no ledger"
-        if entry.get("ledger") != self.id:
-            return "it was charged to another ledger"
-        number, count = entry.get("number"), len(self.charges)
-        if not _is_count(number):
-            return "what it says of its charge is damaged"
-        if number > count:
-            return f"its charge is number {number}, and the ledger holds {count}"
-        charge = self.charges[number - 1]
-        if entry.get("head") != charge.head:
-            return f"charge {number} of the ledger, or one before it, is not the one that was made"
-        if guarantee is not None and not charge.is_for(guarantee):
-            return f"charge {number} of the ledger is for another guarantee than it states"
-        if noise is not None and charge.run is not None and charge.run["measured"] != noise:
-            return f"charge {number} of the ledger paid for other noisy values than it holds"
-        return None
+        return find_disagreement(self.charges, self.id, entry, guarantee, noise)
+
+
+def find_disagreement(
+    charges: Sequence[Charge],
+    ledger: str,
+    entry: Mapping[str, Any] | None,
+    guarantee: Guarantee | None,
+    noise: str | None,
+) -> str | None:
+    """Return how the entry that a release keeps disagrees with the charges of a ledger; see
+    `Account.disagreement`.
+    """
+    if entry is None:
+        return "it was charged to no ledger"
+    if entry.get("ledger") != ledger:
+        return "it was charged to another ledger"
+    number, count = entry.get("number"), len(charges)
+    if not _is_count(number):
+        return "what it says of its charge is damaged"
+    if number > count:
+        return f"its charge is number {number}, and the ledger holds {count}"
+    charge = charges[number - 1]
+    if entry.get("head") != charge.head:
+        return f"charge {number} of the ledger, or one before it, is not the one that was made"
+    if guarantee is not None and not charge.is_for(guarantee):
+        return f"charge {number} of the ledger is for another guarantee than it states"
+    if noise is not None and charge.run is not None and charge.run["measured"] != noise:
+        return f"charge {number} of the ledger paid for other noisy values than it holds"
+    return None
 
 
 def fits(total: Tradeoff, budget: Budget) -> bool:
@@ -327,7 +351,7 @@ def fits(total: Tradeoff, budget: Budget) -> bool:
         return _is_within_limit(total.implied_rho(), budget.rho, "zero-concentrated")
     if budget.mu is not None:
         # Squares of Gaussian parts are exact, so that a budget can be spent to the end.
-        square = _mu_squared(total)
+        square = square_of_mu(total)
         if square is not None:
             return square <= budget.mu**2
         return total >= budget.tradeoff()
@@ -350,19 +374,19 @@ def _is_within_limit(spent: Fraction | None, limit: Fraction, kind: str) -> bool
     return spent <= limit
 
 
-def _mu_squared(total: Tradeoff) -> Fraction | None:
+def square_of_mu(total: Tradeoff) -> Fraction | None:
     """Return the square of a mu such that mu-GDP follows, rounded up, or None where none is known
     part by part.
     """
     if isinstance(total, Composed):
         sum_of_squares = Fraction(0)
         for part in total.parts:
-            square = _mu_squared(part)
+            square = square_of_mu(part)
             if square is None:
                 return None
             sum_of_squares += square
         return sum_of_squares
-    exactly = total.implied_mu_squared()
+    exactly = total.impliedsquare_of_mu()
     if exactly is not None or isinstance(total, Grouped):
         return exactly
     pure = total.implied_epsilon()
@@ -389,7 +413,7 @@ def _basic(total: Tradeoff) -> tuple[Fraction, Fraction]:
     return pure, Fraction(0)
 
 
-def _refuse_other_persons(ours: Adjacency, theirs: Adjacency) -> None:
+def refuse_other_persons(ours: Adjacency, theirs: Adjacency) -> None:
     """Refuse promises about other units, or about several records beside one: nothing is known of
     both together.
     """

@@ -1,0 +1,481 @@
+"""Releases over time: what one person's records in all admissible periods lose together.
+
+Two histories of datasets are compared if they differ in the periods of one person alone, an
+admissible set P, and in each of those by a pair of that period's own promise. Releases of other
+periods are drawn from the same data under both, so that
+
+    rho = max over P of the sum of rho_s, s in P,    mu² = max over P of the sum of mu_s².
+
+Both hold also where a later plan or budget depends on earlier releases, if the sum stays within the
+budget whatever comes out. For other curves each period's budget is fixed when the series is
+opened. What the records say is protected, not when a person takes part.
+"""
+
+import contextlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from semidp.errors import BudgetExceeded, InputError, Refused, SemidpError
+from semidp.promise.accounting.account import (
+    Account,
+    Charge,
+    find_disagreement,
+    fits,
+    refuse_other_persons,
+    square_of_mu,
+)
+from semidp.promise.accounting.periods import UNITS, Attendance, Periods, format_period
+from semidp.promise.codec import Encodable
+from semidp.promise.exact import sqrt_down
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.spaces.dataspace import (
+    Datasets,
+    Dataspace,
+    DescribedDatasets,
+    Margin,
+    normalize_margins,
+)
+from semidp.promise.spaces.linked import LinkedDataspace
+from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.composition import compose
+from semidp.promise.tradeoff.function import Tradeoff
+from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
+
+_MOST_SETS = 5000
+"""Sets of periods that are listed; beyond, pooled releases count in each of their periods."""
+
+
+@dataclass(frozen=True)
+class Series(Encodable):
+    """What is declared when a series of releases is opened.
+
+    Parameters
+    ----------
+    unit
+        ``year``, ``quarter``, ``month`` or ``week``.
+    attendance
+        In which periods one person may be.
+    exact
+        The exact totals of every period. None: those of the first release, which all others must
+        publish too.
+    constant
+        Features that never change. If one of them has exact totals, an alternative that keeps it
+        constant may differ in every period, so that all periods are charged.
+    each
+        Budget of every period, for a series in (epsilon, delta).
+
+    Examples
+    --------
+    >>> quarterly = Series("quarter", Attendance(8, consecutive=True), (Margin("sex"),))
+    >>> quarterly.attendance_under({Margin("sex")}).bound
+    8
+    >>> replace(quarterly, constant=("sex",)).attendance_under({Margin("sex")}).bound is None
+    True
+    """
+
+    unit: str
+    attendance: Attendance
+    exact: tuple[Margin, ...] | None = None
+    constant: tuple[str, ...] = ()
+    each: Budget | None = None
+
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise InputError(f"a series is by {', '.join(UNITS[:-1])} or {UNITS[-1]}")
+
+    def attendance_under(self, margins: Iterable[Margin]) -> Attendance:
+        """Return in which periods two histories may differ, given what is exact."""
+        published = {name for margin in margins for name in margin.names}
+        return Attendance() if published & {*self.constant} else self.attendance
+
+
+@dataclass(frozen=True)
+class PeriodCost:
+    """What the releases of some data spent: one period, or several that were pooled."""
+
+    periods: Periods
+    spent: Tradeoff
+
+
+@dataclass(frozen=True)
+class SeriesTotal:
+    """What a series guarantees for one person.
+
+    Parameters
+    ----------
+    tradeoff
+        The curve of the worst admissible set of periods.
+    periods
+        That set; empty where each period has a budget of its own.
+    """
+
+    tradeoff: Tradeoff
+    periods: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SeriesAccount:
+    """Content of the ledger of a series at one moment.
+
+    Each set of data (a period, a correction of it, several pooled periods) has an `Account`, in
+    which its releases add up as they do in any ledger.
+
+    Parameters
+    ----------
+    budget
+        What one person may lose over all periods.
+    series
+        What was declared when the series was opened.
+    accounts
+        The account of each set of data.
+    charges
+        All charges, in the order in which they were made.
+    id
+        Name of the ledger.
+    """
+
+    budget: Budget
+    series: Series
+    accounts: Mapping[Periods, Account] = field(default_factory=dict)
+    charges: tuple[Charge, ...] = ()
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        needs_each = self.budget.epsilon is not None
+        if needs_each and self.series.attendance.bound is None:
+            raise InputError(
+                "a series in epsilon needs a bound on the periods of a person, since each period's"
+                " budget is fixed when it is opened"
+            )
+        if needs_each and self.series.constant:
+            raise InputError(
+                "a series in epsilon bounds no number of periods for columns that never change: use"
+                " rho or mu"
+            )
+        each = self.series.each
+        if each is not None and (not needs_each or each.kind != self.budget.kind):
+            raise InputError(
+                "a budget for each period is for a series in epsilon, and of the same kind"
+            )
+        if each is not None and not fits(self._compose_each(), self.budget):
+            raise InputError(
+                f"{self.series.attendance.bound} periods of {each} exceed the budget of"
+                f" {self.budget}: give each period less"
+            )
+
+    @property
+    def each(self) -> Budget | None:
+        """Budget of each period of a series in epsilon: an equal share unless declared."""
+        bound = self.series.attendance.bound
+        if self.budget.epsilon is None or bound is None:
+            return None
+        return self.series.each or self.budget.split_evenly(bound)
+
+    def _compose_each(self) -> Tradeoff:
+        each, bound = self.each, self.series.attendance.bound
+        assert each is not None, "a series in epsilon has a budget for each period"
+        assert bound is not None, "and a bound"
+        return compose(*([each.tradeoff()] * bound))
+
+    @property
+    def margins(self) -> tuple[Margin, ...] | None:
+        """The exact totals of every period; None before the first release of a series that
+        declares none.
+        """
+        if self.series.exact is not None:
+            return self.series.exact
+        first = next(iter(self.accounts.values()), None)
+        return None if first is None or first.dataspace is None else first.dataspace.margins
+
+    @property
+    def attendance(self) -> Attendance:
+        """In which periods two histories that are compared may differ."""
+        return self.series.attendance_under(self.margins or ())
+
+    @property
+    def adjacency(self) -> Adjacency | None:
+        """The largest of the promises of all periods; None before the first release."""
+        found = [one.adjacency for one in self.accounts.values() if one.adjacency is not None]
+        return max(found, key=lambda adjacency: adjacency.a, default=None)
+
+    def describe(self) -> str:
+        """Say whom the series protects.
+
+        >>> from semidp.promise.spaces.adjacency import Ball
+        >>> from semidp.promise.tradeoff.curves import zcdp
+        >>> account = SeriesAccount(
+        ...     Budget.zcdp(1), Series("quarter", Attendance(8, consecutive=True))
+        ... )
+        >>> states = DescribedDatasets("state totals")
+        >>> guarantee = Guarantee(states, Ball(3), zcdp("0.1"))
+        >>> account.add_charge(
+        ...     guarantee, "a table", (), Periods.from_text("2026Q1", "quarter")
+        ... ).describe()
+        'one person in up to 8 consecutive quarters, each with up to 2 others of that quarter'
+        """
+        unit, adjacency = self.series.unit, self.adjacency
+        who = "one person"
+        if adjacency is not None and adjacency.protection is not None:
+            who = adjacency.protection.who
+        said = f"{who} in {self.attendance.describe(unit)}"
+        others = 0 if adjacency is None else adjacency.a - 1
+        if not others:
+            return said
+        plural = "other" if others == 1 else "others"
+        return f"{said}, each with up to {others} {plural} of that {unit}"
+
+    @property
+    def costs(self) -> tuple[PeriodCost, ...]:
+        """What was spent on each set of data, by period."""
+        return tuple(
+            PeriodCost(periods, account.semi_first())
+            for periods, account in sorted(self.accounts.items())
+        )
+
+    def measure(self, spent: Tradeoff) -> Fraction:
+        """Return rho or mu² of a curve, whichever the budget is in."""
+        if self.budget.rho is not None:
+            found, kind = spent.implied_rho(), "zero-concentrated"
+        else:
+            found, kind = square_of_mu(spent), "Gaussian"
+        if found is None:
+            raise Refused(
+                f"these mechanisms satisfy no {kind} guarantee: use a series with another kind of"
+                " budget"
+            )
+        return found
+
+    @property
+    def limit(self) -> Fraction:
+        """The budget as rho or mu²."""
+        if self.budget.rho is not None:
+            return self.budget.rho
+        assert self.budget.mu is not None, "other budgets are fixed for each period"
+        return self.budget.mu**2
+
+    def _as_curve(self, amount: Fraction) -> Tradeoff:
+        return ZCDP(amount) if self.budget.rho is not None else Gaussian(amount)
+
+    def find_worst(self, within: int | None = None) -> tuple[Fraction, tuple[int, ...]]:
+        """Return the largest sum of rho or mu² over an admissible set of periods, and that set.
+
+        Parameters
+        ----------
+        within
+            Only sets with this period; without it, any.
+        """
+        costs = [(cost.periods.numbers, self.measure(cost.spent)) for cost in self.costs]
+        numbers = {number for periods, _ in costs for number in periods}
+        if within is not None:
+            numbers.add(within)
+        attendance = self.attendance
+        sets: Iterable[frozenset[int]]
+        chosen = attendance.most is not None and not attendance.consecutive
+        if chosen and math.comb(len(numbers), min(attendance.most or 0, len(numbers))) > _MOST_SETS:
+            # Too many choices to list: each pooled release counts in every one of its periods, and
+            # the largest sums are then the worst choice.
+            alone: dict[int, Fraction] = dict.fromkeys(numbers, Fraction(0))
+            for periods, amount in costs:
+                for number in periods:
+                    alone[number] += amount
+            ranked = sorted(alone, key=lambda number: (number != within, -alone[number], number))
+            worst = ranked[: attendance.most]
+            return sum((alone[number] for number in worst), Fraction(0)), tuple(sorted(worst))
+        sets = attendance.list_largest_sets(numbers)
+        if within is not None:
+            sets = (each for each in sets if within in each)
+        best, found = Fraction(0), tuple[int, ...]()
+        for periods_of_person in sets:
+            amount = sum(
+                (spent for periods, spent in costs if not periods_of_person.isdisjoint(periods)),
+                Fraction(0),
+            )
+            if amount > best or not found:
+                best, found = amount, tuple(sorted(periods_of_person))
+        return best, found
+
+    def total(self) -> SeriesTotal | None:
+        """Return what the series guarantees for one person; None before the first release."""
+        if not self.charges:
+            return None
+        if self.each is not None:
+            return SeriesTotal(self._compose_each(), ())
+        amount, periods = self.find_worst()
+        return SeriesTotal(self._as_curve(amount), periods)
+
+    @property
+    def next_period(self) -> int | None:
+        """The period after the latest one that was released."""
+        numbers = [number for periods in self.accounts for number in periods.numbers]
+        return max(numbers) + 1 if numbers else None
+
+    def remaining(self, period: int) -> Budget | None:
+        """Return what releases of a period may still spend; None where that is nothing."""
+        if self.each is not None:
+            spent = self._spent_in(period)
+            return self.each if spent is None else None
+        left = self.limit - self.find_worst(within=period)[0]
+        if left <= 0:
+            return None
+        return Budget.zcdp(left) if self.budget.rho is not None else Budget.gdp(sqrt_down(left))
+
+    def counting_with(self, period: int) -> tuple[Periods, ...]:
+        """Return the data that one person of a period may also be in, and that were released."""
+        attendance = self.attendance
+        kept = []
+        for cost in self.costs:
+            others = [number for number in cost.periods.numbers if number != period]
+            if any(attendance.count_overlap([number, period]) > 1 for number in others):
+                kept.append(cost.periods)
+        return tuple(kept)
+
+    def _spent_in(self, period: int) -> Tradeoff | None:
+        curves = [cost.spent for cost in self.costs if period in cost.periods.numbers]
+        return compose(*curves) if curves else None
+
+    def add_charge(
+        self,
+        guarantee: Guarantee,
+        label: str,
+        measured: Sequence[Mapping[str, Any]],
+        periods: Periods,
+    ) -> "SeriesAccount":
+        """Return the account after one more charge; refuse what does not add up, and more than the
+        budget.
+        """
+        if periods.unit != self.series.unit:
+            raise InputError(f"this series is by {self.series.unit}")
+        self._refuse_other_totals(guarantee.dataspace, periods)
+        for account in self.accounts.values():
+            assert account.adjacency is not None, "it has a charge"
+            _refuse_other_promise(account.adjacency, guarantee.adjacency)
+        self._refuse_too_few_records(guarantee.adjacency, periods)
+        before = self.accounts.get(periods, Account(self.budget, id=self.id))
+        try:
+            own = before.join_charge(guarantee, label, measured)
+        except Refused as refusal:
+            if not before.charges:
+                raise
+            raise Refused(
+                f"{refusal.message}; corrected data of {periods} are charged apart, as"
+                f" {replace(periods, revision=periods.revision + 1)}"
+            ) from None
+        accounts = {**self.accounts, periods: own}
+        last = replace(own.charges[-1], periods=periods)
+        after = replace(self, accounts=accounts, charges=(*self.charges, last))
+        after._refuse_pooled_too_small()
+        after._refuse_beyond_budget(label, periods)
+        return after
+
+    def _refuse_other_totals(self, dataspace: Datasets, periods: Periods) -> None:
+        """Refuse totals that no other period publishes: which ones are exact is fixed before."""
+        first = next(iter(self.accounts.values()), None)
+        if self.series.exact is not None:
+            expected = {*self.series.exact}
+            if isinstance(dataspace, Dataspace):
+                with contextlib.suppress(SemidpError):  # a feature that this release does not have
+                    expected = {*normalize_margins(dataspace.schema, expected)}
+        elif first is not None and first.dataspace is not None:
+            expected = _name_totals(first.dataspace)
+        else:
+            return
+        published = _name_totals(dataspace)
+        if published == expected:
+            return
+        missing, further = expected - published, published - expected
+        advice = [f"publish {_list_totals(missing)} exactly as well"] if missing else []
+        advice += [f"leave out {_list_totals(further)}"] if further else []
+        raise Refused(
+            f"the exact totals of every period of this series are {_list_totals(expected)}, and the"
+            f" release of {periods} has others: {' and '.join(advice)}, or open another series"
+        )
+
+    def _refuse_too_few_records(self, adjacency: Adjacency, periods: Periods) -> None:
+        """Refuse pooled data in which a person has more records than the promise covers."""
+        overlap = self.attendance.count_overlap(periods.numbers)
+        if overlap == 1:
+            return
+        protection = adjacency.protection
+        if protection is None or protection.times < overlap:
+            raise Refused(
+                f"one person may be in {overlap} of the periods {periods}: release the pooled"
+                f" records with id and most={overlap} or more"
+            )
+
+    def _refuse_pooled_too_small(self) -> None:
+        """Refuse pooled releases whose promise is about fewer records than their periods' own."""
+        singles: dict[int, int] = {}
+        for periods, account in self.accounts.items():
+            if not periods.is_pooled and account.adjacency is not None:
+                known = singles.get(periods.numbers[0], 0)
+                singles[periods.numbers[0]] = max(known, account.adjacency.a)
+        for periods, account in self.accounts.items():
+            adjacency = account.adjacency
+            if not periods.is_pooled or adjacency is None or not adjacency.protects_groups:
+                continue
+            for each in self.attendance.list_largest_sets(periods.numbers):
+                if adjacency.a < sum(singles.get(number, 0) for number in each):
+                    raise Refused(
+                        f"the release of {periods} protects any {adjacency.a} records, and its"
+                        " periods together more: release the pooled records for a larger number"
+                    )
+
+    def _refuse_beyond_budget(self, label: str, periods: Periods) -> None:
+        each = self.each
+        if each is not None:
+            for number in periods.numbers:
+                spent = self._spent_in(number)
+                if spent is not None and not fits(spent, each):
+                    name = format_period(number, self.series.unit)
+                    raise BudgetExceeded(
+                        f"charging {label!r} would exceed the budget of {each} for {name}: nothing"
+                        " was released or charged; ask for a smaller budget"
+                    )
+            return
+        amount, worst = self.find_worst()
+        if amount > self.limit:
+            names = ", ".join(format_period(number, self.series.unit) for number in worst)
+            raise BudgetExceeded(
+                f"charging {label!r} would exceed the series' budget of {self.budget} for a person"
+                f" in {names}: nothing was released or charged; ask for a smaller budget"
+            )
+
+    def disagreement(
+        self,
+        entry: Mapping[str, Any] | None,
+        guarantee: Guarantee | None = None,
+        noise: str | None = None,
+    ) -> str | None:
+        """Return how the entry that a release keeps disagrees with this account; None where it
+        agrees.
+        """
+        return find_disagreement(self.charges, self.id, entry, guarantee, noise)
+
+
+def _name_totals(dataspace: Datasets) -> set[Margin]:
+    """Names of what is exact, of units too."""
+    if isinstance(dataspace, DescribedDatasets):
+        return {Margin(dataspace.description)}
+    named = {*dataspace.margins}
+    if isinstance(dataspace, LinkedDataspace):
+        units = (Margin(*(f"units:{name}" for name in m.names)) for m in dataspace.units.margins)
+        named.update(units)
+    return named
+
+
+def _list_totals(margins: Iterable[Margin]) -> str:
+    return "; ".join(sorted(map(str, margins))) or "the number of records alone"
+
+
+def _refuse_other_promise(ours: Adjacency, theirs: Adjacency) -> None:
+    refuse_other_persons(ours, theirs)
+    if ours.kind != theirs.kind:
+        raise Refused(
+            f"this series adds up guarantees for {ours}, and the new one is for {theirs}: ball and"
+            " exchange are two promises and are not added up"
+        )
+
