@@ -84,7 +84,7 @@ def _print(book: Ledger, printing: o.Printing, target: Fraction | None) -> None:
 
 
 def _document(book: Ledger, target: Fraction | None) -> dict[str, Any]:
-    account, total, other = book.account(), book.total(), book.composition_first()
+    account, total, other = book.own_account(), book.total(), book.composition_first()
     return {
         "budget": account.budget.numbers(),
         "invariant": account.dataspace.summary() if account.dataspace else None,

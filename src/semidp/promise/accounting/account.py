@@ -386,7 +386,7 @@ def square_of_mu(total: Tradeoff) -> Fraction | None:
                 return None
             sum_of_squares += square
         return sum_of_squares
-    exactly = total.impliedsquare_of_mu()
+    exactly = total.implied_mu_squared()
     if exactly is not None or isinstance(total, Grouped):
         return exactly
     pure = total.implied_epsilon()

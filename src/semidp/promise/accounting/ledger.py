@@ -22,6 +22,8 @@ from typing import Any
 
 from semidp.errors import InputError, SemidpError
 from semidp.promise.accounting.account import Account, Charge, state_guarantee
+from semidp.promise.accounting.periods import Periods
+from semidp.promise.accounting.series import Series, SeriesAccount
 from semidp.promise.files import hold_lock, replace_file
 from semidp.promise.guarantee import Guarantee, read_document, space_document, space_from
 from semidp.promise.spaces.adjacency import Adjacency
@@ -117,6 +119,7 @@ class Ledger:
         budget: Budget,
         dataspace: Datasets | None = None,
         adjacency: Adjacency | None = None,
+        series: Series | None = None,
     ) -> "Ledger":
         """Make a new, empty ledger; refuse to overwrite one.
 
@@ -128,8 +131,15 @@ class Ledger:
             What may be spent in total.
         dataspace, adjacency
             Under which invariant; both, or neither to take those of the first charge.
+        series
+            Releases of several periods, each about its own data: what is declared of all of them.
+            The budget is then what one person may lose over all periods.
         """
         path = Path(path).resolve()
+        if series is not None:
+            if dataspace is not None:
+                raise InputError("a series declares its exact totals, and takes no dataspace")
+            SeriesAccount(budget, series)  # refuses what cannot be kept
         if (dataspace is None) != (adjacency is None):
             raise InputError("give a ledger both a dataspace and an adjacency, or neither")
         # asked before the lock, too: its file would stay beside a file that is no ledger
@@ -138,7 +148,7 @@ class Ledger:
         with _hold_lock(path):
             if path.exists():
                 raise InputError(f"{path} already exists: a ledger is never overwritten")
-            _write(path, _create_document(path, budget, dataspace, adjacency))
+            _write(path, _create_document(path, budget, dataspace, adjacency, series))
         return cls(path)
 
     def charge(
@@ -147,6 +157,7 @@ class Ledger:
         label: str,
         measured: Sequence[Mapping[str, Any]] = (),
         session: Session | None = None,
+        period: str | None = None,
     ) -> dict[str, Any]:
         """Record that a mechanism is about to run; return the entry once it is safely on disk.
 
@@ -164,6 +175,8 @@ class Ledger:
             The session that will draw the noise. Its run is charged once: a later session of the
             same run gets the entry of the first, unless another copy of the run went on meanwhile.
             `finish` records what it measured.
+        period
+            Of a series: the period of the data, such as ``2026Q3``; see `Periods.from_text`.
 
         Returns
         -------
@@ -182,6 +195,7 @@ class Ledger:
         with _hold_lock(self.path, self.waiting):
             document = _document(self.path)
             before = _account(document, self.path)
+            periods = _read_periods(before, period)
             # A run that was killed after its charge, and goes on now, has paid already.
             number = None if session is None else _find_charge_number(document, session.run)
             if session is not None and number is not None:
@@ -195,14 +209,20 @@ class Ledger:
                 _take_over(document, session)
                 _write(self.path, document)
                 return _build_release_entry(document, number)
-            account = before.add_charge(guarantee, label, measured)
+            own: Account | None
+            if isinstance(before, SeriesAccount):
+                assert periods is not None, "a series is charged for a period"
+                own = before.accounts.get(periods)
+                account = before.add_charge(guarantee, label, measured, periods).accounts[periods]
+            else:
+                own, account = before, before.add_charge(guarantee, label, measured)
             assert account.dataspace is not None, "there is a charge"
             assert account.adjacency is not None, "there is a charge"
             _name_pairs(document, guarantee.dataspace, guarantee.adjacency, self.path)
             under = _name_pairs(document, account.dataspace, account.adjacency, self.path)
-            entry = {**account.charges[-1].to_json(), "under": under}
-            moved = (account.dataspace, account.adjacency) != (before.dataspace, before.adjacency)
-            if before.charges and moved:
+            entry = {**replace(account.charges[-1], periods=periods).to_json(), "under": under}
+            now = (account.dataspace, account.adjacency)
+            if own is not None and own.charges and now != (own.dataspace, own.adjacency):
                 entry["rebased"] = [charge.spent.to_json() for charge in account.charges[:-1]]
             _append(document, entry, None if session is None else session.run)
             if session is not None:
@@ -212,7 +232,7 @@ class Ledger:
             # lose the name of a charge that was made.
             self._made.append(document["charges"][-1]["nonce"])
             _write(self.path, document)
-        return _build_release_entry(document, len(account.charges))
+        return _build_release_entry(document, len(document["charges"]))
 
     def finish(self, session: Session, measured: str) -> None:
         """Record what the run of a session measured, before anything of it is published.
@@ -253,7 +273,7 @@ class Ledger:
             return tuple(self._made)
         return tuple(name for name in self._made if name in recorded)
 
-    def account(self) -> Account:
+    def account(self) -> Account | SeriesAccount:
         """Return the content of the file. That takes no lock: a charge replaces the whole file at
         once.
 
@@ -264,18 +284,34 @@ class Ledger:
         """
         return _account(_document(self.path), self.path)
 
+    def own_account(self) -> Account:
+        """Return the content of a ledger about one dataset; refuse a series, whose releases are
+        about several.
+        """
+        account = self.account()
+        if isinstance(account, SeriesAccount):
+            raise InputError(f"the ledger {self.path} is of a series: ask its account().total()")
+        return account
+
+    def series_account(self) -> SeriesAccount:
+        """Return the content of the ledger of a series; refuse any other."""
+        account = self.account()
+        if not isinstance(account, SeriesAccount):
+            raise InputError(f"the ledger {self.path} is not of a series")
+        return account
+
     def total(self) -> Guarantee | None:
         """Return the guarantee of everything charged, Semi-DP first; None before the first
         charge.
         """
-        account = self.account()
+        account = self.own_account()
         return state_guarantee(account, account.semi_first())
 
     def composition_first(self) -> Guarantee | None:
         """Return the guarantee of everything charged, composition first: for comparison, it is
         never stronger.
         """
-        account = self.account()
+        account = self.own_account()
         return state_guarantee(account, account.composition_first())
 
 
@@ -318,43 +354,94 @@ def _document(path: Path) -> dict[str, Any]:
     return document
 
 
-def _account(document: Mapping[str, Any], path: Path) -> Account:
+def _account(document: Mapping[str, Any], path: Path) -> Account | SeriesAccount:
     """Return the account of a file; refuse one whose hashes do not fit."""
     try:
-        budget = Budget.from_json(document["budget"])
-        spaces = {}
-        for digest, value in document["dataspaces"].items():
-            spaces[digest] = space_from(value, path)
-        if any(space.digest != digest for digest, space in spaces.items()):
-            raise InputError(
-                f"{path} was changed: what it says is published does not fit its digest"
-            )
-        head, charges = _genesis(document), list[Charge]()
-        for number, entry in enumerate(document["charges"], start=1):
-            head = _head(head, entry)
-            if entry["head"] != head:
-                raise InputError(
-                    f"{path} was changed: charge {number} does not follow from what is before it"
-                )
-            # New curves of earlier charges stand in a later entry, so that no entry or hash
-            # changes.
-            if "rebased" in entry:
-                pairs = zip(charges, map(tradeoff_from_json, entry["rebased"]), strict=True)
-                charges = [replace(charge, group=1, counted=curve) for charge, curve in pairs]
-            run = document.get("runs", {}).get(entry.get("nonce"))
-            if run is not None and not {"session", "measured"} <= {*run}:
-                raise TypeError("a run has its latest session, and what it measured")
-            charges.append(replace(Charge.from_entry(entry, spaces), run=run))
+        budget, name = Budget.from_json(document["budget"]), document["id"]
+        spaces = _read_spaces(document, path)
         opened = _read_pairs(document["under"], spaces)
-        # The last charge is about all that is exact.
-        under = [entry["under"] for entry in document["charges"]]
-        now = _read_pairs(under[-1], spaces) if under else opened
-        space, adjacency = now or (None, None)
-        return Account(budget, space, adjacency, tuple(charges), document["id"], opened)
+        charged = _read_charges(document, spaces, path)
+        accounts = {}
+        for periods, (charges, pairs) in charged.items():
+            accounts[periods] = Account(budget, *pairs, tuple(charges.values()), name, opened)
+        if document.get("series") is None:
+            # a ledger about one dataset
+            space, adjacency = opened or (None, None)
+            empty = Account(budget, space, adjacency, (), name, opened)
+            return accounts.get(None, empty)
+        ordered = dict[int, Charge]()
+        for charges, _ in charged.values():
+            ordered |= charges
+        return SeriesAccount(
+            budget,
+            Series.from_json(document["series"]),
+            {periods: account for periods, account in accounts.items() if periods is not None},
+            tuple(ordered[number] for number in sorted(ordered)),
+            name,
+        )
     except SemidpError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError):
         raise InputError(f"{path} does not hold a ledger") from None
+
+
+_Charged = dict[Periods | None, tuple[dict[int, Charge], tuple[Datasets, Adjacency]]]
+
+
+def _read_charges(
+    document: Mapping[str, Any], spaces: Mapping[str, Datasets], path: Path
+) -> _Charged:
+    """Return the charges of each set of data by their numbers, with the pairs that they are about
+    together. A ledger that is not of a series has one such set, without periods.
+    """
+    charged: _Charged = {}
+    head, of_series = _genesis(document), document.get("series") is not None
+    for number, entry in enumerate(document["charges"], start=1):
+        head = _head(head, entry)
+        if entry["head"] != head:
+            raise InputError(
+                f"{path} was changed: charge {number} does not follow from what is before it"
+            )
+        run = document.get("runs", {}).get(entry.get("nonce"))
+        if run is not None and not {"session", "measured"} <= {*run}:
+            raise TypeError("a run has its latest session, and what it measured")
+        charge = replace(Charge.from_entry(entry, spaces), run=run)
+        if (charge.periods is not None) != of_series:
+            raise TypeError("the charges of a series have their periods, and no others")
+        charges = charged[charge.periods][0] if charge.periods in charged else {}
+        # New curves of earlier charges stand in a later entry, so that no entry or hash changes.
+        if "rebased" in entry:
+            curves = zip(charges.items(), map(tradeoff_from_json, entry["rebased"]), strict=True)
+            charges = {key: replace(one, group=1, counted=curve) for (key, one), curve in curves}
+        # The last charge is about all that is exact.
+        pairs = _read_pairs(entry["under"], spaces)
+        if pairs is None:
+            raise TypeError("a charge names its pairs")
+        charged[charge.periods] = {**charges, number: charge}, pairs
+    return charged
+
+
+def _read_spaces(document: Mapping[str, Any], path: Path) -> dict[str, Datasets]:
+    spaces = {}
+    for digest, value in document["dataspaces"].items():
+        spaces[digest] = space_from(value, path)
+    if any(space.digest != digest for digest, space in spaces.items()):
+        raise InputError(f"{path} was changed: what it says is published does not fit its digest")
+    return spaces
+
+
+def _read_periods(account: Account | SeriesAccount, period: str | None) -> Periods | None:
+    """Return the periods that are charged; None for a ledger about one dataset, which may be told
+    of a period all the same.
+    """
+    if not isinstance(account, SeriesAccount):
+        return None
+    if period is None:
+        raise InputError(
+            f"this ledger is of a series by {account.series.unit}: name the period of the data",
+            needs="period",
+        )
+    return Periods.from_text(period, account.series.unit)
 
 
 def _read_pairs(
@@ -368,11 +455,17 @@ def _read_pairs(
 
 
 def _create_document(
-    path: Path, budget: Budget, dataspace: Datasets | None, adjacency: Adjacency | None
+    path: Path,
+    budget: Budget,
+    dataspace: Datasets | None,
+    adjacency: Adjacency | None,
+    series: Series | None,
 ) -> dict[str, Any]:
     """Return the file of a ledger without charges."""
     document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "id": secrets.token_hex(16)}
     document |= {"budget": budget.to_json(), "under": None, "charges": [], "dataspaces": {}}
+    if series is not None:
+        document["series"] = series.to_json()
     if dataspace is not None and adjacency is not None:
         document["under"] = _name_pairs(document, dataspace, adjacency, path)
     return document
@@ -433,6 +526,8 @@ def _build_release_entry(document: Mapping[str, Any], number: int) -> dict[str, 
 def _genesis(document: Mapping[str, Any]) -> str:
     """Return the hash that the first charge follows: what the ledger was opened with."""
     opened = {key: document[key] for key in ("schema_version", "id", "budget", "under")}
+    if "series" in document:
+        opened["series"] = document["series"]
     return _sha256("", opened)
 
 

@@ -82,7 +82,10 @@ class Periods(Encodable):
     --------
     >>> str(Periods.from_text("2026Q1..2026Q4", "quarter"))
     '2026Q1..2026Q4'
-    >>> str(Periods.from_text("2026Q1r2", "quarter")), Periods.from_text("2026Q1r2", "quarter").revision
+    >>> (
+    ...     str(Periods.from_text("2026Q1r2", "quarter")),
+    ...     Periods.from_text("2026Q1r2", "quarter").revision,
+    ... )
     ('2026Q1r2', 2)
     """
 
@@ -190,7 +193,10 @@ class Attendance(Encodable):
     def count_overlap(self, numbers: Sequence[int]) -> int:
         """Return in how many of some periods one person can be.
 
-        >>> Attendance(8, consecutive=True).count_overlap(range(4)), Attendance(2).count_overlap(range(4))
+        >>> (
+        ...     Attendance(8, consecutive=True).count_overlap(range(4)),
+        ...     Attendance(2).count_overlap(range(4)),
+        ... )
         (4, 2)
         """
         if not self.pattern and not self.consecutive:

@@ -60,8 +60,8 @@ class Series(Encodable):
     attendance
         In which periods one person may be.
     exact
-        The exact totals of every period. None: those of the first release, which all others must
-        publish too.
+        The exact totals of every period, by their features. None: those of the first release,
+        which all others must publish too.
     constant
         Features that never change. If one of them has exact totals, an alternative that keeps it
         constant may differ in every period, so that all periods are charged.
@@ -70,7 +70,7 @@ class Series(Encodable):
 
     Examples
     --------
-    >>> quarterly = Series("quarter", Attendance(8, consecutive=True), (Margin("sex"),))
+    >>> quarterly = Series("quarter", Attendance(8, consecutive=True), (("sex",),))
     >>> quarterly.attendance_under({Margin("sex")}).bound
     8
     >>> replace(quarterly, constant=("sex",)).attendance_under({Margin("sex")}).bound is None
@@ -79,7 +79,7 @@ class Series(Encodable):
 
     unit: str
     attendance: Attendance
-    exact: tuple[Margin, ...] | None = None
+    exact: tuple[tuple[str, ...], ...] | None = None
     constant: tuple[str, ...] = ()
     each: Budget | None = None
 
@@ -187,7 +187,7 @@ class SeriesAccount:
         declares none.
         """
         if self.series.exact is not None:
-            return self.series.exact
+            return tuple(Margin(*names) for names in self.series.exact)
         first = next(iter(self.accounts.values()), None)
         return None if first is None or first.dataspace is None else first.dataspace.margins
 
@@ -375,7 +375,7 @@ class SeriesAccount:
         """Refuse totals that no other period publishes: which ones are exact is fixed before."""
         first = next(iter(self.accounts.values()), None)
         if self.series.exact is not None:
-            expected = {*self.series.exact}
+            expected = {Margin(*names) for names in self.series.exact}
             if isinstance(dataspace, Dataspace):
                 with contextlib.suppress(SemidpError):  # a feature that this release does not have
                     expected = {*normalize_margins(dataspace.schema, expected)}
@@ -478,4 +478,3 @@ def _refuse_other_promise(ours: Adjacency, theirs: Adjacency) -> None:
             f"this series adds up guarantees for {ours}, and the new one is for {theirs}: ball and"
             " exchange are two promises and are not added up"
         )
-

@@ -1,0 +1,222 @@
+"""The ledger of a series: every charge and refusal equals a naive recomputation."""
+
+import itertools
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semidp import Budget, BudgetExceeded, Dataspace, InputError, Ledger, Refused
+from semidp.promise.accounting.periods import Attendance, Periods, format_period, read_period
+from semidp.promise.accounting.series import Series, SeriesAccount
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.spaces.adjacency import Ball, Exchange
+from semidp.promise.spaces.protection import Protection
+from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+
+FIRST = read_period("2025Q1", "quarter")
+LAST = 6  # quarters that a random series is about
+STATES = Dataspace.from_description("state totals")
+
+
+def promise(rho: Fraction, records: int = 1) -> Guarantee:
+    return Guarantee(STATES, Ball(2 * records, Protection("person", records)), zcdp(rho))
+
+
+def is_admissible(attendance: Attendance, periods: tuple[int, ...]) -> bool:
+    """Whether one person may be in all of some periods, by the words of the definition."""
+    if attendance.pattern:
+        stretches, day = [], 0
+        for place, length in enumerate(attendance.pattern):
+            stretches += [day + step for step in range(length)] if place % 2 == 0 else []
+            day += length
+        earliest = min(periods, default=0) - day
+        return any(
+            all(period - start in stretches for period in periods)
+            for start in range(earliest, max(periods, default=0) + 1)
+        )
+    if attendance.most is None:
+        return True
+    if attendance.consecutive:
+        return not periods or max(periods) - min(periods) < attendance.most
+    return len(periods) <= attendance.most
+
+
+def worst_by_hand(attendance: Attendance, costs: list[tuple[range, Fraction]]) -> Fraction:
+    """The largest sum over all admissible sets among all quarters, none left out."""
+    worst = Fraction(0)
+    calendar = range(FIRST, FIRST + LAST)
+    for size in range(LAST + 1):
+        for periods in itertools.combinations(calendar, size):
+            if is_admissible(attendance, periods):
+                met = (cost for drawn, cost in costs if {*drawn} & {*periods})
+                worst = max(worst, sum(met, Fraction(0)))
+    return worst
+
+
+ATTENDANCES = st.one_of(
+    st.builds(Attendance, st.integers(1, 4)),
+    st.builds(Attendance, st.integers(1, 4), st.just(True)),
+    st.builds(Attendance, pattern=st.sampled_from([(1,), (2, 1, 1), (1, 2, 1), (1, 1, 1, 1, 1)])),
+    st.just(Attendance()),
+)
+CHARGES = st.lists(
+    st.tuples(st.integers(0, LAST - 1), st.integers(1, 3), st.integers(1, 4)), max_size=8
+)
+
+
+@given(ATTENDANCES, CHARGES)
+def test_charges_and_refusals_equal_a_naive_recomputation(attendance, charges):
+    account = SeriesAccount(Budget.zcdp(1), Series("quarter", attendance))
+    made: list[tuple[range, Fraction]] = []
+    for start, length, tenths in charges:
+        drawn = range(FIRST + start, min(FIRST + start + length, FIRST + LAST))
+        cost = Fraction(tenths, 10)
+        periods = Periods("quarter", tuple(drawn))
+        try:
+            account = account.add_charge(promise(cost, len(drawn)), "a table", (), periods)
+        except BudgetExceeded:
+            assert worst_by_hand(attendance, [*made, (drawn, cost)]) > 1
+            continue
+        made.append((drawn, cost))
+        worst, where = account.find_worst()
+        assert worst == worst_by_hand(attendance, made) <= 1
+        assert is_admissible(attendance, where)
+    for number in range(FIRST, FIRST + LAST):
+        left = account.remaining(number)
+        probe = Fraction(0) if left is None else left.rho
+        assert worst_by_hand(attendance, [*made, (range(number, number + 1), probe)]) <= 1
+        beyond = [*made, (range(number, number + 1), probe + Fraction(1, 1000))]
+        assert worst_by_hand(attendance, beyond) > 1
+
+
+def test_many_choices_of_periods_are_bounded_and_never_below():
+    account = SeriesAccount(Budget.zcdp(100), Series("quarter", Attendance(5)))
+    for start in range(30):
+        periods = Periods("quarter", (FIRST + start,))
+        account = account.add_charge(
+            promise(Fraction(start, 10) or Fraction(1, 10)), "", (), periods
+        )
+    assert account.find_worst()[0] == Fraction(29 + 28 + 27 + 26 + 25, 10)
+    pooled = Periods("quarter", tuple(range(FIRST, FIRST + 4)))
+    with_pool = account.add_charge(promise(Fraction(7), 4), "", (), pooled)
+    assert with_pool.find_worst()[0] >= Fraction(29 + 28 + 27 + 26, 10) + 7
+
+
+def test_a_window_budget_never_runs_out(tmp_path: Path):
+    book = Ledger.create(
+        tmp_path / "ledger.json",
+        Budget.zcdp(1),
+        series=Series("month", Attendance(4, consecutive=True)),
+    )
+    start = read_period("2020-11", "month")
+    for number in range(start, start + 24):
+        period = format_period(number, "month")
+        book.charge(promise(Fraction(1, 4)), "a month", period=period)
+        if number < start + 3:
+            continue
+        with pytest.raises(BudgetExceeded, match=period):
+            book.charge(promise(Fraction(1, 1000)), "too much", period=period)
+    account = book.series_account()
+    assert account.remaining(start + 24) == Budget.zcdp("1/4")
+    assert [str(each) for each in account.counting_with(start + 24)] == [
+        "2022-08",
+        "2022-09",
+        "2022-10",
+    ]
+
+
+def test_gaussian_budgets_add_up_in_squares():
+    account = SeriesAccount(Budget.gdp(1), Series("year", Attendance(2, consecutive=True)))
+    for year in range(2020, 2030):
+        guarantee = Guarantee(STATES, Ball(2), gaussian("0.7"))
+        account = account.add_charge(guarantee, "", (), Periods("year", (year,)))
+    total = account.total()
+    assert total is not None
+    assert total.tradeoff == gaussian("0.7").compose(gaussian("0.7"))
+    assert total.periods == (2020, 2021)
+
+
+def test_other_curves_have_a_budget_for_each_period():
+    series = Series("year", Attendance(4, consecutive=True))
+    account = SeriesAccount(Budget.approximate(4, "4e-6"), series)
+    assert account.each == Budget.approximate(1, "1e-6")
+    full = Guarantee(STATES, Ball(2), approximate(1, "1e-6"))
+    for year in (2020, 2024, 2021):
+        account = account.add_charge(full, "", (), Periods("year", (year,)))
+    with pytest.raises(BudgetExceeded, match="for 2021"):
+        account.add_charge(
+            Guarantee(STATES, Ball(2), approximate("0.01", "1e-9")),
+            "",
+            (),
+            Periods("year", (2021,)),
+        )
+    total = account.total()
+    assert total is not None
+    assert total.tradeoff.delta(4) <= 4e-6 * (1 + 1e-9)
+    with pytest.raises(InputError, match="exceed the budget"):
+        SeriesAccount(
+            Budget.approximate(4, "4e-6"),
+            Series("year", Attendance(4), each=Budget.approximate(2, "1e-6")),
+        )
+    with pytest.raises(InputError, match="needs a bound"):
+        SeriesAccount(Budget.pure(4), Series("year", Attendance()))
+
+
+def test_what_does_not_add_up_is_refused():
+    account = SeriesAccount(Budget.zcdp(9), Series("quarter", Attendance(3)))
+    first = Periods.from_text("2026Q1", "quarter")
+    account = account.add_charge(promise(Fraction(1)), "", (), first)
+    others = (
+        (Guarantee(STATES, Exchange(2, Protection("person", 1)), zcdp(1)), "two promises"),
+        (Guarantee(STATES, Ball(2, Protection("patient", 1)), zcdp(1)), "patient"),
+        (Guarantee(STATES, Ball(2), zcdp(1)), "no recorded id"),
+        (
+            Guarantee(
+                Dataspace.from_description("county totals"),
+                Ball(2, Protection("person", 1)),
+                zcdp(1),
+            ),
+            "exact totals of every period",
+        ),
+    )
+    for guarantee, sentence in others:
+        with pytest.raises(Refused, match=sentence):
+            account.add_charge(guarantee, "", (), Periods.from_text("2026Q2", "quarter"))
+    pooled = Periods.from_text("2025Q2..2026Q1", "quarter")
+    with pytest.raises(Refused, match="most=3 or more"):
+        account.add_charge(promise(Fraction(1), 2), "", (), pooled)
+    assert len(account.add_charge(promise(Fraction(1), 3), "", (), pooled).charges) == 2
+
+
+def test_corrected_data_are_charged_to_their_own_period():
+    account = SeriesAccount(Budget.zcdp(9), Series("quarter", Attendance(1)))
+    for text, worst in (("2026Q1", 1), ("2026Q2", 1), ("2026Q1r1", 2), ("2026Q1r2", 3)):
+        account = account.add_charge(
+            promise(Fraction(1)), "", (), Periods.from_text(text, "quarter")
+        )
+        assert account.find_worst()[0] == worst
+
+
+@pytest.mark.parametrize("text", ["2026", "2026Q5", "2026Q2..2026Q1", "Q1", "", "2026Q1r0", "1Q1"])
+def test_what_is_no_quarter_is_refused(text):
+    with pytest.raises(InputError, match=r"quarter|ends before"):
+        Periods.from_text(text, "quarter")
+
+
+def test_two_objects_charge_one_file_and_a_forged_series_is_refused(tmp_path: Path):
+    path = tmp_path / "ledger.json"
+    Ledger.create(path, Budget.zcdp(1), series=Series("quarter", Attendance(2)))
+    for text in ("2026Q2", "2026Q1"):
+        Ledger(path).charge(promise(Fraction(1, 2)), text, period=text)
+    assert [charge.label for charge in Ledger(path).account().charges] == ["2026Q2", "2026Q1"]
+    with pytest.raises(InputError, match="name the period"):
+        Ledger(path).charge(promise(Fraction(1, 2)), "no period")
+    document = json.loads(path.read_text())
+    document["series"]["attendance"]["most"] = 1
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match="was changed"):
+        Ledger(path).account()
