@@ -450,7 +450,10 @@ def charge_ledger(
     # From these records a ledger computes the charge anew when another release publishes other
     # totals exactly; a charge without them can never be computed again.
     records = [mechanism.record() for mechanism in prepared.mechanisms]
-    return ledger.charge(prepared.guarantee, label or charge_label(prepared.plan), records, session)
+    plan = prepared.plan
+    return ledger.charge(
+        prepared.guarantee, label or charge_label(plan), records, session, plan.period
+    )
 
 
 @contextlib.contextmanager

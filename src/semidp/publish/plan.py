@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, field, frozen
 
 from semidp.errors import InputError, SchemaError
+from semidp.promise.accounting.periods import check_period
 from semidp.promise.documents import from_toml, toml_text
 from semidp.promise.exact import Number, count_noun, exact, flag, only_keys, plain, text, texts
 from semidp.promise.progress import facts
@@ -155,6 +156,10 @@ def _check_records_name(value: Any) -> str | None:
 
 def _levels_from_data(value: bool) -> bool:
     return flag(value, "levels_from_data")
+
+
+def _period(value: Any) -> str | None:
+    return None if value is None else check_period(text(value, "the period of the data"))
 
 
 def _delta(value: Number) -> Fraction:
@@ -434,6 +439,8 @@ class Plan:
         The units that records are members of, where those are counted too.
     read_as
         How the values of columns are written, such as ``{"admitted": "month", "pay": "1.234,5"}``.
+    period
+        The period that the data are about, such as ``"2026Q3"``. The ledger of a series charges it.
 
     Examples
     --------
@@ -461,6 +468,7 @@ class Plan:
     records: str | None = field(default=None, converter=_check_records_name)
     units: LinkedUnits | None = field(default=None, converter=_units)
     read_as: tuple[tuple[str, str], ...] = field(default=(), converter=_read_as)
+    period: str | None = field(default=None, converter=_period)
 
     def __attrs_post_init__(self) -> None:
         self._check_persons()
@@ -647,6 +655,7 @@ class Plan:
         document["most"] = self.most
         document["records"] = self.records
         document["levels_from_data"] = self.levels_from_data
+        document["period"] = self.period
         document["report_delta"] = plain(self.report_delta)
         document["claim"] = self.claim
         document["units"] = None if self.units is None else self.units.to_json()
@@ -666,7 +675,7 @@ class Plan:
         """
         from semidp.publish.statistics.registry import plan_keys, requests_from
 
-        alone = {"adjacency", "count", "where", "id", "most", "records", "read_as"}
+        alone = {"adjacency", "count", "where", "id", "most", "records", "read_as", "period"}
         alone |= {"levels_from_data", "report_delta", "claim"}
         lists = {"invariants", "feature", "structural_zero", "unit_feature"}
         only_keys(value, {*alone, *lists, "units", *plan_keys()}, "a plan")

@@ -5,6 +5,7 @@ not read: at most L periods; one window of L calendar periods; a listed pattern 
 4 in; or any periods.
 """
 
+import contextlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -63,6 +64,21 @@ def format_period(number: int, unit: str) -> str:
     year, within = divmod(number, _PER_YEAR[unit])
     suffix = {"year": "", "quarter": f"Q{within + 1}", "month": f"-{within + 1:02}"}[unit]
     return f"{year:04}{suffix}"
+
+
+def check_period(text: str) -> str:
+    """Return the periods that a release names, in whatever unit they are; refuse other text.
+
+    >>> check_period("2026-07")
+    '2026-07'
+    """
+    for unit in UNITS:
+        with contextlib.suppress(InputError):
+            return str(Periods.from_text(text, unit))
+    examples = ", ".join(example for _, example in _FORMS.values())
+    raise InputError(
+        f"{text[:40]!r} is not a period: write {examples}, or 2026Q1..2026Q4 for pooled data"
+    )
 
 
 @dataclass(frozen=True, order=True)
