@@ -195,7 +195,6 @@ class Ledger:
         with _hold_lock(self.path, self.waiting):
             document = _document(self.path)
             before = _account(document, self.path)
-            periods = _read_periods(before, period)
             # A run that was killed after its charge, and goes on now, has paid already.
             number = None if session is None else _find_charge_number(document, session.run)
             if session is not None and number is not None:
@@ -210,8 +209,9 @@ class Ledger:
                 _write(self.path, document)
                 return _build_release_entry(document, number)
             own: Account | None
+            periods: Periods | None = None
             if isinstance(before, SeriesAccount):
-                assert periods is not None, "a series is charged for a period"
+                periods = _read_periods(before, period)
                 own = before.accounts.get(periods)
                 account = before.add_charge(guarantee, label, measured, periods).accounts[periods]
             else:
@@ -430,12 +430,8 @@ def _read_spaces(document: Mapping[str, Any], path: Path) -> dict[str, Datasets]
     return spaces
 
 
-def _read_periods(account: Account | SeriesAccount, period: str | None) -> Periods | None:
-    """Return the periods that are charged; None for a ledger about one dataset, which may be told
-    of a period all the same.
-    """
-    if not isinstance(account, SeriesAccount):
-        return None
+def _read_periods(account: SeriesAccount, period: str | None) -> Periods:
+    """Return the periods that are charged."""
     if period is None:
         raise InputError(
             f"this ledger is of a series by {account.series.unit}: name the period of the data",

@@ -198,9 +198,9 @@ class Attendance(Encodable):
             for start in starts:
                 yield frozenset(start + offset for offset in self.offsets).intersection(given)
         elif self.consecutive:
-            assert self.most is not None, "a window has a length"
             for start in given:
-                yield frozenset(period for period in given if start <= period < start + self.most)
+                end = start + (self.most or 0)
+                yield frozenset(period for period in given if start <= period < end)
         elif self.most is None or self.most >= len(given):
             yield frozenset(given)
         else:

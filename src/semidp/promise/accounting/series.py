@@ -161,7 +161,7 @@ class SeriesAccount:
             raise InputError(
                 "a budget for each period is for a series in epsilon, and of the same kind"
             )
-        if each is not None and not fits(self._compose_each(), self.budget):
+        if each is not None and not fits(self._compose_each(each), self.budget):
             raise InputError(
                 f"{self.series.attendance.bound} periods of {each} exceed the budget of"
                 f" {self.budget}: give each period less"
@@ -175,11 +175,9 @@ class SeriesAccount:
             return None
         return self.series.each or self.budget.split_evenly(bound)
 
-    def _compose_each(self) -> Tradeoff:
-        each, bound = self.each, self.series.attendance.bound
-        assert each is not None, "a series in epsilon has a budget for each period"
-        assert bound is not None, "and a bound"
-        return compose(*([each.tradeoff()] * bound))
+    def _compose_each(self, each: Budget) -> Tradeoff:
+        """The curve of as many periods as a person may be in, each with this budget."""
+        return compose(*([each.tradeoff()] * (self.series.attendance.bound or 0)))
 
     @property
     def margins(self) -> tuple[Margin, ...] | None:
@@ -252,10 +250,9 @@ class SeriesAccount:
     @property
     def limit(self) -> Fraction:
         """The budget as rho or mu²."""
-        if self.budget.rho is not None:
-            return self.budget.rho
-        assert self.budget.mu is not None, "other budgets are fixed for each period"
-        return self.budget.mu**2
+        if self.budget.mu is not None:
+            return self.budget.mu**2
+        return self.budget.rho or Fraction(0)
 
     def _as_curve(self, amount: Fraction) -> Tradeoff:
         return ZCDP(amount) if self.budget.rho is not None else Gaussian(amount)
@@ -303,7 +300,7 @@ class SeriesAccount:
         if not self.charges:
             return None
         if self.each is not None:
-            return SeriesTotal(self._compose_each(), ())
+            return SeriesTotal(self._compose_each(self.each), ())
         amount, periods = self.find_worst()
         return SeriesTotal(self._as_curve(amount), periods)
 
@@ -351,8 +348,8 @@ class SeriesAccount:
             raise InputError(f"this series is by {self.series.unit}")
         self._refuse_other_totals(guarantee.dataspace, periods)
         for account in self.accounts.values():
-            assert account.adjacency is not None, "it has a charge"
-            _refuse_other_promise(account.adjacency, guarantee.adjacency)
+            if account.adjacency is not None:
+                _refuse_other_promise(account.adjacency, guarantee.adjacency)
         self._refuse_too_few_records(guarantee.adjacency, periods)
         before = self.accounts.get(periods, Account(self.budget, id=self.id))
         try:
