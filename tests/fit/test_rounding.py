@@ -2,14 +2,18 @@
 programs and bounds.
 """
 
+import math
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from semidp.promise.progress import silent
 from semidp.promise.schema.margins import Chain, Grid, View, common_part
+from semidp.publish.fitting import tables
 from semidp.publish.fitting.flows import fit_nested, improve, transport
 from semidp.publish.fitting.problem import Problem, pose
-from semidp.publish.fitting.real import lagrangian, project
+from semidp.publish.fitting.real import Newton, lagrangian, project
 from semidp.publish.fitting.rounding import round_table, roundable
 from semidp.publish.fitting.tables import fit_table, fit_totals
 from tests.fit.cases import margins_exact, space_of, tables_with, totals_of
@@ -162,3 +166,40 @@ def test_what_cannot_be_repaired_is_not_rounded() -> None:
     assert not roundable(pose(grid, hidden, totals_of(hidden, joint)))  # a total for every 15 cells
     possible[0, 0, 0] = False
     assert not roundable(pose(grid, hidden, totals_of(hidden * possible, one_way), possible))
+
+
+def test_two_margins_of_a_large_table_are_rounded_close_to_the_flow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(11)
+    hidden = rng.poisson(0.3, (450, 450))
+    noisy = hidden + np.rint(rng.normal(0.0, 2.4, hidden.shape)).astype(np.int64)
+    grid, totals = Grid.flat(hidden.shape), totals_of(hidden, [(1, 0), (0, 1)])
+    exact = fit_totals(noisy, grid, totals)
+    monkeypatch.setattr(tables, "LARGE_FLOW", hidden.size)
+    rounded = fit_totals(noisy, grid, totals)
+    assert (exact.method, rounded.method) == ("flow", "rounding")
+    assert rounded.counts is not None
+    assert all((grid.sum(rounded.counts, total.view) == total.counts).all() for total in totals)
+    assert exact.loss <= rounded.loss <= 1.001 * exact.loss
+    assert "Closer tables may exist" in rounded.note
+
+
+def test_gradients_end_before_rounding_takes_over() -> None:
+    # Long after they have met the equations, steps along the kernel of the matrix would grow.
+    rng = np.random.default_rng(3)
+    hidden = rng.poisson(0.3, (300, 300))
+    grid = Grid.flat(hidden.shape)
+    problem = pose(
+        grid,
+        hidden + np.rint(rng.normal(0.0, 2.4, hidden.shape)),
+        totals_of(hidden, [(1, 0), (0, 1)]),
+    )
+    newton = Newton(problem, math.inf, silent)
+    levels = [np.zeros(total.counts.shape) for total in problem.totals]
+    missing = newton.missing(levels)
+    # what rounding leaves of small gaps: those of rows and columns no longer have the same sum
+    missing[0] += 1e-7 * np.abs(missing[0]).max()
+    way, met = newton.gradients(newton.active(levels), missing)
+    assert met
+    assert max(np.abs(part).max() for part in way) < 10

@@ -292,3 +292,13 @@ def test_the_law_of_a_cell_is_that_of_all_tables() -> None:
     assert LatticeGaussian(8, 8, Fraction(1)).cell_law is None
     assert LatticeGaussian(8, 8, Fraction(1)).variance == pytest.approx(49 / 64)
     assert LatticeGaussian(1, 8, Fraction(1)).half_width == 0
+
+
+def test_the_law_of_a_cell_among_very_many_is_that_of_a_free_cell() -> None:
+    sigma2, k = Fraction(2), np.arange(4)
+    law = OneSidedLatticeGaussian(1, 150_000, sigma2).cell_law
+    assert law is not None
+    free = np.exp(-(np.arange(-40, 41) ** 2) / (2 * float(sigma2)))
+    np.testing.assert_allclose(
+        law[:4], np.exp(-(k**2) / (2 * float(sigma2))) / free.sum(), rtol=1e-4
+    )

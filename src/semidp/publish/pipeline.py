@@ -403,6 +403,8 @@ def _in_one_piece(
         # A fit may fail after the noise is drawn: whatever fails from here on says that the charge
         # stands.
         entry, measurements = measure_prepared(prepared, options, ledger, session)
+        # The confidential values end here, and so does the memory that they take.
+        prepared = replace(prepared, values=())
         results = publish(
             prepared.plan, prepared.scope, prepared.mechanisms, measurements, progress
         )

@@ -396,7 +396,10 @@ class Mechanism(ABC):
                 raise InputError(
                     "the query does not fit in 62 bits, which exact arithmetic here does not cover"
                 )
-        return np.asarray(values.astype(np.int64) + whole.astype(np.int64))
+        # The noise is drawn for this sum, so that its room serves for it.
+        noisy: NDArray[np.int64] = whole.astype(np.int64, copy=False)
+        noisy += values.astype(np.int64, copy=False)
+        return noisy
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,6 +58,8 @@ NAMES: dict[str, tuple[type[Mechanism], ...]] = {
 _MOST_CELLS, _MOST_EXCHANGED, _MOST_FEATURES = 4096, 24, 6  # of a table whose residuals are tried
 _WORTH = 0.95
 _FINE = 4  # σ² from which noise on the lattice has the variance of noise in single cells
+# cells up to which it is tried: the order of its draws takes 200 bytes each
+_MOST_ON_LATTICE = 200_000
 
 AUTO = "auto"
 """Name, in a plan, of the mechanism with the least expected loss."""
@@ -145,7 +147,8 @@ def _on_lattice(
         or best.sigma2 >= _FINE
     ):
         return None
-    if budget.kind not in LatticeGaussianMechanism.budget_kinds:
+    too_large = math.prod(space.shape) > _MOST_ON_LATTICE
+    if too_large or budget.kind not in LatticeGaussianMechanism.budget_kinds:
         return None
     try:
         lattice = LatticeGaussianMechanism.calibrate(space, budget)

@@ -393,12 +393,14 @@ def _cell_law(rows: int | None, columns: int, sigma2: Fraction) -> Floats | None
     frequencies = (turns,) * axes
     other = np.zeros((last + 1, *frequencies), dtype=np.complex128)  # ψ_k
     whole = np.zeros(frequencies)  # ψ
+    largest = theta_sum(np.zeros(()))
     for place, angle in enumerate(around_angles.tolist()):
         product: Floats = np.ones(())
         for _ in range(axes):
             product = np.multiply.outer(product, table[place])
         if rows is None:
-            product = theta_sum(np.array(angle)) ** (columns - 1)
+            # Up to a constant: θ is largest at 0, and its power would overflow.
+            product = (theta_sum(np.array(angle)) / largest) ** (columns - 1)
         phases = weights * np.exp(1j * angle * k)
         other += np.multiply.outer(phases, product) / around
         whole += theta_sum(np.array(angle)) * product / around
@@ -424,13 +426,10 @@ def _trees(rows: int | None, columns: int, sigma2: Fraction) -> tuple[Splits, Sp
     """Return the trees of rows and columns with the least expected time, or refuse; no rows where
     columns are free.
     """
-    largest = max(rows or 1, columns)
-    trees = []
-    for run in _useful_runs(largest):
-        row_tree = zero_sum(rows, run) if rows else single()
-        trees.append((row_tree, zero_sum(columns, run)))
-    best, cost, draws = trees[0], math.inf, math.inf
-    for down, across in trees:
+    best, cost, draws = (single(), single()), math.inf, math.inf
+    for run in _useful_runs(max(rows or 1, columns)):
+        down = zero_sum(rows, run) if rows else single()
+        across = zero_sum(columns, run)
         tries = math.exp(min(_log_loss(down, across, sigma2), 700))
         row_steps = down.depth.max(initial=0)
         steps = row_steps + across.depth.max(initial=0) + 1

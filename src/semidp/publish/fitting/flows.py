@@ -55,8 +55,15 @@ def thresholds(problem: Problem) -> Counts:
     grid, view, bits = problem.grid, total.view, problem.bits
 
     def records_below_threshold(threshold: Counts) -> Counts:
-        records = -((-problem.units - grid.spread(threshold, view)) >> bits)
-        return np.where(problem.allowed, np.maximum(0, records), 0)
+        # Rounded up, in one array: large tables have no room for several.
+        records = np.negative(problem.units)
+        records -= grid.spread(threshold, view)
+        records >>= bits
+        np.negative(records, out=records)
+        np.maximum(records, 0, out=records)
+        if not problem.all_allowed:
+            records[~problem.allowed] = 0
+        return records
 
     def too_few(threshold: Counts) -> NDArray[np.bool_]:
         return np.asarray(grid.sum(records_below_threshold(threshold), view) < total.counts)

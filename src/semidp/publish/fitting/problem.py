@@ -81,8 +81,10 @@ class Problem:
     @cached_property
     def values(self) -> Floats:
         """The noisy values, with minus infinity in the cells that must stay zero."""
-        noisy = self.noisy.astype(np.float64)
-        return np.where(self.allowed, noisy, -np.inf)
+        values = self.noisy.astype(np.float64)
+        if not self.all_allowed:
+            values[~self.allowed] = -np.inf
+        return values
 
     @cached_property
     def bits(self) -> int:
@@ -100,7 +102,7 @@ class Problem:
     def units(self) -> Counts:
         """The noisy values as whole multiples of 2^-bits."""
         if self.noisy.dtype.kind == "i":
-            return self.noisy.astype(np.int64)
+            return self.noisy.astype(np.int64, copy=False)
         scaled = np.ldexp(self.noisy, self.bits)
         return np.rint(scaled).astype(np.int64)
 

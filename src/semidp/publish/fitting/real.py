@@ -177,14 +177,15 @@ def water_level(grid: Grid, values: Floats, total: Totals) -> Floats:
     """
     wet = values > -np.inf
     targets = total.counts.astype(np.float64)
-    open_cells = grid.sum(wet.astype(np.float64), total.view)
-    held = grid.sum(np.where(wet, values, 0.0), total.view)
+    open_cells = grid.sum(wet, total.view)
+    held = grid.sum(values if wet.all() else np.where(wet, values, 0.0), total.view)
     level: Floats = np.asarray((targets - held) / np.maximum(open_cells, 1.0))
     level[total.counts == 0] = 0.0
     for _ in range(LEVEL_STEPS):
-        filled = np.maximum(values + grid.spread(level, total.view), 0.0)
+        filled = values + grid.spread(level, total.view)
+        np.maximum(filled, 0.0, out=filled)
         over = grid.sum(filled, total.view) - targets
-        wet_cells = grid.sum((filled > 0).astype(np.float64), total.view)
+        wet_cells = grid.sum(filled > 0, total.view)
         lower = level - over / np.maximum(wet_cells, 1.0)
         falling = (lower < level) & (total.counts > 0)
         if not falling.any():
@@ -387,12 +388,16 @@ class Newton:
         weight = [np.maximum(active[view], 0.5) for view in views]
         way = [np.zeros(gap.shape) for gap in missing]
         residual, search, size = missing, way, math.inf
+        last = way
         first = _dot(missing, _over(missing, weight))
         for _ in range(GRADIENT_STEPS):
             scaled = _over(residual, weight)
             size, before = _dot(residual, scaled), size
             if size <= EXACT_ENOUGH * first:
                 return way, True
+            # What rounding has put into the kernel of the matrix grows once the rest is solved.
+            if size > before and before <= USEFUL * first:
+                return last, True
             search = _plus(scaled, size / before, search)
             image = self._image(active, search)
             curvature = _dot(search, image)
@@ -401,7 +406,7 @@ class Newton:
             if curvature <= 1e-14 * _dot(search, search):
                 break
             length = size / curvature
-            way = _plus(way, length, search)
+            last, way = way, _plus(way, length, search)
             residual = [a - length * b for a, b in zip(residual, image, strict=True)]
         return way, size <= USEFUL * first
 

@@ -75,6 +75,7 @@ def round_table(
     for block in problem.slabs:
         cells = block.margin_slices(problem.grid.full)
         counts[cells] = spread.nearest(levels, block, whole=True)
+    del spread  # as large as the table, which a part of the repair may be, too
     parts = problem.grid.count_margin_cells(problem.common)
     # The repair prices moves by the noisy values themselves, not by those moved apart.
     for number, (block, part, near) in enumerate(problem.parts(levels)):

@@ -24,8 +24,9 @@ from semidp.publish.fitting.rounding import round_table, roundable
 
 TIME_LIMIT = 30.0
 """Seconds after which no further improvement of a fit is started, unless said."""
-# from so many cells on three and more margins are fitted in linear time, if they allow it
-LARGE = 200_000
+# from so many cells on margins are fitted in linear time, if they allow it: three and more of them,
+# and two, whose flow takes several times the memory and time
+LARGE, LARGE_FLOW = 200_000, 1_000_000
 _OPTIMAL = "No closer table of whole numbers has the published totals."
 # up to so many cells a table that nested flows found is handed to an integer program for proof
 PROVABLE = 2_000
@@ -249,9 +250,11 @@ def _numbers(noisy: object, grid: Grid, totals: Sequence[Totals]) -> Counts | Fl
         raise InputError(
             f"the noisy values have shape {noisy.shape}, but the schema has shape {grid.shape}"
         )
-    if not np.isfinite(noisy).all():
+    # Not a number is neither more nor less than any, and lies at one of the two ends.
+    ends = float(noisy.min()), float(noisy.max())
+    if not np.isfinite(ends).all():
         raise InputError("the noisy values must be finite numbers")
-    largest_value = float(np.abs(noisy.astype(np.float64)).max())
+    largest_value = max(-ends[0], ends[1])
     records = [float(total.counts.sum()) for total in totals]
     largest = max(largest_value, *records)
     if largest >= 2.0**WORD_BITS:
@@ -259,8 +262,8 @@ def _numbers(noisy: object, grid: Grid, totals: Sequence[Totals]) -> Counts | Fl
             f"a fit handles noisy values and totals below 2^{WORD_BITS}: scale them down"
         )
     if noisy.dtype.kind in "iu":
-        return noisy.astype(np.int64)
-    return noisy.astype(np.float64)
+        return noisy.astype(np.int64, copy=False)
+    return noisy.astype(np.float64, copy=False)
 
 
 def _closest(problem: Problem, progress: Progress) -> tuple[RealFit, Counts, str, bool]:
@@ -275,11 +278,12 @@ def _closest(problem: Problem, progress: Progress) -> tuple[RealFit, Counts, str
 
 
 def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
-    if len(problem.totals) <= 2:
+    # a few passes over the cells, however long they take
+    margins = len(problem.totals)
+    large = problem.noisy.size >= (LARGE if margins > 2 else LARGE_FLOW) and roundable(problem)
+    if margins <= 2 and not large:
         start, counts, method, proved = _closest(problem, progress)
         return _integer_fit(counts, problem.loss(counts), start.bound, method, proved)
-    # a few passes over the cells, however long they take
-    large = problem.noisy.size >= LARGE and roundable(problem)
     # Half of the time that is left is kept for the whole numbers.
     half_time = (time.monotonic() + deadline) / 2
     start = project(problem, math.inf if large else half_time, progress)
@@ -292,6 +296,9 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
             loss = problem.loss(counts)
             note = _distance(loss, max(bounds))
             return _integer_fit(counts, loss, start.bound, "rounding", False, note)
+    if margins == 2:
+        counts, proved = transport(problem, start, progress)
+        return _integer_fit(counts, problem.loss(counts), start.bound, "flow", proved)
     table, proved = fit_nested(problem, start.table, progress), False
     method = "integer program" if table is None else "nested flows"
     if table is not None:

@@ -57,6 +57,7 @@ KEEPS_NOTHING = (
 )
 MAX_LEVELS = 10_000  # a column with more distinct values is hardly a feature
 _MOST_CODED = 2**30  # bytes of codes that are held at once; beyond, a database's way is taken
+_LARGE = 10**6  # cells of a table that is counted from coded records
 _ROWS_AT_ONCE = 2**18
 _LARGEST = 2**62
 MAX_GROUPS = 2**31 - 1  # the largest LIMIT that every engine takes
@@ -306,6 +307,8 @@ class Source:
         counts that are not whole, and counts in impossible cells raise `DataError`, which names the
         feature and never a value.
         """
+        if schema.size >= _LARGE:
+            return self.tables([schema])[0]
         return Table(schema, self._totals(schema, None))
 
     def tables(self, schemas: Sequence[Schema]) -> list[Table]:
@@ -329,7 +332,9 @@ class Source:
             refuse_cells(schema.shape)
         one_record_a_row = self.count is None
         counts_of_schemas = None
-        if one_record_a_row and len(schemas) > 1:
+        # Groups of many cells take more room here than the codes of their records.
+        large = max(schema.size for schema in schemas) >= _LARGE
+        if one_record_a_row and (len(schemas) > 1 or large):
             counts_of_schemas = self._count_coded(schemas)
         if counts_of_schemas is None:
             keys = [self._keys(schema.features) for schema in schemas]
