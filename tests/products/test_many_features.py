@@ -100,3 +100,14 @@ def test_the_semi_adjacent_parameter_of_seventy_published_features_has_its_bound
     scope = prepare(plan, data).scope
     assert scope.adjacency == Ball(scope.semi_adjacency.bound)
     assert 2 < semi_adjacency(scope.dataspace).bound <= 71
+
+
+def test_many_features_need_no_exact_total():
+    names = [f"f{number}" for number in range(14)]
+    data = {name: ["a", "b", "b"] for name in names}
+    plan = Plan(
+        [TableRequest([name], name=name) for name in names],
+        features=[Feature(name, [*"abcdefgh"]) for name in names],
+    )
+    release = run(plan.with_budget(Budget.zcdp(1)), data)
+    assert len(release.tables) == len(names)

@@ -333,7 +333,7 @@ class Source:
         one_record_a_row = self.count is None
         counts_of_schemas = None
         # Groups of many cells take more room here than the codes of their records.
-        large = max(schema.size for schema in schemas) >= _LARGE
+        large = any(schema.size >= _LARGE for schema in schemas)
         if one_record_a_row and (len(schemas) > 1 or large):
             counts_of_schemas = self._count_coded(schemas)
         if counts_of_schemas is None:
