@@ -23,6 +23,7 @@ from semidp.assess import (
     claims_of_release,
 )
 from semidp.assess.foreign import draws_of_test
+from semidp.assess.worst_moves import worst_move
 from semidp.cli import run
 from semidp.errors import InputError
 from semidp.promise.noise.randomness import SeededRandomness
@@ -145,7 +146,7 @@ def test_the_worst_move_of_moments_is_a_difference_of_two_datasets() -> None:
         space = moment_space(
             public, Ball(2), Outcome("y", 0, 1, steps=1), Design.from_schema(schema, ["a", "b"])
         )
-        move = space.worst_move()
+        move = worst_move(space)
         assert move is not None
         rows = {
             cell: space.design.rows()[np.ravel_multi_index(cell, (2, 2))]

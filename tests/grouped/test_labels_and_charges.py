@@ -12,6 +12,7 @@ from tests.grouped.measuring import sums
 
 from semidp import Ball, Budget, Dataspace, Margin, Plan, run
 from semidp.assess.events import dp_sgd, event_tradeoff
+from semidp.assess.worst_moves import worst_move
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -58,7 +59,7 @@ def test_blocks_tied_by_a_margin_across_them_do_not_claim_attained_norms():
     assert space.l2_squared == 18
     assert _farthest(tied, 3) < 18
     assert not space.exact
-    assert space.worst_move() is None
+    assert worst_move(space) is None
     assert sum_space(
         Dataspace.from_table(table, blocks), Ball(3), Outcome("y", 0, 1, 1), blocks
     ).exact

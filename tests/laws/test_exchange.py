@@ -9,6 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from semidp.assess.worst_moves import worst_move
 from semidp.errors import InputError, Refused
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.schema.counts import Table
@@ -218,7 +219,7 @@ def check_table(
     ).bound
     assert truth.least(bound) == truth, "the closed forms bound it"
     assert space.norms == truth, (view, space.method, space.norms, truth)
-    worst = space.worst_move()
+    worst = worst_move(space)
     listed = {tuple((int(c), int(m.ravel()[c])) for c in np.flatnonzero(m)) for m in space.moves()}
     assert listed == moved, "the moves are those of the pairs"
     if moved:

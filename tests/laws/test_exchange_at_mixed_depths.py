@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from semidp.assess.worst_moves import worst_move
 from semidp.errors import Refused
 from semidp.promise.mechanisms.knorm.placed_balls import place_ball
 from semidp.promise.mechanisms.pure import LaplaceMechanism
@@ -141,7 +142,7 @@ def check_structures(seed: int, count: int) -> Counter[str]:
             truth = norms_of(moves, dataspace.schema.grid.count_margin_cells(view))
             assert (space.norms, space.exact) == (truth, True), (view, space.method)
             assert {tuple(move.ravel().tolist()) for move in space.moves()} == moves
-            worst = space.worst_move()
+            worst = worst_move(space)
             assert worst is None if not moves else tuple(worst.ravel().tolist()) in moves
             probes = draw_exchanges(blocks, view)
             assert {tuple(move.ravel().tolist()) for move in probes.moves(space.shape)} <= moves

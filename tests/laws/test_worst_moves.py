@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semidp.assess.worst_moves import worst_move
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Grid
@@ -30,7 +31,7 @@ def check(counts: np.ndarray, a: int) -> None:
     space = sensitivity_space(
         Dataspace.from_table(Table(schema, counts), [Margin(name) for name in names]), Ball(a)
     )
-    move = space.worst_move()
+    move = worst_move(space)
     if move is None:
         assert space.is_zero
         return

@@ -361,7 +361,7 @@ def test_an_audit_attacks_it_on_the_worst_pair(
 ) -> None:
     assert command(["audit", str(folder), "--seed", "1", "--samples", "20000", "--quiet"]) == 0
     words = capsys.readouterr().out
-    assert "differ in 4 places of levels" in words
+    assert "differ in 4 units (1 value)" in words
     assert "verdict    survives" in words
 
 

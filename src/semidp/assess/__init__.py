@@ -17,6 +17,7 @@ from semidp.assess.attacked_pairs import choose_pair, claims_of_release, given_p
 from semidp.assess.cell_keys import PerturbationTable, assess_cell_keys
 from semidp.assess.events import dp_sgd, event_guarantee, event_to_json
 from semidp.assess.foreign import audit_function, audit_samples
+from semidp.assess.pairs import Pair
 from semidp.assess.privacy_functions import PrivacyFunction, assess
 from semidp.assess.swap_laws import CellLaw, Stratum, Swap, SwapRule
 from semidp.assess.swapping import (
@@ -25,7 +26,6 @@ from semidp.assess.swapping import (
     compute_cell_loss,
     compute_exact_loss,
 )
-from semidp.promise.sensitivity.query_space import Pair
 
 __all__ = [
     "CellLaw",

@@ -25,6 +25,7 @@ from semidp.assess.attack_bounds import (
     best_bound,
     worst_point,
 )
+from semidp.assess.pairs import Pair
 from semidp.assess.scores import (
     GRID,
     Batch,
@@ -42,7 +43,6 @@ from semidp.promise.exact import count_noun
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.randomness import Randomness, SystemRandomness, generator, is_whole
 from semidp.promise.progress import Progress, facts, silent
-from semidp.promise.sensitivity.query_space import Pair
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.plots.figures import audit_plot
 

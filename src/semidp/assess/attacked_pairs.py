@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 
 from semidp.assess.linked_pairs import worst_linked_pair
+from semidp.assess.pairs import Pair, make_pair
 from semidp.assess.rank_pairs import worst_histograms
+from semidp.assess.worst_moves import worst_move, worst_product_move
 from semidp.errors import DataError, InputError, Refused, SemidpError
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.canonical_cell import CellSpace
@@ -39,7 +41,7 @@ from semidp.promise.sensitivity.exchange_moves import (
 )
 from semidp.promise.sensitivity.linked_products import LinkedSpace
 from semidp.promise.sensitivity.products import ProductSpace
-from semidp.promise.sensitivity.query_space import Pair, QuerySpace
+from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import TableSpace
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace
@@ -400,7 +402,7 @@ def given_pairs(
 def _pair(claim: Claim, first: Any, second: Any) -> Pair | None:
     if np.array_equal(first, second) or claim.is_fixed:
         return None
-    return claim.mechanism.make_pair(first, second)
+    return make_pair(claim.mechanism, first, second)
 
 
 @dataclass(frozen=True)
@@ -552,7 +554,7 @@ def worst_pair(space: QuerySpace) -> Pair:
     (True, [60, 75])
     """
     _refuse_fixed(space)
-    move = space.worst_move()
+    move = worst_move(space)
     if move is None:
         raise Refused(
             "no worst pair of this query is known: audit the mechanism with a pair of your own"
@@ -562,7 +564,9 @@ def worst_pair(space: QuerySpace) -> Pair:
 
 @worst_pair.register
 def _(space: CellSpace) -> Pair:
-    return space.worst_pair()
+    """Two values of x11 that adjacent datasets can have, from the margins alone."""
+    change = min(space.norms.linf, max(space.high - space.low, 1))
+    return Pair([space.low], [space.low + change])
 
 
 @worst_pair.register
@@ -615,12 +619,12 @@ def _(mechanism: ResidualMechanism, space: QuerySpace) -> Pair:
     """The move that costs most of this noise."""
     if not isinstance(space, ProductSpace) or space.is_zero:
         return worst_pair(space)
-    move = space.worst_move(mechanism.sigma2)
+    move = worst_product_move(space, mechanism.sigma2)
     if move is None:
         raise Refused(
             "no worst pair of these tables is known: audit the mechanism with a pair of your own"
         )
-    return mechanism.make_pair(np.zeros_like(move), move)
+    return make_pair(mechanism, np.zeros_like(move), move)
 
 
 @pair_for_noise.register
@@ -637,7 +641,7 @@ def _(mechanism: LinkedMechanism, space: QuerySpace) -> Pair:
 def _(mechanism: ExponentialMechanism, space: QuerySpace) -> Pair:
     """Choices at this rate that are as easily told apart as was found."""
     attacked = replace(mechanism, space=space)
-    return attacked.make_pair(*worst_histograms(attacked))
+    return make_pair(attacked, *worst_histograms(attacked))
 
 
 def _refuse_fixed(space: QuerySpace) -> None:
@@ -651,7 +655,7 @@ def _refuse_fixed(space: QuerySpace) -> None:
 
 def _worst_moves_first(space: TableSpace) -> Iterator[Counts]:
     """Yield the worst move, then some other moves, the longest first."""
-    worst = space.worst_move()
+    worst = worst_move(space)
     times = space.adjacency.most_moves
     if worst is not None:
         # where the totals do not hold so many of it, fewer

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.assess.attack import ERROR, Audit, Draws, Outputs, audit_mechanism, trained_on
+from semidp.assess.attacked_pairs import worst_pair
+from semidp.assess.pairs import Pair
 from semidp.errors import InputError
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress, silent
-from semidp.promise.sensitivity.query_space import Pair
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.statistics.protocol.kinds import Attackable
 
@@ -132,7 +133,7 @@ def draws_of_test(result: Attackable) -> tuple[Draws, Pair]:
     >>> pair.move, draws(pair.first, 3, SeededRandomness(1)).shape
     (array([1]), (3, 1))
     """
-    return result.measure_many, result.worst_pair()
+    return result.measure_many, worst_pair(result.space)
 
 
 def _around(first: ArrayLike, second: ArrayLike) -> tuple[tuple[Outputs, Outputs], Pair]:

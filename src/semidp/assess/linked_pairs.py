@@ -26,11 +26,11 @@ from semidp.assess.linked_totals import (
     UnitChange,
     find_leaf_ancestors,
 )
+from semidp.assess.pairs import Pair
 from semidp.errors import Refused
 from semidp.promise.exact import count_noun
 from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.linked_products import LinkedSpace
-from semidp.promise.sensitivity.query_space import Pair
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.protection import Protect
 

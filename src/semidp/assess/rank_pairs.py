@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.assess.worst_moves import find_change
 from semidp.errors import Refused, SemidpError
 from semidp.promise.mechanisms.exponential import ExponentialMechanism
 from semidp.promise.noise.choice import ExponentialChoice
@@ -134,7 +135,7 @@ class _Placed:
 
     def _described_exchange(self, moves: OutcomeMoves, sections: int) -> Iterator[list[_Move]]:
         """The values that an exchange replaces in each group, spread over the sections."""
-        change, _ = self.space.find_change(moves, lambda change, _: np.abs(change).sum(axis=1))
+        change, _ = find_change(self.space, moves, lambda change, _: np.abs(change).sum(axis=1))
         used = change[:, change.any(axis=0)]
         places = np.rint(np.linspace(0, sections, used.shape[1])).astype(int)
         for order in (places, sections - places):

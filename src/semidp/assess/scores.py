@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.sensitivity.query_space import Pair
+from semidp.assess.pairs import Pair
 
 Floats = NDArray[np.float64]
 

@@ -36,6 +36,7 @@ from semidp.assess.attacked_pairs import (
     given_pairs,
 )
 from semidp.assess.foreign import audit_function, audit_samples, draws_of_test
+from semidp.assess.pairs import Pair, describe_difference
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import (
     echo,
@@ -55,7 +56,6 @@ from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress
-from semidp.promise.sensitivity.query_space import Pair
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.publish.pipeline import Prepared, prepare
 from semidp.publish.plan import Plan
@@ -562,7 +562,7 @@ def _attack(found: Audit, mechanism: Mechanism) -> list[tuple[str, str]]:
     compared = "tables" if space.of_counts else "datasets"
     said = (
         f"{found.samples:,} outputs for each of two {compared} with the published totals that"
-        f" differ in {found.pair.differing_records or space.difference(found.pair)}"
+        f" differ in {found.pair.differing_records or describe_difference(space, found.pair)}"
     )
     return [("attack", said), *_bounds(found)]
 

@@ -8,7 +8,7 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.query_space import Pair, QuerySpace
+from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 
@@ -82,14 +82,6 @@ class LevelTotalSpace(QuerySpace):
     def variances(self) -> Floats:
         """Return the variance of the number for unit noise."""
         return np.full(1, float(self.dimension))
-
-    def worst_move(self) -> NDArray[np.int64] | None:
-        """Return the largest change."""
-        return None if self.is_zero else np.array([self.norms.linf])
-
-    def difference(self, pair: Pair) -> str:
-        """Say how far apart two datasets are, for an audit."""
-        return f"{pair.records} places of levels"
 
     def query(self) -> dict[str, Any]:
         """Return the query as a ledger records it."""

@@ -20,7 +20,7 @@ from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import Floats
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.query_space import Pair, QuerySpace
+from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Margin
@@ -145,19 +145,6 @@ class CellSpace(QuerySpace):
     def variances(self) -> Floats:
         """Return 1: the noise is not projected."""
         return np.ones(1)
-
-    def worst_move(self) -> NDArray[np.int64]:
-        """Return the largest change."""
-        return np.array([self.norms.linf])
-
-    def worst_pair(self) -> Pair:
-        """Return two values of x11 that adjacent datasets can have, from the margins alone."""
-        change = min(self.norms.linf, max(self.high - self.low, 1))
-        return Pair([self.low], [self.low + change])
-
-    def difference(self, pair: Pair) -> str:
-        """Say how far apart two datasets are, for an audit."""
-        return f"{abs(int(pair.move.sum()))} in x11"
 
     def query(self) -> dict[str, Any]:
         """Return the query as a ledger records it."""

@@ -25,7 +25,7 @@ from semidp.promise.mechanisms.mechanism import (
 )
 from semidp.promise.noise.choice import Choice, ExponentialChoice, FlippedChoice
 from semidp.promise.noise.randomness import Randomness, Stream, SystemRandomness
-from semidp.promise.sensitivity.query_space import Pair, QuerySpace
+from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.rank_space import RankSpace, rank_scores
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import approximate
@@ -99,28 +99,6 @@ class ExponentialMechanism(Mechanism):
         between.
         """
         return 2 / float(self.rate) ** 2
-
-    def make_pair(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
-        """Return the pair of two sets of histograms by group: choices lie around the quantiles.
-
-        Where both have the same quantiles, the second is moved by a step: scores are sought between
-        different values.
-        """
-        one, other = self._quantiles(first), self._quantiles(second)
-        if np.array_equal(one, other):
-            at_end = other[0] >= self.rank_space.outcome.steps
-            other[0] += -1 if at_end else 1
-        return Pair(one, other, inputs=(first, second))
-
-    def _quantiles(self, histograms: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the value of the rank that each choice looks for, 0 or the last step where there
-        is none.
-        """
-        ranks = self.rank_space.ranks(self.rate)
-        up_to = np.cumsum(histograms, axis=1)
-        below = (up_to[:, None, :] < ranks[:, :, None]).sum(axis=2)
-        last = histograms.shape[1] - 1
-        return np.asarray(np.minimum(below, last).ravel(), dtype=np.int64)
 
     def with_less_noise(self, share: Fraction) -> "ExponentialMechanism":
         """Return choices at a larger rate: chosen values cannot be drawn towards the quantiles."""

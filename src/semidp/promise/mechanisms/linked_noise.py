@@ -23,7 +23,7 @@ from semidp.promise.noise.distributions import CountNoise, joined_laws
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.linked_products import LinkedSpace, precision_shares
-from semidp.promise.sensitivity.query_space import Pair, QuerySpace
+from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.linked import TopCode
 from semidp.promise.tradeoff.budget import Budget
@@ -263,10 +263,6 @@ class LinkedMechanism(SharedNoise):
         of_kinds = self.space.split(cell_weights(weights, self.space))
         pairs = zip(self.parts, of_kinds, strict=True)
         return math.hypot(*(part.standard_error(of_kind) for part, of_kind in pairs))
-
-    def make_pair(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
-        """Return the pair of two vectors, with the precision of the noise in each entry."""
-        return Pair(first, second, 1 / self.entry_variances)
 
     def under(self, adjacency: Adjacency) -> Guarantee:
         """Return the guarantee of the same noise under the other adjacency of the promise."""

@@ -25,7 +25,7 @@ from semidp.promise.noise.randomness import Randomness, SeededRandomness, System
 from semidp.promise.noise.sums import LEVEL, Weighted, half_widths
 from semidp.promise.progress import Progress
 from semidp.promise.schema.counts import Table
-from semidp.promise.sensitivity.query_space import Pair, QuerySpace
+from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
@@ -362,10 +362,6 @@ class Mechanism(ABC):
         Nothing is compared here: the norms of single tables are compared with drawn exchanges when
         they are computed.
         """
-
-    def make_pair(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
-        """Return the pair of two values of its query."""
-        return Pair(first, second)
 
     def with_less_noise(self, share: Fraction) -> "Mechanism | None":
         """Return the mechanism with this share of its noise; None where outputs can be drawn

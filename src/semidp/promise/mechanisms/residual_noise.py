@@ -43,7 +43,7 @@ from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.margins import View, list_axes, trimmed_view
 from semidp.promise.sensitivity.costs import BallCosts
 from semidp.promise.sensitivity.products import ProductSpace
-from semidp.promise.sensitivity.query_space import Pair, QuerySpace
+from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.residuals import list_coarser_views
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency
@@ -299,12 +299,6 @@ class ResidualMechanism(SharedNoise):
         assert isinstance(space, ProductSpace)
         precision = _cost(space, self.sigma2)
         return replace(self, space=space, precision=precision, workload=None).guarantee
-
-    def make_pair(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
-        """Return the pair of two vectors of residuals, with the precision of the noise in each
-        entry.
-        """
-        return Pair(first, second, 1 / self.variances)
 
     @property
     def scale(self) -> float:

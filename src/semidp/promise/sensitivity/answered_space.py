@@ -158,10 +158,10 @@ class AnsweredSpace(SpaceByGroups):
         """Whether the norms are attained: those of the sums are, and every replaced value can be
         one of a swap.
         """
-        return self.sums.exact and self._swaps
+        return self.sums.exact and self.swaps_values
 
     @property
-    def _swaps(self) -> bool:
+    def swaps_values(self) -> bool:
         """Whether sums move in as many cells as values are replaced."""
         moved = np.concatenate(self.adjacency.changed_sums(self.counts))
         replaced = self.adjacency.replaced_values(self.counts)
@@ -182,19 +182,6 @@ class AnsweredSpace(SpaceByGroups):
     def variances(self) -> Floats:
         """Return the diagonal of P."""
         return np.tile(self.sums.variances(), 2)
-
-    def worst_move(self) -> Counts | None:
-        """Return a change that attains Δ2: those who answered go from one bound to the other."""
-        if self.exact_moves is not None:
-
-            def measure(change: Counts, values: Counts) -> Counts:
-                return self.pairs(change @ (values > 0), change @ np.maximum(values - 1, 0))
-
-            return measure(*self.find_change(self.exact_moves, measure))
-        sums = self.sums.worst_move()
-        if sums is None or not self._swaps:
-            return None
-        return np.concatenate([np.zeros_like(sums), 2 * self.fineness * sums])
 
 
 def answered_space(

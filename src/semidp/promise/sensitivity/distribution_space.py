@@ -18,7 +18,6 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
-from semidp.promise.exact import count_noun
 from semidp.promise.schema.margins import Counts, Floats
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.outcome_spaces import (
@@ -28,7 +27,6 @@ from semidp.promise.sensitivity.outcome_spaces import (
     sum_space,
 )
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.query_space import Pair
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Margin
 
@@ -323,7 +321,7 @@ def value_tree(values: int) -> ValueTree:
 MOST_STEPS = 4096
 """The finest grid of a distribution: intervals of so many values take about ten seconds."""
 
-_ONE_PAIR = {(0, 1): 1}
+ONE_PAIR = {(0, 1): 1}
 # the value of the person, of the carrier, and the person's next one
 _PERSON, _CARRIER, _AFTER = 0, 1, 2
 
@@ -396,7 +394,7 @@ class DistributionSpace(SpaceByGroups):
 
     def _ball_norms(self, replaced: list[int]) -> Norms:
         """Each group sees so many values go as far as two values can be apart."""
-        longest = Placement(self.tree, _ONE_PAIR, 2).cost
+        longest = Placement(self.tree, ONE_PAIR, 2).cost
         squares = sum(k * k for k in replaced)
         return Norms(longest * sum(replaced), self.tree.farthest * squares, 2 * max(replaced))
 
@@ -404,15 +402,15 @@ class DistributionSpace(SpaceByGroups):
         """Three values tie the groups: of the person before and after, and of the carrier."""
         moves = self.exact_moves
         if moves is not None:
-            longest = Placement(self.tree, _ONE_PAIR, 2).cost
+            longest = Placement(self.tree, ONE_PAIR, 2).cost
             counts = moves.replaced_norms
             square = moves.largest_square(self.tree.gram, self.tree.farthest)
             once = Norms(longest * counts.l1, square, 2 * counts.linf)
             return once.multiply(self.adjacency.times)
-        once = Norms(self._place_exchange(2).cost, self._place_exchange(4).cost, 2)
+        once = Norms(self.place_exchange(2).cost, self.place_exchange(4).cost, 2)
         return once.multiply(self.adjacency.times)
 
-    def _place_exchange(self, parted: int) -> Placement:
+    def place_exchange(self, parted: int) -> Placement:
         """Where the three values of an exchange are farthest apart."""
         several = sum(groups > 1 for groups in self.sums.inhabited_cell_counts)
         single = sum(groups == 1 for groups in self.sums.inhabited_cell_counts)
@@ -429,7 +427,7 @@ class DistributionSpace(SpaceByGroups):
         group for another.
         """
         sets = len(self.blocks)
-        longest = Placement(self.tree, _ONE_PAIR, 2).cost
+        longest = Placement(self.tree, ONE_PAIR, 2).cost
         # Two paths from the root to a value, where a record leaves a group for another.
         paths = 2 * self.tree.depth
         once = Norms(max(longest, paths), max(self.tree.farthest, paths), 2)
@@ -457,60 +455,9 @@ class DistributionSpace(SpaceByGroups):
         """Return ones, and zeros in groups without records."""
         return self._occupied_mask.copy()
 
-    def worst_move(self) -> Counts | None:
-        """Return the differences of two datasets that are as far apart as the norms say, or as
-        groups have records.
-        """
-        if self.exact_moves is not None and not self.is_zero:
-            return self._measured_at(*self.find_change(self.exact_moves, self._measured_at))
-        # Where sets of groups are tied, which of them change together is not known.
-        tied = self.sums.worst_move() is None
-        return None if self.is_zero or tied else self.apply_query(self._worst_histograms())
-
-    def _worst_histograms(self) -> Counts:
-        """What is added to the histograms of all groups by the costliest move."""
-        change = np.zeros((len(self.sizes), self.tree.values), dtype=np.int64)
-        move = self.adjacency.by_kind(ball=self._move_records, exchange=self._exchange_person)
-        move(change)
-        return change
-
-    def _move_records(self, change: Counts) -> None:
-        """Add the costliest move of any a records to the histograms of all groups."""
-        moved = np.concatenate(self.adjacency.changed_sums(self.counts))
-        before, after = Placement(self.tree, _ONE_PAIR).places
-        change[:, before] = -moved
-        change[:, after] = moved
-
-    def _exchange_person(self, change: Counts) -> None:
-        """Add the costliest exchange of one person to the histograms of all groups."""
-        person, carrier, after = self._place_exchange(4).places
-        for part in self.sums.slices:
-            by_size = np.argsort(-self.sizes[part], kind="stable")
-            largest = part.start + by_size[:2]
-            inhabited = [group for group in largest.tolist() if self.sizes[group]]
-            # The person leaves one group and enters another; where there is one, the value changes
-            # in place.
-            replaced = [(person, carrier), (carrier, after)]
-            if len(inhabited) == 1:
-                replaced = [(person, after)]
-            for group, (old, new) in zip(inhabited, replaced, strict=False):
-                times = min(self.adjacency.times, int(self.sizes[group]))
-                change[group, old] -= times
-                change[group, new] += times
-
-    def difference(self, pair: Pair) -> str:
-        """Say in how many differences of halves two datasets differ."""
-        return f"{count_noun(pair.entries, 'difference')} of halves"
-
     def apply_query(self, histograms: Counts) -> Counts:
         """Return the query of the histograms of all groups, a row a group."""
         return self.tree.differences(histograms).ravel()
-
-    def _measured_at(self, change: Counts, values: Counts) -> Counts:
-        """The query of a change of histograms that have some of the values."""
-        histograms = np.zeros((len(change), self.tree.values), dtype=np.int64)
-        histograms[:, values] = change
-        return self.apply_query(histograms)
 
     def up_to(self, differences: ArrayLike) -> Floats:
         """Return the records up to each value but the last, a row a group, from the differences."""

@@ -28,7 +28,7 @@ from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts
 from semidp.promise.sensitivity.joint_costs import JointBound, ResidualGroup, SumOfCosts
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.products import ProductSpace
-from semidp.promise.sensitivity.query_space import Pair, QuerySpace
+from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.residuals import Residuals
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets
@@ -475,14 +475,6 @@ class LinkedSpace(QuerySpace):
     def variances(self) -> Floats:
         """Return the variance of each entry for unit noise, centred."""
         return np.concatenate([self.members.variances(), self.units.variances()])
-
-    def worst_move(self) -> NDArray[np.int64] | None:
-        """Return None: an audit searches for a change of linked records."""
-        return None
-
-    def difference(self, pair: Pair) -> str:
-        """Say in how many residuals two datasets differ."""
-        return f"{pair.entries} measured entries of all tables together"
 
     def query(self) -> dict[str, Any]:
         """Return the tables of both kinds."""

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.promise.exact import Number, exact, plain
-from semidp.promise.schema.margins import Counts
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.outcome_spaces import (
@@ -30,7 +29,6 @@ from semidp.promise.sensitivity.outcome_spaces import (
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin, normalize_margins
-from semidp.promise.spaces.structure import Structure
 
 LARGEST_DESIGN = 2**18
 """The most combinations of levels that a design may have."""
@@ -374,7 +372,7 @@ def _labels(schema: Schema, coarse: Sequence[str], fine: Sequence[str]) -> NDArr
     return schema.grid.labels(schema.view(coarse), schema.view(fine))
 
 
-_MOST_ROWS = 512  # of a design, for which all pairs are compared
+MOST_ROWS = 512  # of a design, for which all pairs are compared
 
 
 @frozen(slots=False)
@@ -446,9 +444,9 @@ class MomentSpace(OutcomeSpace):
         """The norms for one record where no count is public: its row and its outcome change at
         once.
         """
-        rows = self._rows
+        rows = self.inhabited_rows
         norms = Norms.from_vectors(rows)
-        if len(rows) > _MOST_ROWS:
+        if len(rows) > MOST_ROWS:
             # Too many pairs to compare: a difference of two rows is at most twice the longest one.
             norms = norms.multiply(2)
         else:
@@ -464,7 +462,7 @@ class MomentSpace(OutcomeSpace):
 
     def _ball_norms(self) -> Norms:
         """So many outcomes of the longest row change."""
-        return Norms.from_vectors(self._rows).multiply(self.movable * self.outcome.steps)
+        return Norms.from_vectors(self.inhabited_rows).multiply(self.movable * self.outcome.steps)
 
     def _exchange_norms(self) -> Norms:
         """The person's row and outcome change, as often as a person has records."""
@@ -476,7 +474,7 @@ class MomentSpace(OutcomeSpace):
         if any(moves.axis in block and design & {*block} for block in moves.blocks):
             # each record that changes moves X'y by no more than one that nothing ties
             return self.naive.multiply(times * (len(moves.blocks) + 1))
-        return moves.moment_norms(self._rows).multiply(times)
+        return moves.moment_norms(self.inhabited_rows).multiply(times)
 
     @property
     def exact(self) -> bool:
@@ -484,76 +482,15 @@ class MomentSpace(OutcomeSpace):
         looked into.
         """
         alone = self.adjacency.by_kind(ball=False, exchange=self.adjacency.times == 1)
-        return alone and len(self._rows) <= _MOST_ROWS and self.exact_moves is None
+        return alone and len(self.inhabited_rows) <= MOST_ROWS and self.exact_moves is None
 
     @property
     def dimension(self) -> int:
         """The number of columns: a design of full rank leaves all of them free."""
         return self.shape[0] if self.dataspace.n else 0
 
-    def worst_move(self) -> Counts | None:
-        """Return as many of the longest rows as a cell can hold, and under exchange the longest
-        difference of two.
-        """
-        if not len(self._rows):
-            return None
-        if self.exact_moves is not None:
-
-            def measure(change: Counts, values: Counts) -> NDArray[np.object_]:
-                return np.asarray(change @ values @ self.rows_by_cell)
-
-            return measure(*self.find_change(self.exact_moves, measure)).astype(np.int64)
-        find = self.adjacency.by_kind(ball=self._ball_moves, exchange=self._exchanges)
-        moves = find()
-        if moves is None:
-            return None
-        steps = self.outcome.steps
-        longest = moves[int((moves * moves).sum(axis=1).argmax())]
-        return np.array([int(value) * steps for value in longest], dtype=np.int64)
-
-    def _ball_moves(self) -> NDArray[np.object_] | None:
-        """Each row as many times as records can share it; None where that is not known."""
-        records = self._records
-        return None if records is None else self._rows * records[:, None]
-
-    def _exchanges(self) -> NDArray[np.object_] | None:
-        """Rows and differences of two, as often as a person has records; None for many rows."""
-        rows = self._rows
-        if len(rows) > _MOST_ROWS:
-            return None
-        differences = [rows - row for row in rows]
-        return np.concatenate([rows, *differences]) * self.adjacency.times
-
-    @property
-    def _records(self) -> NDArray[np.object_] | None:
-        """How many of the records that may move can share each row; None where margins tie the
-        factors otherwise.
-
-        A dataset with k records in a cell exists where every margin of the factors counts k there,
-        if these margins are decomposable and no published margin ties them to other features.
-        """
-        features = self.design.features
-        if not features:
-            return np.array([self.movable], dtype=object)
-        space = self.dataspace.restrict_features(features)
-        structure = Structure.from_dataspace(space)
-        if structure.zeros_matter or not structure.decomposable:
-            return None
-        inside = {*space.schema.names}
-        ties = []
-        for margin in self.dataspace.margins:
-            if {*margin.names} & inside and {*margin.names} - inside:
-                ties.append(margin)
-        if ties and len(space.margins) > 1:
-            return None
-        grid = space.schema.grid
-        most = np.full(grid.compute_margin_shape(grid.full), self.movable, dtype=np.int64)
-        for total in space.published_totals:
-            most = np.minimum(most, grid.spread(total.counts, total.view))
-        return most.ravel()[self.design.inhabited_mask(self.dataspace)].astype(object)
-
     @cached_property
-    def _rows(self) -> NDArray[np.object_]:
+    def inhabited_rows(self) -> NDArray[np.object_]:
         return self.rows_by_cell[self.design.inhabited_mask(self.dataspace)]
 
     @property

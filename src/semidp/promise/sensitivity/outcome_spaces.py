@@ -16,19 +16,16 @@ from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.promise.exact import count_noun, exact, plain
+from semidp.promise.exact import exact, plain
 from semidp.promise.schema.margins import Counts, Floats
 from semidp.promise.schema.outcome import ANSWERS, Outcome, answered_column
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.outcome_moves import (
-    Change,
-    DrawnExchanges,
-    Measure,
     OutcomeMoves,
     find_moves,
 )
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.query_space import Pair, QuerySpace
+from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.promise.spaces.protection import Protection
@@ -67,13 +64,6 @@ class OutcomeSpace(QuerySpace):
             return None
         return find_moves(self.dataspace, self.outcome, self.sets)
 
-    def find_change(self, moves: OutcomeMoves, measure: Measure) -> Change:
-        """Return how the histograms of all groups change in one of `exact_moves` that moves a
-        statistic far.
-        """
-        drawn = DrawnExchanges(moves, self.dataspace, self.adjacency.times)
-        return drawn.find_change(measure)
-
     @property
     def unit(self) -> Fraction:
         """The width of one step of the outcome's grid."""
@@ -95,12 +85,6 @@ class OutcomeSpace(QuerySpace):
     def variances(self) -> Floats:
         """Return ones."""
         return np.ones(self.shape)
-
-    def difference(self, pair: Pair) -> str:
-        """Say by how many steps of the outcome's grid, and in how many sums, two datasets
-        differ.
-        """
-        return f"{count_noun(pair.records, 'step')} of the grid ({count_noun(pair.entries, 'sum')})"
 
     def _outcome_json(self) -> dict[str, Any]:
         bounds = [plain(self.outcome.lower), plain(self.outcome.upper)]
@@ -219,7 +203,7 @@ class SumSpace(GroupedSpace):
             return self.exact_moves.sum_norms.multiply(self.adjacency.times)
         # One move is the worst in all three norms (see the class), so none of them needs its own
         # search.
-        move = self._largest_sum_change
+        move = self.largest_sum_change
         changes = np.abs(move[move != 0]).tolist()
         once = Norms(sum(changes), sum(k * k for k in changes), max(changes, default=0))
         return once.multiply(self.outcome.steps)
@@ -230,16 +214,16 @@ class SumSpace(GroupedSpace):
         that move.
         """
         sizes = np.concatenate([counts.ravel() for counts in self.counts])
-        closed = self._has_separate_blocks and self.exact_moves is None
-        return closed and bool((np.abs(self._largest_sum_change) <= sizes).all())
+        closed = self.has_separate_blocks and self.exact_moves is None
+        return closed and bool((np.abs(self.largest_sum_change) <= sizes).all())
 
     @cached_property
-    def _largest_sum_change(self) -> Counts:
+    def largest_sum_change(self) -> Counts:
         """The largest change of the sums of an outcome between 0 and 1."""
         return np.concatenate(self.adjacency.changed_sums(self.counts))
 
     @property
-    def _has_separate_blocks(self) -> bool:
+    def has_separate_blocks(self) -> bool:
         """Whether there is one block, or published blocks that share no feature and no margin."""
         names = [name for block in self.blocks for name in block.names]
         apart = len(names) == len(set(names)) and all(
@@ -301,18 +285,6 @@ class SumSpace(GroupedSpace):
             return 0.0
         weights = [1 / size for size in self.inhabited_cell_counts]
         return weights[number] * (1 - weights[number] / sum(weights))
-
-    def worst_move(self) -> Counts | None:
-        """Return a change of the sums that attains Δ2: outcomes go from 0 to B, or change their
-        groups.
-        """
-        if self.exact_moves is not None:
-            change, values = self.find_change(self.exact_moves, np.matmul)
-            return np.asarray(change @ values)
-        if not self._has_separate_blocks:
-            return None
-        sizes = np.concatenate([counts.ravel() for counts in self.counts])
-        return np.clip(self._largest_sum_change, -sizes, sizes) * self.outcome.steps
 
     @cached_property
     def _inhabited_mask(self) -> NDArray[np.bool_]:

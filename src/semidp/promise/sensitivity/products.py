@@ -38,7 +38,7 @@ from semidp.promise.sensitivity.probes import (
     largest_residual,
     residual_squares,
 )
-from semidp.promise.sensitivity.query_space import Pair, QuerySpace
+from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.residuals import (
     Residuals,
     kept_nodes,
@@ -53,7 +53,6 @@ from semidp.promise.spaces.structure import Structure
 
 _LARGEST_LISTED = 4096  # cells of a dataspace whose moves are listed
 _MOST_LISTED = 20_000  # moves that are listed one by one
-_TRIES = 200
 # impossible cells times entries of the residuals: 160 MB and some seconds
 _MOST_CONDITIONED = 20_000_000
 _MOST_CHECKED = 32  # residuals whose costs are compared with drawn exchanges: a tenth of a second
@@ -576,46 +575,6 @@ class ProductSpace(QuerySpace):
             parts.append(self.residuals.centred_variance(view, shaped).ravel())
         return np.asarray(np.concatenate(parts) * squared_scales)
 
-    def worst_move(self, sigma2: Mapping[View, Fraction] | None = None) -> Counts | None:
-        """Return the difference of two adjacent datasets, as a vector, that costs most of the noise
-        with variances `sigma2`.
-
-        Without σ² each residual counts by its own cost.
-
-        The worst of all where moves are listed, else the worst of many drawn at random with the
-        published totals kept.
-        """
-        if self.is_zero:
-            return None
-        moves = self._draw_moves() if self.costs.moves is None else self.costs.moves.tables
-        squares = self.cost if sigma2 is None else sigma2
-        best, longest = None, 0.0
-        for move in moves:
-            vector = self._vectorize_move(move)
-            lengths = []
-            for view, part in self.parts.items():
-                unscaled = vector[part] / self.scales[part]
-                lengths.append(float((unscaled**2).sum()) / float(squares[view]))
-            length = sum(lengths)
-            if length > longest:
-                best, longest = vector, length
-        return best
-
-    def _vectorize_move(self, move: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Scaled residuals of a difference of tables; the difference is at the finest view in
-        use.
-        """
-        released = join(*self.views)
-        parts = []
-        for view in self.measured_residuals:
-            table = self.residuals.table(move, released, view)
-            parts.append(self.residuals.compute_integer_residual(view, table).ravel())
-        return np.concatenate(parts)
-
-    def difference(self, pair: Pair) -> str:
-        """Say in how many residuals two datasets differ."""
-        return f"{pair.entries} measured entries of all tables together"
-
     @cached_property
     def _inhabited_leaves(self) -> tuple[NDArray[np.bool_], ...]:
         """For each feature, the leaves that can hold a record."""
@@ -676,78 +635,6 @@ class ProductSpace(QuerySpace):
         """Changes of one table by the exchanges of one person."""
         features = self.schema.list_view_names(released)
         return sensitivity_space(self.dataspace, self.adjacency, features).moves()
-
-    def _draw_moves(self) -> Iterable[NDArray[np.int64]]:
-        """Yield random moves that keep every published margin: a records in the ball, or one
-        exchange.
-        """
-        generator = np.random.default_rng(0)  # public values only: an audit looks for a bad pair
-        released, chains = join(*self.views), self.residuals.grid.chains
-        shape, axes = self.residuals.shape(released), list_axes(released)
-        blocks = [list_axes(margin.view) for margin in self.dataspace.published_totals]
-        published = {axis for block in blocks for axis in block}
-        if len(published) < sum(map(len, blocks)):
-            # Overlapping margins: one block of all published features, whose swaps keep every
-            # margin.
-            blocks = [tuple(published)]
-        sizes = [chain.leaves for chain in chains]
-        tries = _TRIES if math.prod(shape) <= 2**22 else 0
-        for _ in range(tries):
-            two = generator.integers(sizes, size=(2, len(sizes)))
-            draw = self.adjacency.by_kind(ball=self._ball, exchange=self._exchange)
-            before, after = draw(two, blocks, generator)
-            move = np.zeros(shape, dtype=np.int64)
-            for sign, records in ((1, after), (-1, before)):
-                nodes = []
-                for axis in axes:
-                    node_of_leaf = chains[axis].find_leaf_ancestors(released[axis])
-                    nodes.append(node_of_leaf[records[:, axis]])
-                np.add.at(move, tuple(nodes), sign)
-            if move.any():
-                yield move * self.costs.times
-
-    def _ball(
-        self, two: NDArray[np.int64], blocks: list[tuple[int, ...]], generator: np.random.Generator
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Draw a records with one of two values each. Published levels are handed around, so that
-        their counts stay.
-        """
-        which = generator.integers(2, size=self.costs.a) * generator.integers(2)
-        before, after = two[which], two[1 - which]
-        for block in blocks:
-            order = generator.permutation(self.costs.a)
-            for axis in block:
-                after[:, axis] = before[order, axis]
-        return before, after
-
-    def _exchange(
-        self, two: NDArray[np.int64], blocks: list[tuple[int, ...]], generator: np.random.Generator
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Draw one exchange: a person goes from x to y, with a carrier for each block in which they
-        differ. Some carry for two blocks.
-        """
-        x, y = two
-        chains, before, after = self.residuals.grid.chains, [x], [y]
-        for margin in self.dataspace.published_totals:
-            differ = []
-            for axis in list_axes(margin.view):
-                node_of_leaf = chains[axis].find_leaf_ancestors(margin.view[axis])
-                if np.ptp(node_of_leaf[two[:, axis]]):
-                    differ.append(axis)
-            if not differ:
-                continue
-            # A new carrier for the first block in which x and y differ; later blocks may take the
-            # last one again.
-            if len(before) == 1 or generator.integers(2):
-                anybody = generator.integers([chain.leaves for chain in chains])
-                carrier = two[generator.integers(2)] if generator.integers(2) else anybody
-                before.append(carrier.copy())
-                after.append(carrier.copy())
-            for axis in list_axes(margin.view):
-                taken = x if axis in differ else y
-                before[-1][axis] = y[axis]
-                after[-1][axis] = taken[axis]
-        return np.array(before), np.array(after)
 
 
 def _is_within_some(view: View, others: Iterable[View]) -> bool:

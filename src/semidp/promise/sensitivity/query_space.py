@@ -20,109 +20,13 @@ from attrs import evolve, has
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.promise.exact import count_noun
 from semidp.promise.schema.counts import Table
-from semidp.promise.schema.margins import Counts, Floats
+from semidp.promise.schema.margins import Floats
 from semidp.promise.sensitivity.moves import ListedTables
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.projection import Patterns, row_patterns
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
-
-
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """Two values of a query that a mechanism promises to make hard to tell apart.
-
-    Parameters
-    ----------
-    first, second
-        The values that outputs lie around.
-    precision
-        One over the variance of the noise in each entry, where entries differ in it.
-    unit
-        What a step of outputs is worth in the numbers as they were given: a power of two.
-    inputs
-        What the mechanism is run on, where that is something else than outputs lie around:
-        histograms for choices.
-
-    Examples
-    --------
-    >>> pair = Pair([[1, 0], [0, 1]], [[0, 1], [1, 0]])
-    >>> pair.move.tolist(), pair.records
-    ([[-1, 1], [1, -1]], 2)
-    """
-
-    first: Counts = field(repr=False)
-    second: Counts = field(repr=False)
-    precision: NDArray[np.float64] | None = field(repr=False)
-    unit: float
-    inputs: tuple[Counts, Counts] = field(repr=False)
-
-    def __init__(
-        self,
-        first: ArrayLike,
-        second: ArrayLike,
-        precision: NDArray[np.float64] | None = None,
-        unit: float = 1.0,
-        inputs: tuple[Counts, Counts] | None = None,
-    ) -> None:
-        one, other = np.array(first), np.array(second)
-        if (
-            one.shape != other.shape
-            or one.dtype.kind not in "iu"
-            or other.dtype.kind not in "iu"
-            or one.ndim == 0
-        ):
-            raise InputError(
-                "a pair is two arrays of whole numbers of one shape, with at least one axis"
-            )
-        if np.array_equal(one, other):
-            raise InputError(
-                "the two tables of a pair are the same: there is nothing to tell apart"
-            )
-        for name, value in (("first", one), ("second", other)):
-            value = value.astype(np.int64)
-            value.setflags(write=False)
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "precision", precision)
-        object.__setattr__(self, "unit", unit)
-        object.__setattr__(self, "inputs", (self.first, self.second) if inputs is None else inputs)
-
-    @property
-    def share(self) -> float:
-        """Share of the claimed bound that the pair is known to cost: 1 unless the bound is not
-        attained.
-        """
-        return 1.0
-
-    @property
-    def differing_records(self) -> str:
-        """How many records differ, in words; empty where only the space of the query can say it."""
-        return ""
-
-    @property
-    def move(self) -> Counts:
-        """What turns the first into the second."""
-        return self.second - self.first
-
-    @property
-    def entries(self) -> int:
-        """How many entries of the two values differ."""
-        return int((self.move != 0).sum())
-
-    @property
-    def direction(self) -> NDArray[np.float64]:
-        """Direction in which Gaussian noise tells the two values apart best: the move, each entry
-        times its precision.
-        """
-        pulled = self.move.ravel() * (1.0 if self.precision is None else self.precision.ravel())
-        return np.asarray(pulled / np.linalg.norm(pulled))
-
-    @property
-    def records(self) -> int:
-        """How many records of a table, or values of groups, differ: the sum of what appears."""
-        return int(np.maximum(self.inputs[1] - self.inputs[0], 0).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,16 +135,6 @@ class QuerySpace(ABC):
     @abstractmethod
     def variances(self) -> Floats:
         """Return the diagonal of P: the variance of each entry of projected unit noise."""
-
-    @abstractmethod
-    def worst_move(self) -> NDArray[Any] | None:
-        """Return an element of S. It attains Δ2 where `exact`, else it comes near where one is
-        known; None where none is.
-        """
-
-    def difference(self, pair: Pair) -> str:
-        """Say how much two datasets differ that have the values of a pair."""
-        return f"{count_noun(pair.records, 'unit')} ({count_noun(pair.entries, 'value')})"
 
     def query(self) -> dict[str, Any] | None:
         """Return the query alone as plain values, which `query_space` reads; None where it has no
@@ -496,14 +390,6 @@ class ExplicitSpace(QuerySpace):
             if vector.any():
                 yield vector
                 yield -vector
-
-    def worst_move(self) -> NDArray[np.int64] | None:
-        """Return a vector that attains Δ2, or None where S = {0}."""
-        return (
-            None
-            if self.is_zero
-            else self.vectors[int((self._flat.astype(object) ** 2).sum(axis=1).argmax())]
-        )
 
     @property
     def _flat(self) -> NDArray[np.int64]:

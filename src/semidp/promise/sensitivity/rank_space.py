@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.exact import Number, count_noun, exact, parse_level, plain
+from semidp.promise.exact import Number, exact, parse_level, plain
 from semidp.promise.schema.margins import Counts
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.outcome_spaces import (
@@ -28,7 +28,6 @@ from semidp.promise.sensitivity.outcome_spaces import (
     sum_space,
 )
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.query_space import Pair
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Margin
 
@@ -170,16 +169,6 @@ class RankSpace(SpaceByGroups):
     def dimension(self) -> int:
         """The number of choices in groups with records."""
         return int((self.sizes > 0).sum()) * self.choices
-
-    def worst_move(self) -> Counts | None:
-        """Return None: ranks move, and chosen values do not move with them."""
-        return None
-
-    def difference(self, pair: Pair) -> str:
-        """Say in how many values of how many groups two datasets differ."""
-        one, other = pair.inputs
-        groups = int((one != other).any(axis=1).sum())
-        return f"{count_noun(pair.records, 'value')} of {count_noun(groups, 'group')}"
 
     def ranks(self, rate: Fraction) -> NDArray[np.int64]:
         """Return the rank that each choice looks for, a row a group: 0 below, and n_g + 1 above all

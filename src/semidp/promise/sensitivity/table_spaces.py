@@ -17,7 +17,6 @@ from attrs import frozen
 from numpy.typing import ArrayLike
 
 from semidp.errors import DataError, InputError, Refused
-from semidp.promise.exact import count_noun
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import (
     LARGEST_MASK,
@@ -35,7 +34,7 @@ from semidp.promise.sensitivity.moves import ListedTables, moves
 from semidp.promise.sensitivity.norms import ReleasedTable, TableNorms, find_norms
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.projection import FixedTable, Patterns, Projector, projector
-from semidp.promise.sensitivity.query_space import MatrixForm, Pair, QuerySpace, RowsForm
+from semidp.promise.sensitivity.query_space import MatrixForm, QuerySpace, RowsForm
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
 from semidp.promise.spaces.exchange_blocks import Blocks
@@ -134,17 +133,17 @@ class TableSpace(QuerySpace):
     @property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ of the released table."""
-        return self._table_norms.norms
+        return self.table_norms.norms
 
     @property
     def exact(self) -> bool:
         """Whether the three norms are attained; otherwise they are proven upper bounds."""
-        return self._table_norms.exact
+        return self.table_norms.exact
 
     @property
     def method(self) -> str:
         """How the norms were found."""
-        return self._table_norms.method
+        return self.table_norms.method
 
     @property
     def dimension(self) -> int:
@@ -189,16 +188,6 @@ class TableSpace(QuerySpace):
         law.
         """
         return self._projector.patterns()
-
-    def worst_move(self) -> Counts | None:
-        """Return an element of S. It attains Δ2 where `exact`, else it comes near where one is
-        known; None where none is.
-        """
-        return self._table_norms.move
-
-    def difference(self, pair: Pair) -> str:
-        """Say in how many records and cells two tables differ."""
-        return f"{count_noun(pair.records, 'record')} ({count_noun(pair.entries, 'cell')})"
 
     def listing(self) -> ListedTables | None:
         """Return every table of a small dataspace, or None where there are too many."""
@@ -320,7 +309,7 @@ class TableSpace(QuerySpace):
         return min(self._relation.reach, self.dataspace.n)
 
     @cached_property
-    def _table_norms(self) -> TableNorms:
+    def table_norms(self) -> TableNorms:
         return self._relation.norms
 
     @cached_property
@@ -332,8 +321,8 @@ class TableSpace(QuerySpace):
 
     @cached_property
     def _projector(self) -> Projector:
-        if self._table_norms.only is not None:
-            return FixedTable(self._table_norms.only)
+        if self.table_norms.only is not None:
+            return FixedTable(self.table_norms.only)
         margins = [margin.view for margin in self._released_table.visible]
         return projector(self._released_table.grid, margins, self._domain)
 

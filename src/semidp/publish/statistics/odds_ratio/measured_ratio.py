@@ -21,7 +21,6 @@ from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, CellSpa
 from semidp.promise.mechanisms.mechanism import Measurement
 from semidp.promise.noise.canonical import canonical_noise, find_claimable_curve
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.sensitivity.query_space import Pair
 from semidp.promise.spaces.adjacency import Adjacency, Ball, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
@@ -105,13 +104,13 @@ class OddsRatioResult:
     @cached_property
     def test(self) -> UmpuTest:
         """The test as a function of u, on the grid."""
-        space = self._space
+        space = self.space
         space.refuse_idle()
         noise = canonical_noise(self.guarantee.tradeoff, space.linf)
         return UmpuTest(margins_of(space), noise, 2.0**-self.grid_bits)
 
     @property
-    def _space(self) -> CellSpace:
+    def space(self) -> CellSpace:
         guarantee = self.guarantee
         return CellSpace(
             guarantee.dataspace, guarantee.adjacency, self.rows, self.columns, self.strata
@@ -206,14 +205,8 @@ class OddsRatioResult:
         return list(feature.levels)
 
     def _margin(self, name: str) -> dict[str, Any]:
-        counts = self._space.totals(name)
+        counts = self.space.totals(name)
         return {"feature": name, "levels": self._levels(name), "counts": counts.tolist()}
-
-    def worst_pair(self) -> Pair:
-        """Return two values of x11 that adjacent datasets can have, from the margins alone: an
-        audit compares them.
-        """
-        return self._space.worst_pair()
 
     def measure_many(
         self, values: NDArray[np.int64], count: int, randomness: Randomness

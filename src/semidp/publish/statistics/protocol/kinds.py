@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.sensitivity.query_space import Pair
+from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.publish.results.cells import StoredFiles
 from semidp.publish.statistics.fields import Chosen, Field
 from semidp.publish.statistics.parts import Partition
@@ -40,8 +40,9 @@ class Attackable(Protocol):
     def guarantee(self) -> Guarantee:
         """What it claims."""
 
-    def worst_pair(self) -> Pair:
-        """Return two values of adjacent datasets."""
+    @property
+    def space(self) -> QuerySpace:
+        """How far its values can be apart."""
 
     def measure_many(
         self, values: NDArray[np.int64], count: int, randomness: Randomness
