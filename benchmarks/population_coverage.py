@@ -17,15 +17,14 @@ from numpy.typing import NDArray
 
 import semidp
 from semidp.errors import Refused
-from semidp.inference import measured as asked
+from semidp.inference import interval_questions as asked
 from semidp.inference import models
-from semidp.inference.measured import (
-    Measured,
+from semidp.inference.interval_questions import (
     TableQuestion,
     estimate_interval,
     estimate_intervals,
-    measured_table,
 )
+from semidp.inference.measured import Measured, measured_table
 from semidp.inference.ratios import RateMeasure
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.exponential import exponential_mechanism

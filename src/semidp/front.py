@@ -14,6 +14,7 @@ import numpy as np
 from attrs import evolve
 
 from semidp.errors import InputError
+from semidp.inference.combined.releases_together import combine_releases
 from semidp.present.release import Release
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.exact import Number, positive
@@ -28,7 +29,6 @@ from semidp.promise.sensitivity.moments import Coding
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.budgets import divide_budget
-from semidp.publish.combined.releases_together import combine_releases
 from semidp.publish.linked_survey import computed_features, linked_units, with_units
 from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.pipeline import RunOptions, run_plan

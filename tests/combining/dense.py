@@ -9,7 +9,7 @@ import numpy as np
 from attrs import frozen
 
 from semidp.inference import Measurements
-from semidp.publish.estimation.measurements import Within
+from semidp.inference.estimation.measurements import Within
 
 RANK = 1e-9
 

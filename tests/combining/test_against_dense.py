@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 
 from semidp.errors import InputError
 from semidp.inference import CellSums, Measurements, Observed, Places, Share, estimate
-from semidp.publish.estimation.measurements import Among, Within
+from semidp.inference.estimation.measurements import Among, Within
 from tests.combining.dense import Dense, solve
 
 

@@ -32,8 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.long
 def test_a_combination_is_read_back_as_it_was(folder: Path) -> None:
     release = Release.load(folder)
-    assert release.combination is not None
-    again = combine(*release.combination.releases)
+    again = combine(*release.sources)
     assert len(again.tables) == 2
     for one, other in zip(release.tables, again.tables, strict=True):
         np.testing.assert_allclose(one.estimate, other.estimate, rtol=1e-12)
@@ -42,10 +41,7 @@ def test_a_combination_is_read_back_as_it_was(folder: Path) -> None:
     assert not release.private
     assert "releases that are combined" in (folder / "report.html").read_text()
     # Releases stand in the place of their combination.
-    assert (
-        len(combine(release, table(["age"], ["age", "sex"], Budget.gdp(1), 3)).combination.releases)
-        == 3
-    )
+    assert len(combine(release, table(["age"], ["age", "sex"], Budget.gdp(1), 3)).sources) == 3
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Plan, Release, combine
+from semidp.inference.measured import measured_table
 from semidp.promise import SeededRandomness
 from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.pipeline import Prepared, prepare
@@ -89,13 +90,11 @@ def test_a_test_of_independence_has_its_size(times: int) -> None:
 
 def test_the_law_has_the_variance_of_the_formula_and_another_scale_is_caught() -> None:
     both = pair(asked(np.array([[7, 3, 12], [5, 9, 4]])), 1)
-    assert both.combination is not None
-    view = both.scope.dataspace.schema.view(["sex", "region"])
     weights = np.zeros((2, 2, 3))
     weights[0, 0, 0] = weights[1, 0, :2] = 1
-    influences = both.combination.influences({view: weights})
-    draws = both.combination.draw_errors(influences, 20_000, SeededRandomness(3))
-    expected = both.combination.covariance({view: weights})
+    noise = measured_table(both, ["sex", "region"]).weigh_noise(weights)
+    draws = noise.draw(20_000, SeededRandomness(3))
+    expected = noise.covariance
     found = np.cov(draws.T)
     # The kurtosis of Laplace noise is 6: a variance from 20,000 draws is known to 1.6% at most.
     assert abs(found[0, 0] / expected[0, 0] - 1) < 0.08
@@ -103,6 +102,6 @@ def test_the_law_has_the_variance_of_the_formula_and_another_scale_is_caught() -
     assert abs(found[0, 1] - expected[0, 1]) < 0.08 * math.sqrt(expected[0, 0] * expected[1, 1])
     assert abs(1.2 * found[0, 0] / expected[0, 0] - 1) > 0.08
     for number in range(2):
-        value, error = both.combination.estimate({view: weights[number]})
+        value, error = both.estimate({both.tables[0].name: weights[number]})
         assert error == pytest.approx(math.sqrt(expected[number, number]), rel=1e-9)
         assert math.isfinite(value)

@@ -13,11 +13,11 @@ import semidp
 from semidp import Budget, Plan, combine
 from semidp.cli import run
 from semidp.errors import InputError, Refused
+from semidp.inference.combined.releases_together import find_combination
+from semidp.inference.combined.residual_combination import LinkedCombination
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.adjacency import Exchange
 from semidp.publish import TableRequest, TablesRequest
-from semidp.publish.combined.residual_combination import LinkedCombination
-from semidp.publish.combined.residual_pool import MeasuredCells
 from semidp.publish.rechecking.release_check import recheck
 from tests.combining.dense import null_space
 from tests.linked.test_release import AGES, SEX, homes_and_persons, plan_of, released
@@ -87,17 +87,21 @@ class Dense:
         self.kinds = combination.space.kinds
         self.sizes = [kind.schema.size for kind in self.kinds]
         noisy, values, weights = [], [], []
-        for one in combination.noise.measured:
-            views = [one.view] if isinstance(one, MeasuredCells) else one.views
-            for view in views:
-                design = self.rows(one.which, view)
-                value = one.residual(view).ravel()
-                if not isinstance(one, MeasuredCells):
-                    centring = self.centring(one.which, view)
+        for one in combination.pool.measured:
+            finest = max(one.residuals, key=sum)
+            # The cells of a table measure all its residuals, by the same numbers.
+            whole = one.residuals[finest].numbers == slice(0, one.noisy.size)
+            is_table = whole and len(one.residuals) > 1
+            for view in [finest] if is_table else one.residuals:
+                design = self.rows(one.kind, view)
+                measured = one.residuals[view]
+                value = measured.values.ravel()
+                if not is_table:
+                    centring = self.centring(one.kind, view)
                     design, value = centring @ design, centring @ value
                 noisy.append(design)
                 values.append(value)
-                weights.append(np.full(len(value), 1 / one.variances(view).mean()))
+                weights.append(np.full(len(value), 1 / measured.variances.mean()))
         exact, targets = [], []
         for which, public in enumerate((self.public.members, self.public.units)):
             exact.append(self.rows(which, public.schema.grid.nothing))
@@ -105,7 +109,7 @@ class Dense:
             for total in public.published_totals:
                 exact.append(self.rows(which, total.view))
                 targets.append(np.asarray(total.counts).ravel())
-        for equation in combination.noise.mechanism.agreement.equations:
+        for equation in combination.mechanism.agreement.equations:
             units = self.rows(1, equation.sizes).reshape(-1, len(self.public.link.sizes), self.n)
             sizes = np.array([int(size) for size in self.public.link.sizes])
             living = np.einsum("psn,s->pn", units, sizes)
@@ -167,8 +171,9 @@ SETS = {
 def test_values_and_variances_are_those_of_dense_least_squares(name: str) -> None:
     releases = SETS[name]()
     both = combine(*releases)
-    assert isinstance(both.combination, LinkedCombination)
-    dense = Dense(both.combination)
+    combination = find_combination(both)
+    assert isinstance(combination, LinkedCombination)
+    dense = Dense(combination)
     compared = 0
     for table in both.tables:
         which = int(table.counted == "unit")
@@ -273,16 +278,14 @@ def test_half_widths_hold_by_the_law_of_everything_that_was_drawn() -> None:
     rate is 0.0015.
     """
     both = combine(*SETS["with both"]())
-    assert isinstance(both.combination, LinkedCombination)
-    noise = both.combination.noise
+    combination = find_combination(both)
+    assert isinstance(combination, LinkedCombination)
     random = SeededRandomness(5)
     held, narrow = [], []
     for number, table in enumerate(both.tables):
         unit = np.zeros(table.estimate.shape)
         unit.flat[0] = 1.0
-        row = noise.combination({number: unit})
-        used = np.flatnonzero(row)
-        errors = noise.draw_entries(used, 20_000, random) @ row[used]
+        errors = combination.weigh_noise({number: unit[None]}).draw(20_000, random)[:, 0]
         assert table.half_widths is not None
         half = table.half_widths.flat[0]
         held.append(np.mean(np.abs(errors) <= half))
@@ -357,8 +360,9 @@ def test_a_linked_release_by_parts_is_combined_like_one_in_one_piece(tmp_path) -
     parts = semidp.Release.load(tmp_path / "parts")
     whole = semidp.run(plan, data, SeededRandomness(5))
     both = combine(parts, whole)
-    assert isinstance(both.combination, LinkedCombination)
-    dense = Dense(both.combination)
+    combination = find_combination(both)
+    assert isinstance(combination, LinkedCombination)
+    dense = Dense(combination)
     compared = 0
     for table in both.tables:
         which = int(table.counted == "unit")

@@ -16,12 +16,14 @@ import semidp
 from semidp import Budget, Feature, Plan, Release, combine
 from semidp.cli import run
 from semidp.errors import InputError, Refused
+from semidp.inference.combined import combination
+from semidp.inference.combined.combination import Combination
+from semidp.inference.combined.releases_together import find_combination
 from semidp.promise import SeededRandomness
 from semidp.promise.tradeoff.composition import compose
 from semidp.promise.tradeoff.curves import gaussian
 from semidp.promise.tradeoff.function import Order
 from semidp.publish import TableRequest, TablesRequest
-from semidp.publish.combined import combination
 from semidp.publish.pipeline import prepare
 from tests.combining.dense import null_space
 from tests.redrawn import redrawn
@@ -340,19 +342,16 @@ def test_rounding_of_k_norm_noise_is_in_the_errors() -> None:
     norm = table(exact, features, Budget.pure(2), 1, mechanism="knorm")
     other = table(exact, features, Budget.zcdp("0.5"), 2, mechanism="gaussian")
     both = combine(norm, other)
-    source = both.combination
-    assert source is not None
-    view = source.schema.view(features)
+    source = find_combination(both)
+    assert isinstance(source, Combination)
     weights = np.random.default_rng(4).normal(size=(5, 2, 3))
-    stated = source.covariance({view: weights})
-    draws = source.draw_errors(source.influences({view: weights}), 20_000, SeededRandomness(5))
-    drawn = np.cov(draws.T)
+    noise = source.weigh_noise({0: weights})
+    stated = noise.covariance
+    drawn = np.cov(noise.draw(20_000, SeededRandomness(5)).T)
     size = np.sqrt(np.outer(np.diag(stated), np.diag(stated)))
     # Rounding to whole numbers adds at most 1/12 a coordinate: a part of the variance of noise this
     # small.
-    before = source.answer.weighted_sum({0: source.weights({view: weights[:1]})[0][0]}).variances[
-        0, 0
-    ]
+    before = source.answer.weighted_sum({0: source.weights({0: weights[:1]})[0][0]}).variances[0, 0]
     assert stated[0, 0] > 1.004 * before
     assert (np.abs(drawn - stated) < 0.08 * size).all()
     assert (np.abs(1.2 * drawn - stated) > 0.08 * size).any()
@@ -360,7 +359,7 @@ def test_rounding_of_k_norm_noise_is_in_the_errors() -> None:
         error = both.estimate({both.tables[0].name: weights[number]})[1]
         assert error**2 == pytest.approx(stated[number, number], rel=1e-9)
     cells = np.eye(6).reshape(6, 2, 3)
-    expected = np.sqrt(np.diag(source.covariance({view: cells}))).reshape(2, 3)
+    expected = np.sqrt(np.diag(source.weigh_noise({0: cells}).covariance)).reshape(2, 3)
     np.testing.assert_allclose(both.tables[0].standard_errors, expected, rtol=1e-9)
 
 
@@ -521,9 +520,9 @@ def test_a_level_that_another_release_shows_to_be_empty_leaves_the_contrasts() -
     first = without_c(["sex"], [["region", "age"], ["sex", "age"]], 1)
     second = without_c(["age"], [["sex", "age"], ["sex", "region"]], 2)
     both = combine(first, second)
-    source = both.combination
+    source = find_combination(both)
     assert source is not None
-    schema = source.schema
+    schema = source.dataspace.schema
     names = schema.names
     rows = [row for release in (first, second) for row in dense_rows(release, names)]
     design = np.concatenate([row for row, _, _ in rows])

@@ -8,10 +8,11 @@ import pytest
 import semidp
 from semidp import Budget, Plan, Release, combine
 from semidp.errors import InputError, Refused
+from semidp.inference.combined.combination import Combination
+from semidp.inference.combined.releases_together import find_combination, join_totals
+from semidp.inference.combined.residual_combination import ResidualCombination, is_large
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest, TablesRequest
-from semidp.publish.combined.combination import Combination, join_totals
-from semidp.publish.combined.residual_combination import ResidualCombination, is_large
 
 WIDE = Budget.zcdp("1/100")
 PLACES = [("n", "n1"), ("n", "n2"), ("n", "n3"), ("s", "s1")]
@@ -72,14 +73,16 @@ def test_averages_are_the_estimate_of_the_dense_block(name: str) -> None:
     dense, averaged = Combination(releases, dataspace), ResidualCombination(releases, dataspace)
     assert dense.listed_tables == averaged.listed_tables
     compared = 0
-    for number, table in enumerate(dense.listed_tables):
+    for number in range(len(dense.listed_tables)):
         values, errors = dense.table_estimates(number)
         again, errors_again = averaged.table_estimates(number)
         np.testing.assert_allclose(again, values, rtol=1e-9, atol=1e-7)
         np.testing.assert_allclose(errors_again, errors, rtol=1e-7, atol=1e-7)
         weights = np.random.default_rng(number).normal(size=values.shape)
-        expected = dense.sum_cells({table.name: weights})
-        assert averaged.sum_cells({table.name: weights}) == pytest.approx(expected, rel=1e-7)
+        by_number = {number: weights[None]}
+        (expected,) = dense.weigh_noise(by_number).standard_errors
+        (found,) = averaged.weigh_noise(by_number).standard_errors
+        assert found == pytest.approx(expected, rel=1e-7)
         compared += values.size
     assert compared > 13
 
@@ -149,7 +152,7 @@ def test_two_large_nested_features_are_combined() -> None:
     ]
     assert is_large(join_totals(releases))
     both = combine(*releases)
-    assert isinstance(both.combination, ResidualCombination)
+    assert isinstance(find_combination(both), ResidualCombination)
     compared = 0
     for table in both.tables:
         for release in releases:

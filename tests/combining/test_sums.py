@@ -15,8 +15,10 @@ from semidp import Budget, Plan, Release
 from semidp.cli import run
 from semidp.errors import InputError
 from semidp.inference import sum_intervals, sum_rows
-from semidp.inference.area_sums import AreaRow, compute_joint_errors, simulate_joint_errors
-from semidp.inference.measured import CombinedMeasured, MeasuredTable, measured_table
+from semidp.inference.area_sums import AreaRow
+from semidp.inference.combined.combination import Combination
+from semidp.inference.combined.releases_together import find_combination
+from semidp.inference.measured import linear_estimates, measured_table
 from semidp.promise import SeededRandomness
 from semidp.publish import TableRequest, TablesRequest
 from tests.combining.dense import solve
@@ -91,8 +93,7 @@ def test_errors_across_tables_are_those_of_the_dense_covariance() -> None:
     flat = np.concatenate([part.reshape(20, -1) for part in weights], axis=1)
     expected = np.sqrt(np.einsum("ij,jk,ik->i", flat, covariance, flat))
     measured = [measured_table(release, (), name) for name in names]
-    assert all(isinstance(one, MeasuredTable) for one in measured)
-    errors = compute_joint_errors(dict(zip(measured, weights, strict=True)))
+    errors = linear_estimates(release).weigh_noise(dict(enumerate(weights))).standard_errors
     np.testing.assert_allclose(errors, expected, rtol=1e-9)
     # Tables that share a budget are not independent: that would be seen.
     apart = np.sqrt(sum(one.errors(part) ** 2 for one, part in zip(measured, weights, strict=True)))
@@ -105,8 +106,8 @@ def test_errors_across_tables_are_those_of_the_dense_covariance() -> None:
 @pytest.mark.long
 def test_errors_across_tables_of_a_combination_are_those_of_dense_least_squares() -> None:
     both = semidp.combine(several(1), several(2, ("sex",)))
-    combination = both.combination
-    assert combination is not None
+    combination = find_combination(both)
+    assert isinstance(combination, Combination)
     observed = [part.observed for part in combination.evidence]
     layout = combination.layout
     dense = solve(
@@ -114,16 +115,12 @@ def test_errors_across_tables_of_a_combination_are_those_of_dense_least_squares(
     )
     rng = np.random.default_rng(0)
     weights = {table.name: rng.normal(size=(10, *table.schema.shape)) for table in both.tables}
-    measured = {measured_table(both, (), name): stacked for name, stacked in weights.items()}
-    assert all(isinstance(one, CombinedMeasured) for one in measured)
-    errors = compute_joint_errors(measured)
-    drawn = simulate_joint_errors(measured, 4000, SeededRandomness(2))
+    by_number = dict(enumerate(weights.values()))
+    noise = combination.weigh_noise(by_number)
+    errors = noise.standard_errors
+    drawn = noise.draw(4000, SeededRandomness(2))
     for number in range(10):
-        asked = {
-            combination.schema.view(one.schema.names): part[number]
-            for one, part in measured.items()
-        }
-        stacked = {view: array[None] for view, array in asked.items()}
+        stacked = {table: part[number][None] for table, part in by_number.items()}
         on_cells = {depth: array[0] for depth, array in combination.weights(stacked).items()}
         value, variance = dense.sum_of(on_cells)
         assert errors[number] == pytest.approx(math.sqrt(variance), rel=1e-9)

@@ -13,7 +13,8 @@ from semidp import Budget, Feature, Plan, run
 from semidp.inference import answers
 from semidp.inference.answers import Covers, mover_difference, normal_interval
 from semidp.inference.cell_bounds import CellBounds
-from semidp.inference.measured import Cells, TableQuestion, measured_table
+from semidp.inference.interval_questions import TableQuestion
+from semidp.inference.measured import Cells, measured_table
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest
 

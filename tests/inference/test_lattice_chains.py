@@ -14,7 +14,7 @@ from semidp.errors import Refused
 from semidp.inference.lattice_chains import EntryLikelihood, LatticeChains, open_differences
 from semidp.inference.likelihoods import join_likelihoods, noisy_counts
 from semidp.inference.markov import mixing, posterior, run_chains
-from semidp.inference.measured import MeasuredTable, measured_table
+from semidp.inference.measured import Measured, measured_table
 from semidp.present.release import Release
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
@@ -22,7 +22,7 @@ from semidp.promise.schema.margins import Grid
 from semidp.publish import TableRequest, TablesRequest
 
 
-def tables_with(release: Release, measured: MeasuredTable) -> np.ndarray:
+def tables_with(release: Release, measured: Measured) -> np.ndarray:
     """Every table of whole numbers with the exact totals of a release and nobody in impossible
     cells, flat.
     """
@@ -105,7 +105,6 @@ def test_the_posterior_is_that_of_enumeration_and_not_that_of_other_noise(name: 
     release = MADE[name]()
     table = "a-b" if name == "product" else None
     measured = measured_table(release, ("a", "b") if name == "product" else ())
-    assert isinstance(measured, MeasuredTable)
     every = tables_with(release, measured)
     assert len(every) >= 3
     likelihood = join_likelihoods(
@@ -133,9 +132,9 @@ def test_the_likelihood_of_a_product_is_what_it_measured() -> None:
     """
     release = product()
     measured = measured_table(release, ("a", "b"))
-    assert isinstance(measured, MeasuredTable)
     likelihood = noisy_counts(release)[0].entries(measured.schema)
-    space = measured.mechanism.space
+    (mechanism,) = release.mechanisms
+    space = mechanism.space
     a, b, c = (
         np.array([0, 0, 1, 1, 0, 1, 0, 1]),
         np.array([0, 1, 2, 0, 1, 2, 0, 0]),
@@ -150,7 +149,7 @@ def test_the_likelihood_of_a_product_is_what_it_measured() -> None:
     assert len(inside) >= 6
     np.testing.assert_array_equal(likelihood.matrix @ one.ravel(), vector[inside])
     variances = np.array([law.variance for law in likelihood.laws])[likelihood.which]
-    np.testing.assert_allclose(variances, measured.mechanism.variances[inside])
+    np.testing.assert_allclose(variances, mechanism.variances[inside])
 
 
 @pytest.mark.long

@@ -195,7 +195,7 @@ def test_the_noise_covariance_is_that_of_the_draws() -> None:
     measured = measured_table(released("0.5"), ("ward", "sex", "ill"))
     cells = np.eye(12).reshape(-1, 3, 2, 2)
     drawn = measured.simulate_errors(cells, 20_000, SeededRandomness(3))
-    covariance = measured.covariance(cells)
+    covariance = measured.weigh_noise(cells).covariance
     np.testing.assert_allclose(np.cov(drawn.T), covariance, atol=0.06 * covariance.max())
 
 

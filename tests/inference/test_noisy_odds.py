@@ -22,6 +22,7 @@ from semidp.inference.common_odds import (
     bounding_law,
     stratified_odds_ratio,
 )
+from semidp.inference.linear_estimates import DrawnNumbers, SumErrors
 from semidp.inference.models import model
 from semidp.inference.unknown_totals import (
     MISS,
@@ -50,7 +51,8 @@ SPACES = {
 def noise_of(weights: np.ndarray) -> NoiseTerms:
     """Groups are exact: the second level has noise, and the first has what it leaves."""
     free = (weights[:, 1] - weights[:, 0]).ravel()
-    return NoiseTerms.from_weights([NOISE], np.zeros(len(free), dtype=np.intp), free)
+    drawn = DrawnNumbers([NOISE], np.zeros(len(free), dtype=np.intp), np.ones(len(free)))
+    return NoiseTerms(SumErrors(1, ((drawn, free[None]),)).terms(0))
 
 
 def odds_of(sizes: np.ndarray, cases: np.ndarray) -> NoisyOdds:

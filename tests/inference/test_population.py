@@ -16,7 +16,8 @@ from semidp.errors import Refused
 from semidp.inference import common_odds_ratio, every_pair, model
 from semidp.inference.answers import inverted_rate, mover_difference, sampled_rate, sampled_shares
 from semidp.inference.cell_bounds import CellBounds
-from semidp.inference.measured import Measured, TableQuestion, measured_table
+from semidp.inference.interval_questions import TableQuestion
+from semidp.inference.measured import Measured, measured_table
 from semidp.inference.models import logistic_fit, loglinear_fit
 from semidp.present.release import Release
 from semidp.promise.noise.randomness import SeededRandomness
@@ -101,7 +102,7 @@ def clustered_coverages(cluster: int, runs: int) -> np.ndarray:
         how = (400, bounds, 0.95, True, 199, SeededRandomness(4))
         question = TableQuestion(again, *how, cluster=cluster)
         yes, female, male, both = {"sick": "y"}, {"sex": "f"}, {"sex": "m"}, {"sex": ["f", "m"]}
-        noise = measured.covariance(np.eye(4).reshape(-1, 2, 2))
+        noise = measured.weigh_noise(np.eye(4).reshape(-1, 2, 2)).covariance
         take = np.zeros((4, 4))
         take[[0, 1], [0, 2]] = take[2, :2] = take[3, 2:] = 1
         cases = counts[:, 0]
@@ -196,7 +197,7 @@ def test_the_test_that_is_offered_keeps_its_size() -> None:
     measured = measured_table(release, ("sex", "sick"))
     source, rejected = np.random.default_rng(6), np.zeros(2)
     design = np.array([[1, 0, 0, 0], [1, 0, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1.0]])
-    noise = measured.covariance(np.eye(4).reshape(-1, 2, 2))
+    noise = measured.weigh_noise(np.eye(4).reshape(-1, 2, 2)).covariance
     for _ in range(200):
         sick = 5 * source.binomial(40, [0.3, 0.3])
         counts = np.stack([sick, 200 - sick], axis=1).ravel().astype(float)

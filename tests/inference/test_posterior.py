@@ -22,7 +22,6 @@ from semidp.inference.markov import (
     shortest_intervals,
     swaps,
 )
-from semidp.inference.measured import measured_table
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest
 
@@ -151,15 +150,13 @@ def test_a_release_has_the_posterior_of_its_own_noise(mechanism: str, budget: Bu
     release = release_of(mechanism, budget)
     truth = np.array([[2, 2, 2], [2, 4, 4]])  # only its margins are used
     every = tables_like(truth, [[0], [1]])
-    measured = measured_table(release, ("r", "c"))
-    noisy = np.asarray(measured.noisy).ravel()
+    noisy = np.asarray(release.results[0].noisy).ravel()
+    (noise,) = release.mechanisms
     answer = posterior(release, level=0.9, randomness=SeededRandomness(2))
     if mechanism == "lattice":
-        chance = np.exp(
-            -((noisy - every) ** 2).sum(axis=1) / (2 * float(measured.mechanism.sigma2))
-        )
+        chance = np.exp(-((noisy - every) ** 2).sum(axis=1) / (2 * float(noise.sigma2)))
     else:
-        chance = measured.mechanism.sampler.pmf(noisy - every).prod(axis=1)
+        chance = noise.sampler.pmf(noisy - every).prod(axis=1)
     weights = chance / chance.sum()
     mean = weights @ every
     error = 5 * answer.error.ravel() / math.sqrt(answer.mixing.size) + 1e-9
@@ -167,7 +164,7 @@ def test_a_release_has_the_posterior_of_its_own_noise(mechanism: str, budget: Bu
     held = (every >= answer.low.ravel() - 1e-9) & (every <= answer.high.ravel() + 1e-9)
     assert (weights @ held >= 0.9 - 0.02).all()
     cells = np.arange(6)
-    law = noisy_counts(release)[0].log_law(measured.schema)
+    law = noisy_counts(release)[0].log_law(release.tables[0].schema)
     logs = law(every, np.broadcast_to(cells, every.shape)).sum(axis=1)
     np.testing.assert_allclose(
         np.exp(logs - logs.max()), chance / chance.max(), rtol=1e-6, atol=1e-12

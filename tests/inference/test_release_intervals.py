@@ -12,7 +12,8 @@ from semidp import Budget, Feature, Plan, Release, run
 from semidp.errors import InputError
 from semidp.inference.answers import Covers, linear_interval, ratio_interval, sampled_rate
 from semidp.inference.cell_bounds import CellBounds, whole_interval
-from semidp.inference.measured import TableQuestion, measured_table, simulate_half_widths
+from semidp.inference.interval_questions import TableQuestion, simulate_half_widths
+from semidp.inference.measured import measured_table
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest, TablesRequest
 

@@ -146,14 +146,13 @@ def size_at(
     One set of simulated statistics serves all runs: the size given that set is a Beta number around
     alpha, which 4999 draws keep within 0.0125 of 0.05 except once in a million.
     """
-    shape, law = (
-        measured.schema.shape,
-        measured.law(np.eye(measured.estimate.size).reshape(-1, *measured.schema.shape)),
-    )
+    shape = measured.schema.shape
+    errors = measured.weigh_noise(np.eye(measured.estimate.size).reshape(-1, *shape))
+    law = errors.draw
     n = float(rows.sum())
     mean = rows * columns.T / n
     variance = mean * (n - rows) / n * (n - columns.T) / (n - 1)
-    noise = measured.mechanism.standard_errors() ** 2
+    noise = errors.standard_errors.reshape(shape) ** 2
     source = np.random.default_rng(9)
 
     def statistics(count: int, seed: int, noisy: bool) -> np.ndarray:

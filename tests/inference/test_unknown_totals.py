@@ -11,6 +11,7 @@ import pytest
 
 from semidp import Budget, Feature, Plan, run
 from semidp.errors import InputError, Refused
+from semidp.inference.linear_estimates import DrawnNumbers, SumErrors
 from semidp.inference.unknown_totals import (
     MISS,
     GridLaw,
@@ -26,6 +27,7 @@ from semidp.inference.unknown_totals import (
 )
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.noise.sums import Weighted
 from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
@@ -138,7 +140,8 @@ def tables_of(sizes: tuple[int, ...], totals: tuple[int, ...]) -> list[tuple[np.
 def noise_of(weights: np.ndarray) -> NoiseTerms:
     """Rows are exact: every level but the last has noise, and the last has what they leave."""
     free = (weights[:, :-1] - weights[:, -1:]).ravel()
-    return NoiseTerms.from_weights([NOISE], np.zeros(len(free), dtype=np.intp), free)
+    drawn = DrawnNumbers([NOISE], np.zeros(len(free), dtype=np.intp), np.ones(len(free)))
+    return NoiseTerms(SumErrors(1, ((drawn, free[None]),)).terms(0))
 
 
 class Space:
@@ -380,10 +383,10 @@ def test_what_is_not_bounded_is_refused_in_a_sentence() -> None:
 
 def test_the_bounds_of_two_sides_are_those_of_a_mirrored_law() -> None:
     law = SumLaw.from_terms(
-        [hypergeometric(12, 3, 4, 1.0, 0.01)], NoiseTerms(((NOISE, 1.0, 1),)), 0.01
+        [hypergeometric(12, 3, 4, 1.0, 0.01)], NoiseTerms((Weighted(NOISE, Fraction(1), 1),)), 0.01
     )
     mirrored = SumLaw.from_terms(
-        [hypergeometric(12, 9, 4, 1.0, 0.01)], NoiseTerms(((NOISE, 1.0, 1),)), 0.01
+        [hypergeometric(12, 9, 4, 1.0, 0.01)], NoiseTerms((Weighted(NOISE, Fraction(1), 1),)), 0.01
     )
     for bound in (0.7, 1.5, 3.0):
         assert law.bound_upper_tail(bound) == pytest.approx(

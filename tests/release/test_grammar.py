@@ -152,7 +152,7 @@ def test_words_put_no_bare_number_before_a_plural():
         "{self.a} records",
         "{self.a - 1} other records",
         "{most} members",
-        "{len(release.combination.releases)} releases",
+        "{len(release.sources)} releases",
         "{len(request.tables)} tables",
     }
     package = Path(semidp.__file__).parent

@@ -300,12 +300,15 @@ def load_document(folder):
 
 def build_release(folder, document):
     """The release as plain values; a combination has the parts of the releases it was made of."""
-    plan, sources = document["plan"], [Source(folder, document, [], {})]
+    sources = [Source(folder, document, [], {})]
     if document["guarantee"] is None:
         raise NotCovered("the release states no guarantee")
     for each in document.get("combination", []):
         inside = folder / each["folder"]
         sources.append(Source(inside, load_document(inside), [], {}))
+    if "combination" in document:
+        document["plan"] = join_plans(document, [source.document for source in sources[1:]])
+    plan = document["plan"]
     spaces = read_spaces(document["dataspace"], plan, sources)
     promise, parts = read_promise(plan, document), []
     for source in sources:
@@ -325,11 +328,20 @@ def build_release(folder, document):
     return Release(spaces, promise, parts, stated, reported, notes)
 
 
+def join_plans(document, inner):
+    """What a combination publishes exactly, and its promise: it has no plan of its own."""
+    if any("combination" in each or "link" in each["dataspace"] for each in inner):
+        raise NotCovered("a combination of combinations or of linked files")
+    plan = {"invariants": [names for each in inner for names in each["plan"]["invariants"]]}
+    plan["adjacency"] = "exchange" if document["a"].get("kind") == "exchange" else "its number"
+    if "most" in inner[0]["plan"]:
+        plan["most"] = inner[0]["plan"]["most"]
+    return plan
+
+
 def check_source(source, document):
     """A release in a combination has the same records, levels and promise, and no other totals."""
     inner, union = source.document, drop_empty_levels(source.spaces[0])
-    if "combination" in inner or "link" in inner["dataspace"]:
-        raise NotCovered("a combination of combinations or of linked files")
     public = drop_empty_levels(read_spaces(inner["dataspace"], inner["plan"], [])[0])
     levels = {feature.names: feature.leaves for feature in union.features}
     same = all(feature.leaves == levels.get(feature.names) for feature in public.features)

@@ -435,7 +435,7 @@ def combine(
     show` computes everything again; `intervals`, `test`, `model` and `synthesize` read it like any
     release.
     """
-    from semidp.publish.combined.releases_together import combine_releases
+    from semidp.inference.combined.releases_together import combine_releases
 
     # Numbers that do not follow from their measurements are refused before anything is combined.
     releases = [load_consistent(Release, folder) for folder in folders]

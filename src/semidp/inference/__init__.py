@@ -10,13 +10,13 @@ from semidp.inference.area_sums import area_intervals, read_area_rows, sum_inter
 from semidp.inference.census.area_estimates import CensusTask, estimate_areas, write_estimates
 from semidp.inference.census.noisy_files import read_areas
 from semidp.inference.common_odds import common_odds_ratio
+from semidp.inference.estimation.estimates import Share, estimate
+from semidp.inference.estimation.measurements import CellSums, Measurements, Observed, Places
 from semidp.inference.independence import random_tables, simulated_bound
 from semidp.inference.markov import posterior
 from semidp.inference.models import model
 from semidp.inference.paired_tests import every_pair
 from semidp.inference.records.synthetic import combine_estimates
-from semidp.publish.estimation.estimates import Share, estimate
-from semidp.publish.estimation.measurements import CellSums, Measurements, Observed, Places
 
 __all__ = [
     "CellSums",

@@ -98,7 +98,7 @@ class CrossedTable:
 
     def noise_law(self, weights: Floats) -> Callable[[int, Randomness], Floats]:
         """How the noise of weighted sums of the cells of `shape` is drawn, one row a draw."""
-        return self.measured.law(self.pull_weights(weights))
+        return self.measured.weigh_noise(self.pull_weights(weights)).draw
 
 
 def crossed_table(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import Refused
 from semidp.inference.cell_bounds import CellBounds
+from semidp.inference.combined.several_releases import refuse_other_noise
 from semidp.inference.lattice_chains import CellLaw, EntryLikelihood, NoiseLaw
 from semidp.inference.measured import level_codes
 from semidp.promise.mechanisms.gaussian import (
@@ -31,7 +32,6 @@ from semidp.promise.noise.distributions import DiscreteGaussian, joined_laws
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.publish.combined.combination import refuse_other_noise
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue
@@ -291,7 +291,7 @@ def _log_rounded_pmf(size: Counts, scale: float) -> Floats:
 
 def noisy_counts(release: "ReleaseValue") -> list[NoisyCounts]:
     """Everything that was measured of counts: in a release, or in those that it combines."""
-    sources = (release,) if release.combination is None else release.combination.releases
+    sources = release.sources or (release,)
     every = []
     for source in sources:
         source.refuse_large_parts("posteriors")

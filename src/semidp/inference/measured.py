@@ -1,75 +1,120 @@
-"""Questions to a release that cost no privacy: tests and intervals from unbiased estimates and the
-law of the noise.
+"""Published tables as they were measured: unbiased estimates, and noise of a known law.
 
 Everything here is a function of what was published. Fitted whole numbers are not used: what their
 fit did to the noise has no simple law.
 """
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.inference.answers import (
-    Covers,
-    IntervalEstimate,
-    TableIntervals,
-    inverted_rate,
-    linear_interval,
-    mover_difference,
-    normal_interval,
-    overlapping_difference,
-    ratio_interval,
-    sampled_rate,
-    sampled_shares,
-    scaled_difference,
+from semidp.inference.combined.releases_together import find_combination
+from semidp.inference.linear_estimates import (
+    Drawn,
+    Floats,
+    LinearEstimates,
+    SumErrors,
+    weigh_mechanism,
 )
-from semidp.inference.cell_bounds import CellBounds, whole_interval
-from semidp.inference.independence import blocks, simulated_bound
-from semidp.inference.ratios import (
-    NoisyRates,
-    RateMeasure,
-    fixed_risk_ratio,
-    from_two_rates,
-    sampled_comparison,
-)
-from semidp.promise.exact import check_level
-from semidp.promise.mechanisms.mechanism import Mechanism, NoNoise
+from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.pure import KNormMechanism
-from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
-from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
 from semidp.promise.spaces.linked import UNIT, LinkedDataspace
 from semidp.promise.spaces.protection import Protection
-from semidp.publish.combined.combination import Combination
-from semidp.publish.combined.combined_tables import LAW
-from semidp.publish.combined.residual_combination import LinkedCombination, ResidualCombination
 
 if TYPE_CHECKING:
-    from semidp.publish.combined.several_releases import SeveralReleases
     from semidp.publish.release_value import ReleaseValue
 
-Floats = NDArray[np.float64]
 Cells = Mapping[str, str | Iterable[str]]
 """Cells of a table: for some of its features the levels that are meant; all levels of the
 others."""
 
 DRAWS = 9999
 """How many tables are simulated, unless said otherwise."""
+MANY_CELLS = 2048
+"""Cells of a table from which on fewer are simulated."""
 
 _FEWER = 999  # where noise is drawn slowly, or the table is large
-_MANY_CELLS = 2048
 
 
 @dataclass(frozen=True, eq=False)
-class Measured(ABC):
+class ReleaseEstimates(LinearEstimates):
+    """The tables of one release, in its order: each from the noise of its own result."""
+
+    release: "ReleaseValue"
+
+    @cached_property
+    def _places(self) -> list[tuple[int, int]]:
+        """For each table its result, and its number there."""
+        places = []
+        for result, published in enumerate(self.release.results):
+            places += [(result, number) for number in range(len(published.every_table()))]
+        return places
+
+    @cached_property
+    def _mechanisms(self) -> dict[int, Mechanism]:
+        """Mechanisms that were asked for, by result: calibrating takes a while."""
+        return {}
+
+    def _mechanism(self, number: int) -> Mechanism:
+        if number not in self._mechanisms:
+            self._mechanisms[number] = self._calibrate(number)
+        return self._mechanisms[number]
+
+    def _calibrate(self, number: int) -> Mechanism:
+        result = self.release.results[number]
+        noise = result.residual_noise()
+        if noise is not None:
+            return noise
+        request = self.release.plan.requests[number]
+        mechanism = result.recalibrate(request, self.release.scope)
+        if not math.isclose(mechanism.scale, result.noise.scale, rel_tol=1e-6):
+            raise Refused(
+                f"the noise of {result.name!r} is not what this version would draw from its plan:"
+                " use the version of semidp that wrote the release"
+            )
+        return mechanism
+
+    def noise_name(self, table: int) -> str:
+        """What the mechanism of a table is called."""
+        return self._mechanism(self._places[table][0]).name
+
+    def is_slow(self, table: int) -> bool:
+        """Whether the noise of a table is drawn slowly: points of a ball of many dimensions."""
+        mechanism = self._mechanism(self._places[table][0])
+        return isinstance(mechanism, KNormMechanism) and mechanism.placed_ball.ball.dimension > 3
+
+    def weigh_noise(self, weights: Mapping[int, Floats]) -> SumErrors:
+        """Return the errors of sums over cells of several tables; results have independent
+        noise.
+        """
+        by_result: dict[int, dict[int, Floats]] = {}
+        for table, stacked in weights.items():
+            result, number = self._places[table]
+            by_result.setdefault(result, {})[number] = stacked
+        parts: list[tuple[Drawn, Floats]] = []
+        for result, of_result in by_result.items():
+            parts += weigh_mechanism(self._mechanism(result), of_result).parts
+        return SumErrors(len(next(iter(weights.values()))), tuple(parts))
+
+
+def linear_estimates(release: "ReleaseValue") -> LinearEstimates:
+    """The tables of a release, measured by itself or combined, as weighted sums of what was
+    measured.
+    """
+    return find_combination(release) or ReleaseEstimates(release)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
     """A published table as it was measured: an unbiased estimate, and noise of a known law.
 
     Parameters
@@ -78,6 +123,8 @@ class Measured(ABC):
         What the table is called, its features and levels.
     estimate
         The unbiased estimate.
+    tables, number
+        All tables of the release as weighted sums of what was measured, and which one it is.
     counted
         The kind of record that it counts, where the data hold several.
     """
@@ -85,53 +132,51 @@ class Measured(ABC):
     name: str
     schema: Schema
     estimate: Floats = field(repr=False)
-    counted: str = field(default=RECORD, kw_only=True)
+    tables: LinearEstimates = field(repr=False)
+    number: int
+    counted: str = RECORD
 
     @property
-    @abstractmethod
     def noise_name(self) -> str:
         """What the noise is called."""
+        return self.tables.noise_name(self.number)
 
     @property
     def draws(self) -> int:
         """How many tables are simulated by default."""
-        return _FEWER if self.estimate.size > _MANY_CELLS else DRAWS
+        many = self.estimate.size > MANY_CELLS or self.tables.is_slow(self.number)
+        return _FEWER if many else DRAWS
 
     def sum_cells(self, weights: Floats) -> Floats:
         """Return weighted sums of the estimate; the first axis of the weights counts them."""
         return np.asarray(weights.reshape(len(weights), -1) @ self.estimate.ravel())
 
-    @abstractmethod
+    def weigh_noise(self, weights: Floats) -> SumErrors:
+        """Return the errors of weighted sums: standard errors, covariances, law and draws."""
+        return self.tables.weigh_noise({self.number: weights})
+
     def errors(self, weights: Floats) -> Floats:
         """Return the standard errors of weighted sums, from the noise alone."""
-
-    @abstractmethod
-    def covariance(self, weights: Floats) -> Floats:
-        """Covariances of the noise of weighted sums."""
-
-    @abstractmethod
-    def law(self, weights: Floats) -> Callable[[int, Randomness], Floats]:
-        """Return how the errors of weighted sums are drawn."""
+        return self.weigh_noise(weights).standard_errors
 
     def simulate_errors(
         self, weights: Floats, draws: int | None, randomness: Randomness | None
     ) -> Floats:
         """Return draws of the errors of weighted sums, one row a draw."""
         source = SystemRandomness() if randomness is None else randomness
-        law, count = self.law(weights), self.draws if draws is None else draws
-        return np.concatenate(
-            [law(part, source) for part in blocks(count, max(self.estimate.size, len(weights)))]
-        )
+        return self.weigh_noise(weights).draw(self.draws if draws is None else draws, source)
 
     def mask(self, cells: Cells) -> Floats:
         """Return 1 for the cells that are meant and 0 for the others.
 
-        >>> from semidp.promise.mechanisms.examples import two_way
-        >>> space, table = two_way()
-        >>> MeasuredTable("table", table.schema, table.counts, NoNoise(space)).mask(
-        ...     {"sex": "f"}
-        ... ).tolist()
-        [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
+        >>> import semidp
+        >>> plan = semidp.Plan(
+        ...     [semidp.publish.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))],
+        ...     ["sex", "vote"],
+        ... )
+        >>> release = semidp.run(plan, {"sex": [*"fm"], "vote": [*"yn"]})
+        >>> measured_table(release, ["sex"]).mask({"sex": "f"}).tolist()
+        [[1.0, 1.0], [0.0, 0.0]]
         """
         inside = np.ones(self.schema.shape)
         for name, labels in cells.items():
@@ -147,134 +192,6 @@ class Measured(ABC):
                 [-1 if place == axis else 1 for place in range(inside.ndim)]
             )
         return inside
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredTable(Measured):
-    """A table of one release, with the noise of its mechanism.
-
-    Parameters
-    ----------
-    mechanism
-        The noise.
-    number
-        Which table of a product it is.
-    noisy
-        The measurement as it was drawn: of the cells, or of the residuals of all tables of a
-        product.
-    """
-
-    mechanism: Mechanism = field(repr=False)
-    number: int = 0
-    noisy: NDArray[np.int64] | None = field(default=None, repr=False)
-
-    @property
-    def noise_name(self) -> str:
-        """What the mechanism is called."""
-        return self.mechanism.name
-
-    @property
-    def draws(self) -> int:
-        """How many tables are simulated by default."""
-        slow = (
-            isinstance(self.mechanism, KNormMechanism)
-            and self.mechanism.placed_ball.ball.dimension > 3
-        )
-        return _FEWER if slow else super().draws
-
-    def errors(self, weights: Floats) -> Floats:
-        """Return the standard errors of weighted sums, from the noise alone."""
-        if isinstance(self.mechanism, SharedNoise):
-            return np.array(
-                [self.mechanism.combination_error({self.number: each}) for each in weights]
-            )
-        return np.array([self.mechanism.standard_error(each) for each in weights])
-
-    def covariance(self, weights: Floats) -> Floats:
-        """Covariances of the noise of weighted sums: ``(Var(a + b) - Var(a - b)) / 4``."""
-        size = len(weights)
-        if isinstance(self.mechanism, SharedNoise):
-            reached, pulled = self._pull_weights(self.mechanism, weights)
-            return np.asarray((pulled * self.mechanism.entry_variances[reached]) @ pulled.T)
-        matrix = np.diag(self.errors(weights) ** 2)
-        if not isinstance(self.mechanism, NoNoise):
-            pulled = np.stack([self.mechanism.space.project(each).ravel() for each in weights])
-            product = self.mechanism.variance * (pulled @ pulled.T)
-            # Noise of equal variance in every direction; other laws are taken apart pair by pair.
-            if np.allclose(np.diag(product), np.diag(matrix), rtol=1e-9, atol=1e-12):
-                return np.asarray(product)
-        for one in range(size):
-            for other in range(one):
-                both = np.stack([weights[one] + weights[other], weights[one] - weights[other]])
-                more, less = self.errors(both) ** 2
-                matrix[one, other] = matrix[other, one] = (more - less) / 4
-        return matrix
-
-    def _pull_weights(
-        self, mechanism: SharedNoise, weights: Floats
-    ) -> tuple[NDArray[np.intp], Floats]:
-        """The entries of the noise that sums of this table can see, and their weights on them, a
-        row a sum.
-        """
-        # other tables of the same noise may have many more entries
-        reached = mechanism.find_reached_entries([self.number])
-        rows = [mechanism.combination({self.number: each})[reached] for each in weights]
-        return reached, np.stack(rows)
-
-    def law(self, weights: Floats) -> Callable[[int, Randomness], Floats]:
-        """Return how the errors of weighted sums are drawn: by the mechanism's own noise."""
-        mechanism = self.mechanism
-        if isinstance(mechanism, NoNoise):
-            return lambda count, randomness: np.zeros((count, len(weights)))
-        if isinstance(mechanism, SharedNoise):
-            reached, pulled = self._pull_weights(mechanism, weights)
-            seen = np.abs(pulled).max(axis=0) > 1e-15
-            used = reached[seen]
-            return lambda count, randomness: (
-                mechanism.draw_entries(used, count, randomness) @ pulled[:, seen].T
-            )
-        pulled = np.stack([mechanism.space.project(each).ravel() for each in weights])
-        zeros = np.zeros(mechanism.space.shape, dtype=np.int64)
-        return lambda count, randomness: (
-            mechanism.measure_many(zeros, count, randomness).reshape(count, -1).astype(np.float64)
-            @ pulled.T
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class CombinedMeasured(Measured):
-    """A table of a combination of releases, with the noise of everything that was measured.
-
-    Parameters
-    ----------
-    combination
-        The releases and their estimate.
-    """
-
-    combination: Combination = field(repr=False)
-
-    noise_name = LAW
-
-    @property
-    def view(self) -> View:
-        """The table among all features."""
-        return self.combination.schema.view(self.schema.names)
-
-    def errors(self, weights: Floats) -> Floats:
-        """Return the standard errors of weighted sums, from the noise alone."""
-        # One adjoint pass for each sum takes no more memory than the estimate.
-        return np.array([self.combination.estimate({self.view: each})[1] for each in weights])
-
-    def covariance(self, weights: Floats) -> Floats:
-        """Covariances of the noise of weighted sums."""
-        return self.combination.covariance({self.view: weights})
-
-    def law(self, weights: Floats) -> Callable[[int, Randomness], Floats]:
-        """Return how the errors of weighted sums are drawn: by the noise of every measurement."""
-        influences = self.combination.influences({self.view: weights})
-        if not influences:
-            return lambda count, randomness: np.zeros((count, len(weights)))
-        return lambda count, randomness: self.combination.draw_errors(influences, count, randomness)
 
 
 def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp], tuple[int, ...]]:
@@ -319,73 +236,57 @@ def measured_table(
     features.
     """
     release.refuse_large_parts("intervals and tests")
-    table = None if table is None else release.table_name(table)
-    if release.combination is not None:
-        return combined_table(release, release.combination, set(names), table)
+    called = None if table is None else release.table_name(table)
     features = set(names)
-    every = [
-        (request, result, part, number)
-        for request, result in zip(release.plan.requests, release.results, strict=True)
-        for number, part in enumerate(result.every_table())
-    ]
-    fitting = [
-        entry
-        for entry in every
-        if (table is None or entry[2].name == table) and features <= set(entry[2].schema.names)
-    ]
-    if not fitting:
-        listed = (
-            "; ".join(f"{entry[2].name}: {', '.join(entry[2].schema.names)}" for entry in every)
-            or "none"
-        )
-        called = f"no table {table!r} with" if table else "no table with"
-        raise InputError(
-            f"this release has {called} {', '.join(sorted(features)) or 'any feature'}; its tables:"
-            f" {listed}"
-        )
-    request, result, part, number = min(
-        fitting, key=lambda entry: (entry[2].counted == UNIT, math.prod(entry[2].schema.shape))
-    )
-    noise = result.residual_noise()
-    if noise is not None:
-        return MeasuredTable(
-            part.name, part.schema, part.estimate, noise, number, result.noisy, counted=part.counted
-        )
-    mechanism = result.recalibrate(request, release.scope)
-    if not math.isclose(mechanism.scale, result.noise.scale, rel_tol=1e-6):
-        raise Refused(
-            f"the noise of {result.name!r} is not what this version would draw from its plan: use"
-            " the version of semidp that wrote the release"
-        )
-    return MeasuredTable(part.name, part.schema, part.estimate, mechanism, noisy=result.noisy)
-
-
-def combined_table(
-    release: "ReleaseValue", combination: "SeveralReleases", names: set[str], called: str | None
-) -> Measured:
-    """Return the smallest table of a combination that has some features, or the one of a given
-    name.
-    """
+    tables = release.tables
     fitting = []
-    for number, table in enumerate(release.tables):
-        if called in (None, table.name) and names <= {*table.schema.names}:
-            fitting.append((table.counted == UNIT, table.schema.size, number))
+    for number, one in enumerate(tables):
+        if called in (None, one.name) and features <= {*one.schema.names}:
+            fitting.append((one.counted == UNIT, one.schema.size, number))
     if not fitting:
-        listed = "; ".join(
-            f"{table.name}: {', '.join(table.schema.names)}" for table in release.tables
-        )
+        listed = "; ".join(f"{one.name}: {', '.join(one.schema.names)}" for one in tables)
         which = f"no table {called!r} with" if called else "no table with"
         raise InputError(
-            f"this release has {which} {', '.join(sorted(names)) or 'any feature'}; its tables:"
-            f" {listed}"
+            f"this release has {which} {', '.join(sorted(features)) or 'any feature'}; its tables:"
+            f" {listed or 'none'}"
         )
     *_, number = min(fitting)
-    smallest = release.tables[number]
-    said = smallest.name, smallest.schema, smallest.estimate
-    if isinstance(combination, LinkedCombination | ResidualCombination):
-        return MeasuredTable(*said, combination.noise, number, counted=smallest.counted)
-    assert isinstance(combination, Combination)
-    return CombinedMeasured(*said, combination=combination)
+    chosen = tables[number]
+    return Measured(
+        chosen.name,
+        chosen.schema,
+        chosen.estimate,
+        linear_estimates(release),
+        number,
+        chosen.counted,
+    )
+
+
+def estimate_sum(release: "ReleaseValue", weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
+    """Return a weighted sum of estimated cells, across tables, and its standard error; see
+    `Release.estimate`.
+    """
+    release.refuse_large_parts("weighted sums")
+    tables = release.tables
+    numbers = {table.name: number for number, table in enumerate(tables)}
+    value = 0.0
+    by_number: dict[int, Floats] = {}
+    for called, table_weights in weights.items():
+        name = release.table_name(called)
+        if name not in numbers:
+            raise InputError(f"there is no table {name!r}; there are {', '.join(numbers)}")
+        table = tables[numbers[name]]
+        weight = np.asarray(table_weights, dtype=np.float64)
+        if weight.shape != table.schema.shape:
+            raise InputError(
+                f"the weights of {name!r} have shape {weight.shape}, but it has"
+                f" {table.schema.shape}"
+            )
+        value += float((table.estimate * weight).sum())
+        by_number[numbers[name]] = weight[None]
+    if not by_number:
+        return value, 0.0
+    return value, float(linear_estimates(release).weigh_noise(by_number).standard_errors[0])
 
 
 def select_public(release: "ReleaseValue", measured: Measured) -> Dataspace:
@@ -400,7 +301,7 @@ def clustering(release: "ReleaseValue", measured: Measured) -> Protection | None
     if measured.counted == UNIT:
         return None
     # Releases without a guarantee together still are of the same persons.
-    sources = [release] if release.combination is None else release.combination.releases
+    sources = release.sources or (release,)
     several = []
     for scope in (source.scope for source in sources):
         persons = scope.protection
@@ -438,398 +339,3 @@ def fitted_counts(release: "ReleaseValue", name: str) -> NDArray[np.int64]:
         f"the published counts of {name!r} are not whole numbers with the exact totals: publish"
         " them fitted"
     )
-
-
-# --- intervals ------------------------------------------------------------------------------------
-
-
-def estimate_interval(
-    release: "ReleaseValue",
-    of: Cells,
-    minus: Cells | None,
-    among: Cells | None,
-    level: float,
-    sampling: bool,
-    table: str | None,
-    draws: int | None,
-    randomness: Randomness | None,
-    measure: RateMeasure | str = RateMeasure.DIFFERENCE,
-) -> IntervalEstimate:
-    """Return a count, a rate, or a difference of two, with its interval; see `Release.interval`."""
-    check_level(level, "the confidence level")
-    measure = RateMeasure(measure)
-    if measure is not RateMeasure.DIFFERENCE and (minus is None or among is None):
-        raise InputError(
-            f"a {measure} compares the rates in two groups: say among which, and minus which"
-        )
-    names = {name for cells in (of, minus, among) if cells is not None for name in cells}
-    measured = measured_table(release, names, table)
-    public = select_public(release, measured)
-    bounds = CellBounds.from_dataspace(public, measured.schema.names)
-    cluster = cluster_size(release, measured) if sampling else 1
-    question = TableQuestion(
-        measured, public.n or 0, bounds, level, sampling, draws, randomness, measure, cluster
-    )
-    return replace(question.answer(of, minus, among), cluster=cluster)
-
-
-@dataclass(frozen=True)
-class TableQuestion:
-    """What is asked of a measured table of n records: at which level, of whom, and how its noise is
-    simulated.
-
-    `bounds` are what the exact totals allow; they cut intervals for these records, never those for
-    a population. `cluster` is the most records of one person.
-    """
-
-    measured: Measured
-    n: float
-    bounds: CellBounds
-    level: float
-    sampling: bool
-    draws: int | None = None
-    randomness: Randomness | None = None
-    measure: RateMeasure = RateMeasure.DIFFERENCE
-    cluster: int = 1
-
-    def answer(self, of: Cells, minus: Cells | None, among: Cells | None) -> IntervalEstimate:
-        """Return a count, a rate, or a difference of two."""
-        chosen, mask = self.measured.mask(of), self.measured.mask
-        if among is None:
-            return self._count(chosen) if minus is None else self._difference(chosen, mask(minus))
-        groups = [mask(cells) for cells in (among, minus) if cells is not None]
-        parts = [(chosen * group, group) for group in groups]
-        return self._rate(*parts[0]) if len(parts) == 1 else self._compared_rates(parts)
-
-    def _compared_rates(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate:
-        """Compare the rates in two groups by `measure`."""
-        if self.measure is RateMeasure.DIFFERENCE:
-            return self._difference_of_rates(parts)
-        apart = not (parts[0][1] * parts[1][1]).any()
-        if self.sampling and apart:
-            return sampled_comparison(self._noisy_rates(parts), self.measure, self.level)
-        if self.sampling:
-            raise Refused(f"a {self.measure} for a population needs groups without a common record")
-        return self._ratio_of_rates(parts)
-
-    def _noisy_rates(self, parts: list[tuple[Floats, Floats]]) -> NoisyRates:
-        """The counts of two groups, with the covariance of their noise."""
-        weights = np.stack([*parts[0], *parts[1]])
-        sums = self.measured.sum_cells(weights)
-        covariance = self.measured.covariance(weights)
-        return NoisyRates(sums[::2], sums[1::2], covariance, self.cluster)
-
-    def _ratio_of_rates(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate:
-        """A risk ratio or odds ratio of these records, from the law of the noise alone."""
-        rates = self._noisy_rates(parts)
-        first, second = (top for top, _ in parts)
-        scale = max(float(rates.covariance.max()), 1e-300)
-        fixed = rates.covariance[1, 1] <= 1e-12 * scale and rates.covariance[3, 3] <= 1e-12 * scale
-        usable = bool((rates.records > 0).all())
-        if fixed and usable and self.measure is RateMeasure.RISK_RATIO:
-            lines = first / rates.records[0], second / rates.records[1]
-            drawn = self._simulate_errors(*lines)
-            values = rates.cases / rates.records
-            value = float(rates.estimate(self.measure))
-            error = (
-                self._error(lines[0] - value * lines[1]) / abs(values[1])
-                if math.isfinite(value)
-                else math.inf
-            )
-            return fixed_risk_ratio((values[0], values[1]), (drawn[0], drawn[1]), error, self.level)
-        if fixed and usable and self._error(first + second) ** 2 <= 1e-12 * scale:
-            # All cases of both groups are exact too: one count fixes the table.
-            cases = self._count(first)
-            total = float(rates.cases.sum())
-            ends = [_odds_ratio(end, total, rates.records) for end in (cases.low, cases.high)]
-            value = _odds_ratio(float(rates.cases[0]), total, rates.records)
-            return replace(cases, value=value, standard_error=math.nan, low=ends[0], high=ends[1])
-        sharper = replace(self, level=(1 + self.level) / 2)
-        one, two = (sharper._rate(top, bottom) for top, bottom in parts)
-        return from_two_rates(one, two, self.measure, self.level)
-
-    def _simulate_errors(self, *weights: Floats) -> list[Floats]:
-        return list(self.measured.simulate_errors(np.stack(weights), self.draws, self.randomness).T)
-
-    def _error(self, weights: Floats) -> float:
-        return float(self.measured.errors(weights[None])[0])
-
-    def _count(self, chosen: Floats) -> IntervalEstimate:
-        n, value, error = (
-            self.n,
-            float(self.measured.sum_cells(chosen[None])[0]),
-            self._error(chosen),
-        )
-        drawn = self._simulate_errors(chosen)[0]
-        if not self.sampling:
-            return linear_interval(value, error, drawn, self.bounds.span(chosen), self.level)
-        noise, errors = (error**2, 0.0, 0.0), (drawn, np.zeros(len(drawn)))
-        share = inverted_rate((value, n), noise, errors, self.level, self.cluster)
-        return _times(n, replace(share, value=value / n if n else math.nan))
-
-    def _difference(self, one: Floats, other: Floats) -> IntervalEstimate:
-        n, weights = self.n, one - other
-        value, total = self.measured.sum_cells(np.stack([weights, weights**2])).tolist()
-        error = self._error(weights)
-        if not self.sampling:
-            return linear_interval(
-                value,
-                error,
-                self._simulate_errors(weights)[0],
-                self._difference_span(weights),
-                self.level,
-                difference=True,
-            )
-        if not n:
-            return normal_interval(0.0, 0.0, 0.0, (0.0, 0.0), self.level, Covers.both)
-        # Cells on both sides cancel, so that the two counts have no record in common.
-        sides = [np.maximum(weights, 0.0), np.maximum(-weights, 0.0)]
-        counts = self.measured.sum_cells(np.stack(sides)).tolist()
-        noises = [self._error(side) ** 2 for side in sides]
-        shares = [min(max(count / n, 0.0), 1.0) for count in counts]
-        spread = self.cluster * max(total, 0.0)
-        null = math.sqrt(error**2 + spread) / n
-        full = math.sqrt(error**2 + max(spread - self.cluster * value**2 / n, 0.0)) / n
-        common = (sum(noises) - error**2) / 2 / n**2
-        return _times(
-            n,
-            mover_difference(
-                [(count, n) for count in counts],
-                [(noise, 0.0, 0.0) for noise in noises],
-                common - self.cluster * shares[0] * shares[1] / n,
-                (full, null),
-                self.level,
-                self.cluster,
-            ),
-        )
-
-    def _rate(self, top: Floats, bottom: Floats) -> IntervalEstimate:
-        cases, records = self.measured.sum_cells(np.stack([top, bottom])).tolist()
-        v1, v12, v2 = self._noise_of_rate(top, bottom)
-        if self.sampling:
-            first, second = self._simulate_errors(top, bottom)
-            noise = (v1, v12, v2)
-            return inverted_rate((cases, records), noise, (first, second), self.level, self.cluster)
-        if v2 == 0 and records > 0:
-            drawn, span = self._simulate_errors(top)[0] / records, self._rate_span(top, bottom)
-            value, error = cases / records, math.sqrt(v1) / records
-            return linear_interval(value, error, drawn, span, self.level, among=round(records))
-        rate = cases / records if records else math.nan
-        error = self._error(top - rate * bottom) / abs(records) if records else math.inf
-        first, second = self._simulate_errors(top, bottom)
-        return ratio_interval(
-            (cases, records), (first, second), error, self.level, self._rate_span(top, bottom)
-        )
-
-    def _noise_of_rate(self, top: Floats, bottom: Floats) -> tuple[float, float, float]:
-        """Return the variance of the noise of the cases, its covariance with that of the records,
-        and theirs.
-        """
-        cases, records, remaining = (
-            self.measured.errors(np.stack([top, bottom, top - bottom])) ** 2
-        ).tolist()
-        return cases, (cases + records - remaining) / 2, records
-
-    def _difference_span(self, weights: Floats) -> tuple[float, float]:
-        """What the exact totals allow the sum of some cells less that of others to be."""
-        (low, high), (less, most) = self.bounds.span(weights > 0), self.bounds.span(weights < 0)
-        return low - most, high - less
-
-    def _rate_span(self, top: Floats, bottom: Floats) -> tuple[float, float]:
-        """What the exact totals allow a share to be: most cases beside fewest others, and the other
-        way round.
-        """
-        (low, high), (less, most) = self.bounds.span(top), self.bounds.span(bottom - top)
-        return (low / (low + most) if low + most else 0.0), (
-            high / (high + less) if high + less else 1.0
-        )
-
-    def _difference_of_rates(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate:
-        covers = Covers.both if self.sampling else Covers.noise
-        sums = [self._sums(part) for part in parts]
-        if any(records <= 0 for _, records in sums):
-            return IntervalEstimate(math.nan, math.inf, -1.0, 1.0, self.level, covers, False, 1.0)
-        if self.sampling:
-            nested = self._inner_and_rest(parts)
-            return self._sampled_difference(parts) if nested is None else nested
-        value = sums[0][0] / sums[0][1] - sums[1][0] / sums[1][1]
-        weights = self._difference_line(parts)
-        noise = self._error(weights)
-        (low, high), (less, most) = (self._rate_span(*part) for part in parts)
-        span = (low - most, high - less)
-        if any(self._error(bottom) for _, bottom in parts):
-            return normal_interval(value, noise, noise, span, self.level, covers)
-        drawn = self._simulate_errors(weights)[0]
-        every = math.lcm(*(round(records) for _, records in sums))
-        return linear_interval(value, noise, drawn, span, self.level, difference=True, among=every)
-
-    def _sampled_difference(
-        self, parts: list[tuple[Floats, Floats]], span: tuple[float, float] = (-1.0, 1.0)
-    ) -> IntervalEstimate:
-        """The difference of two population rates, of groups of which neither holds the other."""
-        sums = [self._sums(part) for part in parts]
-        value = sums[0][0] / sums[0][1] - sums[1][0] / sums[1][1]
-        noise = self._error(self._difference_line(parts))
-        variances, null = self._sampling_variances([bottom for _, bottom in parts], sums)
-        errors = math.sqrt(noise**2 + variances), math.sqrt(noise**2 + null)
-        noises = [self._noise_of_rate(*part) for part in parts]
-        if bool((parts[0][1] == parts[1][1]).all()):  # the same records: only the noise can differ
-            return normal_interval(value, *errors, (-1.0, 1.0), self.level, Covers.both)
-        if (parts[0][1] * parts[1][1]).any():
-            return overlapping_difference(sums, noises, errors, self.level, self.cluster)
-        one, other = (self._error(self._line(part)) ** 2 for part in parts)
-        common = (one + other - noise**2) / 2
-        return mover_difference(sums, noises, common, errors, self.level, self.cluster, span)
-
-    def _inner_and_rest(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate | None:
-        """Return the difference of the population rates of a group and of one that holds it; None
-        where neither holds the other, or where the larger one may have no further records.
-
-        The outer group is the inner one and the rest, in shares w and 1 - w, so that the difference
-        is 1 - w times that of the inner rate and the rest's, which share no record. The share is an
-        estimate too, with an interval of its own.
-        """
-        shared = parts[0][1] * parts[1][1]
-        nested = [bool((shared == bottom).all()) for _, bottom in parts]
-        if not any(nested) or all(nested):
-            return None
-        inner, outer = (0, 1) if nested[0] else (1, 0)
-        (top, bottom), (outer_top, outer_bottom) = parts[inner], parts[outer]
-        rest = (outer_top - top, outer_bottom - bottom)
-        outside = (rest[1], outer_bottom)
-        share, rate = (
-            sampled_rate(self._sums(part), self._noise_of_rate(*part), self.level, self.cluster)
-            for part in (outside, rest)
-        )
-        if math.isinf(share.standard_error) or math.isinf(rate.standard_error):
-            return None
-        apart = [parts[inner], rest] if inner == 0 else [rest, parts[inner]]
-        one, other = self._difference_line(apart), self._line(outside)
-        common = (self._error(one + other) ** 2 - self._error(one - other) ** 2) / 4
-        # Cut only at the end: a distance that was cut would make the sum of squares too small.
-        difference = self._sampled_difference(apart, (-math.inf, math.inf))
-        return scaled_difference(difference, share, common)
-
-    def _sums(self, part: tuple[Floats, Floats]) -> tuple[float, float]:
-        """The noisy counts of the cases and of the records of a rate."""
-        cases, records = self.measured.sum_cells(np.stack(part)).tolist()
-        return cases, records
-
-    def _line(self, part: tuple[Floats, Floats]) -> Floats:
-        """The weights of the noise in a rate, by its derivatives."""
-        cases, records = self._sums(part)
-        top, bottom = part
-        return (top - cases / records * bottom) / records
-
-    def _difference_line(self, parts: list[tuple[Floats, Floats]]) -> Floats:
-        """The weights of the noise in the difference of two rates."""
-        return self._line(parts[0]) - self._line(parts[1])
-
-    def _sampling_variances(
-        self, groups: list[Floats], sums: list[tuple[float, float]]
-    ) -> tuple[float, float]:
-        """Return the variance of the difference of two rates by sampling, and that of equal rates.
-
-        Groups without a common record are independent. Others may be correlated in any way: their
-        standard errors are added. Where one holds the other, see `_inner_and_rest`.
-        """
-        if not (groups[0] * groups[1]).any():
-            return self.cluster * _variance(sums), self.cluster * _variance(sums, _pool_rates(sums))
-        if bool((groups[0] == groups[1]).all()):  # the same records
-            return 0.0, 0.0
-        roots = [math.sqrt(_variance([part])) for part in sums]
-        equal = [math.sqrt(_variance([part], _pool_rates(sums))) for part in sums]
-        return self.cluster * sum(roots) ** 2, self.cluster * sum(equal) ** 2
-
-
-def _odds_ratio(cases: float, total: float, records: Floats) -> float:
-    """The odds ratio of two groups of these sizes where `cases` of `total` are in the first."""
-    one, other = cases / records[0], (total - cases) / records[1]
-    value = float(RateMeasure.ODDS_RATIO.compare(one, other))
-    return math.inf if math.isnan(value) else value
-
-
-def _times(n: float, share: IntervalEstimate) -> IntervalEstimate:
-    """A share of n records as a count."""
-    error, low, high = n * share.standard_error, n * share.low, n * share.high
-    return replace(share, value=n * share.value, standard_error=error, low=low, high=high)
-
-
-def _pool_rates(sums: Sequence[tuple[float, float]]) -> float:
-    """Return the rate of several groups together, from 0 to 1."""
-    return min(max(sum(cases for cases, _ in sums) / sum(records for _, records in sums), 0.0), 1.0)
-
-
-def _variance(sums: Sequence[tuple[float, float]], rate: float | None = None) -> float:
-    """Return the sampling variance of a difference of independent rates: each group's own rate, or
-    a common one.
-    """
-    rates = [
-        min(max(cases / records, 0.0), 1.0) if rate is None else rate for cases, records in sums
-    ]
-    return sum(each * (1 - each) / records for each, (_, records) in zip(rates, sums, strict=True))
-
-
-def estimate_intervals(
-    release: "ReleaseValue",
-    table: str | None,
-    level: float,
-    sampling: bool,
-    draws: int | None,
-    randomness: Randomness | None,
-) -> TableIntervals:
-    """Return intervals for all cells of a table that hold at once; see `Release.intervals`."""
-    check_level(level, "the confidence level")
-    measured = measured_table(release, (), table)
-    public = select_public(release, measured)
-    shape, n = measured.schema.shape, float(public.n or 0)
-    if measured.estimate.size > _MANY_CELLS:
-        raise Refused(
-            f"simultaneous intervals are simulated for at most {_MANY_CELLS:,} cells, and"
-            f" {measured.name!r} has {measured.estimate.size:,}: ask for a coarser table"
-        )
-    estimate = measured.estimate.ravel()
-    # For the population, noise may miss with half of what is allowed, and sampling with the rest.
-    of_noise = (1 + level) / 2 if sampling else level
-    half = simulate_half_widths(measured, of_noise, draws, randomness)
-    bounds = CellBounds.from_dataspace(public, measured.schema.names)
-    spans = zip(bounds.lower.ravel().tolist(), bounds.upper.ravel().tolist(), strict=True)
-    cells = zip((estimate - half).tolist(), (estimate + half).tolist(), spans, strict=True)
-    low, high = np.array([whole_interval(*cell) for cell in cells]).T
-    cluster = cluster_size(release, measured) if sampling else 1
-    if sampling:
-        missed = (1 - level) / (2 if half.any() else 1)
-        each = 1 - missed / estimate.size  # Bonferroni: cells without noise are sampled too
-        low, high = (n * end for end in sampled_shares(low, high, n, each, cluster))
-    low, high = low.reshape(shape), high.reshape(shape)
-    covers = Covers.both if sampling else Covers.noise
-    return TableIntervals(
-        measured.name,
-        measured.schema,
-        measured.estimate,
-        low,
-        high,
-        level,
-        covers,
-        cluster == 1,
-        cluster,
-    )
-
-
-def simulate_half_widths(
-    measured: Measured, level: float, draws: int | None, randomness: Randomness | None
-) -> Floats:
-    """Return for each cell how far it is off at most: all at once with probability `level`, by
-    simulation.
-
-    The largest error of all cells, in units of its standard error, has the same bound for each of
-    them.
-    """
-    weights = np.eye(measured.estimate.size).reshape(-1, *measured.schema.shape)
-    errors = measured.errors(weights)
-    drawn = np.abs(measured.simulate_errors(weights, draws, randomness))
-    noisy = errors > 1e-9 * max(float(errors.max(initial=0.0)), 1e-300)
-    if not noisy.any():
-        return np.zeros(errors.shape)
-    reach = simulated_bound((drawn[:, noisy] / errors[noisy]).max(axis=1), level)
-    return np.where(noisy, reach * errors, 0.0)

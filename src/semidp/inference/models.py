@@ -539,7 +539,7 @@ def _cells(measured: Measured, names: Sequence[str]) -> tuple[Floats, Floats]:
         )
     weights = (codes == np.arange(cells)[:, None]).astype(np.float64)
     weights = weights.reshape(cells, *measured.schema.shape)
-    return measured.sum_cells(weights), measured.covariance(weights)
+    return measured.sum_cells(weights), measured.weigh_noise(weights).covariance
 
 
 def _logistic(design: DesignMatrix, counts: Floats, noise: Floats, cluster: int) -> QuasiFit:

@@ -20,10 +20,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import Refused
 from semidp.inference.crossed_table import CrossedTable
-from semidp.inference.measured import MeasuredTable
-from semidp.promise.mechanisms.mechanism import CellByCell, NoNoise
-from semidp.promise.mechanisms.residual_laws import SharedNoise
-from semidp.promise.noise.distributions import CountNoise
+from semidp.promise.noise.sums import Weighted
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
 Floats = NDArray[np.float64]
@@ -215,36 +212,14 @@ def _blocks(n: int, least: int, most: int) -> list[tuple[int, float]]:
 
 @dataclass(frozen=True, eq=False)
 class NoiseTerms:
-    """Independent whole-number noise with weights.
+    """Independent whole-number noise with weights."""
 
-    Parameters
-    ----------
-    terms
-        The law of a number, its weight, and how many there are of it.
-    """
-
-    terms: tuple[tuple[CountNoise, float, int], ...]
-
-    @classmethod
-    def from_weights(
-        cls, laws: Sequence[CountNoise], which: NDArray[np.intp], weights: Floats
-    ) -> "NoiseTerms":
-        """Collect equal weights of one law; their signs do not matter, since every law here is
-        symmetric.
-        """
-        sizes = np.abs(weights).round(13)
-        terms = []
-        for number, law in enumerate(laws):
-            values, counts = np.unique(sizes[which == number], return_counts=True)
-            for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-                if value:
-                    terms.append((law, value, count))
-        return cls(tuple(terms))
+    terms: tuple[Weighted, ...]
 
     @property
     def variance(self) -> float:
         """The variance of the sum."""
-        return sum(count * weight**2 * law.variance for law, weight, count in self.terms)
+        return sum(term.variance for term in self.terms)
 
     def bound_size(self, miss: float) -> float:
         """A number that the sum exceeds in size with probability at most `miss`: Chernoff's bound
@@ -256,7 +231,7 @@ class NoiseTerms:
         best = math.inf
         for rate in np.geomspace(0.05 / spread, 50 / spread, 60).tolist():
             exponent = sum(
-                count * law.log_moment(rate * weight) for law, weight, count in self.terms
+                term.count * term.law.log_moment(rate * float(term.weight)) for term in self.terms
             )
             best = min(best, (exponent + math.log(2 / miss)) / rate)
         return best
@@ -264,9 +239,9 @@ class NoiseTerms:
     def transform(self, frequency: Floats) -> Floats:
         """The characteristic function of the sum."""
         product = np.ones(len(frequency))
-        for law, weight, count in self.terms:
-            factor = law.characteristic(weight * frequency)
-            product *= np.sign(factor) ** (count % 2) * np.abs(factor) ** count
+        for term in self.terms:
+            factor = term.law.characteristic(float(term.weight) * frequency)
+            product *= np.sign(factor) ** (term.count % 2) * np.abs(factor) ** term.count
         return product
 
 
@@ -605,26 +580,14 @@ def noise_terms(asked: CrossedTable, weights: Floats) -> NoiseTerms:
     """The noise of one weighted sum of the cells of a released table, where it is a sum of
     independent numbers.
     """
-    measured = asked.measured
-    pulled = asked.pull_weights(weights[None])[0]
-    if isinstance(measured, MeasuredTable):
-        mechanism = measured.mechanism
-        if isinstance(mechanism, NoNoise):
-            return NoiseTerms(())
-        if isinstance(mechanism, SharedNoise):
-            laws, which = mechanism.entry_laws
-            entries = mechanism.combination({measured.number: pulled})
-            return NoiseTerms.from_weights(laws, which.ravel(), entries.ravel())
-        if isinstance(mechanism, CellByCell):
-            cells = mechanism.space.project(pulled).ravel()
-            return NoiseTerms.from_weights(
-                [mechanism.sampler], np.zeros(len(cells), dtype=np.intp), cells
-            )
-    raise Refused(
-        "with noisy totals of many levels or strata the noise must be drawn number by number"
-        f" (Gaussian or Laplace noise in cells, or a product), not {measured.noise_name} noise:"
-        " publish the totals exactly"
-    )
+    noise = asked.measured.weigh_noise(asked.pull_weights(weights[None]))
+    if not noise.is_independent:
+        raise Refused(
+            "with noisy totals of many levels or strata the noise must be drawn number by number"
+            " (Gaussian or Laplace noise in cells, or a product), not"
+            f" {asked.measured.noise_name} noise: publish the totals exactly"
+        )
+    return NoiseTerms(noise.terms(0))
 
 
 def unknown_totals(

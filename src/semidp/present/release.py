@@ -4,7 +4,7 @@ Its fields are in `release_value`, its files in `release_files`; the questions t
 `inference`, the pages in `report`. The floors below work with the fields and the files alone.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +14,16 @@ from semidp.promise.progress import Progress, facts, silent
 from semidp.publish.release_files import ReleaseFiles
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from semidp.inference.answers import IntervalEstimate, TableIntervals
     from semidp.inference.association import Association, Scores
     from semidp.inference.independence import Independence
     from semidp.inference.measured import Cells
     from semidp.inference.records.synthetic import SyntheticRecords
+    from semidp.publish.results.cells import StoredFiles
     from semidp.publish.results.sections import Section
+    from semidp.publish.statistics.recheck_findings import Findings
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,6 +37,34 @@ class Release(ReleaseFiles):
     >>> release.private, release.guarantee.adjacency.a, [table.name for table in release.tables]
     (True, 2, ['table'])
     """
+
+    def estimate(self, weights: Mapping[str, "ArrayLike"]) -> tuple[float, float]:
+        """Return a weighted sum of estimated cells, across tables, and its exact standard error
+        from the noise alone.
+
+        Tables with budgets of their own have independent noise; those that share one have it in
+        common.
+
+        Parameters
+        ----------
+        weights
+            For each table, by its name, a weight a cell: an array like its counts, with the axes of
+            its schema.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> request = semidp.publish.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+        >>> plan = semidp.Plan([request], ["sex", "region"])
+        >>> release = semidp.run(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
+        >>> release.estimate({"table": [[1, 1], [0, 0]]})  # the women, an exact total
+        (1.0, 0.0)
+        >>> release.estimate({"table": [[1, 0], [0, 0]]})[1]
+        1.0103...
+        """
+        from semidp.inference.measured import estimate_sum
+
+        return estimate_sum(self, weights)
 
     def test(
         self,
@@ -148,7 +180,7 @@ class Release(ReleaseFiles):
         >>> rate.exact, str(rate.covers), 0.7 < rate.low <= rate.high <= 1
         (True, 'noise', True)
         """
-        from semidp.inference.measured import estimate_interval
+        from semidp.inference.interval_questions import estimate_interval
 
         return estimate_interval(
             self, of, minus, among, level, sampling, table, draws, randomness, measure
@@ -175,7 +207,7 @@ class Release(ReleaseFiles):
         >>> found.rows[0][:2], found.level
         (('f', 'n'), 0.95)
         """
-        from semidp.inference.measured import estimate_intervals
+        from semidp.inference.interval_questions import estimate_intervals
 
         return estimate_intervals(self, table, level, sampling, draws, randomness)
 
@@ -315,6 +347,21 @@ class Release(ReleaseFiles):
         from semidp.present.report.release_workbook import save_workbook
 
         save_workbook(self, path)
+
+    @classmethod
+    def combine_stored(
+        cls, document: Mapping[str, Any], files: "StoredFiles", sources: Sequence["Release"]
+    ) -> "Release":
+        """Return a combination from its releases and the tables that were fitted to them."""
+        from semidp.inference.combined.releases_together import read_combination
+
+        return read_combination(cls, document, files, sources)
+
+    def check_combination(self, document: Mapping[str, Any], findings: "Findings") -> None:
+        """Compare a combination with what follows from its releases."""
+        from semidp.inference.combined.releases_together import check_combination
+
+        check_combination(self, document, findings)
 
     def workbook_differs(self, path: Path, *, whole: bool) -> bool:
         """Whether a workbook holds something else than this release publishes: anything at all, or

@@ -24,9 +24,6 @@ from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import datasets_from_json
 from semidp.promise.tradeoff.composition import tradeoff_from_json
-from semidp.publish.combined.combined_tables import CombinedTables
-from semidp.publish.combined.residual_combination import one_estimate
-from semidp.publish.combined.several_releases import SeveralReleases
 from semidp.publish.measured_results import publish_stored
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import AS_USUAL, WORKBOOK, Presentation, check_installed
@@ -37,6 +34,7 @@ from semidp.publish.results.sections import Section
 from semidp.publish.signing import SIGNATURE, SUMS
 from semidp.publish.statistics.parts import PARTS, Part, Partition, StoredPartition
 from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.recheck_findings import Findings
 from semidp.publish.statistics.registry import (
     always_listed,
     parts_readers,
@@ -52,7 +50,7 @@ REPORT = "report.html"
 LISTED = 10_000
 """Up to so many levels and exact totals are listed in release.json; more have files of their
 own."""
-_ALWAYS = {"schema_version", "plan", "guarantee", "versions"}
+_ALWAYS = {"schema_version", "dataspace", "guarantee", "versions"}
 """Keys that the release.json of every version has."""
 _DAMAGED = (
     KeyError,
@@ -167,7 +165,7 @@ class ReleaseFiles(ReleaseValue, ABC):
             (folder / MAP).write_text(_text(self.presentation.places.to_json()), encoding="utf-8")
             names.append(MAP)
         document, space = self.to_json(), self.scope.dataspace
-        if self.combination is not None:
+        if self.sources:
             document["combination"] = self._write_sources(folder, progress)
         if self.partition is not None:
             (folder / PARTS).write_text(
@@ -177,6 +175,8 @@ class ReleaseFiles(ReleaseValue, ABC):
         levels = sum(len(feature.levels) for feature in space.schema.features)
         many = levels + sum(total.counts.size for total in space.totals) > LISTED
         for key, file in _DOCUMENTS.items() if many else ():
+            if key not in document:
+                continue
             (folder / file).write_text(_text(document[key]), encoding="utf-8")
             names.append(file)
             document[key] = {"file": file}
@@ -196,6 +196,17 @@ class ReleaseFiles(ReleaseValue, ABC):
     def write_workbook(self, path: Path) -> None:
         """Write an Excel file of all tables."""
 
+    @classmethod
+    @abstractmethod
+    def combine_stored(
+        cls, document: Mapping[str, Any], files: StoredFiles, sources: Sequence[Self]
+    ) -> Self:
+        """Return a combination from its releases and the tables that were fitted to them."""
+
+    @abstractmethod
+    def check_combination(self, document: Mapping[str, Any], findings: Findings) -> None:
+        """Compare a combination with what follows from its releases."""
+
     @abstractmethod
     def workbook_differs(self, path: Path, *, whole: bool) -> bool:
         """Whether a workbook holds something else than this release publishes: anything at all, or
@@ -211,9 +222,13 @@ class ReleaseFiles(ReleaseValue, ABC):
         sources = cls._sources(document, folder)
         try:
             for key, file in _DOCUMENTS.items():
-                if document[key] == {"file": file}:
+                if document.get(key) == {"file": file}:
                     document[key] = from_json(files[file])
-            release = cls._from_json(document, files, sources)
+            release = (
+                cls._from_sources(document, files, sources)
+                if "combination" in document
+                else cls._from_json(document, files)
+            )
         except _DAMAGED:
             raise InputError(
                 f"{folder / 'release.json'} is damaged: make the release again"
@@ -247,11 +262,13 @@ class ReleaseFiles(ReleaseValue, ABC):
             document["form"] = str(self.form)
         if self.partition is not None:
             document["partition"] = self.partition.to_json()
-        if self.combination is not None:
-            document["combination"] = len(self.combination.releases)
+        if self.sources:
+            document["combination"] = len(self.sources)
         if self.presentation != AS_USUAL:
             document["presentation"] = self.presentation.to_json()
-        document["plan"] = self.plan.to_json()
+        # The plans of a combination are those of its releases.
+        if not self.sources:
+            document["plan"] = self.plan.to_json()
         document["dataspace"] = self.scope.dataspace.to_json()
         document["a"] = self.scope.adjacency_json()
         if self.scope.persons is not None:
@@ -269,7 +286,7 @@ class ReleaseFiles(ReleaseValue, ABC):
 
     def _entries(self) -> dict[str, list[dict[str, Any]]]:
         """Return the entries of all results, by the keys of their lists."""
-        if self.combination is not None:
+        if self.sources:
             combined: dict[str, list[dict[str, Any]]] = {}
             for result in self.results:
                 combined.setdefault(result.key, []).append(result.to_json())
@@ -299,9 +316,22 @@ class ReleaseFiles(ReleaseValue, ABC):
         return tuple(releases)
 
     @classmethod
-    def _from_json(
-        cls, document: Mapping[str, Any], files: StoredFiles, sources: tuple[Any, ...]
+    def _from_sources(
+        cls, document: Mapping[str, Any], files: StoredFiles, sources: tuple[Self, ...]
     ) -> Self:
+        """Read a combination: everything but its fitted tables follows from its releases."""
+        release = cls.combine_stored(document, files, sources)
+        _check_texts(document, release.scope)
+        return replace(
+            release,
+            versions=document["versions"],
+            created=document["created"],
+            form=form_named(document["form"]) if "form" in document else None,
+            presentation=_presentation(document.get("presentation", {}), files),
+        )
+
+    @classmethod
+    def _from_json(cls, document: Mapping[str, Any], files: StoredFiles) -> Self:
         dataspace = datasets_from_json(document["dataspace"])
         if not isinstance(dataspace, Dataspace):
             raise ValueError("a release has features")
@@ -310,20 +340,10 @@ class ReleaseFiles(ReleaseValue, ABC):
         if any(request.budget is None for request in plan.requests):
             raise ValueError("what was released had a budget")
         scope = _scope(document, dataspace, adjacency, plan)
-        stated = document["guarantee"]
-        guarantee = (
-            None if stated is None else Guarantee(dataspace, adjacency, tradeoff_from_json(stated))
-        )
+        guarantee = Guarantee(dataspace, adjacency, tradeoff_from_json(document["guarantee"]))
         _check_texts(document, scope)
         partition = _partition(document, files)
-        combination = None
-        if "combination" in document:
-            combination = one_estimate(sources, dataspace)
-            results = _combined_results(document, combination, scope, files)
-        elif guarantee is None:
-            raise ValueError("a release states its guarantee")
-        else:
-            results = _results(document, plan, partition, scope, files)
+        results = _results(document, plan, partition, scope, files)
         return cls(
             plan=plan,
             scope=scope,
@@ -335,7 +355,6 @@ class ReleaseFiles(ReleaseValue, ABC):
             created=document["created"],
             form=form_named(document["form"]) if "form" in document else None,
             partition=partition,
-            combination=combination,
             presentation=_presentation(document.get("presentation", {}), files),
         )
 
@@ -400,21 +419,6 @@ def _partition(document: Mapping[str, Any], files: StoredFiles) -> StoredPartiti
         return None
     parts = tuple(map(Part.from_json, from_json(files[PARTS])))
     return StoredPartition(document["partition"]["depth"], parts, files.folder)
-
-
-def _combined_results(
-    document: Mapping[str, Any], combination: SeveralReleases, scope: Scope, files: StoredFiles
-) -> list[Published]:
-    """Read the results of a combination of releases: its tables, and what else was combined."""
-    results: list[Published] = []
-    for entry in document.get(CombinedTables.key, ()):
-        results.append(CombinedTables.from_json(entry, scope, files))
-    if len(results) > 1 or len(combination.releases) < 2:
-        raise ValueError("a combination is of several releases")
-    results += combination.pool_results(scope)
-    if not results:
-        raise ValueError("a combination has results")
-    return results
 
 
 def _results(

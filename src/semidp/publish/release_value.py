@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from attrs import evolve
-from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused, SemidpError, did_you_mean
 from semidp.promise.exact import texts
@@ -26,8 +25,6 @@ from semidp.promise.progress import shorten_text
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.publish.combined.combined_tables import CombinedTables
-from semidp.publish.combined.several_releases import SeveralReleases
 from semidp.publish.plan import AdjacencyChoice, Plan, margins_from
 from semidp.publish.plots.figures import tradeoff_plot
 from semidp.publish.presentation import AS_USUAL, Presentation
@@ -71,7 +68,7 @@ class ReleaseValue:
     created: str
     form: Form | None = None
     partition: Partition | None = None
-    combination: SeveralReleases | None = None
+    sources: tuple[Self, ...] = ()
     presentation: Presentation = AS_USUAL
 
     @property
@@ -106,17 +103,6 @@ class ReleaseValue:
         for part in () if self.partition is None else self.partition.parts:
             whole.update(json.dumps([part.folder, sorted(part.files.items())]).encode())
         return whole.hexdigest()
-
-    @property
-    def combined_tables(self) -> CombinedTables | None:
-        """The tables of a combination of releases, or None."""
-        return next((result for result in self.results if isinstance(result, CombinedTables)), None)
-
-    @property
-    def sources(self) -> tuple[Self, ...]:
-        """The releases that a combination is of; none where this one was measured itself."""
-        releases = () if self.combination is None else self.combination.releases
-        return cast("tuple[Self, ...]", releases)
 
     @property
     def tables(self) -> tuple[PublishedTable, ...]:
@@ -192,7 +178,7 @@ class ReleaseValue:
 
     def refuse_combined(self, what: str) -> None:
         """Refuse something of a combination of releases."""
-        if self.combination is not None:
+        if self.sources:
             raise Refused(
                 f"{what} are for a release as it was measured, and this one is a combination of"
                 f" several: ask the releases themselves, in its folder {SOURCES}"
@@ -291,55 +277,6 @@ class ReleaseValue:
                 )
             mechanisms.append(mechanism)
         return tuple(mechanisms)
-
-    def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
-        """Return a weighted sum of estimated cells, across tables, and its exact standard error
-        from the noise alone.
-
-        Tables with budgets of their own have independent noise; those that share one have it in
-        common.
-
-        Parameters
-        ----------
-        weights
-            For each table, by its name, a weight a cell: an array like its counts, with the axes of
-            its schema.
-
-        Examples
-        --------
-        >>> import semidp
-        >>> request = semidp.publish.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
-        >>> plan = semidp.Plan([request], ["sex", "region"])
-        >>> release = semidp.run(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
-        >>> release.estimate({"table": [[1, 1], [0, 0]]})  # the women, an exact total
-        (1.0, 0.0)
-        >>> release.estimate({"table": [[1, 0], [0, 0]]})[1]
-        1.0103...
-        """
-        self.refuse_large_parts("weighted sums")
-        tables = {table.name: table for table in self.tables}
-        arrays: dict[str, NDArray[np.float64]] = {}
-        for called, table_weights in weights.items():
-            name = self.table_name(called)
-            if name not in tables:
-                raise InputError(f"there is no table {name!r}; there are {', '.join(tables)}")
-            weight, shape = np.asarray(table_weights, dtype=np.float64), tables[name].schema.shape
-            if weight.shape != shape:
-                raise InputError(
-                    f"the weights of {name!r} have shape {weight.shape}, but it has {shape}"
-                )
-            arrays[name] = weight
-        if self.combination is not None:
-            return self.combination.sum_cells(arrays)
-        value, variance = 0.0, 0.0
-        for result in self.results:
-            names = [table.name for table in result.every_table()]
-            weighted = {name: arrays[name] for name in names if name in arrays}
-            if weighted:
-                part, error = result.weighted_sum(weighted, self.scope)
-                value += part
-                variance += error**2
-        return value, math.sqrt(variance)
 
     def under(
         self,

@@ -3,7 +3,7 @@
 States are estimated one after the other or side by side in processes of their own; what each says
 is added up, as the noise of different states is independent. Where the files of the nation are
 used, every state is read twice: what each says of itself goes up first, and what is known of it
-from everything comes down. That estimator is in `semidp.publish.estimation.regions`.
+from everything comes down. That estimator is in `semidp.inference.estimation.regions`.
 """
 
 import csv
@@ -33,12 +33,12 @@ from semidp.inference.census.noisy_files import (
     read_nation,
     read_state,
 )
+from semidp.inference.estimation.estimates import AreaSums, Estimate, RootedSums, Share, estimate
+from semidp.inference.estimation.measurements import Floats
+from semidp.inference.estimation.regions import Regions, RootKnowledge, estimate_from_root
 from semidp.promise.exact import check_level
 from semidp.promise.files import replace_file
 from semidp.promise.progress import Progress, silent
-from semidp.publish.estimation.estimates import AreaSums, Estimate, RootedSums, Share, estimate
-from semidp.publish.estimation.measurements import Floats
-from semidp.publish.estimation.regions import Regions, RootKnowledge, estimate_from_root
 from semidp.publish.unfinished import lasting_folder
 
 AUTO, ALL, NONE = "auto", "all", "none"

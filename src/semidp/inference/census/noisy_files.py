@@ -42,8 +42,14 @@ from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError
 from semidp.inference.area_sums import read_area_rows
-from semidp.publish.estimation.estimates import Share
-from semidp.publish.estimation.measurements import CellSums, Classes, Measurements, Observed, Places
+from semidp.inference.estimation.estimates import Share
+from semidp.inference.estimation.measurements import (
+    CellSums,
+    Classes,
+    Measurements,
+    Observed,
+    Places,
+)
 
 QUARTERS = (
     "household",

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
+from semidp.inference.combined.releases_together import find_combination
+from semidp.inference.combined.residual_combination import LinkedCombination
 from semidp.inference.records.record_assembly import (
     PublishedNumbers,
     matched_records,
@@ -35,7 +37,6 @@ from semidp.promise.noise.randomness import Randomness, generator
 from semidp.promise.progress import Progress
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.spaces.linked import UNIT, LinkedDataspace
-from semidp.publish.combined.residual_combination import LinkedCombination
 from semidp.publish.results.published_table import PublishedTable
 from semidp.publish.statistics.tables.linked_published import PublishedLinked, agreeing_places
 
@@ -223,10 +224,11 @@ def _linked_tables(
     release: "ReleaseValue",
 ) -> tuple[LinkedMechanism, Sequence[PublishedTable], Sequence[PublishedTable]]:
     """How both kinds agree, the tables of members, and those of units by single sizes."""
-    if isinstance(release.combination, LinkedCombination):
+    combination = find_combination(release)
+    if isinstance(combination, LinkedCombination):
         of_units = [table for table in release.tables if table.counted == UNIT]
         of_members = [table for table in release.tables if table.counted != UNIT]
-        return release.combination.noise.mechanism, of_members, of_units
+        return combination.mechanism, of_members, of_units
     (result,) = release.results
     assert isinstance(result, PublishedLinked)
     return result.mechanism, result.members, result.units_by_size

@@ -282,14 +282,11 @@ def files(release: ReleaseFiles) -> list[tuple[str, str]]:
         words += result.file_words(release.form)
     if release.partition is not None:
         words += _parts_file_words(release.partition)
-    if release.combination is not None:
+    if release.sources:
         words.append(
             (
                 SOURCES,
-                (
-                    f"the {len(release.combination.releases)} releases that are combined, a folder"
-                    " each"
-                ),
+                (f"the {len(release.sources)} releases that are combined, a folder each"),
             )
         )
     if any(name.endswith(".csv") for name, _ in words):
@@ -409,7 +406,7 @@ def limits(release: ReleaseFiles) -> list[str]:
             "Each record is taken to be one person. This was not checked. A person with several"
             " records is protected less."
         )
-    if release.combination is not None:
+    if release.sources:
         repeated = (
             "Releases of the same data that are not combined here are not accounted for. All of"
             " them together protect less than each alone."

@@ -18,7 +18,6 @@ from semidp.errors import InputError, SemidpError
 from semidp.promise.documents import read_document
 from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.spaces.dataspace import normalize_margins
-from semidp.publish.combined.combination_check import check_combination, check_sources
 from semidp.publish.linked_survey import stated_totals_differ
 from semidp.publish.pipeline import versions
 from semidp.publish.plan import Plan
@@ -26,6 +25,7 @@ from semidp.publish.presentation import AS_USUAL, WORKBOOK
 from semidp.publish.rechecking.file_differences import file_differences
 from semidp.publish.rechecking.results_again import recheck_result
 from semidp.publish.release_files import REPORT, ReleaseFiles, release_files, release_title
+from semidp.publish.release_value import SOURCES
 from semidp.publish.results.cells import METADATA, Columns, StoredFiles, csvw
 from semidp.publish.results.place_maps import MAP
 from semidp.publish.signing import SIGNATURE, SUMS
@@ -130,7 +130,7 @@ def recheck(
     """
     findings = _findings(release, deep or _cells(release) <= MOST_CELLS)
     check = _Check(release, document, findings)
-    check_sources(release.sources, folder, _Again(deep), findings)
+    _check_sources(release.sources, folder, deep, findings)
     check.run()
     if folder is not None:
         check.files(folder)
@@ -166,7 +166,7 @@ def load_consistent(kind: type[_R], folder: Path | str, *, fits: bool = False) -
     if release.partition is not None:  # questions to parts are refused, or need no numbers of them
         return release
     findings = _findings(release, fits and _cells(release) <= MOST_CELLS)
-    check_sources(release.sources, None, _Again(False), findings)
+    _check_sources(release.sources, None, False, findings)
     _Check(release, read_document(Path(folder) / "release.json"), findings).run()
     if findings.wrong:
         raise InputError(
@@ -176,15 +176,20 @@ def load_consistent(kind: type[_R], folder: Path | str, *, fits: bool = False) -
     return release
 
 
-@dataclass(frozen=True)
-class _Again:
-    """How the releases of a combination are checked."""
-
-    deep: bool
-
-    def __call__(self, release: ReleaseFiles, folder: Path | None) -> Recheck:
-        document = release.to_json() if folder is None else read_document(folder / "release.json")
-        return recheck(release, document, folder, deep=self.deep)
+def _check_sources(
+    sources: Sequence[ReleaseFiles], folder: Path | None, deep: bool, findings: Findings
+) -> None:
+    """Check every release of a combination by itself, and note what is wrong with it and what is
+    believed of it.
+    """
+    for number, source in enumerate(sources, 1):
+        name = f"{SOURCES}/{number}"
+        place = None if folder is None else folder / name
+        document = source.to_json() if place is None else read_document(place / "release.json")
+        checked = recheck(source, document, place, deep=deep)
+        findings.wrong += [f"{name}: {said}" for said in checked.disagreements]
+        for trust in checked.trusted:
+            findings.trust(trust.what, *(f"{name} {field}" for field in trust.fields))
 
 
 def _findings(release: ReleaseFiles, refits: bool) -> Findings:
@@ -203,8 +208,8 @@ class _Check:
     def run(self) -> None:
         """Compare everything."""
         release = self.release
-        if release.combination is not None:
-            check_combination(release, self.document, self.findings)
+        if release.sources:
+            release.check_combination(self.document, self.findings)
             return
         self._usual_trust()
         self.findings.wrong += _compare_stated(release, self.document)
@@ -401,7 +406,7 @@ class _Check:
             for said in file_differences(folder, name, columns, digests[name]):
                 self.findings.wrong.append(f"it states {said}")
         for key in ("plan", "dataspace"):
-            if set(self.document[key]) == {"file"}:
+            if set(self.document.get(key, ())) == {"file"}:
                 expected = json.loads(json.dumps(release.to_json()[key]))
                 listed = read_document(folder / self.document[key]["file"])
                 for path, stated, follows in differences(listed, expected, key):
@@ -452,7 +457,7 @@ class _Check:
             described.add(PARTS)
         # A long plan, or long totals, have files of their own.
         for key in ("plan", "dataspace"):
-            if set(self.document[key]) == {"file"}:
+            if set(self.document.get(key, ())) == {"file"}:
                 described.add(self.document[key]["file"])
         more = sorted(set(digests) - files - described)
         self.findings.wrong += [
@@ -510,7 +515,7 @@ class _Check:
 
 def _cells(release: ReleaseFiles) -> int:
     """The cells of all tables of a release, parts included."""
-    if release.combination is not None:
+    if release.sources:
         return sum(table.schema.size for table in release.tables)
     cells = 0
     for request, result in zip(release.plan.requests, release.results, strict=True):

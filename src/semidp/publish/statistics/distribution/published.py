@@ -1,6 +1,6 @@
 """What a release publishes of distributions by groups."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,7 +24,7 @@ from semidp.publish.statistics.outcomes.published import (
     GroupWords,
     PublishedBySets,
 )
-from semidp.publish.statistics.protocol.results import Published, mechanism_fields
+from semidp.publish.statistics.protocol.results import mechanism_fields
 from semidp.publish.statistics.recheck_findings import Trust
 
 if TYPE_CHECKING:
@@ -121,25 +121,6 @@ class PublishedDistribution(PublishedBySets):
         nothing more. A line that is no cut has the interval of the cuts around it.
         """
         return self.distributions.shares_below(line, by)
-
-    @property
-    def pooling_key(self) -> object:
-        """The outcome and its cuts: distributions of the same are combined, but for those of
-        whoever answered.
-        """
-        return None if self.request.answered is not None else (self.key, self.request.cut_outcome)
-
-    def pool_results(self, others: "Sequence[Published]", scope: Scope) -> "Published | None":
-        """Return the distributions from this result and others of the same outcome together."""
-        from semidp.publish.statistics.distribution.combined_distributions import (
-            combined_distribution,
-        )
-
-        sources = [self]
-        for one in others:
-            assert isinstance(one, PublishedDistribution)
-            sources.append(one)
-        return combined_distribution(sources, scope)
 
     @property
     def cuts(self) -> Floats:

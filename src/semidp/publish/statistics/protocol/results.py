@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.exact import plain, positive, round_up
@@ -164,36 +163,6 @@ class Published:
     def residual_noise(self) -> SharedNoise | None:
         """Return the noise on the residuals of its tables; None where something else was
         measured.
-        """
-        return None
-
-    def weighted_sum(
-        self, weights: Mapping[str, NDArray[np.float64]], scope: Scope
-    ) -> tuple[float, float]:
-        """Return a weighted sum of cells of its tables, by their names, and its exact standard
-        error.
-        """
-        raise NotImplementedError
-
-    # --- several releases
-
-    @property
-    def pooling_key(self) -> object:
-        """What must be the same in results of several releases that are combined; None where they
-        stay as they were published.
-        """
-        return None
-
-    def pool_results(self, others: "Sequence[Published]", scope: Scope) -> "Published | None":
-        """Return one result from this one and those of other releases that have the same
-        `pooling_key`; None where it stays as it was published.
-
-        Parameters
-        ----------
-        others
-            The other results.
-        scope
-            What all releases together publish exactly.
         """
         return None
 

@@ -128,21 +128,6 @@ class PublishedLinked(Published):
         code = self.coding
         return self.mechanism if code is None else CodedNoise.from_mechanism(self.mechanism, code)
 
-    def weighted_sum(
-        self, weights: Mapping[str, NDArray[np.float64]], scope: Scope
-    ) -> tuple[float, float]:
-        """Return a weighted sum of cells, across tables of both kinds by their names, and its exact
-        standard error.
-        """
-        # Errors of both kinds are correlated, so the whole sum has one error.
-        value = 0.0
-        by_number = {}
-        for number, table in enumerate(self.tables):
-            if table.name in weights:
-                value += float((table.estimate * weights[table.name]).sum())
-                by_number[number] = weights[table.name]
-        return value, self.residual_noise().combination_error(by_number)
-
     @property
     def agreeing(self) -> tuple[int, int]:
         """For how many places whole numbers of both kinds agree, and how many there are."""

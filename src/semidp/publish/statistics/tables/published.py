@@ -5,7 +5,6 @@ Everything here may be published: it is a measurement, or follows from measureme
 values. The tables are in `publish.results`.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -159,36 +158,6 @@ class PublishedTables(Published):
                 return table
         names = ", ".join(table.name for table in self.tables)
         raise InputError(f"there is no table {name!r}; there are {names}")
-
-    def weighted_sum(
-        self, weights: Mapping[str, NDArray[np.float64]], scope: Scope
-    ) -> tuple[float, float]:
-        """Return a weighted sum of cells, across its tables by their names, and its exact standard
-        error.
-        """
-        places = {table.name: number for number, table in enumerate(self.tables)}
-        value = 0.0
-        by_number = {}
-        for name, weight in weights.items():
-            value += float((self.table(name).estimate * weight).sum())
-            by_number[places[name]] = weight
-        # Tables share residuals, so their errors are correlated and the whole sum has one error.
-        if self.residuals is not None:
-            return value, self.residuals.combination_error(by_number)
-        return value, self._error(by_number[0], scope)
-
-    def _error(self, weight: NDArray[np.float64], scope: Scope) -> float:
-        """Return the standard error of a weighted sum of one table's estimates; 0 where exact
-        totals fix it.
-        """
-        mechanism = self.recalibrate(self.request, scope)
-        if not mechanism.scale:
-            return 0.0
-        # Where exact totals fix the sum, what is left of its error is rounding.
-        error = mechanism.standard_error(weight)
-        variance = mechanism.variance * float((weight**2).sum())
-        noticeable = 1e-9 * math.sqrt(variance)
-        return error if error > noticeable else 0.0
 
     def columns_by_name(self) -> dict[str, PublishedColumns]:
         """Return each table under its name."""

@@ -3,7 +3,7 @@ difference of halves.
 
 All releases measure the same nodes of the tree of values, by sets of groups. The noise of different
 nodes is independent, so that each node is one table of differences over all features of the groups,
-of which the sets are margins: the same least squares for every node (`publish.estimation`). An
+of which the sets are margins: the same least squares for every node (`inference.estimation`). An
 estimated difference is ``Σ c · (measured difference)``, and the count up to a value a weighted sum
 of estimated differences, one a depth. Intervals come from the law of that sum.
 """
@@ -11,14 +11,28 @@ of estimated differences, one a depth. Intervals come from the law of that sum.
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from attrs import evolve
 from numpy.typing import NDArray
 
-from semidp.errors import Refused
+from semidp.errors import InputError, Refused
+from semidp.inference.combined.several_releases import LAW, MOST_COUPLED, refuse_twice
+from semidp.inference.estimation.estimates import Estimate, estimate
+from semidp.inference.estimation.measurements import (
+    CellSums,
+    Classes,
+    Measurements,
+    Observed,
+    Places,
+)
+from semidp.inference.linear_estimates import DrawnNumbers, SumErrors
+from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import SeededRandomness
@@ -26,23 +40,28 @@ from semidp.promise.noise.sums import Weighted, half_widths
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.sensitivity.distribution_space import DistributionSpace
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish.estimation.estimates import Estimate, estimate
-from semidp.publish.estimation.measurements import CellSums, Classes, Measurements, Observed, Places
+from semidp.promise.tradeoff.curves import approximate
 from semidp.publish.statistics.distribution.distribution_estimates import (
     Floats,
     GroupDistributions,
     band_rank,
     simulations,
 )
+from semidp.publish.statistics.distribution.published import (
+    PublishedDistribution,
+    build_distribution_set,
+)
+from semidp.publish.statistics.distribution.request import DistributionRequest
 from semidp.publish.statistics.outcomes.noise_law import entry_noise_law
+from semidp.publish.statistics.protocol.results import Noise, Published
 
-MOST_COUPLED = 2000
-"""Groups of features that nested sets or empty groups couple."""
+if TYPE_CHECKING:
+    from semidp.publish.release_value import ReleaseValue
+
 _MOST_LAWS = 4000  # of counts up to a value, in all kinds of groups
-_NOTHING = 1e-12  # a weight that floating point has left where there is none
 
-Terms = dict[tuple[CountNoise, float], int]
-"""What an estimated difference is made of: laws and sizes of weights, and how many numbers have
+Terms = tuple[Weighted, ...]
+"""What an estimated difference is made of: laws, sizes of weights, and how many numbers have
 each."""
 
 
@@ -239,7 +258,7 @@ class DifferencePool:
         for number, kind in enumerate(kinds):
             group = dict(zip(axes, kind, strict=True))
             weights[number, 0, ..., 0] = self._cells(query, group)
-        different = self._different(weights)
+        different = self._collect_terms(weights)
         by_choice = [len(choice) for choice in choices]
         of_kind = np.arange(len(kinds)).reshape(by_choice)
         table = np.full(self._shape(block), -1, dtype=np.intp)
@@ -258,28 +277,18 @@ class DifferencePool:
             cells = np.multiply.outer(cells, row)
         return cells
 
-    def _different(self, weights: Floats) -> list[Terms]:
-        """Laws and sizes of weights on measured differences, for several weighted sums."""
-        every: list[Terms] = [{} for _ in weights]
+    def _collect_terms(self, weights: Floats) -> list[Terms]:
+        """What several weighted sums of estimated differences are made of."""
         influences = iter(self._one_node.influences({0: weights}))
+        parts = []
         for one in self.measured:
             for _ in one.space.blocks:
-                for terms, part in zip(every, next(influences), strict=True):
-                    sizes = np.abs(part).ravel()
-                    # Weights that are equal by symmetry differ in their last digits.
-                    rounded = [float(f"{size:.10g}") for size in sizes if size > _NOTHING]
-                    for size in rounded:
-                        term = (one.law, size)
-                        terms[term] = terms.get(term, 0) + 1
-        return every
-
-
-def terms_variance(terms: Terms) -> float:
-    """The variance of an estimated difference."""
-    variances = []
-    for (law, size), count in terms.items():
-        variances.append(law.variance * size**2 * count)
-    return sum(variances)
+                on_values = next(influences).reshape(len(weights), -1)
+                size = on_values.shape[1]
+                drawn = DrawnNumbers([one.law], np.zeros(size, dtype=np.intp), np.ones(size))
+                parts.append((drawn, on_values))
+        errors = SumErrors(len(weights), tuple(parts))
+        return [errors.terms(number) for number in range(len(weights))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,7 +340,7 @@ class PooledDistributions(GroupDistributions):
         for terms in different:
             if len(weights) * len(different) > _MOST_LAWS:
                 squares = np.square(weights).sum(axis=1)
-                spread = np.sqrt(terms_variance(terms) * squares)
+                spread = np.sqrt(_sum_variance(terms) * squares)
                 # Chebyshev's inequality, which needs no law.
                 missed = 1 - float(self.level)
                 widths.append(spread / math.sqrt(missed))
@@ -352,8 +361,8 @@ class PooledDistributions(GroupDistributions):
         deviations = np.sqrt(np.square(tree.weights).sum(axis=1))
         widths = []
         for terms in different:
-            spread = deviations * math.sqrt(terms_variance(terms))
-            numbers = sum(terms.values())
+            spread = deviations * math.sqrt(_sum_variance(terms))
+            numbers = sum(term.count for term in terms)
             count = simulations(tree.gaps * max(numbers, 1))
             noise = _simulate_noise(terms, (count, tree.gaps))
             counts_off = tree.up_to(noise, np.zeros(count))
@@ -364,14 +373,17 @@ class PooledDistributions(GroupDistributions):
         return _rows(widths, which, tree.gaps)
 
 
+def _sum_variance(terms: Terms) -> float:
+    return sum(term.variance for term in terms)
+
+
 def _count_terms(weights: Sequence[float], terms: Terms) -> list[Weighted]:
     """Terms of the count up to a value, from the weights of one difference a depth."""
     every = []
     for weight in weights:
         if weight:
-            for (law, size), count in terms.items():
-                product = Fraction(weight) * Fraction(size)
-                every.append(Weighted(law, product, count))
+            for term in terms:
+                every.append(replace(term, weight=Fraction(weight) * term.weight))
     return every
 
 
@@ -379,12 +391,139 @@ def _simulate_noise(terms: Terms, shape: tuple[int, int]) -> Floats:
     """Noise of estimated differences, by public randomness: the same for everybody."""
     source = SeededRandomness(0)
     total = np.zeros(shape)
-    for (law, size), count in terms.items():
-        for _ in range(count):
-            total += size * law.sample(shape, source)
+    for term in terms:
+        for _ in range(term.count):
+            total += float(term.weight) * term.law.sample(shape, source)
     return total
 
 
 def _rows(widths: list[Floats], which: NDArray[np.intp], gaps: int) -> Floats:
     """A row a group; zeros for groups without records, whose distribution is known."""
     return np.stack([*widths, np.zeros(gaps)])[which]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class CombinedDistribution(PublishedDistribution):
+    """Distributions of an outcome by groups, from all releases that measured it with the same cuts.
+
+    Parameters
+    ----------
+    releases
+        How many releases measured it.
+    sources
+        What they published; none where it was read from a folder and is not computed again.
+    """
+
+    key: ClassVar[str] = "combined_distributions"
+
+    releases: int
+    sources: tuple[PublishedDistribution, ...] = field(default=(), repr=False)
+    scope: Scope | None = field(default=None, repr=False)
+
+    @cached_property
+    def distributions(self) -> PooledDistributions:
+        """The same distributions, of which every quantile and every share can be asked."""
+        if self.scope is None:
+            raise InputError("ask the combination itself: this one has no releases beside it")
+        return _pool_differences(self.request, self.sources, self.scope)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the numbers in the CSV files, as plain values."""
+        return {
+            **super().to_json(),
+            "releases": self.releases,
+            "request": self.request.to_json(),
+        }
+
+
+def combine_distributions(releases: "Sequence[ReleaseValue]", scope: Scope) -> list[Published]:
+    """Return the distributions that several releases have in common: one for every outcome that
+    they cut alike, but for those of whoever answered.
+    """
+    alike: dict[object, list[tuple[ReleaseValue, PublishedDistribution]]] = {}
+    for release in releases:
+        for result in release.distributions:
+            if result.request.answered is None:
+                alike.setdefault(result.request.cut_outcome, []).append((release, result))
+    results: list[Published] = []
+    for measured in alike.values():
+        sources = [result for _, result in measured]
+        # Where exact totals fix a distribution, it stays as it was published.
+        if len(sources) > 1 and not any(one.noise.absent for one in sources):
+            _refuse_twice(measured)
+            results.append(combined_distribution(sources, scope))
+    return results
+
+
+def _refuse_twice(measured: "Sequence[tuple[ReleaseValue, PublishedDistribution]]") -> None:
+    digests = []
+    for release, result in measured:
+        numbers = np.asarray(result.noisy, dtype=np.int64)
+        digests.append((release, [(numbers.size, sha256(numbers.tobytes()).hexdigest())]))
+    refuse_twice(digests)
+
+
+def combined_distribution(
+    sources: Sequence[PublishedDistribution], scope: Scope
+) -> CombinedDistribution:
+    """Return the distributions of one outcome from several releases.
+
+    Parameters
+    ----------
+    sources
+        What the releases published of one outcome, with the same cuts.
+    scope
+        What all releases together publish exactly.
+    """
+    first = sources[0]
+    blocks = dict.fromkeys(block for one in sources for block in one.request.by)
+    probabilities = {number for one in sources for number in one.request.probabilities}
+    lines = {line for one in sources for line in one.request.lines}
+    level = min(one.request.level for one in sources)
+    name = f"distribution-{first.request.outcome.column}"
+    request = evolve(
+        first.request,
+        by=tuple(blocks),
+        probabilities=sorted(probabilities),
+        lines=sorted(lines),
+        budget=None,
+        level=level,
+        answers=None,
+        name=name,
+    )
+    pooled = _pool_differences(request, sources, scope)
+    claims = {one.noise.claim for one in sources}
+    claim = "exact" if claims <= {"exact"} else "ideal"
+    private = all(one.private for one in sources)
+    sets = [build_distribution_set(request, pooled, block) for block in request.by]
+    # What it guarantees is said of the release as a whole: with delta = 1 nothing is claimed.
+    nothing = Guarantee(scope.dataspace, scope.adjacency, approximate(0, 1))
+    return CombinedDistribution(
+        name=request.name,
+        noise=Noise(LAW, 0.0, claim, 0.0, None),
+        guarantee=nothing,
+        advertised=None,
+        private=private,
+        request=request,
+        sets=tuple(sets),
+        noisy=pooled.pool.differences.ravel(),
+        releases=len(sources),
+        sources=tuple(sources),
+        scope=scope,
+    )
+
+
+def _pool_differences(
+    request: DistributionRequest, sources: Sequence[PublishedDistribution], scope: Scope
+) -> PooledDistributions:
+    """Differences of all sources as one set of measurements."""
+    space = request.space(scope)
+    assert isinstance(space, DistributionSpace)
+    measured = []
+    for one in sources:
+        mechanism = one.distributions.mechanism
+        measured.append(MeasuredDifferences(mechanism, np.asarray(one.noisy, dtype=np.int64)))
+    pool = DifferencePool(space, tuple(measured))
+    private = all(one.private for one in sources)
+    measurement = replace(sources[0].distributions.measurement, private=private)
+    return PooledDistributions(measured[0].mechanism, measurement, request.level, pool=pool)

@@ -1,6 +1,6 @@
 """The best linear unbiased estimate of everything, from everything that was measured.
 
-`estimate` runs the passes of `publish.estimation.passes` once; an `Estimate` then answers for any
+`estimate` runs the passes of `inference.estimation.passes` once; an `Estimate` then answers for any
 place, any cells and any weighted sum, each with its variance.
 """
 
@@ -13,10 +13,9 @@ from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
-from semidp.promise.exact import check_level
-from semidp.publish.estimation.beliefs import TreeDepth
-from semidp.publish.estimation.influence import influences
-from semidp.publish.estimation.measurements import (
+from semidp.inference.estimation.beliefs import TreeDepth
+from semidp.inference.estimation.influence import influences
+from semidp.inference.estimation.measurements import (
     SUMMED,
     CellSums,
     Classes,
@@ -27,13 +26,14 @@ from semidp.publish.estimation.measurements import (
     Places,
     TableClass,
 )
-from semidp.publish.estimation.passes import (
+from semidp.inference.estimation.passes import (
     Weights,
     covariances,
     downward,
     gathered_at_roots,
     upward,
 )
+from semidp.promise.exact import check_level
 
 
 def estimate(measurements: Measurements) -> "Estimate":

@@ -477,7 +477,7 @@ TableClass = tuple[bool, ...]
 class Classes:
     """Which attributes are plain, and how tables are cut into classes and put together.
 
-    >>> from semidp.publish.estimation.measurements import Places
+    >>> from semidp.inference.estimation.measurements import Places
     >>> detailed = Observed(CellSums(("each", (0, 1, 1))), 0, np.zeros((1, 2, 2)), 1.0)
     >>> classes = Classes.from_measurements(Measurements(Places(), (2, 3), [detailed]))
     >>> classes.plain, classes.block, list(classes.every())

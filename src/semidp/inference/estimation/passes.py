@@ -5,8 +5,8 @@ Up: what is known of a node is the sum of what is known of its children, then wh
 the node itself. Down: children share what is left between their sum and the final estimate of their
 parent, by their covariances. The weights of a sum go up the same way: what remains of them at a
 parent is the part that the parent knows better. Beliefs, and contrasts between
-the children of one parent, are in `publish.estimation.beliefs`, classes in
-`publish.estimation.measurements`.
+the children of one parent, are in `inference.estimation.beliefs`, classes in
+`inference.estimation.measurements`.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from attrs import define
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.publish.estimation.beliefs import (
+from semidp.inference.estimation.beliefs import (
     Belief,
     ChildSum,
     ContrastEvidence,
@@ -31,7 +31,7 @@ from semidp.publish.estimation.beliefs import (
     symmetric,
     transpose_matrices,
 )
-from semidp.publish.estimation.measurements import (
+from semidp.inference.estimation.measurements import (
     Classes,
     Floats,
     Index,

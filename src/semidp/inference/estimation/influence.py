@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from attrs import define
 
-from semidp.publish.estimation.beliefs import (
+from semidp.inference.estimation.beliefs import (
     SiblingContrast,
     TreeDepth,
     add_by_parent,
@@ -19,7 +19,7 @@ from semidp.publish.estimation.beliefs import (
     contrast_numbers,
     transpose_matrices,
 )
-from semidp.publish.estimation.measurements import (
+from semidp.inference.estimation.measurements import (
     Classes,
     Floats,
     Index,

@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from semidp.inference.combined.several_releases import LAW
 from semidp.promise.exact import count_noun
 from semidp.promise.guarantee import Guarantee, Scope
-from semidp.promise.spaces.dataspace import RECORD
+from semidp.promise.spaces.dataspace import RECORD, Dataspace
 from semidp.promise.spaces.linked import UNIT
 from semidp.promise.tradeoff.curves import approximate
 from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
@@ -24,8 +25,6 @@ from semidp.publish.statistics.protocol.results import Noise, Published
 from semidp.publish.statistics.tables.linked_published import COMMAND_PREFIX, UNITS_PREFIX
 from semidp.publish.statistics.tables.words import misses_totals
 
-LAW = "combination"
-"""What a release calls the noise of a weighted average of several measurements."""
 _NAMED_TABLES = 4  # in the heading of a report
 _AGREE = (
     "Members and units were averaged each by themselves and then made to agree, once: sizes times"
@@ -188,20 +187,18 @@ class CombinedTables(Published):
             "tables": [_entry(table) for table in self.tables],
         }
 
-    @classmethod
-    def from_json(cls, entry: Mapping[str, Any], scope: Scope, files: StoredFiles) -> Self:
-        """Read what `to_json` and `files` wrote."""
+    @staticmethod
+    def read_tables(
+        entry: Mapping[str, Any], dataspace: Dataspace, files: StoredFiles
+    ) -> list[PublishedTable]:
+        """Read the tables that `to_json` and `files` wrote."""
         tables = []
         for part in entry["tables"]:
-            counted = part.get("counted", scope.dataspace.kinds[0])
-            schema = scope.dataspace.for_kind(counted).schema.restrict(part["features"])
+            counted = part.get("counted", dataspace.kinds[0])
+            schema = dataspace.for_kind(counted).schema.restrict(part["features"])
             fitted = Fitted(**part["fit"])
             tables.append(PublishedTable.read(files, part["name"], schema, fitted, counted))
-        private = entry["private"]
-        releases = entry["releases"]
-        if not isinstance(private, bool) or not isinstance(releases, int):
-            raise ValueError("a combination is private or not, and of some releases")
-        return cls.from_tables(tuple(tables), releases, scope, entry["claim"], private)
+        return tables
 
 
 def _title(table: PublishedTable) -> str:

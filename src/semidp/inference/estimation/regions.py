@@ -15,8 +15,8 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
-from semidp.publish.estimation.beliefs import Belief, TreeDepth
-from semidp.publish.estimation.estimates import (
+from semidp.inference.estimation.beliefs import Belief, TreeDepth
+from semidp.inference.estimation.estimates import (
     AreaSums,
     Estimate,
     RootedSums,
@@ -24,7 +24,7 @@ from semidp.publish.estimation.estimates import (
     weight_basis,
     weighted_variances,
 )
-from semidp.publish.estimation.measurements import (
+from semidp.inference.estimation.measurements import (
     Classes,
     Floats,
     Measurements,
@@ -32,7 +32,13 @@ from semidp.publish.estimation.measurements import (
     Places,
     TableClass,
 )
-from semidp.publish.estimation.passes import Weights, covariances, downward, possible_cells, upward
+from semidp.inference.estimation.passes import (
+    Weights,
+    covariances,
+    downward,
+    possible_cells,
+    upward,
+)
 
 
 @frozen(eq=False)
@@ -126,7 +132,7 @@ class Regions:
     Examples
     --------
     Two trees say 10 and 20 of their roots with variance 4, and their sum was measured as 33 with
-    variance 1, as in `publish.estimation.estimate`:
+    variance 1, as in `inference.estimation.estimate`:
 
     >>> from semidp.inference import CellSums, Observed
     >>> roots = [

@@ -15,7 +15,7 @@ import numpy as np
 from attrs import define, field, frozen
 from numpy.typing import NDArray
 
-from semidp.publish.estimation.measurements import (
+from semidp.inference.estimation.measurements import (
     Classes,
     Floats,
     Index,

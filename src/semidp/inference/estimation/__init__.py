@@ -3,5 +3,5 @@
 `Measurements` hold independent noisy sums of cells at the nodes of a tree of places, with their
 variances; `estimate` returns an `Estimate` that knows every cell of every place and the variance of
 every weighted sum. Nothing here knows releases or privacy: ``semidp combine``, what makes two
-releases of the same records, and their guarantee together are in `publish.combined`.
+releases of the same records, and their guarantee together are in `inference.combined`.
 """

@@ -1,0 +1,363 @@
+"""The best linear unbiased estimate from several releases: of every table, and of every weighted
+sum of cells.
+
+Every measured table and every measured residual is an independent linear measurement with a known
+variance and law. Only what was drawn counts, never fitted whole numbers; exact totals of any
+release are measurements without noise and bind all. The estimator is in
+`semidp.inference.estimation`.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import NDArray
+
+from semidp.errors import Refused
+from semidp.inference.combined.several_releases import (
+    MOST_CELLS,
+    MOST_COUPLED,
+    AlikeNodes,
+    RecordCombination,
+    count_cells,
+    has_intervals,
+    refuse_other_noise,
+    refuse_twice,
+)
+from semidp.inference.combined.tree_layout import TreeLayout
+from semidp.inference.estimation.estimates import Estimate, estimate
+from semidp.inference.estimation.measurements import Classes, Measurements, Observed
+from semidp.inference.linear_estimates import Drawn, DrawnNumbers, DrawnTable, Floats, SumErrors
+from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
+from semidp.promise.mechanisms.pure import KNormMechanism
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.schema.margins import Mask, View, list_axes
+from semidp.promise.spaces.dataspace import Dataspace
+from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.protocol.results import Published
+
+if TYPE_CHECKING:
+    from semidp.publish.release_value import ReleaseValue
+
+
+@frozen(eq=False)
+class Evidence:
+    """One measurement of tables: its values for the estimator, and what was drawn.
+
+    Parameters
+    ----------
+    observed
+        Its values.
+    drawn
+        Its noise; None for exact totals.
+    pull
+        Weights of sums on what was drawn, from those on the values, (sums, places, *values).
+    """
+
+    observed: Observed
+    drawn: Drawn | None = None
+    pull: Callable[[Floats], Floats] | None = None
+
+
+def collect_evidence(release: "ReleaseValue", layout: TreeLayout) -> list[Evidence]:
+    """Return what a release measured of tables, in its order. Statistics of outcomes say nothing of
+    tables.
+    """
+    release.refuse_large_parts("combined estimates")
+    parts: list[Evidence] = []
+    requests = release.plan.requests
+    parts_asked = zip(requests, release.results, release.mechanisms, strict=True)
+    for request, result, mechanism in parts_asked:
+        if not result.counts_cells or isinstance(mechanism, NoNoise):
+            continue
+        _refuse_unlike_noise(result, mechanism)
+        refuse_other_noise(result, mechanism)
+        if isinstance(mechanism, ResidualMechanism):
+            parts += _residuals(mechanism, result.whole_noisy(release.partition), layout)
+        else:
+            parts.append(_table(request, result, mechanism, layout, release.scope.dataspace))
+    return parts
+
+
+def _refuse_unlike_noise(result: Published, mechanism: Mechanism) -> None:
+    """Refuse K-norm noise that has another variance in another direction."""
+    if isinstance(mechanism, KNormMechanism) and mechanism.unrounded_variance is None:
+        raise Refused(
+            f"the K-norm noise of {result.name!r} is not alike in every direction, as that of"
+            " two-way tables with both totals exact is: such noise is combined, or Gaussian,"
+            " Laplace, l2 and residual noise"
+        )
+
+
+def _table(
+    request: Request,
+    result: Published,
+    mechanism: Mechanism,
+    layout: TreeLayout,
+    dataspace: Dataspace,
+) -> Evidence:
+    """A table with noise on its cells: as drawn, or projected where the noise keeps the exact
+    totals.
+    """
+    schema = dataspace.schema.restrict(request.features)
+    names = [feature.name for feature in schema.features]
+    # Noise that keeps the totals is white in what they leave open: the projection is measured.
+    alone = isinstance(mechanism, CellByCell)
+    values = result.noisy if alone else result.measurement(mechanism).projected
+    cells = np.asarray(values).reshape(schema.shape)
+    ordered, view = layout.order_axes(cells, names)
+    arranged = layout.arrange_values(ordered, view)
+    variance = mechanism.variance
+    if isinstance(mechanism, KNormMechanism):
+        # Rounding differs by direction, so that it is no weight: it is added to the errors.
+        assert mechanism.unrounded_variance is not None, "others were refused"
+        variance = mechanism.unrounded_variance
+    observed = Observed(layout.query(view), layout.depth(view), arranged, variance)
+    if isinstance(mechanism, CellByCell):
+        size = arranged.size
+        numbers = DrawnNumbers([mechanism.sampler], np.zeros(size, dtype=np.intp), np.ones(size))
+        return Evidence(observed, numbers, lambda weights: weights.reshape(len(weights), -1))
+    # Axes of the table as they were measured, from those of the schema.
+    as_measured = np.argsort(np.argsort([layout.schema.axis(name) for name in names]))
+
+    def pull(weights: Floats) -> Floats:
+        tables = [layout.restore_table(one, view) for one in weights]
+        return np.stack([np.transpose(cells, as_measured) for cells in tables])
+
+    return Evidence(observed, DrawnTable(mechanism), pull)
+
+
+def _residuals(
+    mechanism: ResidualMechanism, noisy: NDArray[Any], layout: TreeLayout
+) -> Iterator[Evidence]:
+    """Residuals that were measured themselves: contrasts of each named feature, with the noise they
+    were drawn with.
+    """
+    space = mechanism.space
+    laws, which = mechanism.samplers
+    for view, part in space.parts.items():
+        shape = space.residuals.shape(view)
+        compared_levels = _compared_levels(mechanism, view, layout)
+        # Residuals were multiplied to be whole before noise was added.
+        scales = space.scales[part].astype(float)
+        variances = mechanism.variances[part] / scales**2
+        by_residual: dict[str, NDArray[Any]] = {"measured": np.ones(shape), "scales": scales}
+        by_residual["values"] = np.asarray(noisy)[part] / scales
+        by_residual["variances"] = variances
+        by_residual["laws"] = which[part]
+        names = []
+        for axis in list_axes(view):
+            depth = view[axis] - 1
+            names.append(space.schema.features[axis].names[depth])
+        whole: dict[str, Floats] = {}
+        for name, values in by_residual.items():
+            residuals = np.asarray(values, dtype=float).reshape(shape)
+            ordered, layout_view = layout.order_axes(
+                space.restore_full_table(residuals, view), names
+            )
+            arranged = layout.arrange_values(ordered, layout_view, compared_levels)
+            whole[name] = np.asarray(arranged, dtype=float)
+        measured = whole["measured"]
+        compared = np.asarray(measured.reshape(len(measured), -1).any(axis=1))
+        alike = _one_variance(whole["variances"], compared)
+        query = layout.residual_query(layout_view, compared_levels)
+        tree_depth = layout.depth(layout_view)
+        siblings = bool(tree_depth)
+        variance = np.where(compared, alike, np.inf) if siblings else alike[0]
+        observed = Observed(query, tree_depth, whole["values"], variance, siblings)
+        # Places that were not measured have no noise either.
+        in_place = compared.reshape(-1, *[1] * (measured.ndim - 1))
+        drawn = np.flatnonzero(np.broadcast_to(in_place, measured.shape))
+        law_numbers = whole["laws"].ravel()[drawn].astype(np.intp)
+        numbers = DrawnNumbers(list(laws), law_numbers, whole["scales"].ravel()[drawn])
+        yield Evidence(observed, numbers, _pull_drawn(drawn, numbers.scales))
+
+
+def _pull_drawn(drawn: NDArray[np.intp], scales: NDArray[Any]) -> Callable[[Floats], Floats]:
+    """Weights on whole numbers, from those on values that are such numbers divided by scales."""
+    return lambda weights: weights.reshape(len(weights), -1)[:, drawn] / scales
+
+
+def _compared_levels(
+    mechanism: ResidualMechanism, view: View, layout: TreeLayout
+) -> dict[int, Mask]:
+    """Levels that a residual compares, for each flat feature of which another release shows a level
+    to be empty.
+    """
+    space = mechanism.space
+    compared: dict[int, Mask] = {}
+    for axis in list_axes(view):
+        feature = space.schema.features[axis]
+        place = layout.schema.axis(feature.name)
+        # Places stay in the tree, and nested attributes with an empty level are refused; a feature
+        # may nest deeper in another release.
+        nests = layout.schema.features[place].chain.depth > 1
+        if place == layout.tree or nests:
+            continue
+        measured = space.restore_full_table(np.ones(space.residuals.shape(view)), view)
+        kept_axis = list_axes(view).index(axis)
+        summed_axes = tuple(other for other in range(measured.ndim) if other != kept_axis)
+        levels = np.asarray(measured.any(axis=summed_axes))
+        if not np.array_equal(levels, layout.possible_leaves[place]):
+            compared[place] = levels
+    return compared
+
+
+def _one_variance(variances: Floats, compared: NDArray[np.bool_]) -> Floats:
+    """Variance at each place, the same for all its values."""
+    several = variances.reshape(len(variances), -1)
+    first = several[:, 0]
+    if not np.allclose(several[compared], first[compared, None], rtol=1e-9):
+        raise Refused(
+            "noise on residuals that differs between the levels of a nested feature is not combined"
+        )
+    return np.asarray(first)
+
+
+def exact_evidence(dataspace: Dataspace, layout: TreeLayout) -> Iterator[Evidence]:
+    """Yield the number of records and every exact total, as measurements without noise."""
+    nothing = layout.schema.grid.nothing
+    n = np.full((1,), dataspace.n)
+    yield Evidence(Observed(layout.query(nothing), 0, n, 0.0))
+    for total in dataspace.published_totals:
+        values = layout.arrange_values(total.counts, total.view)
+        query = layout.query(total.view)
+        observed = Observed(query, layout.depth(total.view), values, 0.0)
+        yield Evidence(observed)
+
+
+def digest(part: Evidence) -> str:
+    """Hash of a measurement: what was drawn, and with which noise. The place of its folder does not
+    matter.
+    """
+    one = part.observed
+    question = f"{one.query!r}{one.depth}{one.siblings}"
+    hashed = hashlib.sha256(question.encode())
+    hashed.update(one.variance.tobytes())
+    values = np.ascontiguousarray(one.values, dtype=float)
+    hashed.update(values.tobytes())
+    return hashed.hexdigest()
+
+
+_MOST_WEIGHTS = 2 * 10**7  # weights on measured values that are held at once
+
+
+@frozen(slots=False, eq=False)
+class Combination(RecordCombination):
+    """Several releases of records of one kind as one set of measurements; see `semidp.combine`."""
+
+    @cached_property
+    def layout(self) -> TreeLayout:
+        """Order of the cells for the estimator."""
+        if count_cells(self.schema) > MOST_CELLS:
+            raise Refused(
+                f"all features together have {count_cells(self.schema):,} cells, and at most"
+                f" {MOST_CELLS:,} are combined"
+            )
+        return TreeLayout(self.dataspace)
+
+    @cached_property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """Everything that was measured, exact totals last; refuse the same measurement twice."""
+        every: list[Evidence] = []
+        digests = []
+        for release in self.releases:
+            parts = collect_evidence(release, self.layout)
+            digests.append((release, [(one.observed.values.size, digest(one)) for one in parts]))
+            every += parts
+        refuse_twice(digests)
+        return (*every, *exact_evidence(self.dataspace, self.layout))
+
+    @cached_property
+    def answer(self) -> Estimate:
+        """The estimate from everything that was measured."""
+        layout = self.layout
+        observed = [part.observed for part in self.evidence]
+        measurements = Measurements(layout.places, layout.sizes, observed, layout.possible)
+        coupled = Classes.from_measurements(measurements).block
+        if coupled > MOST_COUPLED:
+            raise Refused(
+                "several nested features, structural zeros or empty cells of exact joint totals"
+                f" couple {coupled:,} cells here, and at most {MOST_COUPLED:,} are combined:"
+                " combine releases of fewer such features, or use semidp.inference.estimate with"
+                " the places as a tree"
+            )
+        return estimate(measurements)
+
+    def table_estimates(self, number: int) -> tuple[Floats, Floats]:
+        """Estimates and standard errors of the cells of a table, in the order of the schema."""
+        view = [*self.views][number]
+        answers = self.answer.table(self.layout.depth(view), self.layout.query(view))
+        if np.isnan(answers.values).any():
+            names = ", ".join(self.schema.list_view_names(view))
+            raise Refused(f"what was measured does not determine the table of {names}")
+        values = self.layout.restore_table(answers.values, view)
+        errors = self.layout.restore_table(answers.standard_errors, view)
+        if any(_is_rounded(part.drawn) for part in self.evidence):
+            # Rounding is no part of the variances that weigh the measurements.
+            units = np.eye(errors.size).reshape(-1, *errors.shape)
+            with_rounding = self.weigh_noise({number: units}).standard_errors
+            errors = np.where(errors > 0, with_rounding.reshape(errors.shape), 0.0)
+        return values, errors
+
+    def table_half_widths(self, number: int) -> Floats | None:
+        """How far each cell of a table is off at most in 95% of all draws, from the laws of the
+        noise.
+
+        None for large tables, and where a noise is drawn for a whole table at once.
+        """
+        if any(isinstance(part.drawn, DrawnTable) for part in self.evidence):
+            return None
+        view = [*self.views][number]
+        alike = [self._alike_nodes(axis, view[axis]) for axis in list_axes(view)]
+        values = sum(part.observed.values.size for part in self.evidence)
+        _, errors = self.table_estimates(number)
+        laws = math.prod(len(firsts) for firsts, _ in alike)
+        if not has_intervals(errors) or laws * values > _MOST_WEIGHTS:
+            return None
+        return self.law_half_widths(number, errors, alike)
+
+    def _alike_nodes(self, axis: int, depth: int) -> AlikeNodes:
+        """Nodes of a feature with one law: where nothing couples its levels, all that hold
+        records.
+        """
+        size = self.schema.grid.chains[axis].size(depth)
+        place = self.layout.attributes.index(axis) if axis != self.layout.tree else None
+        if place in self.answer.classes.plain:
+            first = int(np.argmax(self.layout.possible_leaves[axis]))
+            return np.array([first]), np.zeros(size, dtype=np.intp)
+        return np.arange(size), np.arange(size)
+
+    def weights(self, weights: Mapping[int, Floats]) -> dict[int, Floats]:
+        """Weights of several sums on cells of tables, by their numbers, as weights on places and
+        attributes by depth.
+
+        The arrays are (sums, *cells of the table).
+        """
+        views = [*self.views]
+        by_depth: dict[int, Floats] = {}
+        for number, arrays in weights.items():
+            view = views[number]
+            depth = self.layout.depth(view)
+            # Tables at one depth of the tree weigh the same cells.
+            part = np.stack([self.layout.on_cells(array, view) for array in arrays])
+            by_depth[depth] = by_depth[depth] + part if depth in by_depth else part
+        return by_depth
+
+    def weigh_noise(self, weights: Mapping[int, Floats]) -> SumErrors:
+        """Return the errors of sums over cells of several tables, by their numbers."""
+        influences = self.answer.influences(self.weights(weights))
+        parts = []
+        for one, influence in zip(self.evidence, influences, strict=True):
+            if one.drawn is not None and one.pull is not None:
+                parts.append((one.drawn, one.pull(influence)))
+        return SumErrors(len(next(iter(weights.values()))), tuple(parts))
+
+
+def _is_rounded(drawn: Drawn | None) -> bool:
+    """Whether noise was rounded in ways that its variance in `Observed` leaves out."""
+    return isinstance(drawn, DrawnTable) and isinstance(drawn.mechanism, KNormMechanism)
