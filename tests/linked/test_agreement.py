@@ -5,8 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism
-from semidp.promise.mechanisms.size_agreement import assemble_tables
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -16,6 +14,8 @@ from semidp.promise.sensitivity.linked_products import linked_space
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.linked import Link, LinkedDataspace, linked_adjacency
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.linked_mechanism import LinkedMechanism
+from semidp.publish.size_agreement import assemble_tables
 
 PLACES = Feature.from_paths(
     ["state", "county", "tract"],

@@ -16,7 +16,6 @@ from semidp.assess.attack_bounds import noise_energy
 from semidp.assess.attacked_pairs import pair_for_noise
 from semidp.assess.pairs import describe_difference
 from semidp.cli import run
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.sensitivity.linked_products import linked_space
@@ -24,6 +23,7 @@ from semidp.promise.spaces.adjacency import AdjacencyKind, Ball, Exchange
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.spaces.linked import linked_adjacency
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.linked_mechanism import LinkedMechanism
 from tests.linked.test_agreement import linked
 from tests.linked.test_command import ASKED, command, files  # noqa: F401
 from tests.linked.test_promises import SETTINGS

@@ -13,7 +13,6 @@ from semidp.cli import run
 from semidp.errors import DataError, InputError, Refused, SemidpError
 from semidp.inference.records.record_writing import linked_records
 from semidp.promise.accounting.ledger import Ledger
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
 from semidp.promise.schema.counts import Table
@@ -25,6 +24,7 @@ from semidp.promise.spaces.adjacency import Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.linked import Link, LinkedDataspace, Quarters
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.linked_survey import linked_units, with_units
 from semidp.publish.plan import Plan
 from semidp.publish.rechecking.release_check import recheck

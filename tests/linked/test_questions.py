@@ -13,9 +13,9 @@ from semidp.cli import run
 from semidp.errors import InputError, Refused
 from semidp.inference.area_sums import AreaRow, area_intervals
 from semidp.inference.models import model
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.statistics.tables.linked_intervals import LinkedIntervals
 from tests.linked.test_agreement import CASES, linked
 from tests.linked.test_release import TABLES, plan_of, released

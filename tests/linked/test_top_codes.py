@@ -10,18 +10,18 @@ import semidp
 from semidp.cli import run
 from semidp.errors import InputError
 from semidp.inference.records.record_writing import linked_records
-from semidp.promise.mechanisms.linked_noise import (
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.linked_mechanism import (
     CodedNoise,
     LinkedMechanism,
     published_variances,
     size_place,
 )
-from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.spaces.linked import TopCode
-from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
 from semidp.publish.rechecking.release_check import recheck
 from semidp.publish.statistics.tables.linked_intervals import LinkedIntervals
+from semidp.publish.top_codes import TopCode
 from tests.linked import test_quarters
 from tests.linked.test_agreement import CASES, linked
 from tests.linked.test_command import ASKED, command, files  # noqa: F401

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from semidp.errors import Refused
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
 from semidp.promise.schema.margins import list_axes
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.fitting.size_fits import balance_members, fit_sizes
+from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.statistics.tables import linked_fitting
 from semidp.publish.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitted

@@ -2,7 +2,6 @@
 statistics.
 """
 
-import hashlib
 import itertools
 from dataclasses import replace
 from fractions import Fraction
@@ -139,22 +138,6 @@ def test_a_product_is_recomputed_where_others_publish_a_feature_that_it_does_not
     )
     assert worst * (1 - 1e-9) <= float(again.precision) <= worst * (1 + 1e-6)
     assert again.precision >= mechanism.precision * Fraction(999_999, 10**6)
-
-
-def test_a_record_of_an_earlier_version_is_still_read():
-    """Its digest covers all features of its schema, in order."""
-    space = product_space(public(Margin("sex")), Ball(2), TABLES)
-    record = ResidualMechanism.calibrate(space, Budget.gdp(1)).record()
-    bits = b"".join(
-        np.packbits(np.ones(len(feature.levels), dtype=bool)).tobytes()
-        for feature in SCHEMA.features
-    )
-    earlier = {**record, "query": {**record["query"], "levels": hashlib.sha256(bits).hexdigest()}}
-    assert earlier["query"]["levels"] != record["query"]["levels"]
-    again = mechanism_from_record(earlier, public(Margin("sex")), Ball(2))
-    assert (
-        again.precision == mechanism_from_record(record, public(Margin("sex")), Ball(2)).precision
-    )
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ import pytest
 
 import semidp
 from semidp.present.report import sentences
+from semidp.present.report.linked_sentences import explain_linked_promise, name_exact_facts
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.adjacency_words import BallWords, ExchangeWords
@@ -107,7 +108,7 @@ def test_what_is_public_about_linked_records_is_said_in_english(least, most):
     kind = Kind((FLAT,), (FLAT,), (0,), least, most)
     towns = next(iter(fibers(kind, 2, 2).values()))
     public = Published(kind, towns, "ball").public
-    said = [*public.exact_lines(), *public.explain_promise(), repr(public)]
+    said = [*name_exact_facts(public), *explain_linked_promise(public), repr(public)]
     assert [fault for text in said for fault in faults(text)] == []
     assert len(said) > 4
 

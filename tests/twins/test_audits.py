@@ -3,8 +3,8 @@
 import pytest
 
 from semidp.assess.linked_pairs import worst_linked_pair
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.sensitivity import costs, exchange_moves
+from semidp.publish.linked_mechanism import LinkedMechanism
 from tests.twins.test_teeth import CLAIMS, WRONG
 
 

@@ -25,7 +25,6 @@ from semidp.errors import DataError, InputError, Refused, SemidpError
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.canonical_cell import CellSpace
 from semidp.promise.mechanisms.exponential import ExponentialMechanism
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.selection import AUTO
@@ -48,6 +47,7 @@ from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.publish.fitting.tables import fit_table
+from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.pipeline import Prepared
 from semidp.publish.plan import Plan
 from semidp.publish.release_value import ReleaseValue

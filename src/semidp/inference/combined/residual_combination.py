@@ -40,10 +40,8 @@ from semidp.inference.combined.several_releases import (
 from semidp.inference.linear_estimates import DrawnNumbers, Floats, SumErrors
 from semidp.promise.accounting.account import recompute_tradeoff
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.mechanisms.mechanism import CellByCell, NoNoise
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.size_agreement import assemble_tables
 from semidp.promise.noise.distributions import joined_laws
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import View, list_axes
@@ -53,7 +51,9 @@ from semidp.promise.sensitivity.residuals import list_coarser_views
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import MEMBER, UNIT, Link, LinkedDataspace, linked_adjacency
+from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.results.published_table import FitKind, Fitted
+from semidp.publish.size_agreement import assemble_tables
 from semidp.publish.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitted
 from semidp.publish.statistics.tables.linked_intervals import alike_nodes
 

@@ -32,11 +32,11 @@ from semidp.inference.records.synthetic import (
     save_records,
 )
 from semidp.promise.exact import number
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.noise.randomness import Randomness, generator
 from semidp.promise.progress import Progress
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.spaces.linked import UNIT, LinkedDataspace
+from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.results.published_table import PublishedTable
 from semidp.publish.statistics.tables.linked_published import PublishedLinked, agreeing_places
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from semidp.present.report.linked_sentences import explain_linked_promise, name_exact_facts
 from semidp.promise.exact import count_noun, format_rounded_up, plain
 from semidp.promise.guarantee import Guarantee, Scope, attacker_sentence
 from semidp.promise.spaces.adjacency import Adjacency
@@ -47,7 +48,7 @@ def exact_part(dataspace: Datasets, scope: Scope | None = None) -> list[str]:
     if not isinstance(dataspace, Dataspace):
         return [dataspace.summary()]
     if isinstance(dataspace, LinkedDataspace):
-        return dataspace.exact_lines()
+        return name_exact_facts(dataspace)
     margins = [f"counts of {margin}" for margin in dataspace.margins]
     if scope is None or scope.protection is None:
         return [*margins, f"the number of records, {dataspace.n:,}"]
@@ -208,7 +209,7 @@ def explain_joint_moves(scope: Scope) -> list[str]:
     """Say why records must move together, and how many."""
     a, semi = scope.adjacency.a, scope.semi_adjacency
     if isinstance(scope.dataspace, LinkedDataspace):
-        return scope.dataspace.explain_promise()
+        return explain_linked_promise(scope.dataspace)
     protection = scope.protection
     if not scope.dataspace.margins and protection is not None:
         kept = f"the numbers of {protection.records} and of {protection.units}"

@@ -12,7 +12,7 @@ from typing import Any
 from semidp.errors import InputError, Refused, SemidpError
 from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, recorded_cell
 from semidp.promise.mechanisms.exponential import EXPONENTIAL
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism
+from semidp.promise.mechanisms.linked_noise import LinkedNoise
 from semidp.promise.mechanisms.mechanism import Mechanism, NoNoise
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.selection import FOR_RELEASES
@@ -48,7 +48,7 @@ class RecordedQuery:
         return (*self.laws, NoNoise)
 
 
-_TABLE_LAWS: tuple[type[Mechanism], ...] = (*ADDITIVE, LinkedMechanism)
+_TABLE_LAWS: tuple[type[Mechanism], ...] = (*ADDITIVE, LinkedNoise)
 
 QUERIES: dict[str, RecordedQuery] = {
     "table": RecordedQuery(recorded_table, _TABLE_LAWS),

@@ -3,8 +3,7 @@ about them.
 
 A unit (a household, a patient) has members (persons, stays). `LinkedDataspace` is D_t of both
 kinds; `Reach` counts how many members and units change together under a promise. What residuals
-then cost is in `promise.sensitivity.linked_products`. A `TopCode` publishes the largest sizes of
-units as one level, such as 5+: they are measured, made to agree and fitted one by one.
+then cost is in `promise.sensitivity.linked_products`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,14 +12,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from attrs import field, frozen
-from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.promise.codec import Encodable
 from semidp.promise.exact import count_noun
 from semidp.promise.schema.counts import Table
-from semidp.promise.schema.features import SIZE, Feature
-from semidp.promise.schema.margins import Floats, View, list_axes, meet
+from semidp.promise.schema.features import SIZE
+from semidp.promise.schema.margins import View, list_axes, meet
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.adjacency import Adjacency, AdjacencyKind, SemiAdjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace, DescribedDatasets, Margin
@@ -348,68 +346,6 @@ class LinkedDataspace(Dataspace):
         units = ", ".join(str(margin) for margin in self.units.margins)
         return f"{members}, units by {units}"
 
-    def exact_lines(self) -> list[str]:
-        """Name what is published exactly of both kinds, and the bounds on the size of units, a line
-        each.
-        """
-        link = self.link
-        lines = [f"counts of {margin}" for margin in self.margins]
-        lines += [f"units by {margin}" for margin in self.units.margins]
-        sizes = f"of {members_text(link.least, link.most)} (declared)"
-        if link.quarters is not None:
-            kinds = ", ".join(link.quarters.kinds)
-            sizes += f"; none of them is of {link.quarters.feature} {kinds}"
-        lines.append(f"the number of members, {self.n:,}")
-        lines.append(f"the number of units, {self.units.n:,}, each {sizes}")
-        return lines
-
-    def explain_promise(self) -> list[str]:
-        """Say whom the promise is about, and why others change with that member or unit."""
-        reach, link = self.reach, self.link
-        if link.protect is Protect.member:
-            return [
-                (
-                    "The promise is about one member, who may be anybody and belong to any unit"
-                    " that exists. If that unit is full, or if the old one would be left with too"
-                    " few members, somebody else takes the place. If totals are exact, others hand"
-                    " over the published values."
-                ),
-                (
-                    f"For that, the members of at most {count_noun(reach.derived_units, 'unit')}"
-                    f" change, and at most {count_noun(reach.members, 'member')} in all. Units keep"
-                    " their own features, which this promise does not protect."
-                ),
-                *self._why_quarters(),
-            ]
-        return [
-            (
-                "The promise is about one whole unit with up to"
-                f" {count_noun(link.most, 'member')}, which may be any other one. The number of"
-                " members is exact. So other units gain the members that this one loses, and lose"
-                " those that it gains."
-            ),
-            (
-                "Two datasets are compared only if they differ in at most"
-                f" {count_noun(reach.members, 'member')} and"
-                f" {count_noun(reach.derived_units, 'unit')}. Of these units, at most"
-                f" {reach.size_units} may differ in their own features or their size, and at most"
-                f" {reach.own_units} in their own features. So many suffice for any unit to have"
-                " been any other possible one. Changes of more members, or of more units in what"
-                " they are counted by, may be protected less."
-            ),
-        ]
-
-    def _why_quarters(self) -> list[str]:
-        quarters = self.link.quarters
-        if quarters is None:
-            return []
-        kinds = ", ".join(quarters.kinds)
-        return [
-            f"Members of {quarters.feature} {kinds} live in group quarters. All quarters of one"
-            " kind in one place count as one unit, without a bound on its members. Anybody may move"
-            " into it, and it is in no table of units."
-        ]
-
     def is_within(self, other: Any) -> bool:
         """Whether it is the same space: other promises about linked records are not compared."""
         return bool(self == other)
@@ -557,111 +493,3 @@ def refuse_shared(views: Iterable[View], what: str) -> None:
                 f"two {what} share a feature, for which no promise about linked records is known"
             )
         seen.append(view)
-
-
-@frozen
-class TopCode:
-    """Published levels of the size: each by itself below the top, one for the top and more.
-
-    Parameters
-    ----------
-    top
-        The least size of the last level.
-    least, most
-        The bounds on the size of a unit.
-
-    Examples
-    --------
-    >>> code = TopCode(3, 1, 5)
-    >>> code.levels, code.sum_to_levels(np.array([7, 5, 4, 2, 1]), 0).tolist()
-    (('1', '2', '3+'), [7, 5, 7])
-    >>> code.spread(np.array([0, 0, 1]), 0).tolist()
-    [0, 0, 1, 1, 1]
-    """
-
-    top: int
-    least: int
-    most: int
-
-    def __attrs_post_init__(self) -> None:
-        if not self.least <= self.top <= self.most:
-            raise InputError(
-                f"the top code of {SIZE} is one of the sizes of a unit, from {self.least} to"
-                f" {self.most}, not {self.top}"
-            )
-
-    @classmethod
-    def from_link(cls, top: int, link: Link) -> "TopCode":
-        """Return the top code of linked units; refuse a size that no unit may have."""
-        return cls(top, link.least, link.most)
-
-    @property
-    def place(self) -> int:
-        """The place of the last level."""
-        return self.top - self.least
-
-    @property
-    def sizes(self) -> int:
-        """How many sizes there are."""
-        return self.most - self.least + 1
-
-    @property
-    def top_size_count(self) -> int:
-        """How many sizes the last level stands for."""
-        return self.most - self.top + 1
-
-    @property
-    def levels(self) -> tuple[str, ...]:
-        """The published levels."""
-        single = [str(size) for size in range(self.least, self.top)]
-        return (*single, f"{self.top}+")
-
-    def schema(self, schema: Schema) -> Schema:
-        """Return a schema of single sizes with the published levels."""
-        coded = Feature(SIZE, self.levels)
-        return Schema(coded if part.name == SIZE else part for part in schema.features)
-
-    def sum_to_levels(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
-        """Sum numbers by single sizes to the published levels."""
-        return np.add.reduceat(values, range(self.place + 1), axis=axis)
-
-    def spread(self, weights: NDArray[Any], axis: int) -> NDArray[Any]:
-        """Return the weights on single sizes that weights on published levels have."""
-        times = [1] * self.place + [self.top_size_count]
-        return np.repeat(weights, times, axis=axis)
-
-    # --- arrays by single size in which every size from the top on has the number of the last level
-
-    def repeat_top_sum(self, values: Floats) -> Floats:
-        """Sum the sizes from the top on, along the last axis, and put the sum in the place of
-        each.
-        """
-        result = np.array(values)
-        result[..., self.place :] = values[..., self.place :].sum(axis=-1, keepdims=True)
-        return result
-
-    def factors(self, of_last: float) -> Floats:
-        """One for each single size, and a number for those of the last level."""
-        result = np.ones(self.sizes)
-        result[self.place :] = of_last
-        return result
-
-    def take_levels(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
-        """Return the published levels of such an array."""
-        return np.take(values, range(self.place + 1), axis=axis)
-
-    @property
-    def spread_factor(self) -> float:
-        """How many times the sum of squared (or of absolute) weights on residuals by size grows
-        from a size to the last level.
-
-        The weights of k of n sizes are ``1 - k/n`` (k times) and ``-k/n`` (n - k times): their
-        squares add up to ``k (n - k)/n``, and their absolute values to twice that.
-        """
-        grouped, sizes = self.top_size_count, self.sizes
-        return grouped * (sizes - grouped) / max(1, sizes - 1)
-
-    @property
-    def own_factor(self) -> float:
-        """The weight ``1 - k/n`` of the last level on an entry of its own, beside ``1 - 1/n``."""
-        return (self.sizes - self.top_size_count) / max(1, self.sizes - 1)

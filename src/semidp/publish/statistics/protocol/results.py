@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from semidp.promise.exact import plain, positive, round_up
 from semidp.promise.guarantee import Guarantee, Scope
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism
+from semidp.promise.mechanisms.linked_noise import LinkedNoise
 from semidp.promise.mechanisms.mechanism import CLAIMS, Measurement, Mechanism, NoNoise
 from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.promise.mechanisms.residual_laws import SharedNoise
@@ -430,7 +430,7 @@ def naive_record_tradeoff(mechanism: Mechanism) -> Tradeoff | None:
     times = space.adjacency.times
     if space.is_zero:
         return None
-    if isinstance(mechanism, (ResidualMechanism, LinkedMechanism)):
+    if isinstance(mechanism, (ResidualMechanism, LinkedNoise)):
         cost = times**2 * mechanism.naive_cost
         return ZCDP(cost / 2) if mechanism.law == "discrete" else Gaussian(cost)
     # Exact fractions, so that no rounding makes the comparison better or worse than it is.

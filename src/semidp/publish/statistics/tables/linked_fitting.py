@@ -12,8 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism
-from semidp.promise.mechanisms.size_agreement import Agreement, add_quarters_feature
 from semidp.promise.progress import Progress
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import (
@@ -28,7 +26,9 @@ from semidp.promise.schema.margins import (
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.linked_products import LinkedSpace
 from semidp.publish.fitting.size_fits import balance_members, fit_sizes
+from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.results.published_table import FitKind, Fitted
+from semidp.publish.size_agreement import Agreement, add_quarters_feature
 from semidp.publish.statistics.tables.fitting import NOT_ALL, exact_totals, fit_product
 
 Fit = tuple[NDArray[Any], Fitted]

@@ -16,13 +16,14 @@ import scipy
 from numpy.typing import NDArray
 
 from semidp.promise.mechanisms.conditioning import sum_terms
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.size_agreement import Agreement, LevelResidual, along_size
 from semidp.promise.noise.sums import LEVEL, half_width
 from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
-from semidp.promise.spaces.linked import UNIT, TopCode
+from semidp.promise.spaces.linked import UNIT
+from semidp.publish.linked_mechanism import LinkedMechanism
+from semidp.publish.size_agreement import Agreement, LevelResidual, along_size
+from semidp.publish.top_codes import TopCode
 
 _NEAR = 0.03  # a normal law this close, in standard deviations, takes the place of the law itself
 # σ² of noise, in squares of its step, from which on a normal number hides the steps of another

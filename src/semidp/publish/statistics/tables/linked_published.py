@@ -10,21 +10,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import Refused
 from semidp.promise.guarantee import Scope
-from semidp.promise.mechanisms.linked_noise import CodedNoise, LinkedMechanism, size_place
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.selection import INTERVALS_BELOW
-from semidp.promise.mechanisms.size_agreement import add_quarters_feature, assemble_tables
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
 from semidp.promise.sensitivity.products import ProductSpace
-from semidp.promise.spaces.linked import MEMBER, UNIT, TopCode
+from semidp.promise.spaces.linked import MEMBER, UNIT
+from semidp.publish.linked_mechanism import CodedNoise, LinkedMechanism, size_place
 from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
 from semidp.publish.results.columns import Labels
 from semidp.publish.results.published_table import Fitted, PublishedTable, tables_by_features
 from semidp.publish.results.sections import Details, Section
+from semidp.publish.size_agreement import add_quarters_feature, assemble_tables
 from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
 from semidp.publish.statistics.recheck_findings import close
 from semidp.publish.statistics.tables import linked_words
@@ -36,6 +36,7 @@ from semidp.publish.statistics.tables.residual_files import (
     residuals_from_json,
     residuals_json,
 )
+from semidp.publish.top_codes import TopCode
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.rechecks import ResultCheck

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.exact import Number, exact, plain
 from semidp.promise.guarantee import Scope
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism, published_variances
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
@@ -22,8 +21,9 @@ from semidp.promise.schema.features import SIZE
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.linked_products import LinkedSpace, linked_space
 from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.spaces.linked import Link, LinkedDataspace, TopCode
+from semidp.promise.spaces.linked import Link, LinkedDataspace
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.linked_mechanism import LinkedMechanism, published_variances
 from semidp.publish.sources.linked_records import LinkedReader
 from semidp.publish.statistics.protocol.request_defaults import (
     RequestDefaults,
@@ -43,6 +43,7 @@ from semidp.publish.statistics.tables.linked_published import (
 )
 from semidp.publish.statistics.tables.linked_words import linked_forecasts, noise_lines
 from semidp.publish.statistics.tables.request import TableRequest, file_stem, with_numbers
+from semidp.publish.top_codes import TopCode
 
 UNIT_TABLE = "unit_table"
 """The list of a plan file that asks for tables of units."""

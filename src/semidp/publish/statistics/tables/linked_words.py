@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from semidp.promise.exact import count_noun
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism, published_variances
 from semidp.promise.schema.features import SIZE
 from semidp.promise.schema.margins import Floats
-from semidp.promise.spaces.linked import LinkedDataspace, TopCode
+from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.promise.spaces.protection import Protect
+from semidp.publish.linked_mechanism import LinkedMechanism, published_variances
 from semidp.publish.results.cells import Form
 from semidp.publish.results.sections import Section, first_cells, table_title
 from semidp.publish.results.texts import error_text
 from semidp.publish.statistics.tables.error_words import ERRORS_TEXT, HEADINGS, error_lines
 from semidp.publish.statistics.tables.words import misses_totals
+from semidp.publish.top_codes import TopCode
 
 if TYPE_CHECKING:
     from semidp.publish.results.published_table import PublishedTable

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from semidp.errors import DataError, InputError
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import BranchNoise, mechanism_above
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.spaces.linked import MEMBER, UNIT
+from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.results.cells import Columns, Form, StoredFiles, named_files
 from semidp.publish.results.published_table import Fitted, PublishedTable
 from semidp.publish.results.sections import Details, Section

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from semidp.errors import InputError, Refused
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import BranchNoise
-from semidp.promise.mechanisms.linked_noise import LinkedMechanism
 from semidp.promise.mechanisms.mechanism import Measurement
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress
@@ -26,6 +25,7 @@ from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.spaces.dataspace import Dataspace
+from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.results.cells import Columns
 from semidp.publish.sources.linked_records import LinkedReader, LinkedSource
 from semidp.publish.sources.reader import Reader

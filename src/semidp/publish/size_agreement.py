@@ -18,7 +18,8 @@ import numpy as np
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.margins import Floats, View, is_within_view, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace
-from semidp.promise.spaces.linked import LinkedDataspace, TopCode
+from semidp.promise.spaces.linked import LinkedDataspace
+from semidp.publish.top_codes import TopCode
 
 
 @dataclass(frozen=True, eq=False)
