@@ -14,8 +14,6 @@ from semidp.promise import SeededRandomness
 from semidp.promise.documents import read_document
 from semidp.publish import TableRequest, TablesRequest, release_value
 from semidp.publish.rechecking.release_check import disagreements
-from semidp.publish.statistics.tables.by_parts.assembled_published import AssembledTables
-from semidp.publish.statistics.tables.by_parts.separate_published import SeparateTables
 from tests.partitions.conftest import FEATURES, records
 
 
@@ -54,14 +52,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("plan", "kind"), [(product(), SeparateTables), (cells(), AssembledTables)]
-)
+@pytest.mark.parametrize(("plan", "measured"), [(product(), "residuals"), (cells(), "cells")])
 def test_a_release_by_parts_beside_nothing_is_what_it_published(
-    plan: Plan, kind: type, tmp_path: Path, place: Path
+    plan: Plan, measured: str, tmp_path: Path, place: Path
 ) -> None:
-    release = Release.load(place) if kind is SeparateTables else by_parts(plan, tmp_path / "parts")
-    assert isinstance(release.results[0], kind)
+    by_residuals = measured == "residuals"
+    release = Release.load(place) if by_residuals else by_parts(plan, tmp_path / "parts")
+    assert (release.results[0].residual_noise() is not None) == by_residuals
     nothing = semidp.run(
         Plan([TableRequest(["sex"], Budget.gdp(1))], ["sex"], features=FEATURES), records()
     )

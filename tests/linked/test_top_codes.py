@@ -197,7 +197,7 @@ def test_counts_that_do_not_follow_are_refused(releases, tmp_path):
     counts = again.results[0].units[0].counts
     counts[0, 2] = counts[0, 2][::-1] + np.array([1, -1])
     with pytest.raises(semidp.Refused, match="do not follow from what was measured"):
-        _ = again.results[0].agreeing
+        _ = again.results[0].units_by_size
 
 
 def test_a_command_and_a_plan_code_sizes(files, capsys):  # noqa: F811

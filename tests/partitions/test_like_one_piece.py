@@ -17,20 +17,14 @@ import pytest
 
 from semidp import Budget, Feature, Outcome, Plan, Release, SemidpError
 from semidp.promise.documents import read_document
-from semidp.promise.mechanisms.branch_noise import BranchNoise
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
 from semidp.promise.schema.schema import StructuralZero
 from semidp.publish import GroupRequest, TableRequest, TablesRequest
 from semidp.publish.rechecking.release_check import disagreements
-from semidp.publish.results.cells import StoredFiles
 from semidp.publish.statistics.protocol.results import Published
-from semidp.publish.statistics.tables.by_parts.assembled_measurement import whole_vector
-from semidp.publish.statistics.tables.by_parts.assembled_published import AssembledTables
-from semidp.publish.statistics.tables.by_parts.part_measurement import split_residuals
-from semidp.publish.statistics.tables.by_parts.separate_published import SeparateTables
-from semidp.publish.statistics.tables.published import PublishedTables, measurements_stem
+from semidp.publish.statistics.tables.published import PublishedTables
 from tests.partitions.conftest import run_partitioned
 
 KINDS = ("shared", "alone", "pure", "zeros", "largest", "target", "groups", "named")
@@ -100,20 +94,9 @@ def _records(
     return data
 
 
-def measured_in_parts(release: Release, result: PublishedTables, place: Path) -> np.ndarray:
+def measured_in_parts(release: Release, result: PublishedTables) -> np.ndarray:
     """Return what all parts have measured, as one piece would have measured it."""
-    if isinstance(result, AssembledTables):
-        return result.noisy
-    assert isinstance(result, SeparateTables)
-    residuals = result.noise_of_residuals
-    measured = {}
-    for node, part in enumerate(release.partition.parts):
-        noise = BranchNoise.from_mechanism(residuals, result.cut, node)
-        if noise is not None:
-            files = StoredFiles(place / part.folder, tuple(part.files))
-            noisy = files.numbers(measurements_stem(result.request), 1)["noisy"]
-            measured[node] = split_residuals(noise.space, noisy)
-    return whole_vector(residuals, result.cut, result.noisy, measured)
+    return np.asarray(result.whole_noisy(release.partition))
 
 
 @dataclass(frozen=True)
@@ -149,7 +132,7 @@ def compare(seed: int, folder: Path) -> Compared | None:
             checked += _same_statistic(release, request, result)
             continue
         mechanism = result.residuals or result.recalibrate(request, release.scope)
-        vector = measured_in_parts(release, result, folder)
+        vector = measured_in_parts(release, result)
         started = time.process_time()
         whole = request.publish(
             mechanism, mechanism.restore_measurement(vector, False), release.scope, silent
@@ -202,7 +185,7 @@ def test_a_measurement_that_is_put_together_wrongly_is_seen(tmp_path: Path) -> N
     )
     release = Release.load(tmp_path / "release")
     (result,) = release.results
-    vector = measured_in_parts(release, result, tmp_path / "release")
+    vector = measured_in_parts(release, result)
     mechanism = result.residuals
     estimates = mechanism.estimates(mechanism.publish(vector))
     wrong = mechanism.estimates(mechanism.publish(vector[::-1].copy()))

@@ -34,10 +34,8 @@ from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.sources.opening import open_source
 from semidp.publish.statistics.parts import STATE
-from semidp.publish.statistics.tables.by_parts import separate_published, separate_work
-from semidp.publish.statistics.tables.by_parts.assembled_published import AssembledTables
+from semidp.publish.statistics.tables.by_parts import joint, separate_steps
 from semidp.publish.statistics.tables.by_parts.separate_fits import (
-    TOGETHER,
     fit_at_cut,
     fit_order,
     fit_views,
@@ -54,7 +52,6 @@ from semidp.publish.statistics.tables.fitting import (
 )
 from semidp.publish.survey import survey
 from tests.partitions.conftest import FEATURES, plan, run_partitioned, unfinished
-from tests.partitions.test_unfinished import Fails
 
 DEPTHS = ("state", "county", "tract")
 
@@ -158,6 +155,7 @@ def compare(asked: Asked, folder: Path) -> Compared | None:
     (result,) = release.results
     space = result.residuals.space
     grid, schema = space.schema.grid, space.schema
+    cut = Cut.from_name(schema, asked.depth)
     tables = assembled(release)
     estimates = [tables[view][1] for view in space.views]
     kinds = [FitKind.integer] * len(space.views)
@@ -169,9 +167,7 @@ def compare(asked: Asked, folder: Path) -> Compared | None:
     }
     if not circle:
         assert (
-            fit_order(
-                grid, space.views, [total.view for total in exact_totals(space)], result.cut
-            ).circles
+            fit_order(grid, space.views, [total.view for total in exact_totals(space)], cut).circles
             == ()
         )
         assert kinds_of_parts == {"integer"}
@@ -218,9 +214,9 @@ def assembled(release: Release) -> dict:
     their views.
     """
     (result,) = release.results
-    schema, cut = result.residuals.space.schema, result.cut
+    schema = result.residuals.space.schema
     grid, found = schema.grid, {}
-    if isinstance(result, AssembledTables):
+    if result.blocks is not None:
         # All parts were fitted together, so that every table is there in one piece.
         (request,) = release.plan.requests
         for asked, table in zip(request.tables, release.tables, strict=True):
@@ -228,6 +224,7 @@ def assembled(release: Release) -> dict:
             shape = grid.compute_margin_shape(view)
             found[view] = (table.counts.reshape(shape), table.estimate.reshape(shape))
         return found
+    cut = result.cut
     for view, table in zip(result.mechanism_above_cut.space.views, result.overview, strict=True):
         shape = grid.compute_margin_shape(view)
         found[view] = (table.counts.reshape(shape), table.estimate.reshape(shape))
@@ -533,61 +530,35 @@ def fitted_parts(grid: Grid, views, exact, cut: Cut, estimates) -> dict[View, np
 
 
 @pytest.mark.long
-def test_a_release_that_is_resumed_keeps_the_fit_of_all_parts(
+def test_a_release_that_is_resumed_publishes_what_was_measured(
     people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A search with a time limit may end elsewhere the second time: parts of two fits would not add
-    up.
+    """Nothing is published before all parts are measured, so that there is one fit, and the same
+    numbers as without an interruption.
     """
-    fails = Fails(monkeypatch, 2)
-    with pytest.raises(SemidpError, match="no space left"):
-        run_partitioned(plan(), people, tmp_path / "release", "state")
-    stored = unfinished(tmp_path / "release") / STATE / "fit-0.npz"
-    content = stored.read_bytes()
-    fails.left = -1
-    stored.write_bytes(content[: len(content) // 2])
-    with pytest.raises(SemidpError, match="damaged: discard it"):
-        run_partitioned(plan(), people, tmp_path / "release", "state", resume=True)
-    stored.write_bytes(content)
-
-    def never(*words: object, **named: object) -> None:
-        raise AssertionError("fitted a second time")
-
-    with monkeypatch.context() as watched:
-        watched.setattr(separate_published.SeparateTables, "fitted_whole", never)
-        release = run_partitioned(plan(), people, tmp_path / "release", "state", resume=True)
-    assert not (tmp_path / "release" / STATE).exists()
-    assert disagreements(release, read_document(tmp_path / "release" / "release.json")) == ()
-
-
-@pytest.mark.long
-def test_parts_that_are_farther_from_their_measurements_than_need_be_are_told(
-    people, tmp_path: Path
-) -> None:
-    """Two parts hand records to each other: every total stays, and only the distance of both
-    together grows.
-    """
-    release = run_partitioned(plan(), people, tmp_path / "release", "state", form="csv")
-    assert all(TOGETHER in part.find_fit("tract-sex").note for part in release.partition.parts[:3])
-    moved = 5
-
-    def handed(self, *words, **named):
-        fits = original(self, *words, **named)
-        counts, how = fits[(3, 1, 0)]
-        for node, sign in ((0, 1), (1, -1)):
-            cells = self.cut.row(self.residuals.space.schema.grid, (3, 1, 0), counts, node)
-            cells[0] += sign * moved * np.array([1, -1])
-        return {**fits, (3, 1, 0): (counts, how)}
-
-    original = separate_published.SeparateTables.fitted_whole
-    with pytest.MonkeyPatch.context() as forged:
-        forged.setattr(separate_published.SeparateTables, "fitted_whole", handed)
-        wrong = run_partitioned(plan(), people, tmp_path / "wrong", "state")
-    said = disagreements(wrong, read_document(tmp_path / "wrong" / "release.json"))
-    assert any(
-        "'product' states counts of tract-sex at a distance" in sentence for sentence in said
+    whole = run_partitioned(
+        plan(), people, tmp_path / "whole", "state", randomness=SeededRandomness(3)
     )
-    assert disagreements(release, read_document(tmp_path / "release" / "release.json")) == ()
+    real = joint.JointSteps.settle
+    fits: list[int] = []
+
+    def settle(steps, *words):
+        real(steps, *words)
+        fits.append(1)
+        if len(fits) == 1:
+            raise SemidpError("no space left")
+
+    monkeypatch.setattr(joint.JointSteps, "settle", settle)
+    place, seeded = tmp_path / "release", SeededRandomness(3)
+    with pytest.raises(SemidpError, match="no space left"):
+        run_partitioned(plan(), people, place, "state", randomness=seeded)
+    assert not list(unfinished(place).glob("state=*/*"))
+    release = run_partitioned(plan(), people, place, "state", randomness=seeded, resume=True)
+    assert len(fits) == 2
+    assert not (place / STATE).exists()
+    for one, other in zip(whole.tables, release.tables, strict=True):
+        assert np.array_equal(one.counts, other.counts)
+    assert disagreements(release, read_document(place / "release.json")) == ()
 
 
 # --- what is said ---------------------------------------------------------------------------------
@@ -628,7 +599,7 @@ def test_a_circle_of_totals_is_told_before_anything_is_charged(people, tmp_path:
 def test_a_part_without_whole_numbers_is_named_and_has_the_same_columns(
     apart, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fit = separate_work.fit_product
+    fit = separate_steps.fit_product
 
     def in_vain(grid, views, totals, estimates, *args, **more):
         made = fit(grid, views, totals, estimates, *args, **more)
@@ -636,7 +607,7 @@ def test_a_part_without_whole_numbers_is_named_and_has_the_same_columns(
             made[0] = nearest_whole(estimates[0])
         return made
 
-    monkeypatch.setattr(separate_work, "fit_product", in_vain)
+    monkeypatch.setattr(separate_steps, "fit_product", in_vain)
     release = run_partitioned(plan(), people, tmp_path / "release", "state")
     said = [warning for warning in release.scope.warnings if "No whole numbers" in warning]
     assert len(said) == 1

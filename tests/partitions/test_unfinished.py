@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from semidp import Budget, InputError, Ledger, Release
@@ -19,7 +20,8 @@ from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
 from semidp.publish.parts import runners
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.statistics.parts import STATE
-from semidp.publish.statistics.tables.by_parts import separate_work
+from semidp.publish.statistics.tables.by_parts import measuring, separate_steps
+from semidp.publish.statistics.tables.by_parts.measuring import stored_path
 from semidp.publish.unfinished import discard_unfinished, is_unfinished
 from tests.cli.conftest import settle
 from tests.partitions.conftest import plan, run_partitioned, unfinished
@@ -106,7 +108,7 @@ def test_an_attempt_that_was_killed_after_it_measured_is_not_measured_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(separate_work, "fit_product", fails)
+        broken.setattr(separate_steps, "fit_product", fails)
         with pytest.raises(KeyboardInterrupt):
             run_partitioned(plan(), people, tmp_path / "release", "state")
     measured = [
@@ -115,12 +117,12 @@ def test_an_attempt_that_was_killed_after_it_measured_is_not_measured_again(
         if len(path.stem) == 64
     ]
     (stored,) = measured
-    content = stored.read_bytes()
+    noisy = measuring.read_stored(stored)
     run_partitioned(plan(), people, tmp_path / "release", "state", resume=True)
     found = [
         path
         for path in (tmp_path / "release").rglob("product-measurements.parquet")
-        if path.read_bytes() == content
+        if np.array_equal(measuring.read_stored(path), noisy)
     ]
     assert len(found) == 1
 
@@ -133,23 +135,24 @@ def test_two_attempts_at_one_part_publish_the_same_numbers(
     then drops it.
     """
     kept, drawn = [], []
-    real, noise = separate_work.SeparateWork.measure, separate_work.BranchNoise.measure
+    real, noise = measuring.PartMeasurement.measure, measuring.BranchNoise.measure
 
     def measure(work, task, source, attempt):
         real(work, task, source, attempt)
-        if work.noise is None:
+        if not work.has_noise:
             return
-        first = work.measurement_path(task).read_bytes()
+        stored = stored_path(task.work, work.request, task.path)
+        first = stored.read_bytes()
         copy = attempt.with_name(attempt.name + "-copy")
         copy.mkdir()
         with monkeypatch.context() as late:
             late.setattr(Path, "exists", lambda path: False)
             real(work, task, source, copy)
-        kept.append(work.measurement_path(task).read_bytes() == first)
+        kept.append(stored.read_bytes() == first)
 
-    monkeypatch.setattr(separate_work.SeparateWork, "measure", measure)
+    monkeypatch.setattr(measuring.PartMeasurement, "measure", measure)
     monkeypatch.setattr(
-        separate_work.BranchNoise,
+        measuring.BranchNoise,
         "measure",
         lambda self, *words: drawn.append(self) or noise(self, *words),
     )

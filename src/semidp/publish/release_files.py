@@ -32,12 +32,18 @@ from semidp.publish.results.cells import METADATA, Columns, Form, StoredFiles, c
 from semidp.publish.results.place_maps import MAP, PlaceMap
 from semidp.publish.results.sections import Section
 from semidp.publish.signing import SIGNATURE, SUMS
-from semidp.publish.statistics.parts import PARTS, Part, Partition, StoredPartition
+from semidp.publish.statistics.parts import (
+    BY_PARTS,
+    PARTS,
+    ChangedFile,
+    Part,
+    Partition,
+    StoredPartition,
+)
 from semidp.publish.statistics.protocol.results import Published
 from semidp.publish.statistics.recheck_findings import Findings
 from semidp.publish.statistics.registry import (
     always_listed,
-    parts_readers,
     result_keys,
     result_readers,
 )
@@ -229,11 +235,13 @@ class ReleaseFiles(ReleaseValue, ABC):
                 if "combination" in document
                 else cls._from_json(document, files)
             )
+        except ChangedFile:
+            raise
         except _DAMAGED:
             raise InputError(
                 f"{folder / 'release.json'} is damaged: make the release again"
             ) from None
-        held = [table for result in release.results for table in result.held_tables()]
+        held = [table for result in release.results for table in result.stored_tables()]
         for table in held:
             if table.fitted.kind == "integer" and not table.keeps(release.scope.dataspace):
                 raise InputError(
@@ -429,16 +437,15 @@ def _results(
     files: StoredFiles,
 ) -> list[Published]:
     """Read the results of a release, one for each request of its plan."""
-    readers, by_parts = result_readers(), parts_readers()
+    readers = result_readers()
 
     def read(key: str, entry: Any, request: Any) -> Published:
-        if key in readers:
-            return readers[key](entry, request, scope, files)
-        if key not in by_parts:
+        if key not in readers:
             return publish_stored(plan, request, entry, scope, files)
-        if partition is None:
+        parts = partition if key == BY_PARTS else None
+        if key == BY_PARTS and parts is None:
             raise ValueError("a result by parts has parts")
-        return by_parts[key](entry, request, plan.requests, partition, scope, files)
+        return readers[key](entry, request, plan.requests, parts, scope, files)
 
     results: list[Published] = []
     left = [(key, entry) for key in result_keys() for entry in document.get(key, ())]

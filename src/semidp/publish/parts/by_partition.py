@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from semidp._version import __version__
 from semidp.errors import InputError, SemidpError
 from semidp.promise.accounting.ledger import Ledger, Session
+from semidp.promise.documents import digest
 from semidp.promise.files import durable, link
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.selection import with_exact_claim
@@ -50,12 +51,13 @@ from semidp.publish.pipeline import (
 from semidp.publish.plan import Plan
 from semidp.publish.release_files import ReleaseFiles, release_files
 from semidp.publish.resources import refuse_files, refuse_map
-from semidp.publish.results.cells import Form
+from semidp.publish.results.cells import Form, StoredFiles
 from semidp.publish.sources.reader import cut_to_available
 from semidp.publish.statistics.parts import (
     STATE,
     Part,
     Partition,
+    PartTable,
     PartTask,
     StoredPartition,
     part_folder,
@@ -63,6 +65,7 @@ from semidp.publish.statistics.parts import (
 )
 from semidp.publish.statistics.protocol.request_defaults import require_budget
 from semidp.publish.statistics.protocol.requests import StepsByParts
+from semidp.publish.statistics.protocol.results import Published
 from semidp.publish.survey import survey
 from semidp.publish.unfinished import Unfinished, lasting_folder
 
@@ -130,11 +133,12 @@ def run_parts(kind: type[_R], plan: Plan, data: Any, options: RunOptions, partit
                         unfinished, written, randomness, source, only_measured=True
                     )
                     _all_measured(measuring, runner, progress)
-                for number, request in enumerate(whole.steps):
-                    request.settle(number, work, progress)
+                for request in whole.steps:
+                    request.settle(work, progress)
                 tasks = whole.tasks(unfinished, written, randomness, source)
                 parts = _carried_out(tasks, runner, progress)
                 results = [request.build_result(parts, work, progress) for request in whole.steps]
+                parts = _write_rows(results, parts, work, written)
                 partition_of = Partition(whole.partition, tuple(parts))
                 release = build_release(
                     kind,
@@ -453,6 +457,33 @@ def _charged_once(
         raise
     unfinished.note(ledger=entry)
     return entry
+
+
+def _write_rows(
+    results: Sequence[Published], parts: Sequence[Part], work: Path, form: Form
+) -> list[Part]:
+    """Write the rows of results that were published together into the folders of the parts, and
+    return the parts with them.
+    """
+    complete = []
+    for node, part in enumerate(parts):
+        files, tables = dict(part.files), []
+        for result in results:
+            names, stem = result.part_stems()
+            if {*names} <= {table.name for table in part.tables}:
+                tables += [table for table in part.tables if table.name in names]
+                continue
+            rows, measured = result.publish_part(StoredFiles(work / part.folder, ()), node, part)
+            columns = {table.name: table.columns() for table in rows}
+            if measured is not None and stem is not None:
+                columns[stem] = measured
+            for name, content in columns.items():
+                file = f"{name}.{form}"
+                content.write(work / part.folder / file)
+                files[file] = digest(work / part.folder / file)
+            tables += map(PartTable.from_table, rows)
+        complete.append(replace(part, files=dict(sorted(files.items())), tables=tuple(tables)))
+    return complete
 
 
 def _passing(work: Path) -> set[str]:

@@ -421,7 +421,7 @@ class InOnePiece:
         """Take what was measured."""
         self._measured = self.mechanism.restore_measurement(noisy, private)
 
-    def settle(self, number: int, work: Path, progress: Progress) -> None:
+    def settle(self, work: Path, progress: Progress) -> None:
         """No part needs anything of it."""
 
     def part_work(self, node: int) -> None:

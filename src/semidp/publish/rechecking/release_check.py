@@ -23,6 +23,7 @@ from semidp.publish.pipeline import versions
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import AS_USUAL, WORKBOOK
 from semidp.publish.rechecking.file_differences import file_differences
+from semidp.publish.rechecking.part_check import compare_parts
 from semidp.publish.rechecking.results_again import recheck_result
 from semidp.publish.release_files import REPORT, ReleaseFiles, release_files, release_title
 from semidp.publish.release_value import SOURCES
@@ -40,7 +41,7 @@ from semidp.publish.statistics.recheck_findings import (
     same,
     short,
 )
-from semidp.publish.statistics.registry import parts_readers, result_keys, result_readers
+from semidp.publish.statistics.registry import result_keys, result_readers
 from semidp.publish.survey import public_scope, read_schema
 
 _R = TypeVar("_R", bound=ReleaseFiles)
@@ -218,7 +219,7 @@ class _Check:
             return
         self._warnings(again)
         rebuilt, needed = [], []
-        read_back = {*result_readers(), *parts_readers()}
+        read_back = result_readers()
         for request, result in zip(release.plan.requests, release.results, strict=True):
             if result.list_key not in read_back:
                 # It was published from its measurement when it was loaded, and is compared with
@@ -241,6 +242,7 @@ class _Check:
             self.findings.wrong += (
                 [] if said is None else [f"it states {said} than its parts have together"]
             )
+        compare_parts(release, self.findings)
         self._document(rebuilt)
 
     def _usual_trust(self) -> None:

@@ -41,7 +41,6 @@ def recheck_result(
         release.scope,
         mechanism,
         release.form,
-        partition=release.partition,
     )
     _compare_noise(check, result, release.plan.claim is not None)
     said = compare_guarantees(result.guarantee.tradeoff, mechanism.tradeoff)

@@ -24,6 +24,8 @@ from semidp.publish.results.grids import edge_cells, faint_cells
 from semidp.publish.results.published_table import Fitted, PublishedTable
 from semidp.publish.statistics.recheck_findings import close
 
+BY_PARTS = "partitioned"
+"""What release.json calls the list of results that were carried out part by part."""
 PARTS = "parts.json"
 """Lists the parts of a release and their files, with digests."""
 
@@ -239,15 +241,19 @@ class StoredPartition(Partition):
         return None
 
 
+class ChangedFile(InputError):
+    """A file of a part is not what it was when the release was written."""
+
+
 def refuse_changed(folder: Path, digests: Mapping[str, str], since: str) -> None:
     """Refuse a folder with a file that is not what it was since something happened."""
     for name, expected in sorted(digests.items()):
         try:
             written = digest(folder / name, folder)
         except OSError:
-            raise InputError(f"cannot read {folder / name}") from None
+            raise ChangedFile(f"cannot read {folder / name}") from None
         if written != expected:
-            raise InputError(f"{folder / name} was changed after {since}")
+            raise ChangedFile(f"{folder / name} was changed after {since}")
 
 
 def _is_size(value: object) -> bool:

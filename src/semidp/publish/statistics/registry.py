@@ -20,7 +20,6 @@ from semidp.publish.statistics.protocol.kinds import (
     Attackable,
     Kind,
     OtherAnswer,
-    PartsReader,
     ResultReader,
 )
 from semidp.publish.statistics.protocol.requests import Request
@@ -190,7 +189,7 @@ def result_readers() -> dict[str, ResultReader]:
     of their lists in release.json.
 
     >>> list(result_readers())
-    ['tables', 'products', 'linked']
+    ['tables', 'products', 'linked', 'partitioned']
     """
     return {
         key: reader
@@ -198,16 +197,6 @@ def result_readers() -> dict[str, ResultReader]:
         for key, reader in kind.results.items()
         if reader is not None
     }
-
-
-def parts_readers() -> dict[str, PartsReader]:
-    """Return how results are read that were carried out part by part, by the keys of their lists in
-    release.json.
-
-    >>> list(parts_readers())
-    ['partitioned']
-    """
-    return {key: reader for kind in kinds() for key, reader in kind.results_by_parts.items()}
 
 
 def result_keys() -> tuple[str, ...]:
@@ -218,7 +207,7 @@ def result_keys() -> tuple[str, ...]:
     """
     keys: list[str] = []
     for kind in kinds():
-        keys += (*kind.results, *kind.results_by_parts)
+        keys += kind.results
     return tuple(keys)
 
 

@@ -22,13 +22,11 @@ from semidp.publish.statistics.protocol.request_defaults import PlanEntry, read_
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published
 
-ResultReader = Callable[[Mapping[str, Any], Any, Scope, StoredFiles], Published]
-"""Reads what `Published.to_json` and `Published.files` wrote, of a request of the plan."""
-
-PartsReader = Callable[
-    [Mapping[str, Any], Any, Sequence[Request], Partition, Scope, StoredFiles], Published
+ResultReader = Callable[
+    [Mapping[str, Any], Any, Sequence[Request], Partition | None, Scope, StoredFiles], Published
 ]
-"""Reads the same of a request that was carried out part by part, among all requests of the plan."""
+"""Publishes a request again from its entry in release.json and its files, among all requests of the
+plan, by parts or in one piece."""
 
 
 class Attackable(Protocol):
@@ -83,10 +81,7 @@ class Kind:
         The classes that a plan takes; the first reads an entry of a plan file.
     results
         The keys of its lists in release.json, with how their results are read; None where they are
-        published again from their measurements.
-    results_by_parts
-        How a result is read that was carried out part by part, by the key of its list in
-        release.json.
+        published again from their measurements alone.
     always_listed
         The keys of lists that release.json has even where they are empty.
     printed
@@ -118,7 +113,6 @@ class Kind:
     key: str
     asked: tuple[type[Any], ...] = ()
     results: Mapping[str, ResultReader | None] = field(default_factory=dict)
-    results_by_parts: Mapping[str, PartsReader] = field(default_factory=dict)
     always_listed: tuple[str, ...] = ()
     printed: Mapping[str, Callable[[Mapping[str, Any]], "Attackable"]] = field(default_factory=dict)
     plan_keys: tuple[str, ...] = ()

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.publish.results.cells import Form
-from semidp.publish.statistics.parts import Partition, StoredPartition
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.recheck_findings import Findings
 
@@ -26,8 +25,6 @@ class ResultCheck:
         The mechanism that the budget gives.
     form
         How the cells of the release are written.
-    partition
-        The parts of a release that was carried out part by part; None for others.
     """
 
     findings: Findings
@@ -36,7 +33,6 @@ class ResultCheck:
     scope: Scope
     mechanism: Mechanism
     form: Form | None
-    partition: Partition | None = None
 
     def __post_init__(self) -> None:
         self._before = len(self.findings.wrong)
@@ -49,21 +45,3 @@ class ResultCheck:
     def wrong(self, said: str) -> None:
         """Note a statement of this result that does not follow from its noisy values."""
         self.findings.wrong.append(f"{self.name!r} states {said}")
-
-    def sound_partition(self, nodes: int) -> StoredPartition | None:
-        """Return the parts if there is one for each node and none was changed.
-
-        None otherwise; then it is noted why.
-        """
-        partition = self.partition
-        if not isinstance(partition, StoredPartition):
-            self.wrong("parts that are not there")
-            return None
-        changed = partition.find_changed_file()
-        if changed is not None:
-            self.wrong(f"another {changed} than the folder has")
-            return None
-        if len(partition.parts) != nodes:
-            self.wrong(f"{len(partition.parts)} parts, and there are {nodes}")
-            return None
-        return partition

@@ -267,13 +267,11 @@ class StepsByParts(Protocol):
     def is_fitted_jointly(self) -> bool:
         """Whether all parts are measured before any is fitted."""
 
-    def settle(self, number: int, work: Path, progress: Progress) -> None:
+    def settle(self, work: Path, progress: Progress) -> None:
         """Settle what the parts need, when they are measured where that comes first.
 
         Parameters
         ----------
-        number
-            Which request of the plan it is.
         work
             The folder of the unfinished release.
         progress

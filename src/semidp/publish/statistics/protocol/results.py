@@ -160,6 +160,12 @@ class Published:
         """
         return self.every_table()
 
+    def stored_tables(self) -> tuple[PublishedTable, ...]:
+        """Return the tables that are in memory: every one, or those at the cut where the others
+        are read from the parts when they are asked for.
+        """
+        return self.every_table()
+
     def residual_noise(self) -> SharedNoise | None:
         """Return the noise on the residuals of its tables; None where something else was
         measured.
@@ -183,6 +189,16 @@ class Published:
     def tables_of_part(self, files: StoredFiles, node: int, part: Part) -> list[PublishedTable]:
         """Read its tables of one part."""
         return []
+
+    def publish_part(
+        self, files: StoredFiles, node: int, part: Part
+    ) -> tuple[list[PublishedTable], Columns | None]:
+        """Publish one part again from what was measured in it: its tables, and the measurement."""
+        return [], None
+
+    def part_faults(self, node: int, tables: Sequence[PublishedTable]) -> Iterator[str]:
+        """Say where whole numbers of a part do not add up to exact totals, or to tables above."""
+        yield from ()
 
     def whole_noisy(self, partition: Partition | None) -> NDArray[Any]:
         """Return what was measured in all parts together, as drawn: what one piece would hold."""

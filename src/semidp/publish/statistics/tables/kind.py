@@ -6,16 +6,11 @@ from typing import Any
 from attrs import evolve
 
 from semidp.errors import InputError
-from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.placement import Objective
-from semidp.publish.results.cells import StoredFiles
 from semidp.publish.results.published_table import UNNAMED, FitKind
 from semidp.publish.statistics.fields import Chosen, Field, Shape
-from semidp.publish.statistics.parts import Partition
+from semidp.publish.statistics.parts import BY_PARTS
 from semidp.publish.statistics.protocol.kinds import Kind
-from semidp.publish.statistics.protocol.results import Published
-from semidp.publish.statistics.tables.by_parts.separate_published import read_by_parts
-from semidp.publish.statistics.tables.by_parts.table_of_parts import BY_PARTS
 from semidp.publish.statistics.tables.linked_published import PublishedLinked
 from semidp.publish.statistics.tables.linked_request import (
     TOP_CODE,
@@ -25,12 +20,7 @@ from semidp.publish.statistics.tables.linked_request import (
     read_linked,
     write_linked,
 )
-from semidp.publish.statistics.tables.published import (
-    ALONE,
-    SHARED,
-    PublishedTables,
-    publish_stored_tables,
-)
+from semidp.publish.statistics.tables.published import ALONE, SHARED
 from semidp.publish.statistics.tables.request import (
     PLAN_KEYS,
     TableRequest,
@@ -41,23 +31,7 @@ from semidp.publish.statistics.tables.request import (
     with_numbers,
     write_tables,
 )
-
-
-def _read_one(
-    entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles
-) -> PublishedTables:
-    if not isinstance(request, TablesRequest) or not request.is_single_table:
-        raise ValueError("a table is published of a request for one")
-    return publish_stored_tables(entry, request, scope, files)
-
-
-def _read_several(
-    entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles
-) -> PublishedTables:
-    if not isinstance(request, TablesRequest) or request.is_single_table:
-        raise ValueError("tables that share a budget are published of a request for several")
-    return publish_stored_tables(entry, request, scope, files)
-
+from semidp.publish.statistics.tables.stored_tables import publish_stored_tables
 
 _FOR_TABLES = "is for tables: leave it out where only statistics by group are asked for"
 WEIGHT = Field(
@@ -134,31 +108,6 @@ def _list_choices(request: TablesRequest) -> list[tuple[dict[str, Any], TableReq
     return tables
 
 
-def _read_linked(
-    entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles
-) -> PublishedLinked:
-    if not isinstance(request, LinkedTablesRequest):
-        raise ValueError("linked tables are published of a request for such")
-    return PublishedLinked.from_json(entry, request, scope, files)
-
-
-def _read_by_parts(
-    entry: Mapping[str, Any],
-    request: Any,
-    requests: Sequence[Any],
-    partition: Partition,
-    scope: Scope,
-    files: StoredFiles,
-) -> Published:
-    if isinstance(request, LinkedTablesRequest):
-        from semidp.publish.statistics.tables.by_parts.linked_parts_published import (
-            read_linked_by_parts,
-        )
-
-        return read_linked_by_parts(entry, request, partition, scope, files)
-    return read_by_parts(entry, request, requests, partition, scope, files)
-
-
 def _group_with_linked(asked: Sequence[Any]) -> tuple[Any, ...]:
     linked = [item for item in asked if isinstance(item, LinkedTablesRequest)]
     return (*group_table_requests([item for item in asked if item not in linked]), *linked)
@@ -179,8 +128,7 @@ KIND = Kind(
     place=0,
     key="table",
     asked=(TableRequest, TablesRequest, LinkedTablesRequest),
-    results={ALONE: _read_one, SHARED: _read_several, PublishedLinked.key: _read_linked},
-    results_by_parts={BY_PARTS: _read_by_parts},
+    results=dict.fromkeys((ALONE, SHARED, PublishedLinked.key, BY_PARTS), publish_stored_tables),
     always_listed=(ALONE,),
     fields=(TABLE, ALL_PAIRS),
     ask=_build_requests,

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from semidp.errors import Refused
 from semidp.promise.guarantee import Scope
@@ -15,22 +15,23 @@ from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.selection import INTERVALS_BELOW
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Floats, View, list_axes
-from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.spaces.linked import MEMBER, UNIT
 from semidp.publish.linked_mechanism import CodedNoise, LinkedMechanism, size_place
-from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
+from semidp.publish.results.cells import Columns, Form, PublishedColumns
 from semidp.publish.results.columns import Labels
-from semidp.publish.results.published_table import Fitted, PublishedTable, tables_by_features
+from semidp.publish.results.published_table import PublishedTable, tables_by_features
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.size_agreement import add_quarters_feature, assemble_tables
-from semidp.publish.statistics.protocol.results import Published, mechanism_fields, read_back
+from semidp.publish.statistics.protocol.results import Published, mechanism_fields
 from semidp.publish.statistics.recheck_findings import close
 from semidp.publish.statistics.tables import linked_words
-from semidp.publish.statistics.tables.error_words import CellErrors, cautions
+from semidp.publish.statistics.tables.by_parts import parts_words
+from semidp.publish.statistics.tables.error_words import cautions
 from semidp.publish.statistics.tables.linked_fitting import Fit, fitted_kinds
 from semidp.publish.statistics.tables.linked_intervals import LinkedIntervals
+from semidp.publish.statistics.tables.published import IN_ONE_PIECE, PublishedCells, StoredFit
 from semidp.publish.statistics.tables.residual_files import (
     RESIDUAL_MEANINGS,
     residuals_from_json,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.rechecks import ResultCheck
     from semidp.publish.statistics.protocol.requests import Request
     from semidp.publish.statistics.tables.linked_request import LinkedTablesRequest
-    from semidp.publish.statistics.tables.request import TableRequest
 
 LINKED_MEASUREMENTS = "linked-measurements"
 UNITS_PREFIX = "units-"
@@ -54,7 +54,7 @@ COMMAND_PREFIX = "units:"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PublishedLinked(Published):
+class PublishedLinked(PublishedCells):
     """Tables of members and of units, all from one measurement.
 
     Parameters
@@ -70,6 +70,9 @@ class PublishedLinked(Published):
     fitted_units
         The fits of tables of units by single sizes; computed again from the measurement where a
         release was read.
+    stated
+        For how many places a release that was read says that both kinds agree, and how many there
+        are, where sizes are coded.
     """
 
     key: ClassVar[str] = "linked"
@@ -81,6 +84,7 @@ class PublishedLinked(Published):
     members: tuple[PublishedTable, ...]
     units: tuple[PublishedTable, ...]
     fitted_units: tuple[Fit, ...] | None = field(default=None, repr=False)
+    stated: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
         return f"PublishedLinked({', '.join(table.name for table in self.tables)})"
@@ -132,6 +136,8 @@ class PublishedLinked(Published):
     @property
     def agreeing(self) -> tuple[int, int]:
         """For how many places whole numbers of both kinds agree, and how many there are."""
+        if self.stated is not None:
+            return self.stated
         return agreeing_places(self.mechanism, self.members, self.units_by_size)
 
     def title(self) -> str:
@@ -140,6 +146,8 @@ class PublishedLinked(Published):
 
     def noisy_lines(self) -> list[str]:
         """Say how many cells each table has."""
+        if self.blocks is not None:
+            return parts_words.linked_lines(self, self.blocks)
         return linked_words.noisy_lines(self)
 
     def summary_lines(self) -> list[tuple[str, str]]:
@@ -148,14 +156,22 @@ class PublishedLinked(Published):
 
     def sections(self, form: Form | None = None) -> list[Section]:
         """Return its sections of the report: the errors, and how both kinds agree."""
-        return linked_words.sections(self, form)
+        sections = linked_words.sections(self, form)
+        if self.blocks is not None:
+            sections.append(parts_words.linked_section(self.blocks))
+        return sections
 
     def details(self) -> Details:
         """Say how they were measured."""
-        return Details("the linked tables", "exact noise on each residual of members and of units")
+        how = "exact noise on each residual of members and of units"
+        if self.blocks is not None:
+            how += ", part by part; put together and fitted in one piece"
+        return Details("the linked tables", how)
 
     def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
         """Say what their files hold."""
+        if self.blocks is not None:
+            return parts_words.joint_file_words(self, self.blocks, form)
         return linked_words.file_words(self, form)
 
     def columns_by_name(self) -> dict[str, PublishedColumns]:
@@ -170,11 +186,6 @@ class PublishedLinked(Published):
         # Tables of units may have the same features: those are found by name alone.
         return tables_by_features(self.members)
 
-    @property
-    def is_fixed(self) -> bool:
-        """Whether exact totals fix every table."""
-        return self.noise.absent
-
     def warnings(self) -> list[str]:
         """Say what the promise does not protect, and which tables have no whole numbers with all
         totals.
@@ -185,14 +196,6 @@ class PublishedLinked(Published):
         """Name tables where noise dominates many of the cells."""
         return cautions(self.cell_errors(), linked_words.titles(self))
 
-    def cell_errors(self) -> list[CellErrors]:
-        """Return how wrong the cells of each table are."""
-        return [CellErrors.from_table(table) for table in self.tables]
-
-    def errors_json(self) -> list[dict[str, Any]]:
-        """Return how wrong the cells of each table are, as plain values."""
-        return [errors.to_json() for errors in self.cell_errors()]
-
     def recalibrate(self, request: "Request", scope: Scope) -> Mechanism:
         """Return the noise of its residuals, placed anew."""
         return request.calibrate(request.space(scope))
@@ -202,26 +205,27 @@ class PublishedLinked(Published):
         return self.mechanism if self.mechanism.spent <= self.mechanism.precision else None
 
     def recheck(self, check: "ResultCheck", mechanism: Mechanism) -> Published:
-        """Publish the same measurement again, and compare every column with what it gives."""
-        again = check.request.publish(mechanism, self.measurement(mechanism), check.scope, silent)
-        if mechanism.space.is_zero and not np.array_equal(self.noisy, again.noisy):
-            check.wrong("a measurement that is not what its exact totals fix")
-        stated = self.files()
-        for name, columns in again.files().items():
-            for column, numbers in columns.numbers.items():
-                if not _are_close(stated[name].numbers.get(column), numbers):
-                    check.wrong(f"a column {column!r} that does not follow from its noise")
-        return again
+        """Compare the distances of whole numbers from their estimates; all else was published from
+        the measurement when it was loaded.
+        """
+        if mechanism.space.is_zero:
+            fixed = self.measurement(mechanism).noisy
+            if not np.array_equal(self.noisy, fixed):
+                check.wrong("a measurement that is not what its exact totals fix")
+        for table in self.members if self.coding is not None else self.tables:
+            loss = 0.0
+            if table.fitted.method != "none":
+                loss = float(np.square(table.counts - table.estimate).sum())
+            if not close([table.fitted.loss, 1.0], [loss, 1.0]):
+                check.wrong(
+                    f"that {table.name} has a distance (loss) of {table.fitted.loss:.6g} from what"
+                    f" was measured, which is {loss:.6g}"
+                )
+        return self
 
-    def fitted_cells(self, request: "Request", scope: Scope) -> int:
-        """Return how many cells the tables have."""
-        return sum(table.schema.size for table in self.tables)
-
-    def files(self, form: Form | None = None) -> dict[str, Columns]:
-        """Return a file for each table, and the measured residuals."""
-        columns = {table.name: table.columns() for table in self.tables}
-        columns[LINKED_MEASUREMENTS] = linked_columns(self.mechanism.space.kinds, self.noisy)
-        return named_files(columns, form)
+    def measurements(self) -> Columns:
+        """Return the measured residuals of both kinds."""
+        return linked_columns(self.mechanism.space.kinds, self.noisy)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the measurements, as plain values."""
@@ -230,57 +234,13 @@ class PublishedLinked(Published):
             "members": _kind_json(self.mechanism.members, self.members),
             "units": _kind_json(self.mechanism.units, self.units),
         }
-        return {**super().to_json(), **parts, "places": places, "agreeing": agreeing}
-
-    @classmethod
-    def from_json(
-        cls,
-        entry: Mapping[str, Any],
-        request: "LinkedTablesRequest",
-        scope: Scope,
-        files: StoredFiles,
-    ) -> "PublishedLinked":
-        """Read what `to_json` and `files` wrote."""
-        mechanism = linked_noise_from_json(entry, request.space(scope))
-        space, tables = mechanism.space, []
-        asked = (request.members, request.units)
-        for key, kind, requested in zip(KINDS, space.kinds, asked, strict=True):
-            stated = entry[key]
-            of_kind = []
-            for one, table in zip(stated["tables"], requested, strict=True):
-                schema = published_schema(request, kind, table)
-                fitted = Fitted(**one["fit"])
-                of_kind.append(PublishedTable.read(files, table.name, schema, fitted, kind.counted))
-            tables.append(tuple(of_kind))
-        noisy = files.numbers(LINKED_MEASUREMENTS, 2)["noisy"]
-        if noisy.shape != space.shape or noisy.dtype != np.int64:
-            raise ValueError("the measurements are not those of the plan")
-        members, units = tables
-        stated = read_back(entry, scope)
-        return cls(
-            request=request,
-            mechanism=mechanism,
-            noisy=noisy,
-            members=members,
-            units=units,
-            **stated,
-        )
+        values = {**super().to_json(), **parts, "places": places, "agreeing": agreeing}
+        return values if self.blocks is None else {**values, IN_ONE_PIECE: True}
 
 
 def _kind_json(noise: ResidualMechanism, tables: Sequence[PublishedTable]) -> dict[str, Any]:
     """Noise and tables of one kind, as plain values."""
     return {**residuals_json(noise), "tables": [table.to_json() for table in tables]}
-
-
-def published_schema(
-    request: "LinkedTablesRequest", kind: KindSpace, table: "TableRequest"
-) -> Schema:
-    """Return the features of a table as it is published: with coded sizes, where they are."""
-    schema = kind.schema.restrict(table.features)
-    code = request.coding(kind.public.link)
-    if code is None or kind.counted != UNIT:
-        return schema
-    return code.schema(schema)
 
 
 LinkedFits = tuple[list[Fit], list[Fit]]
@@ -305,26 +265,30 @@ def published_linked(
     mechanism: LinkedMechanism,
     measured: Measurement,
     progress: Progress,
-    fits: "LinkedFits | None" = None,
+    stored: Sequence[StoredFit] = (),
 ) -> PublishedLinked:
     """Return what is published: from here on all is post-processing of public values.
 
-    Whole numbers are those of `fits`, or are fitted where none are given.
+    Whole numbers are fitted, unless they are stored as they were published: members first, sizes of
+    units coded.
     """
     space, agreement = mechanism.space, mechanism.agreement
     residuals = agreement.residuals(*space.split(measured.projected))
-    if fits is None:
-        fits = linked_fits(request, mechanism, measured, progress)
     code = request.coding(space.dataspace.link)
+    every_fit: Sequence[Fit] = stored
+    fitted_units: tuple[Fit, ...] | None = None
+    if not stored:
+        fits = linked_fits(request, mechanism, measured, progress)
+        every_fit, fitted_units = (*fits[0], *fits[1]), tuple(fits[1])
     names = [table.name for table in (*request.members, *request.units)]
     estimates = []
     for kind, of_kind in zip(space.kinds, residuals, strict=True):
         estimates += assemble_tables(of_kind, kind)
     tables = []
-    every_fit = (*fits[0], *fits[1])
     triples = zip(names, estimates, every_fit, strict=True)
     for number, (name, estimate, fit) in enumerate(triples):
-        tables.append(_table(mechanism, number, name, estimate, fit, code))
+        table = _table(mechanism, number, name, estimate, fit, code, coded=bool(stored))
+        tables.append(table)
     first = len(request.members)
     members, units = tables[:first], tables[first:]
     noisy = np.asarray(measured.noisy, dtype=np.int64)
@@ -335,7 +299,7 @@ def published_linked(
         noisy=noisy,
         members=tuple(members),
         units=tuple(units),
-        fitted_units=tuple(fits[1]),
+        fitted_units=fitted_units,
         **stated,
     )
 
@@ -347,8 +311,11 @@ def _table(
     estimate: Floats,
     fit: Fit,
     code: TopCode | None,
+    coded: bool,
 ) -> PublishedTable:
-    """Put a table together: estimates, their errors, whole numbers. Members are numbered first."""
+    """Put a table together: estimates, their errors, whole numbers (of coded sizes already, or of
+    single ones). Members are numbered first.
+    """
     space, agreement = mechanism.space, mechanism.agreement
     first = len(space.members.views)
     kind, place = space.members, number
@@ -368,23 +335,11 @@ def _table(
         half = LinkedIntervals(mechanism, code).compute_half_widths(number, variance)
     if code is not None and axis is not None:
         schema, variance = code.schema(schema), code.take_levels(variance, axis)
-        counts = code.sum_to_levels(counts, axis)
+        counts = counts if coded else code.sum_to_levels(counts, axis)
         estimate = code.sum_to_levels(estimate, axis)
         half = None if half is None else code.take_levels(half, axis)
     errors = np.sqrt(variance)
     return PublishedTable(name, schema, counts, estimate, errors, how, half, counted=kind.counted)
-
-
-def _are_close(stated: ArrayLike | None, again: ArrayLike) -> bool:
-    """Whether two columns agree; open ends of intervals are missing numbers in a file."""
-    if stated is None or np.shape(stated) != np.shape(again):
-        return False
-    if np.asarray(again).dtype.kind == "i":
-        return np.array_equal(stated, again)
-    one, other = np.asarray(stated, dtype=np.float64), np.asarray(again, dtype=np.float64)
-    return close(
-        np.where(np.isfinite(one), one, np.nan), np.where(np.isfinite(other), other, np.nan)
-    )
 
 
 def _compare_counts(stored: Sequence[PublishedTable], again: Sequence[PublishedTable]) -> None:

@@ -5,7 +5,7 @@ agree.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -18,6 +18,7 @@ from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
 from semidp.promise.schema.features import SIZE
+from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.linked_products import LinkedSpace, linked_space
 from semidp.promise.sensitivity.query_space import QuerySpace
@@ -42,8 +43,12 @@ from semidp.publish.statistics.tables.linked_published import (
     published_linked,
 )
 from semidp.publish.statistics.tables.linked_words import linked_forecasts, noise_lines
+from semidp.publish.statistics.tables.published import StoredFit
 from semidp.publish.statistics.tables.request import TableRequest, file_stem, with_numbers
 from semidp.publish.top_codes import TopCode
+
+if TYPE_CHECKING:
+    from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
 
 UNIT_TABLE = "unit_table"
 """The list of a plan file that asks for tables of units."""
@@ -279,11 +284,41 @@ class LinkedTablesRequest(RequestDefaults):
         return space.measure(members, units)
 
     def publish(
-        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+        self,
+        mechanism: Mechanism,
+        measured: Measurement,
+        scope: Scope,
+        progress: Progress,
+        stored: Sequence[StoredFit] = (),
     ) -> PublishedLinked:
-        """Make both kinds agree, and fit whole numbers."""
+        """Make both kinds agree, and fit whole numbers, unless they are stored."""
         assert isinstance(mechanism, LinkedMechanism)
-        return published_linked(self, mechanism, measured, progress)
+        return published_linked(self, mechanism, measured, progress, stored)
+
+    def published_schema(self, table: TableRequest, scope: Scope) -> Schema:
+        """Return the features of one of its tables as it is published: with coded sizes, where they
+        are.
+        """
+        public = scope.dataspace
+        assert isinstance(public, LinkedDataspace), "asked of linked files"
+        if table in self.members:
+            return public.members.schema.restrict(table.features)
+        schema = public.units.schema.restrict(table.features)
+        code = self.coding(public.link)
+        return schema if code is None else code.schema(schema)
+
+    def cut_blocks(
+        self, mechanism: Mechanism, depth: str, scope: Scope, requests: Sequence[Request]
+    ) -> "tuple[TableBlocks, dict[str, tuple[str, ...]]]":
+        """Return how the tables of both kinds lie in parts; none at the cut are published beside
+        them.
+        """
+        from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks, cut_linked
+
+        assert isinstance(mechanism, LinkedMechanism)
+        return TableBlocks(
+            cut_linked(self.members, self.units, mechanism, depth), LINKED_MEASUREMENTS
+        ), {}
 
     def steps_by_parts(
         self,
@@ -294,12 +329,14 @@ class LinkedTablesRequest(RequestDefaults):
         reader: Any,
     ) -> StepsByParts:
         """Return how both kinds are measured at the cut and in each part, and put together."""
-        from semidp.publish.statistics.tables.by_parts.linked_parts_steps import (
-            prepare_linked_parts_steps,
-        )
+        from semidp.publish.statistics.tables.by_parts.joint import prepare_joint_steps
 
         assert isinstance(mechanism, LinkedMechanism)
-        return prepare_linked_parts_steps(self, mechanism, cut, scope, reader)
+        depth = cut.name(mechanism.space.members.schema)
+        blocks, names = self.cut_blocks(mechanism, depth, scope, requests)
+        public = mechanism.space.dataspace
+        readers = [(public.members, reader.members), (public.units, reader.units)]
+        return prepare_joint_steps(self, mechanism, scope, blocks, readers, names)
 
     def with_mechanism(self, name: str) -> "LinkedTablesRequest":
         """Return the request: it has no choice of a mechanism."""

@@ -5,8 +5,8 @@ Everything here may be published: it is a measurement, or follows from measureme
 values. The tables are in `publish.results`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.mechanisms.placement import Objective, Workload
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.selection import INTERVALS_BELOW
-from semidp.promise.progress import Progress, silent
+from semidp.promise.progress import Progress
 from semidp.promise.schema.margins import junction_order, maximal
 from semidp.promise.sensitivity.products import product_space
 from semidp.publish.fitting.tables import fit_table
@@ -27,44 +26,134 @@ from semidp.publish.results.published_table import (
     FitKind,
     Fitted,
     PublishedTable,
-    read_cells,
     tables_by_features,
 )
 from semidp.publish.results.sections import Details, Section, table_title
+from semidp.publish.statistics.parts import BY_PARTS, Part
 from semidp.publish.statistics.protocol.rechecks import ResultCheck
 from semidp.publish.statistics.protocol.request_defaults import require_budget
 from semidp.publish.statistics.protocol.results import (
     Published,
-    calibrate_named,
     mechanism_fields,
 )
 from semidp.publish.statistics.recheck_findings import Trust
 from semidp.publish.statistics.tables import product_words, words
+from semidp.publish.statistics.tables.by_parts import parts_words
 from semidp.publish.statistics.tables.error_words import CellErrors, cautions
 from semidp.publish.statistics.tables.residual_files import (
     RESIDUAL_FIELDS,
-    read_residuals,
     residual_columns,
     residual_faults,
-    residuals_from_json,
     residuals_json,
     within_claim,
 )
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.requests import Request
+    from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
     from semidp.publish.statistics.tables.request import TableRequest, TablesRequest
 
 ALONE, SHARED = "tables", "products"
 """What release.json calls its lists: of tables with budgets of their own, and of those that share
 one."""
 
+IN_ONE_PIECE = "in_one_piece"
+"""The field of release.json that tells tables by parts that were published together from those
+whose parts were fitted one by one."""
+
 MEASUREMENTS = "product-measurements"
 """What the file of the measurements of several tables is called, but for its ending."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PublishedTables(Published):
+class PublishedCells(Published):
+    """What tables of one kind of record share with those of several.
+
+    Parameters
+    ----------
+    request
+        What was asked for.
+    blocks
+        How tables and measurement lie in the folders of parts; None where the release has none.
+    """
+
+    request: Any
+    blocks: "TableBlocks | None" = field(default=None, repr=False)
+
+    @property
+    def list_key(self) -> str:
+        """The list of release.json that it is in."""
+        return self.key if self.blocks is None else BY_PARTS
+
+    def held_tables(self) -> tuple[PublishedTable, ...]:
+        """Return the tables whose cells are in the files of the release itself."""
+        every = self.every_table()
+        return every if self.blocks is None else self.blocks.hold(every)
+
+    def stored_tables(self) -> tuple[PublishedTable, ...]:
+        """Return every table that is in memory, with those at the cut of a release by parts."""
+        every = self.every_table()
+        return every if self.blocks is None else (*every, *self.blocks.overview)
+
+    def cell_errors(self) -> list[CellErrors]:
+        """Return how wrong the cells of each table are."""
+        return [CellErrors.from_table(table) for table in self.every_table()]
+
+    def errors_json(self) -> list[dict[str, Any]]:
+        """Return how wrong the cells of each table are, as plain values."""
+        return [errors.to_json() for errors in self.cell_errors()]
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether exact totals fix every cell."""
+        return self.noise.absent
+
+    def fitted_cells(self, request: "Request", scope: Scope) -> int:
+        """Return how many cells the tables have that were asked for."""
+        return sum(table.schema.size for table in self.every_table())
+
+    # --- files
+
+    def measurements(self) -> Columns:
+        """Return what was measured, as the file of one piece has it."""
+        raise NotImplementedError
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return a file for each table, and the measurements: in a release by parts what is not in
+        the parts.
+        """
+        columns = {table.name: table.columns() for table in self.held_tables()}
+        measured: Columns | None = None
+        if self.blocks is None:
+            measured = self.measurements()
+        else:
+            measured = self.blocks.columns_above(self.noisy)
+        if measured is not None:
+            columns[measurements_stem(self.request)] = measured
+        return named_files(columns, form)
+
+    def part_stems(self) -> tuple[list[str], str | None]:
+        """Return the names of the tables in a part, and the name of the file with its
+        measurement.
+        """
+        return ([], None) if self.blocks is None else ([*self.blocks.below], self.blocks.stem)
+
+    def tables_of_part(self, files: StoredFiles, node: int, part: Part) -> list[PublishedTable]:
+        """Return the rows of one part."""
+        return [] if self.blocks is None else self.blocks.rows(self.every_table(), node)
+
+    def publish_part(
+        self, files: StoredFiles, node: int, part: Part
+    ) -> tuple[list[PublishedTable], Columns | None]:
+        """Return the rows and the measurement of one part, which follow from those of the whole."""
+        if self.blocks is None:
+            return [], None
+        measured = self.blocks.columns_below(self.noisy, node)
+        return self.blocks.rows(self.every_table(), node), measured
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedTables(PublishedCells):
     """The tables of one request, all from one measurement.
 
     Parameters
@@ -111,9 +200,11 @@ class PublishedTables(Published):
 
     @property
     def list_key(self) -> str:
-        """The list of release.json that it is in: that of single tables, or of tables that share a
-        budget.
+        """The list of release.json that it is in: that of single tables, of tables that share a
+        budget, or of those by parts.
         """
+        if self.blocks is not None:
+            return BY_PARTS
         return ALONE if self.request.is_single_table else SHARED
 
     @property
@@ -161,11 +252,16 @@ class PublishedTables(Published):
 
     def columns_by_name(self) -> dict[str, PublishedColumns]:
         """Return each table under its name."""
-        return {table.name: table for table in self.tables}
+        return {table.name: table for table in (*self._overview, *self.tables)}
 
     def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
         """Return each table by its features."""
-        return tables_by_features(self.tables)
+        return tables_by_features((*self._overview, *self.tables))
+
+    @property
+    def _overview(self) -> tuple[PublishedTable, ...]:
+        """Tables at the cut of a release by parts that nobody asked for."""
+        return () if self.blocks is None else self.blocks.overview
 
     # --- what is said of it
 
@@ -175,6 +271,8 @@ class PublishedTables(Published):
 
     def noisy_lines(self) -> list[str]:
         """Say how many cells have noise."""
+        if self.blocks is not None:
+            return parts_words.joint_lines(self, self.blocks)
         return (
             words.noisy_lines(self)
             if self.request.is_single_table
@@ -191,16 +289,22 @@ class PublishedTables(Published):
 
     def sections(self, form: Form | None = None) -> list[Section]:
         """Return its sections of the report."""
+        if self.blocks is not None:
+            return [parts_words.joint_section(self, self.blocks)]
         if self.request.is_single_table:
             return [words.section(self, form)]
         return product_words.sections(self, form)
 
     def details(self) -> Details:
         """Say how the tables were measured and fitted."""
+        if self.blocks is not None:
+            return Details(self.name, parts_words.JOINT_DETAILS)
         return words.details(self) if self.request.is_single_table else product_words.details(self)
 
     def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
         """Say what its files hold."""
+        if self.blocks is not None:
+            return parts_words.joint_file_words(self, self.blocks, form)
         if self.request.is_single_table:
             return words.file_words(self, form)
         return product_words.file_words(self, form)
@@ -208,11 +312,6 @@ class PublishedTables(Published):
     def claim_text(self) -> str:
         """Say whether the claim is about the numbers that were drawn."""
         return words.claim_text(self) if self.request.is_single_table else super().claim_text()
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether exact totals fix every cell."""
-        return self.noise.absent
 
     def warnings(self) -> list[str]:
         """Name the tables that were asked for in whole numbers and have none with all totals."""
@@ -226,14 +325,6 @@ class PublishedTables(Published):
         """Name tables in many of whose cells noise dominates."""
         return cautions(self.cell_errors(), [table_title(table) for table in self.tables])
 
-    def cell_errors(self) -> list[CellErrors]:
-        """Return how wrong the cells of each table are."""
-        return [CellErrors.from_table(table) for table in self.tables]
-
-    def errors_json(self) -> list[dict[str, Any]]:
-        """Return how wrong the cells of each table are, as plain values."""
-        return [errors.to_json() for errors in self.cell_errors()]
-
     @classmethod
     def said_of_several(cls, results: "Sequence[PublishedTables]") -> list[str]:
         """Say that tables with budgets of their own were measured one by one."""
@@ -245,6 +336,8 @@ class PublishedTables(Published):
 
     def recalibrate(self, request: "Request", scope: Scope) -> Mechanism:
         """Return its mechanism, calibrated anew: on its residuals where those were measured."""
+        if self.list_key == BY_PARTS:
+            return request.parts_calibrate(request.parts_space(scope))
         if not self.request.is_single_table:
             return request.calibrate(request.space(scope))
         if self.noise.mechanism != ResidualMechanism.name:
@@ -298,18 +391,6 @@ class PublishedTables(Published):
         if self.residuals is not None and len(self.tables) > 1:
             yield Trust("how tables that share a budget were weighted", ("plan.table.weight",))
 
-    def fitted_cells(self, request: "Request", scope: Scope) -> int:
-        """Return how many cells the tables have that were asked for."""
-        schema = scope.dataspace.schema
-        return sum(schema.restrict(table.features).size for table in self.request.tables)
-
-    # --- files
-
-    def files(self, form: Form | None = None) -> dict[str, Columns]:
-        """Return a file for each table, and the measurements."""
-        columns = {table.name: table.columns() for table in self.tables}
-        return named_files({**columns, measurements_stem(self.request): self.measurements()}, form)
-
     def measurements(self) -> Columns:
         """Return what was measured: a row a cell, or a row an entry of a residual."""
         if self.residuals is None:
@@ -319,6 +400,9 @@ class PublishedTables(Published):
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the measurements, as plain values."""
         measured = {} if self.residuals is None else residuals_json(self.residuals)
+        if self.blocks is not None:
+            overview = [table.to_json() for table in self.blocks.overview]
+            measured |= {IN_ONE_PIECE: True, "overview": overview}
         if self.request.is_single_table:
             features = list(self.only.schema.names)
             return {
@@ -347,59 +431,13 @@ def table_stems(name: str) -> tuple[str, str]:
     return name, "measurements" if name == "table" else f"{name}-measurements"
 
 
-def measurements_stem(request: "TablesRequest") -> str:
+def measurements_stem(request: "Request") -> str:
     """Return what the file of a request's measurements is called, but for its ending."""
     return request.files[-1].removesuffix(".csv")
 
 
 StoredFit = tuple[NDArray[Any], Fitted]
 """The published numbers of a table, and how they were fitted."""
-
-
-def publish_stored_tables(
-    entry: Mapping[str, Any], request: "TablesRequest", scope: Scope, files: StoredFiles
-) -> PublishedTables:
-    """Publish the tables of a request again from what was measured, with the stored whole
-    numbers.
-    """
-    from semidp.publish.statistics.tables.fitting import published_tables
-
-    mechanism = _stored_mechanism(entry, request, scope)
-    parts = [entry] if request.is_single_table else entry["tables"]
-    fits: list[StoredFit] = []
-    for part, table in zip(parts, request.tables, strict=True):
-        schema = scope.dataspace.schema.restrict(table.features)
-        fits.append((read_cells(files, table.name, schema)["count"], Fitted(**part["fit"])))
-    stem = measurements_stem(request)
-    if not isinstance(entry["private"], bool):
-        raise ValueError("a measurement is private or not")
-    if isinstance(mechanism, ResidualMechanism):
-        noisy = read_residuals(files, stem, mechanism.space)
-    else:
-        schema = scope.dataspace.schema.restrict(request.only.features)
-        noisy = read_cells(files, stem, schema)["noisy_count"]
-    measured = mechanism.restore_measurement(noisy, entry["private"])
-    if request.is_single_table:
-        again = published_table(request, mechanism, measured, scope, silent, fits)
-    else:
-        assert isinstance(mechanism, ResidualMechanism)
-        again = published_tables(request, mechanism, measured, scope, silent, fits)
-    return replace(again, noisy=noisy)
-
-
-def _stored_mechanism(
-    entry: Mapping[str, Any], request: "TablesRequest", scope: Scope
-) -> Mechanism:
-    """Return how tables were measured: which law was chosen, and how noise was placed on residuals,
-    is stored, since another machine may end elsewhere.
-    """
-    if not request.is_single_table:
-        return residuals_from_json(entry, request.residual_space(scope), request.workload(scope))
-    name = entry["noise"]["mechanism"]
-    if name != ResidualMechanism.name:
-        return calibrate_named(name, request.space(scope), require_budget(request))
-    space = product_space(scope.dataspace, scope.adjacency, [request.only.features])
-    return residuals_from_json(entry, space, Workload.from_weights(space, None, Objective.total))
 
 
 def published_table(

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -20,6 +20,7 @@ from semidp.promise.mechanisms.placement import Objective, Workload
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.selection import AUTO, select_mechanism, table_mechanism
 from semidp.promise.progress import Progress
+from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.products import NotTogether, ProductSpace, product_space
 from semidp.promise.sensitivity.query_space import QuerySpace
@@ -39,7 +40,7 @@ from semidp.publish.statistics.protocol.request_defaults import (
     require_budget,
 )
 from semidp.publish.statistics.protocol.requests import Forecast, Request, StepsByParts
-from semidp.publish.statistics.tables.fitting import published_tables
+from semidp.publish.statistics.tables.fitting import exact_totals, published_tables
 from semidp.publish.statistics.tables.forecast import (
     TableForecast,
     forecasts,
@@ -50,9 +51,14 @@ from semidp.publish.statistics.tables.product_words import together_words
 from semidp.publish.statistics.tables.published import (
     MEASUREMENTS,
     PublishedTables,
+    StoredFit,
+    measurements_stem,
     published_table,
     table_stems,
 )
+
+if TYPE_CHECKING:
+    from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
 
 SHARED_NAME = "product"
 """The name of tables that share a budget: in a ledger, in release.json, and in the file of
@@ -348,13 +354,22 @@ class TablesRequest(RequestDefaults):
         return space.measure(reader.tables(table.features for table in self.tables))
 
     def publish(
-        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+        self,
+        mechanism: Mechanism,
+        measured: Measurement,
+        scope: Scope,
+        progress: Progress,
+        stored: Sequence[StoredFit] = (),
     ) -> PublishedTables:
-        """Fit whole numbers with the exact totals to the measurement."""
+        """Fit whole numbers with the exact totals to the measurement, unless they are stored."""
         if self.is_single_table:
-            return published_table(self, mechanism, measured, scope, progress)
+            return published_table(self, mechanism, measured, scope, progress, stored)
         assert isinstance(mechanism, ResidualMechanism)
-        return published_tables(self, mechanism, measured, scope, progress)
+        return published_tables(self, mechanism, measured, scope, progress, stored)
+
+    def published_schema(self, table: TableRequest, scope: Scope) -> Schema:
+        """Return the features of one of its tables."""
+        return scope.dataspace.schema.restrict(table.features)
 
     # --- Parts ------------------------------------------------------------------------------------
 
@@ -400,6 +415,25 @@ class TablesRequest(RequestDefaults):
         usual = "laplace" if budget.kind == "pure" else "gaussian"
         return select_mechanism(space, budget, usual if self.mechanism == AUTO else self.mechanism)
 
+    def cut_blocks(
+        self, mechanism: Mechanism, depth: str, scope: Scope, requests: Sequence[Request]
+    ) -> "tuple[TableBlocks, dict[str, tuple[str, ...]]]":
+        """Return how tables that are published together lie in parts, and the tables at the cut
+        that are published beside them, by name.
+        """
+        from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks, cut_plain
+        from semidp.publish.statistics.tables.by_parts.separate import name_unasked
+
+        schema = scope.dataspace.schema
+        cut = Cut.from_name(schema, depth)
+        blocks = TableBlocks(
+            cut_plain(self.tables, mechanism, schema, cut), measurements_stem(self)
+        )
+        # Cells that cannot be filled move the estimates of all parts, and those above with them.
+        if not isinstance(mechanism, ResidualMechanism) or mechanism.space.impossible:
+            return blocks, {}
+        return blocks, name_unasked(self, requests, schema, cut)
+
     def steps_by_parts(
         self,
         mechanism: Mechanism,
@@ -408,23 +442,34 @@ class TablesRequest(RequestDefaults):
         requests: Sequence[Request],
         reader: Reader,
     ) -> StepsByParts | None:
-        """Return how the tables are measured at the cut, in each part, and put together.
-
-        None where none of them reaches below the cut, unless what is at the cut is measured with
-        the parts.
+        """Return how the tables are measured at the cut, in each part, and put together; None where
+        none of them reaches below the cut.
         """
-        from semidp.publish.statistics.tables.by_parts.assembled_steps import (
-            is_assembled,
-            prepare_assembled_steps,
+        from semidp.publish.statistics.tables.by_parts import (
+            joint,
+            measuring,
+            separate,
+            separate_fits,
+            separate_steps,
         )
-        from semidp.publish.statistics.tables.by_parts.separate_steps import prepare_separate_steps
 
         schema = scope.dataspace.schema
-        cut_up = any(cut.reaches(schema.view(table.features)) for table in self.tables)
-        if not is_assembled(mechanism):
-            assert isinstance(mechanism, ResidualMechanism)
-            return prepare_separate_steps(self, mechanism, cut, scope, requests, reader)
-        return prepare_assembled_steps(self, mechanism, cut, scope, reader) if cut_up else None
+        blocks, names = self.cut_blocks(mechanism, cut.name(schema), scope, requests)
+        if not blocks.below:
+            return None
+        foreseen: list[str] = []
+        if isinstance(mechanism, ResidualMechanism) and not mechanism.space.impossible:
+            views = separate.fitted_views(self, schema)
+            exact = [total.view for total in exact_totals(mechanism.space)]
+            circles = separate_fits.circles_met(schema.grid, views, exact, cut)
+            foreseen += separate.foresee_cycles(self, circles, schema)
+            if not separate_fits.needs_joint_fit(schema.grid, views, exact, cut):
+                at_cut = measuring.TablesAtCut.read(blocks.kinds[0], scope.dataspace, reader)
+                at_cut_names = separate.overview_names(requests, schema, cut)[self.name]
+                stems = [name for name, _ in at_cut_names]
+                return separate_steps.SeparateSteps(self, mechanism, at_cut, stems, foreseen)
+        readers = [(scope.dataspace, reader)]
+        return joint.prepare_joint_steps(self, mechanism, scope, blocks, readers, names, foreseen)
 
     def with_mechanism(self, name: str) -> "TablesRequest":
         """Return the request with another mechanism for its tables."""

@@ -20,9 +20,10 @@ from semidp.publish.statistics.tables.error_words import (
 from semidp.publish.statistics.tables.words import misses_totals
 
 if TYPE_CHECKING:
-    from semidp.publish.statistics.tables.by_parts.assembled_published import AssembledTables
-    from semidp.publish.statistics.tables.by_parts.linked_parts_published import LinkedPartsTables
-    from semidp.publish.statistics.tables.by_parts.separate_published import SeparateTables
+    from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
+    from semidp.publish.statistics.tables.by_parts.separate import SeparateTables
+    from semidp.publish.statistics.tables.linked_published import PublishedLinked
+    from semidp.publish.statistics.tables.published import PublishedCells, PublishedTables
     from semidp.publish.statistics.tables.request import TableRequest
 
 _NAMED_TABLES = 4  # in the heading of a report
@@ -184,23 +185,23 @@ def _some_parts(parts: Sequence[Part]) -> str:
     return ", ".join(names) + more_parts
 
 
-def assembled_lines(result: "AssembledTables") -> list[str]:
+JOINT_DETAILS = "exact noise, part by part; put together and fitted in one piece"
+"""How tables were measured that are published together."""
+
+
+def joint_lines(result: "PublishedTables", blocks: "TableBlocks") -> list[str]:
     """Say how many cells each table has that was fitted in one piece, in how many parts."""
-    below = {table.name for table in result.tables_below_cut}
     lines = []
     for table in result.tables:
-        parts = (
-            f" in {len(result.parts):,} parts"
-            if table.name in below and len(result.parts) > 1
-            else ""
-        )
+        cut = table.name in blocks.below and blocks.parts > 1
+        parts = f" in {count_noun(blocks.parts, 'part')}" if cut else ""
         lines.append(f"{table_title(table)}: {count_noun(table.schema.size, 'cell')}{parts}")
     return lines
 
 
-def assembled_section(result: "AssembledTables") -> Section:
+def joint_section(result: "PublishedTables", blocks: "TableBlocks") -> Section:
     """Return the section of tables that were measured in parts and fitted in one piece."""
-    depth = result.depth
+    depth = blocks.depth
     paragraphs = [
         f"Every {depth} was measured by itself, from its own records. The measurements of all of"
         " them were put together, and the tables were estimated and fitted in one piece, as"
@@ -215,25 +216,39 @@ def assembled_section(result: "AssembledTables") -> Section:
             paragraphs.append(table.fitted.note)
     return Section(
         heading=f"Published tables, by {depth}",
-        paragraphs=paragraphs,
+        paragraphs=[*paragraphs, ERRORS_TEXT],
         columns=(*HEADINGS, "fit"),
         rows=rows,
     )
 
 
-def linked_lines(result: "LinkedPartsTables") -> list[str]:
+def joint_file_words(
+    result: "PublishedCells", blocks: "TableBlocks", form: Form | None
+) -> list[tuple[str, str]]:
+    """Say what the files of the release itself hold."""
+    held = {table.name: table for table in result.held_tables()}
+    words = []
+    for file in result.files(form):
+        table = held.get(file.rpartition(".")[0])
+        if table is None:
+            words.append((file, f"the measured residuals by {blocks.depth} and above"))
+        else:
+            words.append((file, f"the counts of {table_title(table)}, with estimates and errors"))
+    return words
+
+
+def linked_lines(result: "PublishedLinked", blocks: "TableBlocks") -> list[str]:
     """Say how many cells each linked table has, in how many parts."""
-    below = {table.name for table in result.tables_below_cut}
     lines = []
     for table, line in zip(result.tables, linked_words.noisy_lines(result), strict=True):
-        cut = table.name in below and len(result.parts) > 1
-        lines.append(f"{line}, in {len(result.parts):,} parts" if cut else line)
+        cut = table.name in blocks.below and blocks.parts > 1
+        lines.append(f"{line}, in {count_noun(blocks.parts, 'part')}" if cut else line)
     return lines
 
 
-def linked_section(result: "LinkedPartsTables") -> Section:
+def linked_section(blocks: "TableBlocks") -> Section:
     """Return the section on how linked tables were measured part by part."""
-    depth = result.depth
+    depth = blocks.depth
     return Section(
         heading=f"Measured by {depth}",
         paragraphs=[

@@ -14,7 +14,7 @@ parts are fitted under these in the order of one piece; at the cut they are the 
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,8 +40,6 @@ tried."""
 MOST_TOGETHER = 10_000_000
 """Up to so many cells in all, tables with totals that cross parts are fitted in one piece: less
 than 1 GB of memory."""
-TOGETHER = "Fitted in one piece with the other parts."
-"""How the note of a table ends whose parts were fitted together."""
 LEAST_SECONDS = 2.0
 """How long the search for one table of a part may take, however many parts there are."""
 
@@ -279,8 +277,6 @@ class CutFit:
         The early tables.
     totals
         Whatever is settled at the cut: exact totals, early tables, shares of what crosses parts.
-    together
-        The tables of all parts, fitted in one piece; None where each part is fitted by itself.
     """
 
     order: FitOrder
@@ -288,30 +284,9 @@ class CutFit:
     unfitted: frozenset[View]
     fits: Fits = field(repr=False)
     totals: tuple[Totals, ...] = field(repr=False)
-    together: Fits | None = field(default=None, repr=False)
-
-    @classmethod
-    def in_one_piece(cls, fits: Fits, cut: Cut) -> "CutFit":
-        """Return the settled state when the tables of all parts, and those above, were fitted
-        together.
-        """
-        below: Fits = {}
-        uncut: Fits = {}
-        for view, fit in fits.items():
-            stage = below if cut.reaches(view) else uncut
-            stage[view] = fit
-        order = FitOrder(tuple(uncut), tuple(below), (), ())
-        return cls(order, (), frozenset(), uncut, (), below)
 
     def part(self, grid: Grid, cut: Cut, node: int, views: Sequence[View]) -> "PartFit":
         """Return how the tables of one part are fitted; `views` are their views."""
-        if self.together is not None:
-            made = []
-            for view in views:
-                counts, how = self.together[view]
-                made.append((cut.row(grid, view, counts, node), how))
-            every = tuple(range(len(views)))
-            return PartFit((), every, (), frozenset(), LEAST_SECONDS, tuple(made))
         totals = []
         for total in self.totals:
             # Coarser totals belong to several parts, and bind this one through its shares.
@@ -347,9 +322,6 @@ class PartFit:
         Tables that have no whole numbers at the cut with all totals, and so in no part.
     seconds
         How long the search for one table may take: all parts together about as long as one piece.
-    made
-        The tables of this part, where all parts were fitted together, each with how the whole table
-        was; None where this part is fitted by itself.
     """
 
     totals: tuple[Totals, ...] = field(repr=False)
@@ -357,22 +329,6 @@ class PartFit:
     first: tuple[int, ...]
     unfitted: frozenset[int]
     seconds: float
-    made: tuple[tuple[NDArray[Any], Fitted], ...] | None = field(default=None, repr=False)
-
-
-def own_part(counts: NDArray[Any], how: Fitted, estimate: Floats) -> tuple[NDArray[Any], Fitted]:
-    """Return one part of a table that was fitted with all parts together, and how it was fitted:
-    with the distance of this part, and no bound.
-
-    >>> how = Fitted("integer", "flow", 9.0, 8.5, True, "")
-    >>> own_part(np.array([2, 3]), how, np.array([2.0, 4.0]))[1].loss
-    1.0
-    """
-    if how.method == "none":
-        return estimate, how
-    loss = float(np.square(counts - estimate).sum())
-    note = f"{how.note} {TOGETHER}".strip()
-    return counts, replace(how, loss=loss, bound=0.0, note=note)
 
 
 def fit_at_cut(

@@ -1,0 +1,194 @@
+"""Stored tables, published again: from what was measured, and from the whole numbers that were
+fitted to it.
+
+One function serves tables of one kind of record and of linked files, in one piece and by parts.
+Nothing is fitted: a solver may end elsewhere on another machine.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.promise.guarantee import Scope
+from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.mechanisms.placement import Objective, Workload
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.progress import silent
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.branches import Cut
+from semidp.publish.results.cells import StoredFiles
+from semidp.publish.results.published_table import Fitted, read_cells
+from semidp.publish.statistics.parts import Partition, StoredPartition, refuse_changed
+from semidp.publish.statistics.protocol.request_defaults import require_budget
+from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.protocol.results import Published, calibrate_named
+from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
+from semidp.publish.statistics.tables.by_parts.joint import compute_overview
+from semidp.publish.statistics.tables.by_parts.separate import publish_stored_separate
+from semidp.publish.statistics.tables.linked_published import linked_noise_from_json
+from semidp.publish.statistics.tables.linked_request import LinkedTablesRequest
+from semidp.publish.statistics.tables.published import IN_ONE_PIECE, StoredFit, measurements_stem
+from semidp.publish.statistics.tables.request import TableRequest, TablesRequest
+from semidp.publish.statistics.tables.residual_files import read_residuals, residuals_from_json
+
+
+def publish_stored_tables(
+    entry: Mapping[str, Any],
+    request: Any,
+    requests: Sequence[Request],
+    partition: Partition | None,
+    scope: Scope,
+    files: StoredFiles,
+) -> Published:
+    """Publish the tables of a request again.
+
+    Parameters
+    ----------
+    entry
+        What release.json says of the measurement: whether its randomness was secure, which law was
+        drawn, how noise was placed on residuals, and how whole numbers were fitted.
+    request, requests
+        What was asked for, among all requests of the plan.
+    partition, scope, files
+        The parts, if there are any, what is public, and the files of the release itself.
+    """
+    if not isinstance(request, (TablesRequest, LinkedTablesRequest)):
+        raise ValueError("tables are published of a request for tables")
+    if not isinstance(entry["private"], bool):
+        raise ValueError("a measurement is private or not")
+    mechanism = _read_mechanism(entry, request, scope)
+    if partition is None:
+        noisy = _read_noisy(request, mechanism, scope, files)
+        fits = [
+            (read_cells(files, asked.name, schema)["count"], how)
+            for asked, schema, how in _list_fits(entry, request, scope)
+        ]
+        measured = mechanism.restore_measurement(noisy, entry["private"])
+        again = request.publish(mechanism, measured, scope, silent, fits)
+        return _with_agreement(replace(again, noisy=noisy), entry)
+    if not isinstance(partition, StoredPartition):
+        raise ValueError("parts are in the folder of a release")
+    if entry.get(IN_ONE_PIECE) is not True:
+        if not isinstance(request, TablesRequest) or not isinstance(mechanism, ResidualMechanism):
+            raise ValueError("parts are fitted one by one where residuals were measured")
+        return publish_stored_separate(entry, request, requests, mechanism, partition, files)
+    return _publish_blocks(entry, request, requests, mechanism, partition, scope, files)
+
+
+def _publish_blocks(
+    entry: Mapping[str, Any],
+    request: TablesRequest | LinkedTablesRequest,
+    requests: Sequence[Request],
+    mechanism: Mechanism,
+    partition: StoredPartition,
+    scope: Scope,
+    files: StoredFiles,
+) -> Published:
+    """Publish tables that were measured by parts, as in one piece."""
+    # The folder may have changed since the release was written.
+    for part in partition.parts:
+        refuse_changed(partition.place, part.digests, "the release was written")
+    stored = [partition.files(part) for part in partition.parts]
+    blocks, names = request.cut_blocks(mechanism, partition.depth, scope, requests)
+    if len(stored) != blocks.parts:
+        raise ValueError("a release by parts has a part for each node")
+    noisy = blocks.read(files, stored)
+    fits: list[StoredFit] = []
+    for asked, schema, how in _list_fits(entry, request, scope):
+        if asked.name in blocks.below:
+            counts = _read_rows(asked.name, schema, blocks, stored)
+        else:
+            counts = read_cells(files, asked.name, schema)["count"]
+        fits.append((counts, how))
+    measured = mechanism.restore_measurement(noisy, entry["private"])
+    whole = request.publish(mechanism, measured, scope, silent, fits)
+    overview = compute_overview(whole, blocks, names)
+    cut = replace(whole, noisy=noisy, blocks=replace(blocks, overview=overview))
+    return _with_agreement(cut, entry)
+
+
+def _read_rows(
+    name: str, schema: Schema, blocks: TableBlocks, parts: Sequence[StoredFiles]
+) -> NDArray[Any]:
+    """Read the counts of a table from the files of all parts."""
+    cut = Cut.from_name(schema, blocks.depth)
+    rows = []
+    for node, files in enumerate(parts):
+        rows.append(read_cells(files, name, cut.branch(schema, node))["count"])
+    # Counts of a table without whole numbers are real ones.
+    counts = np.zeros(schema.shape, np.result_type(*rows))
+    for node, cells in enumerate(rows):
+        row = cut.row(schema.grid, schema.grid.full, counts, node)
+        row[...] = cells.reshape(row.shape)
+    return counts
+
+
+def _with_agreement(result: Any, entry: Mapping[str, Any]) -> Published:
+    """Return linked tables with what they state of the agreement of both kinds, where sizes are
+    coded: single sizes, which show it, are in no file.
+    """
+    published: Published = result
+    if not isinstance(result.request, LinkedTablesRequest) or result.coding is None:
+        return published
+    stated = entry["agreeing"], entry["places"]
+    if not all(isinstance(value, int) and not isinstance(value, bool) for value in stated):
+        raise ValueError("places are counted in whole numbers")
+    published = replace(result, stated=stated)
+    return published
+
+
+def _read_mechanism(
+    entry: Mapping[str, Any], request: TablesRequest | LinkedTablesRequest, scope: Scope
+) -> Mechanism:
+    """Return how tables were measured: which law was chosen, and how noise was placed on residuals,
+    is stored, since another machine may end elsewhere.
+    """
+    if isinstance(request, LinkedTablesRequest):
+        return linked_noise_from_json(entry, request.space(scope))
+    if not request.is_single_table:
+        return residuals_from_json(entry, request.residual_space(scope), request.workload(scope))
+    if "residuals" not in entry:
+        name = entry["noise"]["mechanism"]
+        return calibrate_named(name, request.space(scope), require_budget(request))
+    space = request.residual_space(scope)
+    return residuals_from_json(entry, space, Workload.from_weights(space, None, Objective.total))
+
+
+def _read_noisy(
+    request: TablesRequest | LinkedTablesRequest,
+    mechanism: Mechanism,
+    scope: Scope,
+    files: StoredFiles,
+) -> NDArray[np.int64]:
+    """Read what was measured in one piece."""
+    stem = measurements_stem(request)
+    if isinstance(mechanism, ResidualMechanism):
+        return read_residuals(files, stem, mechanism.space)
+    if isinstance(request, TablesRequest):
+        schema = scope.dataspace.schema.restrict(request.only.features)
+        return read_cells(files, stem, schema)["noisy_count"]
+    noisy: NDArray[np.int64] = files.numbers(stem, 2)["noisy"]
+    if noisy.shape != tuple(mechanism.space.shape) or noisy.dtype != np.int64:
+        raise ValueError("the measurements are not those of the plan")
+    return noisy
+
+
+def _list_fits(
+    entry: Mapping[str, Any], request: TablesRequest | LinkedTablesRequest, scope: Scope
+) -> list[tuple[TableRequest, Schema, Fitted]]:
+    """Return each table that was asked for with its features as they are published, and how it was
+    fitted.
+    """
+    if isinstance(request, LinkedTablesRequest):
+        asked = (*request.members, *request.units)
+        entries = [*entry["members"]["tables"], *entry["units"]["tables"]]
+    else:
+        asked = request.tables
+        entries = [entry] if request.is_single_table else entry["tables"]
+    fits = []
+    for table, part in zip(asked, entries, strict=True):
+        fits.append((table, request.published_schema(table, scope), Fitted(**part["fit"])))
+    return fits
